@@ -1,0 +1,220 @@
+"""The typed configuration. Hydra composes; these models validate, and refuse every key they do not know."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+
+from evalflow.records import Direction
+
+IDENTIFIER = re.compile(r"[a-z][a-z0-9_]*\Z")
+FIELDS = (
+    "question", "history", "messages", "answer", "reference", "contexts", "expected", "actual", "metadata",
+    "demo_answer", "vars",
+)  # fmt: skip
+"""What `needs` and templates may name."""
+
+
+class Strict(BaseModel):
+    """A frozen model without room for unknown keys."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
+
+
+def _unquoted_word(value: Any) -> Any:
+    if isinstance(value, bool):
+        word = "true/yes/on" if value else "false/no/off"
+        raise ValueError(f"YAML reads an unquoted {word} as a boolean; put it in quotes")
+    return value
+
+
+Word = Annotated[str, BeforeValidator(_unquoted_word)]
+"""Text where YAML 1.1's yes, no, on and off would silently become booleans."""
+
+
+class Price(Strict):
+    """US dollars a million tokens."""
+
+    input_per_million: float = Field(ge=0)
+    output_per_million: float = Field(ge=0)
+
+
+class Concurrency(Strict):
+    """Calls in flight to one endpoint: grows from `start` while answers come, never above `max`."""
+
+    start: int = Field(default=8, ge=1)
+    max: int = Field(default=64, ge=1)
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Concurrency:
+        return self if self.start <= self.max else self.model_copy(update={"start": self.max})
+
+
+class Endpoint(Strict):
+    """What every call to an OpenAI-compatible endpoint needs, judge or target.
+
+    Attributes:
+        base_url: Up to and including /v1; null is OpenAI's own.
+        api_key_env: The environment variable that holds the key; null sends none.
+        timeout_s: Seconds for one try.
+        attempts: Tries in all for transient faults.
+    """
+
+    kind: str
+    name: Word | None = None
+    model: Word
+    base_url: str | None = None
+    api_key_env: str | None = "OPENAI_API_KEY"
+    temperature: float | None = Field(default=0.0, ge=0, le=2)
+    max_tokens: int | None = Field(default=None, ge=1)
+    timeout_s: float = Field(default=60, gt=0)
+    attempts: int = Field(default=6, ge=1, le=100)
+    concurrency: Concurrency = Concurrency()
+    price: Price | None = None
+
+    @field_validator("base_url")
+    @classmethod
+    def _http(cls, url: str | None) -> str | None:
+        if url is not None and not re.match(r"https?://\S+\Z", url):
+            raise ValueError("base_url must start with http:// or https://")
+        return url
+
+
+class JudgeConfig(Strict):
+    """Keys that every judge has.
+
+    Attributes:
+        calibrated: Whether thresholds mean anything for it; if not, it gives no pass or fail.
+        thresholds: Thresholds that hold for this judge, by metric name.
+    """
+
+    kind: str
+    name: Word | None = None
+    calibrated: bool = True
+    thresholds: dict[str, float] | None = None
+
+
+class OpenAIJudgeConfig(Endpoint, JudgeConfig):
+    """A model behind an OpenAI-compatible endpoint.
+
+    Attributes:
+        mode: How a typed reply is asked for.
+        strict: Whether `json_schema` asks the endpoint to enforce the schema to the letter.
+        reasks: How often an invalid reply is sent back with what is wrong with it.
+        logprobs: Whether the endpoint gives token probabilities.
+    """
+
+    kind: Literal["openai"]
+    mode: Literal["json_schema", "tools", "json", "md_json"] = "json_schema"
+    strict: bool = False
+    reasks: int = Field(default=2, ge=0, le=20)
+    logprobs: bool = False
+
+
+class EmbeddedJudgeConfig(JudgeConfig):
+    """The evidence scorer that needs no key. See `evalflow.llm.embedded`."""
+
+    kind: Literal["embedded"]
+    calibrated: bool = False
+
+
+class TargetConfig(Strict):
+    """Keys that every target has."""
+
+    kind: str
+    name: Word | None = None
+
+
+class RecordedTargetConfig(TargetConfig):
+    """The answers that stand in the data."""
+
+    kind: Literal["recorded"]
+
+
+class OpenAITargetConfig(Endpoint, TargetConfig):
+    """A model behind an OpenAI-compatible endpoint.
+
+    Attributes:
+        system_prompt: Jinja text, or the name of a .jinja file; null sends none.
+        prompt: The same, for the last user message; null sends the case's messages as they are.
+    """
+
+    kind: Literal["openai"]
+    system_prompt: str | None = None
+    prompt: str | None = None
+
+
+class DatasetConfig(Strict):
+    """Where cases come from.
+
+    Attributes:
+        path: A file or a glob.
+        format: null: by the file's ending.
+        fields: Case field to column or JSONPath.
+        group: The column whose value is the cluster for error bars.
+        generates: The case field that a live target's reply fills.
+        conversation: Whether the whole file is one conversation.
+    """
+
+    path: str
+    description: str | None = None
+    format: Literal["jsonl", "json", "csv", "parquet"] | None = None
+    fields: dict[str, str] | None = None
+    group: str | None = None
+    generates: Literal["answer", "actual"] = "answer"
+    conversation: bool = False
+
+
+class MetricConfig(Strict):
+    """Keys that all metric kinds share.
+
+    Attributes:
+        version: Raise it when a change makes old and new scores incomparable.
+        needs: Case fields without which a case is skipped.
+        threshold: Where `passed` begins (inclusive); decides no exit code.
+        judge: Part of a judge's configuration that this metric overrides.
+        gate: Conditions on its summary rows, by statistic: {mean: ">= 0.8"}.
+    """
+
+    kind: str
+    family: str | None = None
+    version: int = Field(default=1, ge=1)
+    description: str = ""
+    needs: list[str] = []
+    direction: Direction = "higher_is_better"
+    threshold: float | None = None
+    judge: dict[str, Any] | None = None
+    gate: dict[str, str] | None = None
+
+    @field_validator("needs")
+    @classmethod
+    def _known_fields(cls, needs: list[str]) -> list[str]:
+        unknown = [need for need in needs if need.split(".")[0] not in FIELDS]
+        if unknown:
+            raise ValueError(f"unknown case field {unknown[0]!r}; known: {', '.join(FIELDS)}")
+        return needs
+
+
+class Repeats(Strict):
+    """How often: `target` repeats show generator noise, `judge` repeats judge noise."""
+
+    target: int = Field(default=1, ge=1)
+    judge: int = Field(default=1, ge=1)
+
+
+class RunConfig(Strict):
+    """One run: dataset x target x metric x judge. `metric`, `judge` and `target` hold the model of their kind."""
+
+    dataset: dict[str, DatasetConfig]
+    target: TargetConfig
+    metric: dict[str, MetricConfig]
+    judge: JudgeConfig
+    generate: Literal[False, True, "missing", "demo"] = False
+    repeats: Repeats = Repeats()
+    limit: int | None = Field(default=None, ge=1)
+    sample: int | None = Field(default=None, ge=1)
+    seed: int = 0
+    gate: dict[str, dict[str, str]] | None = None
+    max_error_rate: float = Field(default=0.0, ge=0, le=1)

@@ -1,0 +1,102 @@
+"""Every error evalflow raises on purpose, by what the caller can do about it.
+
+    EvalflowError                 never seen itself; carries the exit code
+    |-- UserError            2    configuration or data is wrong; nothing was sent
+    |-- BudgetError          4    the budget ran out; what is done is kept
+    |-- InfrastructureError  5    every further call would fail too (key refused, endpoint gone)
+    `-- JudgeError           -    one judge call failed for good; becomes a score in state `error`
+    `-- TargetError          -    one generation failed for good; becomes an answer in state `error`
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong, where, and the next step.
+
+    Attributes:
+        what: The fault, in one sentence.
+        where: The file (with line or record, where known), or the key path on the command line.
+        hint: What to do about it; often a line to paste.
+    """
+
+    what: str
+    where: str = ""
+    hint: str = ""
+
+    def __str__(self) -> str:
+        text = f"{self.where}: {self.what}" if self.where else self.what
+        return f"{text}\n  hint: {self.hint}" if self.hint else text
+
+
+class EvalflowError(Exception):
+    """Base of all errors that end a run on purpose."""
+
+    exit_code: ClassVar[int] = 5
+
+
+class UserError(EvalflowError):
+    """The configuration or the data is wrong. Holds all problems that were found, not only the first."""
+
+    exit_code = 2
+
+    def __init__(self, problems: Iterable[Problem] | Problem) -> None:
+        self.problems: Sequence[Problem] = (problems,) if isinstance(problems, Problem) else tuple(problems)
+        super().__init__("\n".join(str(problem) for problem in self.problems))
+
+
+class BudgetError(EvalflowError):
+    """The run-wide budget does not cover the next call."""
+
+    exit_code = 4
+
+
+class InfrastructureError(EvalflowError):
+    """A fault that every further call would meet too; `hint` says what to check."""
+
+    exit_code = 5
+
+    def __init__(self, what: str, hint: str = "") -> None:
+        self.hint = hint
+        super().__init__(f"{what}\n  hint: {hint}" if hint else what)
+
+
+class CallError(EvalflowError):
+    """One call failed for good.
+
+    Attributes:
+        error_type: A short cause code: rate_limit, timeout, connection, server, refused, schema, context_length, unsupported.
+        raw: The last reply as it came, or None where there was none.
+    """
+
+    def __init__(self, error_type: str, message: str, raw: str | None = None) -> None:
+        self.error_type = error_type
+        self.raw = raw
+        super().__init__(message)
+
+
+class JudgeError(CallError):
+    """The judge could not be made to answer."""
+
+
+class TargetError(CallError):
+    """The target gave no answer."""
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """The known word that `word` most likely was meant to be, or an empty string."""
+    match = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
+    return match[0] if match else ""
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """A hint for an unknown word: the nearest known one, else the list of them."""
+    names = sorted(known)
+    close = nearest(word, names)
+    return f"did you mean {close!r}?" if close else f"known: {', '.join(names)}"

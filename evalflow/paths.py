@@ -1,0 +1,54 @@
+"""Where conf/, prompts/ and data/ are, for a checkout and for an installed wheel alike."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+GROUPS = ("dataset", "metric", "target", "judge")
+
+
+def share_dir() -> Path:
+    """The folder that holds the packaged conf/, prompts/ and data/."""
+    package = Path(__file__).resolve().parent
+    shipped = package / "_share"
+    return shipped if shipped.is_dir() else package.parent
+
+
+def conf_dirs(config_dir: Path | None = None) -> list[Path]:
+    """Config folders, first found wins: `--config-dir`, the working directory's conf/, the packaged one.
+
+    The working directory's conf/ counts only if it holds one of our groups.
+    """
+    folders = [config_dir] if config_dir else []
+    local = Path.cwd() / "conf"
+    if any((local / group).is_dir() for group in GROUPS):
+        folders.append(local)
+    folders.append(share_dir() / "conf")
+    return _distinct(folders)
+
+
+def prompt_dirs(config_dir: Path | None = None) -> list[Path]:
+    """Prompt folders, in the order of `conf_dirs`; those of `--config-dir D` are D/prompts or beside D."""
+    folders = [config_dir / "prompts", config_dir.parent / "prompts"] if config_dir else []
+    folders += [Path.cwd() / "prompts", share_dir() / "prompts"]
+    return _distinct([folder for folder in folders if folder.is_dir()])
+
+
+def resolve(path: str) -> Path:
+    """An absolute path: relative ones are sought in the working directory, then beside the packaged conf.
+
+    A path that is in neither place is given as of the working directory.
+    """
+    here = Path.cwd() / path
+    shipped = share_dir() / path
+    return shipped if not _matches(here) and _matches(shipped) else here
+
+
+def _matches(path: Path) -> bool:
+    if path.exists():
+        return True
+    return any(c in path.name for c in "*?[") and any(path.parent.glob(path.name))
+
+
+def _distinct(folders: list[Path]) -> list[Path]:
+    return list(dict.fromkeys(folder.resolve() for folder in folders))

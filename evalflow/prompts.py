@@ -1,0 +1,135 @@
+"""Prompt templates: sandboxed Jinja, found along the search folders, with no undefined variables.
+
+What is judged is data. The filter `fenced` puts it between delimiters that carry a digest of the very text they
+enclose, so that no text can contain its own closing delimiter, and equal texts still render equally:
+
+    {{ answer | fenced("answer") }}
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from jinja2 import FileSystemLoader, StrictUndefined, Template, TemplateError, TemplateNotFound, TemplateSyntaxError, meta
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from evalflow.errors import Problem, UserError, did_you_mean
+
+
+def fenced(text: object, name: str) -> str:
+    """`text` between delimiters that it cannot contain.
+
+    Args:
+        text: The data; turned into a string.
+        name: What it is; stands in both delimiters.
+    """
+    body = str(text)
+    mark = hashlib.sha256(f"{name}\n{body}".encode()).hexdigest()[:16]
+    return f"<{name} id={mark}>\n{body}\n</{name} id={mark}>"
+
+
+class Prompts:
+    """The templates of a run.
+
+    Args:
+        folders: Search folders, first found wins.
+    """
+
+    def __init__(self, folders: Sequence[Path]) -> None:
+        self._environment = ImmutableSandboxedEnvironment(
+            loader=FileSystemLoader([str(folder) for folder in folders]),
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            autoescape=False,  # noqa: S701 - prompts are plain text, never HTML
+        )
+        self._environment.filters["fenced"] = fenced
+        self._folders = folders
+
+    def get(self, name: str) -> Template:
+        """The compiled template of that name, such as `faithfulness/claims.jinja`.
+
+        Raises:
+            UserError: There is none, or it does not parse.
+        """
+        try:
+            return self._environment.get_template(name)
+        except TemplateNotFound as error:
+            raise UserError(self._not_found(name, error.name or name)) from None
+        except TemplateSyntaxError as error:
+            raise UserError(Problem(error.message or "syntax error", f"{error.filename or name}:{error.lineno}")) from None
+
+    def inline(self, source: str, where: str) -> Template:
+        """A template from text that stands in YAML.
+
+        Args:
+            source: The template.
+            where: The key path, for messages.
+
+        Raises:
+            UserError: It does not parse.
+        """
+        try:
+            return self._environment.from_string(source)
+        except TemplateSyntaxError as error:
+            raise UserError(Problem(error.message or "syntax error", where)) from None
+
+    def source(self, name: str) -> str:
+        """The text of a template as it stands in its file."""
+        self.get(name)
+        assert self._environment.loader
+        return self._environment.loader.get_source(self._environment, name)[0]
+
+    def variables(self, name: str) -> set[str]:
+        """The variables that a template, and what it includes, expects to be given."""
+        found: set[str] = set()
+        for part in self._with_includes(name):
+            found |= meta.find_undeclared_variables(self._environment.parse(self.source(part)))
+        return found
+
+    def inline_variables(self, source: str) -> set[str]:
+        """The variables that a template in YAML expects to be given."""
+        return meta.find_undeclared_variables(self._environment.parse(source))
+
+    def digest(self, names: Sequence[str]) -> str:
+        """A hash of the text of these templates and all that they include."""
+        parts = sorted({part for name in names for part in self._with_includes(name)})
+        text = "\0".join(f"{part}\0{self.source(part)}" for part in parts)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def _with_includes(self, name: str) -> list[str]:
+        names, queue = [], [name]
+        while queue:
+            part = queue.pop()
+            if part in names:
+                continue
+            names.append(part)
+            tree = self._environment.parse(self.source(part))
+            queue += [ref for ref in meta.find_referenced_templates(tree) if ref is not None]
+        return names
+
+    def _not_found(self, asked: str, missing: str) -> Problem:
+        known = [path.relative_to(f).as_posix() for f in self._folders for path in f.rglob("*.jinja")]
+        included = f", which {asked} includes," if asked != missing else ""
+        places = ", ".join(str(folder) for folder in self._folders)
+        return Problem(f"prompt {missing!r}{included} is in none of: {places}", hint=did_you_mean(missing, known))
+
+
+def render(template: Template, variables: Mapping[str, Any], where: str) -> str:
+    """Render a template.
+
+    Raises:
+        UserError: The template uses what it is not given, or what the sandbox refuses.
+    """
+    try:
+        return template.render(variables).strip()
+    except TemplateError as error:
+        raise UserError(Problem(f"the prompt cannot be rendered: {error.message}", where or str(template.name))) from None
+    except (TypeError, ValueError, ArithmeticError, LookupError, AttributeError) as error:
+        raise UserError(Problem(f"the prompt cannot be rendered: {error}", where or str(template.name))) from None
+
+
+__all__ = ["Prompts", "fenced", "render"]

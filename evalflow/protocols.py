@@ -1,0 +1,131 @@
+"""What a target, a judge, a metric and a sink can do. Implementations need not inherit from these."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from evalflow.records import Answer, Ask, Case, Figure, Outcome, Reply, ScoreRecord
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from evalflow.config.schema import MetricConfig
+
+
+class Target(Protocol):
+    """What is evaluated."""
+
+    @property
+    def name(self) -> str:
+        """The column value."""
+        ...
+
+    @property
+    def identity(self) -> str:
+        """A digest of all that decides its answers."""
+        ...
+
+    async def answer(self, case: Case, repeat: int) -> Answer:
+        """Answer one case. A failure is an Answer in state error; only InfrastructureError and BudgetError are raised."""
+        ...
+
+    async def close(self) -> None:
+        """Release connections."""
+        ...
+
+
+class Judge(Protocol):
+    """Who scores."""
+
+    @property
+    def name(self) -> str:
+        """The column value."""
+        ...
+
+    @property
+    def nature(self) -> str:
+        """One phrase on what it is, shown over every table."""
+        ...
+
+    @property
+    def identity(self) -> str:
+        """A digest of all that decides its replies."""
+        ...
+
+    @property
+    def calibrated(self) -> bool:
+        """Whether a threshold on its scores means anything."""
+        ...
+
+    @property
+    def weighted(self) -> bool:
+        """Whether scores are always expectations over its probabilities."""
+        ...
+
+    @property
+    def tasks(self) -> frozenset[str] | None:
+        """The tasks it can answer; None: anything."""
+        ...
+
+    async def ask(self, ask: Ask) -> Reply:
+        """Answer one question.
+
+        Raises:
+            JudgeError: The judge could not be made to answer.
+            InfrastructureError: Every further call would fail too.
+            BudgetError: The budget does not cover the call.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Release connections."""
+        ...
+
+
+class Metric(Protocol):
+    """How an answer becomes a score."""
+
+    @property
+    def name(self) -> str:
+        """The column value."""
+        ...
+
+    @property
+    def config(self) -> MetricConfig:
+        """What its YAML declares."""
+        ...
+
+    @property
+    def asks(self) -> bool:
+        """Whether it needs a judge; the judge column is null where it does not."""
+        ...
+
+    async def prepare(self, judge: Judge | None) -> Metric:
+        """Make what is made once per run, and give the metric that scores with it."""
+        ...
+
+    def bind(self, case: Case) -> Sequence[Metric]:
+        """The metrics that score this case: itself, or the checks that the case names."""
+        ...
+
+    async def score(self, case: Case, answer: Answer, judge: Judge | None, repeat: int) -> Outcome:
+        """Score one answer. Never raises for what a judge or the data did; that is a status."""
+        ...
+
+    def figures(self, counts: pl.DataFrame) -> Sequence[Figure]:
+        """Figures over one slice of a run that are more than a mean; empty for most.
+
+        Args:
+            counts: The slice's scored records, counted. Columns: cluster (str: the group, else the case id),
+                value (str: JSON text), n (int: how many records of that cluster have that value).
+        """
+        ...
+
+
+class Sink(Protocol):
+    """Where finished answers and scores go."""
+
+    def write(self, record: Answer | ScoreRecord) -> None:
+        """Append one record; it is in the operating system's hands when this returns."""
+        ...

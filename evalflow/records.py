@@ -1,0 +1,288 @@
+"""The values that everything passes along. All are frozen; a score is returned, never state on a metric."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+Status = Literal["scored", "undefined", "error", "skipped"]
+AnswerStatus = Literal["answered", "absent", "error"]
+Path = Literal["weighted", "direct", "reasked"]
+Direction = Literal["higher_is_better", "lower_is_better"]
+# How likely each value of a reply's field is: {"verdict": {"supported": 0.8, "contradicted": 0.2}}.
+Distribution = Mapping[str, Mapping[Any, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One turn of a conversation."""
+
+    role: str
+    content: str
+    metadata: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """A piece of text that the target was given, or found, to answer from."""
+
+    text: str
+    title: str | None = None
+    path: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens of one or several calls."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(self.input_tokens + other.input_tokens, self.output_tokens + other.output_tokens)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One thing to evaluate: a conversation that ends with a user message, and what is known about it.
+
+    A field that the data does not have is None (never an empty value): metrics that need it are skipped.
+
+    Attributes:
+        dataset: Name of the dataset it came from.
+        index: Position in the dataset, from 0.
+        id: Unique in the dataset; the file's own, else a hash of the content.
+        messages: The conversation.
+        answer: The recorded answer.
+        reference: The ideal answer.
+        contexts: What was retrieved; an empty tuple means that nothing was found.
+        expected: The true label, or the expected ids.
+        actual: The recorded prediction, or the retrieved ids.
+        metadata: What the target sent beside its answer.
+        demo_answer: An example answer to try metrics on; not used in runs.
+        checks: Checks this case brings along: identifier, enabled, params.
+        tags: Names for slicing; hierarchical with " > ".
+        group: The cluster for error bars (source document, user, template).
+        labels: People's judgements that stand in the data, by metric name.
+        vars: All other columns.
+    """
+
+    dataset: str
+    index: int
+    id: str
+    messages: tuple[Message, ...] = ()
+    answer: str | None = None
+    reference: str | None = None
+    contexts: tuple[Context, ...] | None = None
+    expected: Any = None
+    actual: Any = None
+    metadata: Mapping[str, Any] | None = None
+    demo_answer: Message | None = None
+    checks: tuple[Mapping[str, Any], ...] | None = None
+    tags: tuple[str, ...] = ()
+    group: str | None = None
+    labels: Mapping[str, Any] | None = None
+    vars: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    @property
+    def question(self) -> str | None:
+        """The last user message, or None."""
+        return next((m.content for m in reversed(self.messages) if m.role == "user"), None)
+
+    @property
+    def history(self) -> tuple[Message, ...]:
+        """The messages before the last user message."""
+        last = max((i for i, m in enumerate(self.messages) if m.role == "user"), default=0)
+        return self.messages[:last]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a target said to a case, once.
+
+    Attributes:
+        dataset, index, case_id, target, target_repeat: Which answer it is; target_repeat counts from 0.
+        status: answered; absent (recorded data has none); error (generation failed).
+        messages: The conversation as played, without the final answer.
+        usage, cost_usd: None where unknown; never a false 0.
+        latency_s: Seconds the target took, None for recorded answers.
+        cached: True where no call was made for it.
+        error_type, error: Why there is no answer.
+    """
+
+    dataset: str
+    index: int
+    case_id: str
+    target: str
+    target_repeat: int = 0
+    status: AnswerStatus = "answered"
+    messages: tuple[Message, ...] = ()
+    answer: str | None = None
+    actual: Any = None
+    contexts: tuple[Context, ...] | None = None
+    metadata: Mapping[str, Any] | None = None
+    usage: Usage | None = None
+    cost_usd: float | None = None
+    latency_s: float | None = None
+    cached: bool = False
+    error_type: str | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """One question to a judge.
+
+    Attributes:
+        metric, step: Who asks; step is the step's id.
+        task: What a judge without language can answer (extract_claims, verify_claims, rate_relevance), or None.
+        messages: The rendered prompt.
+        reply_model: The pydantic model that the reply must validate against. Where `items` is given it has one
+            field, `results`: a list with exactly one entry per item.
+        variables: The step's template variables. A step with a task also has `source` (extract_claims: the text
+            to split) or `against` (verify_claims: the text, or contexts, to hold claims against).
+        items: What a one_per step goes over, else None.
+        samples: How many replies to draw.
+        logprobs: Whether token probabilities are wanted.
+        repeat: The judge's repeat, from 0; makes repeats distinct in caches.
+    """
+
+    metric: str
+    step: str
+    task: str | None
+    messages: tuple[Message, ...]
+    reply_model: type[BaseModel]
+    variables: Mapping[str, Any]
+    items: tuple[Any, ...] | None = None
+    samples: int = 1
+    logprobs: bool = False
+    repeat: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """A judge's answer to an Ask, valid against its reply model.
+
+    Attributes:
+        parsed: The validated reply.
+        raw: The text it was parsed from.
+        probabilities: One distribution per item (one in all without items), or None where the judge gives none.
+        reasks: How often an invalid reply was sent back before this one.
+        usage, cost_usd: Summed over the re-asks; None where unknown.
+        latency_s: Seconds, waiting for a free slot left out.
+        cached: True where no call was made for it.
+        identity: The judge's identity.
+    """
+
+    parsed: BaseModel
+    raw: str
+    probabilities: Sequence[Distribution] | None = None
+    reasks: int = 0
+    usage: Usage | None = None
+    cost_usd: float | None = None
+    latency_s: float = 0.0
+    cached: bool = False
+    identity: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What a metric says of one answer, before it is filed under its cell.
+
+    Attributes:
+        status: One of the four states; only `scored` has a score.
+        score: 0..1 for a scale, natural otherwise; None unless scored.
+        value: The same on the metric's own scale.
+        reason: Why; also why undefined or skipped.
+        steps: What the judge said, step by step.
+        path: How the score came about: weighted by probabilities, direct, or after a re-ask.
+        parts: A panel's members.
+    """
+
+    status: Status
+    score: float | None = None
+    value: Any = None
+    reason: str | None = None
+    steps: tuple[Mapping[str, Any], ...] = ()
+    path: Path | None = None
+    error_type: str | None = None
+    error: str | None = None
+    usage: Usage | None = None
+    cost_usd: float | None = None
+    latency_s: float | None = None
+    cached: bool = False
+    parts: tuple[Outcome, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoreRecord:
+    """One cell (dataset, case, target, target_repeat, metric, judge, repeat) and its outcome; a row of `scores`."""
+
+    run_id: str
+    dataset: str
+    index: int
+    case_id: str
+    group: str | None
+    tags: tuple[str, ...]
+    target: str
+    target_repeat: int
+    metric: str
+    metric_version: int
+    judge: str | None
+    repeat: int
+    status: Status
+    member_of: str | None = None
+    score: float | None = None
+    value: Any = None
+    reason: str | None = None
+    steps: tuple[Mapping[str, Any], ...] = ()
+    error_type: str | None = None
+    error: str | None = None
+    path: Path | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cost_usd: float | None = None
+    latency_s: float | None = None
+    cached: bool = False
+    finished_at: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Label:
+    """A person's judgement of one answer on one metric."""
+
+    case_id: str
+    metric: str
+    value: Any
+    by: str
+    answer_hash: str | None = None
+    weight: float = 1.0
+    comment: str | None = None
+    at: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """A number over a run that is more than a mean of scores.
+
+    Attributes:
+        statistic: Its name: precision, recall, f1, accuracy, ...
+        value: The number, or None where it is undefined (nothing to divide by).
+        n: What it was divided by, or how many cases it rests on.
+        std_error, ci_low, ci_high: 95 % interval; None where there is none to give.
+        ci_method: How the interval was made.
+        details: A matrix or a list that goes with it.
+    """
+
+    statistic: str
+    value: float | None
+    n: int
+    std_error: float | None = None
+    ci_low: float | None = None
+    ci_high: float | None = None
+    ci_method: str | None = None
+    details: Mapping[str, Any] | None = None
