@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from evalflow.records import Answer, Ask, Case, Figure, Outcome, Reply, ScoreRecord
+from evalflow.records import Answer, Ask, Case, FigureSpec, Outcome, Reply, ScoreRecord
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from evalflow.config.schema import MetricConfig
 
 
@@ -113,12 +111,18 @@ class Metric(Protocol):
         """Score one answer. Never raises for what a judge or the data did; that is a status."""
         ...
 
-    def figures(self, counts: pl.DataFrame) -> Sequence[Figure]:
-        """Figures over one slice of a run that are more than a mean; empty for most.
+    @property
+    def bounded(self) -> bool:
+        """Whether scores lie in 0..1, so that what is missing has a worst and a best case."""
+        ...
 
-        Args:
-            counts: The slice's scored records, counted. Columns: cluster (str: the group, else the case id),
-                value (str: JSON text), n (int: how many records of that cluster have that value).
+    @property
+    def figures(self) -> FigureSpec | None:
+        """Figures over a run that are more than a mean; None for most metrics.
+
+        A metric only declares them and `evalflow.summary` computes them, since metrics and stats do not know each
+        other. A classification metric declares `FigureSpec("classification", positive=...)`, and the `value` of each
+        of its scores is a mapping {"truth": ..., "prediction": ...} of labels, equal labels written equally.
         """
         ...
 

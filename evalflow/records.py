@@ -265,6 +265,19 @@ class Label:
     at: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class FigureSpec:
+    """Which figures a metric has over a run.
+
+    Attributes:
+        kind: The family; classification gives accuracy, precision, recall, F1 and the confusion matrix.
+        positive: The label that precision and recall are about; None where there are several classes.
+    """
+
+    kind: Literal["classification"]
+    positive: Any = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
     """A number over a run that is more than a mean of scores.
