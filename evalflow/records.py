@@ -269,9 +269,8 @@ class Label:
 class FigureSpec:
     """Which figures a metric has over a run.
 
-    Attributes:
-        kind: The family; classification gives accuracy, precision, recall, F1 and the confusion matrix.
-        positive: The label that precision and recall are about; None where there are several classes.
+    classification: accuracy, precision, recall, F1 and the confusion matrix. `positive` is the label that precision
+    and recall are about, or None where there are several classes.
     """
 
     kind: Literal["classification"]
