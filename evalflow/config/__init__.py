@@ -1,0 +1,1 @@
+"""Composing a run's configuration with Hydra, and validating it with pydantic."""

@@ -1,0 +1,141 @@
+"""From a composed configuration to a typed one. Every part is picked by its `kind` first, then validated whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel, ValidationError
+
+from evalflow.config.explain import problems_of
+from evalflow.config.schema import DatasetConfig, JudgeConfig, MetricConfig, RunConfig
+from evalflow.errors import Problem, UserError
+
+if TYPE_CHECKING:
+    from evalflow.config.load import Composed
+
+ModelOf = Callable[[str], type[BaseModel]]
+"""From a `kind` to its model; raises UserError for an unknown kind."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """A validated configuration.
+
+    Attributes:
+        run: The typed configuration.
+        judges: The judge of each metric: the run's, with the metric's own overrides.
+        composed: What it was made from.
+    """
+
+    run: RunConfig
+    judges: Mapping[str, JudgeConfig]
+    composed: Composed
+
+
+def validate(composed: Composed, metric_model: ModelOf, judge_model: ModelOf, target_model: ModelOf) -> Settings:
+    """Validate a composed configuration.
+
+    Args:
+        composed: What Hydra made.
+        metric_model, judge_model, target_model: The registries' look-ups from kind to model.
+
+    Raises:
+        UserError: With every problem that was found.
+    """
+    values = composed.values
+    checker = _Checker(composed)
+    for group in ("dataset", "metric"):
+        if not values.get(group):
+            checker.problems.append(
+                Problem(f"no {group} is chosen", "command line", f"add {group}=NAME; `list {group}` shows the names")
+            )
+    datasets = {
+        name: checker.part(DatasetConfig, part, f"dataset.{name}") for name, part in _parts(values, "dataset").items()
+    }
+    metrics = {
+        name: checker.kind(metric_model, part, f"metric.{name}") for name, part in _parts(values, "metric").items()
+    }
+    judge = checker.kind(judge_model, values.get("judge"), "judge")
+    target = checker.kind(target_model, values.get("target"), "target")
+    judges = _judges(checker, metrics, values.get("judge"), judge, judge_model)
+    rest = {key: value for key, value in values.items() if key not in ("dataset", "metric", "judge", "target")}
+    checker.part(RunConfig, {**rest, "dataset": {}, "metric": {}, "judge": {"kind": "-"}, "target": {"kind": "-"}}, "")
+    if checker.problems:
+        raise UserError(checker.problems)
+    run = RunConfig.model_validate({**rest, "dataset": datasets, "metric": metrics, "judge": judge, "target": target})
+    _check_combination(run)
+    return Settings(run, judges, composed)
+
+
+class _Checker:
+    """Validates parts and gathers the problems of all of them."""
+
+    def __init__(self, composed: Composed) -> None:
+        self.composed = composed
+        self.problems: list[Problem] = []
+
+    def part(self, model: type[BaseModel], values: Any, key: str) -> Any:
+        file = self.composed.sources.get(key)
+        if not isinstance(values, Mapping):
+            self.problems.append(Problem(f"{key} must be a map of keys", str(file or "configuration")))
+            return None
+        try:
+            return model.model_validate(values)
+        except ValidationError as error:
+            self.problems += problems_of(error, model, key, file, self.composed.overrides)
+            return None
+
+    def kind(self, model_of: ModelOf, values: Any, key: str) -> Any:
+        if isinstance(values, Mapping) and isinstance(values.get("kind"), str):
+            try:
+                return self.part(model_of(values["kind"]), values, key)
+            except UserError as error:
+                where = str(self.composed.sources.get(key, "configuration"))
+                self.problems += [Problem(p.what, f"{where}: {key}.kind", p.hint) for p in error.problems]
+                return None
+        file: Path | None = self.composed.sources.get(key)
+        self.problems.append(Problem(f"{key}.kind is required", str(file or "configuration"), "say which kind it is"))
+        return None
+
+
+def _parts(values: Mapping[str, Any], group: str) -> Mapping[str, Any]:
+    parts = values.get(group) or {}
+    return parts if isinstance(parts, Mapping) else {}
+
+
+def _judges(
+    checker: _Checker, metrics: Mapping[str, Any], base: Any, judge: Any, judge_model: ModelOf
+) -> dict[str, JudgeConfig]:
+    judges: dict[str, JudgeConfig] = {}
+    for name, metric in metrics.items():
+        changes = metric.judge if isinstance(metric, MetricConfig) else None
+        if not changes:
+            judges[name] = judge
+            continue
+        same_kind = isinstance(base, Mapping) and changes.get("kind", base.get("kind")) == base.get("kind")
+        values = {**base, **changes} if same_kind else changes
+        judges[name] = checker.kind(judge_model, values, f"metric.{name}.judge")
+    return judges
+
+
+def _check_combination(run: RunConfig) -> None:
+    problems: list[Problem] = []
+    if run.generate is False and run.target.kind != "recorded":
+        problems.append(
+            Problem(
+                "generate is false, so the target would never be asked",
+                "command line",
+                "add generate=true, or leave the target out to score the recorded answers",
+            )
+        )
+    if run.generate in (True, "missing") and run.target.kind == "recorded":
+        problems.append(
+            Problem("generate asks for new answers, but the target is `recorded`", "command line", "add target=openai")
+        )
+    if run.limit is not None and run.sample is not None:
+        problems.append(Problem("limit and sample exclude each other", "command line", "give one of them"))
+    if problems:
+        raise UserError(problems)
