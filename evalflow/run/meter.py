@@ -1,0 +1,97 @@
+"""A judge as one cell sees it: every ask goes through, and what it took is added up."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from evalflow.protocols import Judge
+from evalflow.records import Ask, Outcome, Reply, Usage
+from evalflow.run.tally import Tally
+
+
+class Meter:
+    """Implements Judge around another one, and fills usage, cost and time into the cell's outcome.
+
+    Args:
+        judge: Who answers.
+        tally: The run's counts; every call is added to them.
+    """
+
+    def __init__(self, judge: Judge, tally: Tally) -> None:
+        self._judge = judge
+        self._tally = tally
+        self._usage: Usage | None = None
+        self._cost: float | None = None
+        self._latency = 0.0
+        self._calls = 0
+        self._cached = 0
+        self._unpriced = False
+
+    @property
+    def name(self) -> str:
+        """The judge's column value."""
+        return self._judge.name
+
+    @property
+    def nature(self) -> str:
+        """What the judge is."""
+        return self._judge.nature
+
+    @property
+    def identity(self) -> str:
+        """The judge's identity."""
+        return self._judge.identity
+
+    @property
+    def calibrated(self) -> bool:
+        """Whether a threshold on its scores means anything."""
+        return self._judge.calibrated
+
+    @property
+    def weighted(self) -> bool:
+        """Whether scores are always expectations."""
+        return self._judge.weighted
+
+    @property
+    def tasks(self) -> frozenset[str] | None:
+        """The tasks it can answer."""
+        return self._judge.tasks
+
+    async def ask(self, ask: Ask) -> Reply:
+        """Ask the judge, and count."""
+        reply = await self._judge.ask(ask)
+        self._calls += 1
+        self._latency += reply.latency_s
+        self._tally.reasks += reply.reasks
+        if reply.cached:
+            self._cached += 1
+            self._tally.cached += 1
+            return reply
+        self._tally.requests += 1 + reply.reasks
+        self._tally.count_call(
+            reply.usage.input_tokens if reply.usage else 0,
+            reply.usage.output_tokens if reply.usage else 0,
+            reply.cost_usd,
+        )
+        if reply.usage:
+            self._usage = reply.usage + (self._usage or Usage())
+        if reply.cost_usd is None:
+            self._unpriced = True
+        else:
+            self._cost = (self._cost or 0.0) + reply.cost_usd
+        return reply
+
+    async def close(self) -> None:
+        """Nothing: the judge outlives the cell."""
+
+    def fill(self, outcome: Outcome) -> Outcome:
+        """The outcome with what its calls took; unchanged where the judge was not asked."""
+        if not self._calls:
+            return outcome
+        return replace(
+            outcome,
+            usage=self._usage,
+            cost_usd=None if self._unpriced else self._cost or 0.0,
+            latency_s=self._latency,
+            cached=self._cached == self._calls,
+        )

@@ -1,0 +1,140 @@
+"""The one pipeline: for each case, the target's answer, then every metric's score of it, each record to the sink."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from evalflow.protocols import Judge, Metric, Sink, Target
+from evalflow.records import Answer, Case, Outcome, ScoreRecord
+from evalflow.run.meter import Meter
+from evalflow.run.tally import Tally
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A metric and who judges for it; None for a metric that asks nobody."""
+
+    metric: Metric
+    judge: Judge | None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to do with every case.
+
+    Attributes:
+        run_id: Stands in every record.
+        target: Who answers.
+        pairs: The metrics with their judges.
+        target_repeats: Answers a case.
+        judge_repeats: Scores an answer and metric; a metric that asks nobody is scored once.
+        width: Cases under way at once; the calls in flight are bounded by the limiters, not here.
+    """
+
+    run_id: str
+    target: Target
+    pairs: tuple[Pair, ...]
+    target_repeats: int = 1
+    judge_repeats: int = 1
+    width: int = 16
+
+
+class Pipeline:
+    """Runs a plan over cases.
+
+    Args:
+        plan: What to do.
+        sink: Where answers and scores go as they finish.
+        tally: Counts for the progress bar and the manifest.
+    """
+
+    def __init__(self, plan: Plan, sink: Sink, tally: Tally) -> None:
+        self._plan = plan
+        self._sink = sink
+        self._tally = tally
+
+    async def run(self, cases: Iterable[Case]) -> None:
+        """Work through the cases, reading the next one only when there is room for it.
+
+        Raises:
+            InfrastructureError, BudgetError: A call cannot be made any more; what is finished is in the sink.
+        """
+        queue = iter(cases)
+        try:
+            async with asyncio.TaskGroup() as workers:
+                for _ in range(self._plan.width):
+                    workers.create_task(self._work(queue))
+        except ExceptionGroup as failures:
+            raise _first(failures) from None
+
+    async def _work(self, queue: Iterator[Case]) -> None:
+        for case in queue:
+            self._tally.in_flight += 1
+            for repeat in range(self._plan.target_repeats):
+                await self._case(case, repeat)
+            self._tally.in_flight -= 1
+
+    async def _case(self, case: Case, target_repeat: int) -> None:
+        answer = await self._plan.target.answer(case, target_repeat)
+        self._sink.write(answer)
+        cells = list(self._cells(case))
+        async with asyncio.TaskGroup() as scoring:
+            for pair, repeat in cells:
+                scoring.create_task(self._cell(case, answer, pair, repeat))
+
+    def _cells(self, case: Case) -> Iterator[tuple[Pair, int]]:
+        for pair in self._plan.pairs:
+            repeats = self._plan.judge_repeats if pair.judge else 1
+            for metric in pair.metric.bind(case):
+                for repeat in range(repeats):
+                    yield Pair(metric, pair.judge), repeat
+
+    async def _cell(self, case: Case, answer: Answer, pair: Pair, repeat: int) -> None:
+        if pair.judge is None:
+            outcome = await pair.metric.score(case, answer, None, repeat)
+        else:
+            meter = Meter(pair.judge, self._tally)
+            outcome = meter.fill(await pair.metric.score(case, answer, meter, repeat))
+        record = self._record(case, answer, pair, repeat, outcome)
+        self._sink.write(record)
+        self._tally.count_score(record)
+
+    def _record(self, case: Case, answer: Answer, pair: Pair, repeat: int, outcome: Outcome) -> ScoreRecord:
+        usage = outcome.usage
+        return ScoreRecord(
+            run_id=self._plan.run_id,
+            dataset=case.dataset,
+            index=case.index,
+            case_id=case.id,
+            group=case.group,
+            tags=case.tags,
+            target=answer.target,
+            target_repeat=answer.target_repeat,
+            metric=pair.metric.name,
+            metric_version=pair.metric.config.version,
+            judge=pair.judge.name if pair.judge else None,
+            repeat=repeat,
+            status=outcome.status,
+            score=outcome.score,
+            value=outcome.value,
+            reason=outcome.reason,
+            steps=outcome.steps,
+            error_type=outcome.error_type,
+            error=outcome.error,
+            path=outcome.path,
+            input_tokens=usage.input_tokens if usage else None,
+            output_tokens=usage.output_tokens if usage else None,
+            cost_usd=outcome.cost_usd,
+            latency_s=outcome.latency_s,
+            cached=outcome.cached,
+            finished_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
+        )
+
+
+def _first(failures: ExceptionGroup[Exception]) -> Exception:
+    """The first single error in a group of groups; the others are the same fault seen by other workers."""
+    inner = failures.exceptions[0]
+    return _first(inner) if isinstance(inner, ExceptionGroup) else inner

@@ -1,0 +1,74 @@
+"""What a run has done so far: the numbers behind the progress bar and the manifest."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from evalflow.records import Answer, ScoreRecord
+
+
+@dataclass(slots=True)
+class Tally:
+    """Counts that only grow.
+
+    Attributes:
+        expected: How many scores the run will have, as far as known.
+        scores: Scores by status.
+        answers: Generated answers by status.
+        requests: Calls that were sent; `cached` ones were not.
+        reasks: Invalid replies that were sent back.
+        in_flight: Cases being worked on.
+        input_tokens, output_tokens: Over judges and targets.
+        cost_usd: What was paid; `unpriced` says that some calls have no known price.
+    """
+
+    expected: int = 0
+    scores: Counter[str] = field(default_factory=Counter[str])
+    answers: Counter[str] = field(default_factory=Counter[str])
+    requests: int = 0
+    cached: int = 0
+    reasks: int = 0
+    in_flight: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_usd: float = 0.0
+    unpriced: bool = False
+
+    @property
+    def done(self) -> int:
+        """Finished scores, whatever their state."""
+        return sum(self.scores.values())
+
+    @property
+    def cost(self) -> float | None:
+        """US dollars, or None where a price is not known."""
+        return None if self.unpriced else self.cost_usd
+
+    @property
+    def error_rate(self) -> float:
+        """Share of finished scores in state error, 0 to 1."""
+        return self.scores["error"] / self.done if self.done else 0.0
+
+    def count_score(self, record: ScoreRecord) -> None:
+        """Count one finished score; its calls are counted where they are made."""
+        self.scores[record.status] += 1
+
+    def count_answer(self, answer: Answer) -> None:
+        """Count one generated answer and its call."""
+        self.answers[answer.status] += 1
+        if answer.cached:
+            self.cached += 1
+            return
+        self.requests += 1
+        usage = answer.usage
+        self.count_call(usage.input_tokens if usage else 0, usage.output_tokens if usage else 0, answer.cost_usd)
+
+    def count_call(self, input_tokens: int, output_tokens: int, cost_usd: float | None) -> None:
+        """Add what a call used; cost_usd None: its price is not known."""
+        self.input_tokens += input_tokens
+        self.output_tokens += output_tokens
+        if cost_usd is None:
+            self.unpriced = True
+        else:
+            self.cost_usd += cost_usd
