@@ -81,6 +81,20 @@ class Judge(Protocol):
         ...
 
 
+class StepInfo(Protocol):
+    """What is known of a step before the run."""
+
+    @property
+    def id(self) -> str:
+        """Its id in the metric."""
+        ...
+
+    @property
+    def task(self) -> str | None:
+        """What a judge without language would need to answer."""
+        ...
+
+
 class Metric(Protocol):
     """How an answer becomes a score."""
 
@@ -97,6 +111,24 @@ class Metric(Protocol):
     @property
     def asks(self) -> bool:
         """Whether it needs a judge; the judge column is null where it does not."""
+        ...
+
+    @property
+    def steps(self) -> Sequence[StepInfo]:
+        """What it asks a judge, in order; empty for a metric that asks nobody."""
+        ...
+
+    @property
+    def prompt_digest(self) -> str | None:
+        """A hash of its prompts' text, or None where it has none."""
+        ...
+
+    def preview(self, case: Case, answer: Answer) -> Sequence[Ask]:
+        """The asks that scoring would lead to, with stand-ins for the replies; empty where nothing would be asked.
+
+        Raises:
+            UserError: A prompt cannot be rendered.
+        """
         ...
 
     async def prepare(self, judge: Judge | None) -> Metric:

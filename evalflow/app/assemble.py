@@ -1,0 +1,136 @@
+"""From settings to the parts of a run: datasets, target, metrics and their judges."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from evalflow import datasets
+from evalflow.config.schema import Concurrency, DatasetConfig
+from evalflow.config.validate import Settings
+from evalflow.errors import Problem, UserError
+from evalflow.llm.registry import build_judge
+from evalflow.metrics.registry import build_metric
+from evalflow.prompts import Prompts
+from evalflow.protocols import Judge, Metric, Target
+from evalflow.records import Case
+from evalflow.run.pipeline import Pair
+from evalflow.targets.registry import build_target
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a run is made of.
+
+    Attributes:
+        settings: What it was made from.
+        pairs: The metrics with their judges, in the order of the configuration.
+        target: Who answers.
+        prompts: The templates.
+    """
+
+    settings: Settings
+    pairs: tuple[Pair, ...]
+    target: Target
+    prompts: Prompts
+
+    @property
+    def metrics(self) -> dict[str, Metric]:
+        """The metrics by name."""
+        return {pair.metric.name: pair.metric for pair in self.pairs}
+
+    @property
+    def judges(self) -> dict[str, Judge]:
+        """The judges by name."""
+        return {pair.judge.name: pair.judge for pair in self.pairs if pair.judge}
+
+    @property
+    def datasets(self) -> Mapping[str, DatasetConfig]:
+        """The datasets by name."""
+        return self.settings.run.dataset
+
+    def cases(self) -> Iterator[Case]:
+        """The cases of all datasets, streamed; of each the first `limit`, where there is a limit."""
+        for name, config in self.datasets.items():
+            yield from islice(datasets.read(name, config), self.settings.run.limit)
+
+    def width(self) -> int:
+        """Cases under way at once: enough that the limiters are always fed, never less than a few."""
+        configs: list[Any] = [self.settings.run.target, *self.settings.judges.values()]
+        limits = [c.concurrency.max for c in configs if isinstance(getattr(c, "concurrency", None), Concurrency)]
+        return max([8, *limits])
+
+    async def close(self) -> None:
+        """Release every connection."""
+        await self.target.close()
+        for judge in self.judges.values():
+            await judge.close()
+
+
+def assemble(settings: Settings) -> Parts:
+    """Build every part, and report the problems of all of them together.
+
+    Raises:
+        UserError: A prompt, a metric, a key or a name is wrong.
+    """
+    problems: list[Problem] = []
+    prompts = Prompts(settings.composed.prompt_folders)
+    metrics = _metrics(settings, prompts, problems)
+    judges = _judges(settings, metrics, problems)
+    target = _target(settings, prompts, problems)
+    if problems or target is None:
+        raise UserError(problems)
+    pairs = tuple(Pair(metric, judges.get(name)) for name, metric in metrics.items())
+    return Parts(settings, pairs, target, prompts)
+
+
+def _metrics(settings: Settings, prompts: Prompts, problems: list[Problem]) -> dict[str, Metric]:
+    metrics: dict[str, Metric] = {}
+    for name, config in settings.run.metric.items():
+        try:
+            metrics[name] = build_metric(name, config, prompts)
+        except UserError as error:
+            problems += error.problems
+    return metrics
+
+
+def _judges(settings: Settings, metrics: Mapping[str, Metric], problems: list[Problem]) -> dict[str, Judge]:
+    """The judge of each metric that asks one; metrics with the same configuration share it."""
+    built: list[tuple[Any, Judge]] = []
+    judges: dict[str, Judge] = {}
+    for name, config in settings.judges.items():
+        if name not in metrics or not metrics[name].asks:
+            continue
+        known = next((judge for other, judge in built if other == config), None)
+        if known is None:
+            try:
+                known = build_judge(config, settings.composed.choices["judge"])
+            except UserError as error:
+                problems += [problem for problem in error.problems if problem not in problems]
+                continue
+            clash = next((judge for _, judge in built if judge.name == known.name), None)
+            if clash:
+                problems.append(_same_name("judge", known.name, f"metric.{name}.judge.name"))
+            built.append((config, known))
+        judges[name] = known
+    return judges
+
+
+def _target(settings: Settings, prompts: Prompts, problems: list[Problem]) -> Target | None:
+    run = settings.run
+    generates = {name: config.generates for name, config in run.dataset.items()}
+    try:
+        return build_target(run.target, settings.composed.choices["target"], prompts, generates, run.generate)
+    except UserError as error:
+        problems += error.problems
+        return None
+
+
+def _same_name(what: str, name: str, key: str) -> Problem:
+    return Problem(
+        f"two {what}s with different settings would both be called {name!r}, and their scores would mix",
+        "configuration",
+        f"name one of them: {key}=...",
+    )

@@ -1,0 +1,125 @@
+"""The journal of answers: writing a line, and finding an answer again without keeping them all in memory."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from evalflow.protocols import Target
+from evalflow.records import Answer, Case, Context, Message, Usage
+
+Key = tuple[str, str, str, int]
+"""dataset, case_id, target, target_repeat."""
+
+
+def answer_row(answer: Answer) -> dict[str, Any]:
+    """An answer as one line of answers.jsonl; `answer_from_row` is its inverse."""
+    usage = answer.usage
+    return {
+        "dataset": answer.dataset,
+        "index": answer.index,
+        "case_id": answer.case_id,
+        "target": answer.target,
+        "target_repeat": answer.target_repeat,
+        "status": answer.status,
+        "messages": [{"role": m.role, "content": m.content, "metadata": m.metadata} for m in answer.messages],
+        "answer": answer.answer,
+        "actual": answer.actual,
+        "contexts": None
+        if answer.contexts is None
+        else [{"text": c.text, "title": c.title, "path": c.path} for c in answer.contexts],
+        "metadata": answer.metadata,
+        "usage": {"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens} if usage else None,
+        "cost_usd": answer.cost_usd,
+        "latency_s": answer.latency_s,
+        "cached": answer.cached,
+        "error_type": answer.error_type,
+        "error": answer.error,
+    }
+
+
+def answer_from_row(row: dict[str, Any]) -> Answer:
+    """The answer that a line of answers.jsonl holds."""
+    contexts = row["contexts"]
+    return Answer(
+        **{
+            **row,
+            "messages": tuple(Message(**message) for message in row["messages"]),
+            "contexts": None if contexts is None else tuple(Context(**context) for context in contexts),
+            "usage": Usage(**row["usage"]) if row["usage"] else None,
+        }
+    )
+
+
+class AnswerBook:
+    """Answers in journals, found by where they stand in the file.
+
+    Args:
+        journals: Files of answers; one that does not exist is an empty one, a torn last line is left out.
+    """
+
+    def __init__(self, journals: Iterable[Path]) -> None:
+        self._places: dict[Key, tuple[Path, int]] = {}
+        for journal in journals:
+            if journal.exists():
+                self._index(journal)
+
+    def get(self, dataset: str, case_id: str, target: str, repeat: int) -> Answer | None:
+        """The answer of that case, or None. The last one counts where there are several."""
+        place = self._places.get((dataset, case_id, target, repeat))
+        if place is None:
+            return None
+        path, offset = place
+        with path.open("rb") as file:
+            file.seek(offset)
+            return answer_from_row(json.loads(file.readline()))
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def _index(self, journal: Path) -> None:
+        offset = 0
+        with journal.open("rb") as file:
+            for line in file:
+                if line.endswith(b"\n"):
+                    row = json.loads(line)
+                    key = (row["dataset"], row["case_id"], row["target"], row["target_repeat"])
+                    self._places[key] = (journal, offset)
+                offset += len(line)
+
+
+class RememberingTarget:
+    """A target that is not asked again for what stands in a book; failed answers are asked again.
+
+    Args:
+        target: Who is asked otherwise.
+        book: Answers of the same target, as its identity tells.
+    """
+
+    def __init__(self, target: Target, book: AnswerBook) -> None:
+        self._target = target
+        self._book = book
+
+    @property
+    def name(self) -> str:
+        """The target's column value."""
+        return self._target.name
+
+    @property
+    def identity(self) -> str:
+        """The target's identity."""
+        return self._target.identity
+
+    async def answer(self, case: Case, repeat: int) -> Answer:
+        """The answer in the book, else the target's."""
+        known = self._book.get(case.dataset, case.id, self.name, repeat)
+        if known is None or known.status == "error":
+            return await self._target.answer(case, repeat)
+        return replace(known, index=case.index, cached=True)
+
+    async def close(self) -> None:
+        """Release the target's connections."""
+        await self._target.close()

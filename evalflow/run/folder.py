@@ -1,0 +1,92 @@
+"""A run's folder: the names of its files, and `outputs/latest`."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class RunFolder:
+    """The files of one run. They need not exist."""
+
+    path: Path
+
+    @property
+    def manifest(self) -> Path:
+        """run.json."""
+        return self.path / "run.json"
+
+    @property
+    def prepared(self) -> Path:
+        """What was made once per run."""
+        return self.path / "prepared.json"
+
+    @property
+    def answers(self) -> Path:
+        """The journal of generated answers."""
+        return self.path / "answers.jsonl"
+
+    @property
+    def journal(self) -> Path:
+        """The journal of scores."""
+        return self.path / "scores.jsonl"
+
+    @property
+    def cases(self) -> Path:
+        """The cases as evaluated."""
+        return self.path / "cases.jsonl"
+
+    @property
+    def scores(self) -> Path:
+        """The scores in input order."""
+        return self.path / "scores.parquet"
+
+    @property
+    def results(self) -> Path:
+        """The table for people."""
+        return self.path / "results.csv"
+
+    @property
+    def report(self) -> Path:
+        """The page."""
+        return self.path / "report.html"
+
+    @property
+    def junit(self) -> Path:
+        """Gates and thresholds for CI."""
+        return self.path / "junit.xml"
+
+    @property
+    def log(self) -> Path:
+        """Warnings and errors."""
+        return self.path / "evalflow.log"
+
+    def read_manifest(self) -> dict[str, Any]:
+        """run.json as a dict."""
+        return json.loads(self.manifest.read_text(encoding="utf-8"))
+
+    def write_manifest(self, manifest: dict[str, Any]) -> None:
+        """Write run.json; a reader never sees half of it."""
+        write_atomically(self.manifest, json.dumps(manifest, indent=2, ensure_ascii=False) + "\n")
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Write a file so that a reader, or a crash, sees the old or the new text and nothing between."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    draft.write_text(text, encoding="utf-8")
+    draft.replace(path)
+
+
+def point_latest(folder: Path, outputs: Path) -> None:
+    """Make `outputs/latest` a link to the folder; a file system without links is left without it."""
+    link = outputs / "latest"
+    draft = outputs / f".latest.{os.getpid()}"
+    with contextlib.suppress(OSError):
+        draft.unlink(missing_ok=True)
+        draft.symlink_to(os.path.relpath(folder, outputs), target_is_directory=True)
+        draft.replace(link)

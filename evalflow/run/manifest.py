@@ -1,0 +1,96 @@
+"""run.json: what a run is, written before the first request and again at the end."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from evalflow import __version__
+from evalflow.run.tally import Tally
+
+PACKAGES = ("hydra-core", "omegaconf", "pydantic", "instructor", "openai", "polars", "jinja2")
+SCHEMA = 1
+"""Raised when the files of a run change their meaning."""
+
+
+def now() -> str:
+    """The time, as it stands in manifests."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def opening(run_id: str, overrides: tuple[str, ...], facts: Mapping[str, Any]) -> dict[str, Any]:
+    """The manifest of a run that begins.
+
+    Args:
+        run_id: The run's id.
+        overrides: The command line.
+        facts: What the app knows of configuration, data, prompts, judges and target.
+    """
+    return {
+        "schema": SCHEMA,
+        "run_id": run_id,
+        "status": "running",
+        "started_at": now(),
+        "finished_at": None,
+        "overrides": list(overrides),
+        "working_directory": str(Path.cwd()),
+        "process": os.getpid(),
+        "versions": versions(),
+        "git_commit": git_commit(),
+        **facts,
+    }
+
+
+def closing(manifest: Mapping[str, Any], status: str, exit_code: int, tally: Tally, seconds: float) -> dict[str, Any]:
+    """The manifest of a run that has ended.
+
+    Args:
+        manifest: What was written at its begin.
+        status: done, failed or interrupted.
+        exit_code: What the command ends with.
+        tally: What it did.
+        seconds: How long it took.
+    """
+    return {
+        **manifest,
+        "status": status,
+        "exit_code": exit_code,
+        "finished_at": now(),
+        "seconds": round(seconds, 3),
+        "scores": {state: tally.scores[state] for state in ("scored", "undefined", "error", "skipped")},
+        "answers": dict(tally.answers),
+        "requests": tally.requests,
+        "cached": tally.cached,
+        "reasks": tally.reasks,
+        "input_tokens": tally.input_tokens,
+        "output_tokens": tally.output_tokens,
+        "cost_usd": tally.cost,
+    }
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python, evalflow and the packages that decide its results."""
+    found = {"python": platform.python_version(), "evalflow": __version__}
+    for package in PACKAGES:
+        found[package] = metadata.version(package)
+    return found
+
+
+def git_commit() -> str | None:
+    """The commit of the working directory, with `+` where files differ from it; None outside a repository."""
+    try:
+        head = _git("rev-parse", "HEAD")
+        return f"{head}+" if _git("status", "--porcelain", "--untracked-files=no") else head
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+def _git(*arguments: str) -> str:
+    done = subprocess.run(["git", *arguments], capture_output=True, text=True, check=True, timeout=5)  # noqa: S603, S607
+    return done.stdout.strip()
