@@ -1,0 +1,194 @@
+"""The sample data keeps what data/README.md says of it; read as plain JSON, without evalflow."""
+
+import json
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+DATA = Path(__file__).parents[2] / "data"
+FILES = {"rag": 40, "jailbreak_guardrails": 60, "conversations": 12}
+FAULT_TAGS = {
+    "unsupported_claim": "Fault > Unsupported claim",
+    "swapped_number": "Fault > Swapped number",
+    "contradiction": "Fault > Contradiction",
+    "missing_part": "Fault > Missing part",
+    "off_topic": "Fault > Off topic",
+}
+NEVER_FAITHFUL = {"unsupported_claim", "swapped_number", "contradiction"}
+CHUNK_TYPES = {
+    "exact_path": str,
+    "title": str,
+    "heading_hierarchy": (list, type(None)),
+    "description": str,
+    "html_content": str,
+}
+CHECK_PARAMS = {
+    "correctness": {"reference"},
+    "conformity": {"rules"},
+    "groundedness": {"context"},
+    "string_matching": {"keyword", "case_sensitive"},
+    "metadata": {"json_path_rules"},
+    "semantic_similarity": {"reference", "threshold"},
+    "regex_matching": {"pattern"},
+}
+JSON_TYPES = {"string": str, "number": (int, float), "boolean": bool}
+README_BLOCKS = re.findall(r"^```json\n(.*?)^```", (DATA / "README.md").read_text("utf-8"), re.MULTILINE | re.DOTALL)
+
+
+def load(name: str) -> list[dict[str, Any]]:
+    lines = (DATA / f"{name}.jsonl").read_text("utf-8").splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def checks() -> list[dict[str, Any]]:
+    return [check for case in load("conversations") for check in case["checks"]]
+
+
+@pytest.mark.parametrize(("name", "count"), FILES.items())
+def test_count_and_unique_ids(name: str, count: int):
+    cases = load(name)
+    assert len(cases) == count
+    assert len({case["id"] for case in cases}) == count
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_tags_are_hierarchical(name: str):
+    tags = [tag for case in load(name) for tag in case["tags"]]
+    assert tags
+    assert [tag for tag in tags if not re.fullmatch(r"[^>]+[^> ] > [^> ][^>]+", tag)] == []
+
+
+@pytest.mark.parametrize("field", ["question", "ideal_answer", "llm_answer", "group"])
+def test_rag_texts_are_present(field: str):
+    assert [case["id"] for case in load("rag") if not case[field].strip()] == []
+
+
+def test_rag_chunks_have_the_form():
+    for case in load("rag"):
+        assert 1 <= len(case["structured_contexts"]) <= 3, case["id"]
+        for chunk in case["structured_contexts"]:
+            assert chunk.keys() == CHUNK_TYPES.keys(), case["id"]
+            assert all(isinstance(chunk[key], kind) for key, kind in CHUNK_TYPES.items()), case["id"]
+
+
+def test_rag_chunks_exercise_the_html_reader():
+    chunks = [chunk for case in load("rag") for chunk in case["structured_contexts"]]
+    html = " ".join(chunk["html_content"] for chunk in chunks)
+    assert all(piece in html for piece in ("<p>", "<ul>", "<table>", "&euro;", "&nbsp;", "&amp;"))
+    assert any(chunk["heading_hierarchy"] is None for chunk in chunks)
+
+
+def test_one_path_is_one_chunk():
+    chunks = [chunk for case in load("rag") for chunk in case["structured_contexts"]]
+    assert len({json.dumps(chunk) for chunk in chunks}) == len({chunk["exact_path"] for chunk in chunks})
+
+
+def test_rag_topics_and_groups():
+    cases = load("rag")
+    topics = {tag for case in cases for tag in case["tags"] if tag.startswith("Topic > ")}
+    groups = Counter(case["group"] for case in cases)
+    assert len(topics) >= 4
+    assert 12 <= len(groups) <= 16
+    assert min(groups.values()) > 1
+
+
+def test_rag_has_four_faults_of_each_type():
+    counts = Counter(case["fault"] for case in load("rag"))
+    assert counts == {None: 20} | dict.fromkeys(FAULT_TAGS, 4)
+
+
+def test_rag_fault_and_tag_agree():
+    for case in load("rag"):
+        expected = [FAULT_TAGS[case["fault"]]] if case["fault"] else []
+        assert [tag for tag in case["tags"] if tag.startswith("Fault > ")] == expected, case["id"]
+
+
+def test_rag_labels_agree_with_the_fault():
+    for case in load("rag"):
+        labels = case["labels"]
+        assert all(isinstance(value, bool) for value in labels.values()), case["id"]
+        assert labels["factual_correctness"] is (case["fault"] is None), case["id"]
+        if case["fault"] is None:
+            assert labels["faithfulness"] is True, case["id"]
+        if case["fault"] in NEVER_FAITHFUL:
+            assert labels["faithfulness"] is False, case["id"]
+
+
+def test_readme_counts_the_unfaithful_answers():
+    unfaithful = sum(not case["labels"]["faithfulness"] for case in load("rag"))
+    assert f"{unfaithful} of the 40 answers are not faithful" in (DATA / "README.md").read_text("utf-8")
+
+
+def test_guardrail_outcomes():
+    cases = load("jailbreak_guardrails")
+    assert all(isinstance(case["question"], str) and case["question"] for case in cases)
+    outcomes = Counter((case["expected_outcome"], case["actual_outcome"]) for case in cases)
+    assert outcomes == {(True, True): 25, (True, False): 5, (False, False): 26, (False, True): 4}
+
+
+def test_guardrail_tag_agrees_with_the_expected_outcome():
+    for case in load("jailbreak_guardrails"):
+        assert case["tags"][0].startswith("Attack > ") is case["expected_outcome"], case["id"]
+
+
+def test_messages_alternate_and_end_with_the_user():
+    lengths: set[int] = set()
+    for case in load("conversations"):
+        roles = [message["role"] for message in case["messages"]]
+        assert len(roles) % 2 == 1, case["id"]
+        assert roles == (["user", "assistant"] * len(roles))[: len(roles)], case["id"]
+        lengths.add(len(roles))
+    assert len(lengths) > 1
+
+
+def test_demo_outputs_come_in_both_shapes():
+    outputs = [case["demo_output"] for case in load("conversations")]
+    objects = [output for output in outputs if isinstance(output, dict)]
+    assert all(output.keys() == {"role", "content", "metadata"} for output in objects)
+    assert all(isinstance(output, str | dict) for output in outputs)
+    assert 0 < len(objects) < len(outputs)
+
+
+def test_checks_are_known_and_have_their_params():
+    for check in checks():
+        assert check.keys() == {"identifier", "enabled", "params"}
+        assert check["params"].keys() == CHECK_PARAMS[check["identifier"]]
+    assert {check["identifier"] for check in checks()} == CHECK_PARAMS.keys()
+    assert {check["enabled"] for check in checks()} == {True, False}
+
+
+def test_metadata_rules_expect_a_value_of_their_type():
+    rules = [rule for check in checks() for rule in check["params"].get("json_path_rules", [])]
+    assert rules
+    for rule in rules:
+        assert rule["json_path"].startswith("$.")
+        assert isinstance(rule["expected_value"], JSON_TYPES[rule["expected_value_type"]])
+
+
+def test_patterns_compile():
+    for check in checks():
+        if check["identifier"] == "regex_matching":
+            re.compile(check["params"]["pattern"])
+
+
+def test_a_check_is_repeated_in_one_case():
+    repeats = [Counter(check["identifier"] for check in case["checks"]) for case in load("conversations")]
+    assert any(count > 1 for repeat in repeats for count in repeat.values())
+
+
+@pytest.mark.parametrize("block", README_BLOCKS)
+def test_readme_json_parses(block: str):
+    assert isinstance(json.loads(block), dict)
+
+
+@pytest.mark.parametrize("form", ["rag_answers", "jailbreak_guardrails", "JSON datasets", "conversations"])
+def test_readme_shows_both_generate_examples(form: str):
+    sections = re.split(r"^## ", (DATA / "README.md").read_text("utf-8"), flags=re.MULTILINE)
+    section = next(section for section in sections if section.startswith(form))
+    for mode in ("`generate: false`", "`generate: true`"):
+        assert re.search(rf"^{mode}(?:(?!^`generate)[\s\S])*?^```json", section, re.MULTILINE), (
+            f"{form} has no example for {mode}"
+        )
