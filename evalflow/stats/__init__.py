@@ -1,0 +1,1 @@
+"""Intervals and figures: pure functions of arrays and counts."""

@@ -1,0 +1,223 @@
+"""95 % intervals of a mean over cases, on scores or on sufficient statistics, many rows at once.
+
+The rule, row by row (`intervals`):
+
+    no case                                        none
+    some cluster holds several cases               cr1_t: cluster-robust, t with G - 1 degrees of freedom
+      all scores equal, and all 0 or all 1         wilson_clusters: each cluster is one trial
+    every score is exactly 0 or 1                  wilson
+    otherwise                                      t
+
+Where nothing shows how much the scores vary (one case, one cluster, all equal) there is no interval, and the method
+says why: a width of zero would claim a certainty that the data do not have.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import ArrayLike, NDArray
+
+    Floats = NDArray[np.float64]
+    Bools = NDArray[np.bool_]
+
+CONFIDENCE = 0.95
+FEW_CLUSTERS = 10
+# Sums of squares below this, relative to the scores' own size, are rounding, not variation.
+_ROUNDING = 1e-24
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """One interval. All but the method are None where there is none; `method` then says why."""
+
+    low: float | None
+    high: float | None
+    std_error: float | None
+    method: str
+
+
+@dataclass(frozen=True, slots=True)
+class Intervals:
+    """One interval per row; NaN where there is none."""
+
+    low: Floats
+    high: Floats
+    std_error: Floats
+    method: NDArray[Any]
+
+    def __getitem__(self, row: int) -> Interval:
+        low, high, error = (_number(column[row]) for column in (self.low, self.high, self.std_error))
+        return Interval(low, high, error, str(self.method[row]))
+
+
+@dataclass(frozen=True, slots=True)
+class Moments:
+    """What an interval needs to know of a row's scores. Every field is an array with one entry per row.
+
+    Attributes:
+        n: Cases.
+        mean: Their mean score.
+        std: Sample standard deviation (n - 1), NaN below two cases.
+        low, high: Smallest and largest score.
+        binary: Whether every score is exactly 0 or 1.
+        clusters: Clusters that the cases fall into; n where each case stands alone.
+        cluster_ss: Sum over clusters of the square of the cluster's summed residuals, sum_c (sum_i s_i - mean)^2.
+    """
+
+    n: Floats
+    mean: Floats
+    std: Floats
+    low: Floats
+    high: Floats
+    binary: Bools
+    clusters: Floats
+    cluster_ss: Floats
+
+
+def wilson(k: ArrayLike, n: ArrayLike, confidence: float = CONFIDENCE) -> tuple[Floats, Floats]:
+    """Score interval of a proportion (Wilson 1927, JASA 22:209). It has a width at 0 and at n successes too.
+
+    Args:
+        k: Successes, 0..n.
+        n: Trials; the bounds are NaN where it is 0.
+        confidence: Coverage, such as 0.95.
+    """
+    import numpy as np
+    from scipy.special import ndtri  # pyright: ignore[reportMissingTypeStubs]
+
+    trials = np.asarray(n, dtype=np.float64)
+    z2 = float(ndtri(0.5 + confidence / 2)) ** 2
+    with np.errstate(divide="ignore", invalid="ignore"):
+        p = np.asarray(k, dtype=np.float64) / trials
+        centre = (p + z2 / (2 * trials)) / (1 + z2 / trials)
+        half = np.sqrt(z2 * (p * (1 - p) / trials + z2 / (4 * trials**2))) / (1 + z2 / trials)
+    return np.clip(centre - half, 0, 1), np.clip(centre + half, 0, 1)
+
+
+def t_interval(
+    mean: ArrayLike, std_error: ArrayLike, df: ArrayLike, confidence: float = CONFIDENCE
+) -> tuple[Floats, Floats]:
+    """Mean +- t * std_error with Student's t at `df` degrees of freedom (Miller 2024, arXiv:2411.00640)."""
+    import numpy as np
+    from scipy.special import stdtrit  # pyright: ignore[reportMissingTypeStubs]
+
+    centre = np.asarray(mean, dtype=np.float64)
+    half = stdtrit(np.asarray(df, dtype=np.float64), 0.5 + confidence / 2) * np.asarray(std_error, dtype=np.float64)
+    return centre - half, centre + half
+
+
+def cr1(n: ArrayLike, clusters: ArrayLike, cluster_ss: ArrayLike) -> Floats:
+    """Cluster-robust standard error of a mean, CR1: sqrt(cluster_ss) / n * sqrt(G / (G - 1)).
+
+    Liang & Zeger 1986 (Biometrika 73:13) with the usual correction for few clusters; NaN below two clusters.
+    """
+    import numpy as np
+
+    cases, count = np.asarray(n, dtype=np.float64), np.asarray(clusters, dtype=np.float64)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        factor = np.where(count > 1, count / (count - 1), np.nan)
+        return np.sqrt(np.asarray(cluster_ss, dtype=np.float64) * factor) / cases
+
+
+def moments(scores: ArrayLike, clusters: ArrayLike | None = None) -> Moments:
+    """The moments of one row of case scores; arrays of length 1.
+
+    Args:
+        scores: One score per case, no NaN.
+        clusters: The cluster of each case; None where each stands alone.
+    """
+    import numpy as np
+
+    s = np.asarray(scores, dtype=np.float64)
+    mean = s.mean() if s.size else np.nan
+    residuals = s - mean
+    count, cluster_ss = s.size, float((residuals**2).sum())
+    if clusters is not None and s.size:
+        names, codes = np.unique(np.asarray(clusters), return_inverse=True)
+        count, cluster_ss = names.size, float((np.bincount(codes, weights=residuals) ** 2).sum())
+    std = s.std(ddof=1) if s.size > 1 else np.nan
+    low, high = (s.min(), s.max()) if s.size else (np.nan, np.nan)
+    binary = s.size > 0 and bool(np.isin(s, (0.0, 1.0)).all())
+    n, mean, std, low, high, groups, ss = (
+        np.array([float(x)]) for x in (s.size, mean, std, low, high, count, cluster_ss)
+    )
+    return Moments(n, mean, std, low, high, np.array([binary]), groups, ss)
+
+
+def interval(
+    scores: ArrayLike, clusters: ArrayLike | None = None, *, bounded: bool = False, confidence: float = CONFIDENCE
+) -> Interval:
+    """The interval of the mean of these case scores, by the rule of this module.
+
+    Args:
+        scores: One score per case; the mean of its repeats where a case was scored repeatedly.
+        clusters: The cluster of each case; None where each stands alone.
+        bounded: Whether scores lie in 0..1, where the interval is then clipped for display.
+        confidence: Coverage.
+    """
+    return intervals(moments(scores, clusters), bounded=bounded, confidence=confidence)[0]
+
+
+def intervals(m: Moments, *, bounded: ArrayLike = False, confidence: float = CONFIDENCE) -> Intervals:
+    """The intervals of many means, by the rule of this module.
+
+    Args:
+        m: Moments of the rows.
+        bounded: Which rows hold scores of 0..1, whose bounds are then clipped for display.
+        confidence: Coverage.
+    """
+    import numpy as np
+
+    simple = _standard_error(m.std, m.n)
+    clustered = m.clusters < m.n
+    robust = cr1(m.n, m.clusters, m.cluster_ss)
+    error = np.where(clustered, robust, simple)
+    method = _methods(m, clustered)
+    trials = np.where(clustered, m.clusters, m.n)
+    low, high = t_interval(m.mean, error, trials - 1, confidence)
+    w_low, w_high = wilson(m.mean * trials, trials, confidence)
+    by_wilson = np.isin(method, ("wilson", "wilson_clusters"))
+    clip = np.broadcast_to(np.asarray(bounded, dtype=bool), low.shape)
+    low = np.where(by_wilson, w_low, np.where(clip, np.clip(low, 0, 1), low))
+    high = np.where(by_wilson, w_high, np.where(clip, np.clip(high, 0, 1), high))
+    none = np.char.startswith(method.astype(str), "none")
+    error = np.where(none | (m.low == m.high), np.nan, error)
+    return Intervals(np.where(none, np.nan, low), np.where(none, np.nan, high), error, method)
+
+
+def _methods(m: Moments, clustered: Bools) -> NDArray[Any]:
+    import numpy as np
+
+    constant = m.low == m.high
+    scale = np.maximum(np.abs(m.low), np.abs(m.high))
+    silent = m.cluster_ss <= _ROUNDING * (scale * m.n) ** 2
+    few = m.clusters < FEW_CLUSTERS
+    rules = [
+        (m.n == 0, "none: no scores"),
+        (clustered & (m.clusters == 1), "none: one cluster"),
+        (clustered & constant & m.binary, "wilson_clusters"),
+        (~clustered & m.binary, "wilson"),
+        (m.n == 1, "none: one case"),
+        (constant, "none: all scores equal"),
+        (clustered & silent, "none: clusters do not differ"),
+        (clustered & few, f"cr1_t: fewer than {FEW_CLUSTERS} clusters"),
+        (clustered, "cr1_t"),
+    ]
+    chosen = np.select([when for when, _ in rules], [np.array(name, dtype=object) for _, name in rules], default="t")
+    return np.asarray(chosen, dtype=object)
+
+
+def _standard_error(std: Floats, n: Floats) -> Floats:
+    import numpy as np
+
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return std / np.sqrt(n)
+
+
+def _number(value: np.float64) -> float | None:
+    number = float(value)
+    return number if number == number else None

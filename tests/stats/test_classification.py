@@ -1,0 +1,159 @@
+"""Figures of a classification: published numbers, classes that are never predicted, clusters and edges."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evalflow.records import Figure
+from evalflow.stats.classification import classification_figures
+from evalflow.stats.intervals import wilson
+
+
+def counts(pairs: Iterable[tuple[str, str]], per_cluster: int = 1) -> pl.DataFrame:
+    rows = [(str(i // per_cluster), truth, prediction) for i, (truth, prediction) in enumerate(pairs)]
+    frame = pl.DataFrame(rows, schema=["cluster", "truth", "prediction"], orient="row")
+    return frame.group_by("cluster", "truth", "prediction").agg(n=pl.len())
+
+
+def binary(tp: int, fp: int, tn: int, fn: int) -> list[tuple[str, str]]:
+    cells = [(("true", "true"), tp), (("false", "true"), fp), (("false", "false"), tn), (("true", "false"), fn)]
+    return [pair for pair, n in cells for _ in range(n)]
+
+
+def by_name(figures: list[Figure]) -> dict[str, Figure]:
+    return {figure.statistic: figure for figure in figures}
+
+
+def test_guardrail_figures_agree_with_published_numbers():
+    found = by_name(classification_figures(counts(binary(18, 3, 74, 5)), "true"))
+    assert list(found) == ["accuracy", "precision", "recall", "f1"]
+    precision, recall, f1 = found["precision"], found["recall"], found["f1"]
+    assert precision.value == pytest.approx(0.8571428571)
+    assert (precision.ci_low, precision.ci_high) == pytest.approx((0.6536393972, 0.950189875), abs=1e-9)
+    assert recall.value == pytest.approx(0.7826086957)
+    assert (recall.ci_low, recall.ci_high) == pytest.approx((0.5809651698, 0.9033602197), abs=1e-9)
+    assert f1.value == pytest.approx(0.8181818182)
+    assert (precision.n, recall.n, f1.n) == (21, 23, 100)
+    assert [figure.ci_method for figure in found.values()] == ["wilson", "wilson", "wilson", "bootstrap"]
+    assert found["accuracy"].details == {"labels": ["false", "true"], "matrix": [[74, 3], [5, 18]]}
+
+
+def test_bootstrap_of_f1_agrees_with_resampling_the_records_one_by_one():
+    found = by_name(classification_figures(counts(binary(18, 3, 74, 5)), "true", seed=1))["f1"]
+    rng = np.random.default_rng(7)
+    cells = np.repeat(np.arange(4), [18, 3, 74, 5])
+    drawn = cells[rng.integers(0, 100, size=(4_000, 100))]
+    tp, fp, fn = ((drawn == cell).sum(axis=1) for cell in (0, 1, 3))
+    low, high = np.quantile(2 * tp / (2 * tp + fp + fn), (0.025, 0.975))
+    assert (found.ci_low, found.ci_high) == pytest.approx((low, high), abs=0.03)
+
+
+def test_nothing_to_divide_by_is_none_and_never_zero():
+    found = by_name(classification_figures(counts(binary(0, 0, 10, 0)), "true"))
+    assert found["accuracy"].value == 1.0
+    for name in ("precision", "recall", "f1"):
+        assert found[name].value is None
+        assert found[name].ci_low is None
+        assert found[name].n == 0
+        assert found[name].ci_method == "none: nothing to divide by"
+
+
+def test_a_positive_label_that_is_never_predicted_has_no_precision_but_a_recall_of_zero():
+    found = by_name(classification_figures(counts(binary(0, 0, 2, 2)), "true"))
+    assert found["precision"].value is None
+    assert (found["recall"].value, found["f1"].value) == (0.0, 0.0)
+    assert (found["recall"].ci_low, found["recall"].ci_high) == pytest.approx(wilson(0, 2))
+
+
+def test_a_class_that_is_never_predicted_does_not_raise_the_macro_mean():
+    pairs = [('"tax"', '"tax"'), ('"visa"', '"tax"')]
+    found = by_name(classification_figures(counts(pairs), None))
+    assert found["macro_precision"].value is None
+    assert found["macro_precision"].ci_method == "none: a class is never predicted"
+    assert found["precision[tax]"].value == 0.5
+    assert found["precision[visa]"].value is None
+    assert found["macro_recall"].value == 0.5
+    assert found["f1[visa]"].value == 0.0
+    assert found["macro_f1"].value == pytest.approx((2 / 3 + 0) / 2)
+
+
+def test_a_class_that_is_predicted_but_never_true_counts_against_precision_only():
+    pairs = [('"a"', '"a"')] * 3 + [('"a"', '"b"')]
+    found = by_name(classification_figures(counts(pairs), None))
+    assert found["macro_recall"].value == 0.75
+    assert found["macro_precision"].value == 0.5
+    assert found["recall[b]"].value is None
+
+
+def test_one_class_in_all_is_that_class_alone():
+    found = by_name(classification_figures(counts([("true", "true")] * 4), "true"))
+    assert [found[name].value for name in ("accuracy", "precision", "recall", "f1")] == [1.0] * 4
+    assert found["f1"].ci_method == "wilson"
+    low, _ = wilson(4, 4)
+    assert found["f1"].ci_low == pytest.approx(2 * low / (1 + low))
+
+
+def test_no_records_at_all():
+    empty = pl.DataFrame(schema={"cluster": pl.String, "truth": pl.String, "prediction": pl.String, "n": pl.Int64})
+    assert {figure.value for figure in classification_figures(empty, "true")} == {None}
+    assert {figure.value for figure in classification_figures(empty, None)} == {None}
+
+
+def test_records_of_one_cluster_are_not_independent():
+    pairs = binary(40, 0, 40, 0) + binary(0, 10, 0, 10)
+    alone = by_name(classification_figures(counts(pairs), "true"))
+    together = by_name(classification_figures(counts(pairs, per_cluster=10), "true"))
+    assert {figure.ci_method for figure in together.values()} == {"cluster_bootstrap"}
+    for name, figure in together.items():
+        assert figure.value == alone[name].value
+        wide, narrow = figure.std_error, alone[name].std_error
+        assert wide is not None
+        assert narrow is not None
+        assert wide > 1.5 * narrow
+
+
+def test_a_perfect_score_over_clusters_is_as_uncertain_as_its_clusters_are_few():
+    found = by_name(classification_figures(counts(binary(20, 0, 20, 0), per_cluster=4), "true"))
+    assert found["precision"].ci_method == "wilson_clusters"
+    assert (found["precision"].ci_low, found["precision"].ci_high) == pytest.approx(wilson(5, 5))
+    assert (found["accuracy"].ci_low, found["accuracy"].ci_high) == pytest.approx(wilson(10, 10))
+
+
+def test_a_single_cluster_gives_no_interval():
+    found = by_name(classification_figures(counts(binary(3, 1, 3, 1), per_cluster=8), "true"))
+    assert found["precision"].value == 0.75
+    assert found["precision"].ci_low is None
+    assert found["precision"].ci_method == "none: the resamples do not differ"
+
+
+def test_the_seed_decides_the_interval():
+    frame = counts(binary(18, 3, 74, 5))
+    a, b, c = (by_name(classification_figures(frame, "true", seed=seed))["f1"] for seed in (0, 0, 1))
+    assert a == b
+    assert a.std_error != c.std_error
+
+
+LABELS = st.sampled_from(['"a"', '"b"', "1"])
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.tuples(LABELS, LABELS), min_size=1, max_size=20))
+def test_figures_agree_with_counting_by_hand(pairs: list[tuple[str, str]]):
+    found = by_name(classification_figures(counts(pairs), None))
+    assert found["accuracy"].value == pytest.approx(sum(t == p for t, p in pairs) / len(pairs))
+    f1s = []
+    for label in {label for pair in pairs for label in pair}:
+        tp = sum(t == p == label for t, p in pairs)
+        true, predicted = sum(t == label for t, _ in pairs), sum(p == label for _, p in pairs)
+        name = label.strip('"')
+        assert found[f"precision[{name}]"].value == (pytest.approx(tp / predicted) if predicted else None)
+        assert found[f"recall[{name}]"].value == (pytest.approx(tp / true) if true else None)
+        f1s.append(2 * tp / (true + predicted))
+        assert found[f"f1[{name}]"].value == pytest.approx(f1s[-1])
+    assert found["macro_f1"].value == pytest.approx(sum(f1s) / len(f1s))
