@@ -1,0 +1,153 @@
+"""What went wrong with one try, and what to do about it: try again, give this call up, or stop the run."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any, Literal, cast
+
+from evalflow.calls.transport import Response, TransportError
+
+Decision = Literal["retry", "give_up", "stop"]
+
+QUOTA_CODES = frozenset({"insufficient_quota", "billing_hard_limit_reached", "insufficient_credits"})
+MODEL_CODES = frozenset({"model_not_found", "invalid_model", "deploymentnotfound"})
+FILTER_CODES = frozenset({"content_filter", "content_policy_violation"})
+PARAMETER_CODES = frozenset({"unsupported_parameter", "unsupported_value", "unknown_parameter"})
+CONTEXT = re.compile(
+    r"context[ _](length|window|size)|maximum context|prompt is too long|too many (input )?tokens", re.IGNORECASE
+)
+RETRIED = frozenset({408, 409, 425, 429})
+EXCERPT = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One failed try.
+
+    Attributes:
+        decision: retry (the fault may pass), give_up (this call is lost), stop (every call would fail like it).
+        error_type: The short cause code of `errors.CallError`.
+        message: What happened, in one line.
+        hint: What to check, where the run stops.
+        raw: What the endpoint sent, shortened; None where nothing came.
+        retry_after_s: Seconds that the endpoint asked for, None where it did not.
+        unreachable: No connection could be made.
+    """
+
+    decision: Decision
+    error_type: str
+    message: str
+    hint: str = ""
+    raw: str | None = None
+    retry_after_s: float | None = None
+    unreachable: bool = False
+
+
+def of_transport(error: TransportError) -> Fault:
+    """The fault of a try that brought no whole response."""
+    if error.fault == "certificate":
+        return Fault(
+            "stop", "connection", str(error), "check the endpoint's certificate, or SSL_CERT_FILE for your own"
+        )
+    error_type = "timeout" if error.fault == "timeout" else "connection"
+    return Fault("retry", error_type, str(error), unreachable=error.fault == "unreachable")
+
+
+def of_malformed(response: Response, reason: str) -> Fault:
+    """The fault of a 2xx response that does not say what it should.
+
+    Some gateways answer 200 and put the upstream's error into the body; then that error counts.
+    """
+    status = _details(response.body).get("code")
+    if isinstance(status, int) and 400 <= status < 600:
+        return of_status(Response(status, response.headers, response.body))
+    text = excerpt(response.body)
+    return Fault("retry", "malformed", f"{reason}: {text}" if text else reason, raw=text)
+
+
+def of_status(response: Response) -> Fault:
+    """The fault of a response whose status is not 2xx, by its status and the `error` object in its body."""
+    details = _details(response.body)
+    codes = {str(details.get(key)).lower() for key in ("code", "type")}
+    text = str(details.get("message") or excerpt(response.body) or "no explanation")
+    decision, error_type, hint = _verdict(response.status, codes, text)
+    message = f"HTTP {response.status}: {text}"
+    wait = retry_after(response.headers) if decision == "retry" else None
+    return Fault(decision, error_type, message, hint, excerpt(response.body), wait)
+
+
+def _verdict(status: int, codes: set[str], text: str) -> tuple[Decision, str, str]:
+    if status == 402 or codes & QUOTA_CODES:
+        return "stop", "quota", "the account's quota or credit is used up"
+    if status == 401:
+        return "stop", "authentication", "the endpoint does not accept the API key"
+    if codes & FILTER_CODES or (status == 403 and "moderation" in text.lower()):
+        return "give_up", "refused", ""
+    if status == 403:
+        return "stop", "authentication", "the API key may not use this model or endpoint"
+    if codes & MODEL_CODES or status in {404, 405} or 300 <= status < 400:
+        return "stop", "not_found", "check model and base_url (base_url ends before /chat/completions)"
+    if codes & PARAMETER_CODES:
+        return "stop", "request", "set the named parameter to null, or another mode"
+    if status == 413 or (400 <= status < 500 and status not in RETRIED and CONTEXT.search(" ".join((*codes, text)))):
+        return "give_up", "context_length", ""
+    if status == 429:
+        return "retry", "rate_limit", ""
+    if status == 408:
+        return "retry", "timeout", ""
+    if status >= 500 or status in RETRIED:
+        return "retry", "server", ""
+    return "give_up", "bad_request", ""
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """Seconds to wait, from `retry-after-ms` or `retry-after` (seconds or an HTTP date, RFC 9110 10.2.3).
+
+    Never negative; None where the header is absent or makes no sense.
+    """
+    milliseconds = _number(headers.get("retry-after-ms"))
+    if milliseconds is not None:
+        return milliseconds / 1000
+    value = headers.get("retry-after")
+    if value is None:
+        return None
+    seconds = _number(value)
+    if seconds is not None:
+        return seconds
+    try:
+        date = parsedate_to_datetime(value)
+    except ValueError:
+        return None
+    date = date if date.tzinfo else date.replace(tzinfo=UTC)
+    return max(0.0, (date - datetime.now(UTC)).total_seconds())
+
+
+def _number(value: str | None) -> float | None:
+    try:
+        number = float(value) if value is not None else math.nan
+    except ValueError:
+        return None
+    return None if math.isnan(number) else max(0.0, number)
+
+
+def excerpt(body: bytes) -> str:
+    """The beginning of a body, in one line, for messages."""
+    text = " ".join(body[: 4 * EXCERPT].decode("utf-8", "replace").split())
+    return text if len(text) <= EXCERPT else f"{text[:EXCERPT]}..."
+
+
+def _details(body: bytes) -> dict[str, Any]:
+    try:
+        envelope = json.loads(body)
+    except ValueError:
+        return {}
+    error: Any = cast("dict[str, Any]", envelope).get("error") if isinstance(envelope, dict) else None
+    if isinstance(error, str):
+        return {"message": error}
+    return cast("dict[str, Any]", error) if isinstance(error, dict) else {}

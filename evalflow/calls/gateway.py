@@ -1,0 +1,144 @@
+"""The guarded way to one endpoint: limiter, then tries, then watchdog, then transport."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Generic, TypeVar
+
+from evalflow.calls import faults
+from evalflow.calls.faults import Fault
+from evalflow.calls.limiter import Limiter, Slot
+from evalflow.calls.retry import RetryPolicy
+from evalflow.calls.transport import Request, Response, Transport, TransportError
+from evalflow.calls.watchdog import Watchdog
+from evalflow.errors import CallError, InfrastructureError
+
+T = TypeVar("T")
+
+
+class Malformed(ValueError):
+    """A 2xx response does not say what it should; raised by decoders."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sent(Generic[T]):
+    """A call that was answered.
+
+    Attributes:
+        value: The decoded response.
+        latency_s: Seconds of the try that was answered.
+    """
+
+    value: T
+    latency_s: float
+
+
+class Gateway:
+    """Sends calls to one endpoint until they are answered, hopeless or too often tried.
+
+    Args:
+        transport: The endpoint's connections.
+        limiter: Shared by all that use the same endpoint, model and key.
+        policy: How often and how long.
+        where: The endpoint's address, for messages.
+        key_hint: What to check about the key, for messages.
+        secret: The key itself, kept out of every message.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        limiter: Limiter,
+        policy: RetryPolicy,
+        where: str,
+        *,
+        key_hint: str = "",
+        secret: str | None = None,
+    ) -> None:
+        self._transport = transport
+        self._limiter = limiter
+        self._policy = policy
+        self._where = where
+        self._key_hint = key_hint
+        self._secret = secret
+        self._watchdog = Watchdog(transport, where, policy.silence_s, policy.probe_s)
+        self._succeeded = False
+
+    async def send(self, request: Request, decode: Callable[[Response], T]) -> Sent[T]:
+        """Send one call.
+
+        Args:
+            request: What is sent; the same bytes on every try.
+            decode: Reads a 2xx response; raises `Malformed` for what makes no sense, which is tried again.
+
+        Raises:
+            CallError: This call failed for good.
+            InfrastructureError: Every further call would fail too.
+        """
+        begun: float | None = None
+        for attempt in itertools.count(1):
+            async with self._limiter.slot() as slot:
+                begun = slot.started if begun is None else begun
+                outcome = await self._try(request, decode, slot)
+            if isinstance(outcome, Sent):
+                return outcome
+            fault = self._redacted(outcome)
+            self._raise_if_over(fault, attempt, time.monotonic() - begun)
+            await asyncio.sleep(self._policy.delay(attempt, fault))
+        raise AssertionError("unreachable")
+
+    async def close(self) -> None:
+        """Release connections."""
+        self._watchdog.stop()
+        await self._transport.close()
+
+    async def _try(self, request: Request, decode: Callable[[Response], T], slot: Slot) -> Sent[T] | Fault:
+        try:
+            response = await self._watchdog.send(request)
+        except TransportError as error:
+            return faults.of_transport(error)
+        if not 200 <= response.status < 300:
+            return self._eased(faults.of_status(response), slot)
+        try:
+            value = decode(response)
+        except Malformed as error:
+            return self._eased(faults.of_malformed(response, str(error)), slot)
+        self._succeeded = True
+        self._limiter.succeeded()
+        return Sent(value, time.monotonic() - slot.started)
+
+    def _eased(self, fault: Fault, slot: Slot) -> Fault:
+        """Tell the limiter of a fault that says how much the endpoint bears."""
+        if fault.error_type == "rate_limit":
+            self._limiter.overloaded(slot)
+        if fault.retry_after_s is not None:
+            self._limiter.pause(min(fault.retry_after_s, self._policy.retry_after_cap_s))
+        return fault
+
+    def _raise_if_over(self, fault: Fault, attempt: int, elapsed_s: float) -> None:
+        policy = self._policy
+        if fault.decision == "stop":
+            hint = self._key_hint if fault.error_type == "authentication" and self._key_hint else fault.hint
+            raise InfrastructureError(f"{self._where}: {fault.message}", hint) from None
+        if fault.decision == "give_up":
+            raise CallError(fault.error_type, fault.message, fault.raw)
+        impatient = fault.unreachable and not self._watchdog.answered
+        if impatient and (attempt >= policy.connect_attempts or elapsed_s >= policy.connect_patience_s):
+            raise InfrastructureError(f"{self._where} cannot be reached: {fault.message}", "check base_url")
+        if attempt < policy.attempts:
+            return
+        tries = f"{attempt} tries" if attempt > 1 else "1 try"
+        if not self._watchdog.answered or (fault.error_type == "malformed" and not self._succeeded):
+            hint = "check base_url: it ends before /chat/completions, and often in /v1"
+            raise InfrastructureError(f"{self._where} gave no usable answer in {tries}: {fault.message}", hint)
+        raise CallError(fault.error_type, f"{fault.message} (after {tries})", fault.raw)
+
+    def _redacted(self, fault: Fault) -> Fault:
+        if not self._secret or self._secret not in f"{fault.message}{fault.raw}":
+            return fault
+        raw = fault.raw.replace(self._secret, "***") if fault.raw else None
+        return replace(fault, message=fault.message.replace(self._secret, "***"), raw=raw)

@@ -1,0 +1,63 @@
+"""The seam between evalflow and the network: request bytes in, response bytes out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+TransportFault = Literal["unreachable", "certificate", "broken", "timeout"]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is sent.
+
+    Attributes:
+        method: POST or GET.
+        path: Below the endpoint's base URL, with a leading slash.
+        body: The very bytes that go out; None sends no body.
+        timeout_s: Seconds for the whole exchange, connecting included.
+    """
+
+    method: Literal["GET", "POST"]
+    path: str
+    body: bytes | None
+    timeout_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """What came back, whatever its status. Header names are lower-case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class TransportError(Exception):
+    """No whole response came.
+
+    Attributes:
+        fault: unreachable (no connection), certificate (no trust), broken (the connection was lost), timeout.
+    """
+
+    def __init__(self, fault: TransportFault, message: str) -> None:
+        self.fault: TransportFault = fault
+        super().__init__(message)
+
+
+class Transport(Protocol):
+    """One endpoint's connections. Tries once; knows nothing of retries, limits or what the bytes mean."""
+
+    async def send(self, request: Request) -> Response:
+        """Send one request and read the whole response.
+
+        Raises:
+            TransportError: No whole response came.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Release connections; a later `send` opens new ones."""
+        ...
