@@ -1,0 +1,123 @@
+"""The transport that goes through the openai SDK, whose own retries are off."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from typing import TYPE_CHECKING
+
+from evalflow.calls.transport import Request, Response, TransportError
+
+if TYPE_CHECKING:
+    from openai import APIConnectionError, AsyncOpenAI, Omit
+    from openai._types import RequestOptions
+
+OPENAI_URL = "https://api.openai.com/v1"
+CONNECT_S = 5.0
+
+
+class SdkTransport:
+    """Connections to one OpenAI-compatible endpoint.
+
+    The client is made on the first request, in the event loop that sends it, so that openai is imported only when
+    something is sent, and a closed transport can be used again.
+
+    Args:
+        base_url: Up to and including /v1; None is OpenAI's own.
+        api_key: None sends no key.
+        max_connections: Connections that may be open at the same time.
+    """
+
+    def __init__(self, base_url: str | None, api_key: str | None, max_connections: int) -> None:
+        self._base_url = base_url or OPENAI_URL
+        self._api_key = api_key
+        self._max_connections = max_connections
+        self._client: AsyncOpenAI | None = None
+
+    async def send(self, request: Request) -> Response:
+        """Send one request and read the whole response. See `Transport`."""
+        import httpx2
+        from openai import APIConnectionError, APIStatusError
+
+        client = self._client = self._client or self._connect()
+        options: RequestOptions = {"headers": self._headers()}
+        try:
+            async with asyncio.timeout(request.timeout_s):
+                if request.method == "GET":
+                    response = await client.get(request.path, cast_to=httpx2.Response, options=options)
+                else:
+                    response = await client.post(
+                        request.path, cast_to=httpx2.Response, content=request.body, options=options
+                    )
+        except APIStatusError as error:
+            response = error.response
+        except APIConnectionError as error:
+            raise _transport_error(error, request) from None
+        except TimeoutError:
+            raise _timeout(request) from None
+        headers = {name.lower(): value for name, value in response.headers.items()}
+        return Response(response.status_code, headers, response.content)
+
+    async def close(self) -> None:
+        """Release connections; a later `send` opens new ones."""
+        client, self._client = self._client, None
+        if client is not None:
+            await client.close()
+
+    def _headers(self) -> dict[str, str | Omit]:
+        """Headers that the SDK would otherwise fill from its own environment variables.
+
+        A key, an organisation or a project of OpenAI must not reach somebody else's server.
+        """
+        from openai import Omit
+
+        headers: dict[str, str | Omit] = {"Content-Type": "application/json"}
+        if self._api_key is None:
+            headers["Authorization"] = Omit()
+        if self._base_url != OPENAI_URL:
+            headers |= {"OpenAI-Organization": Omit(), "OpenAI-Project": Omit()}
+        return headers
+
+    def _connect(self) -> AsyncOpenAI:
+        import httpx2
+        from openai import AsyncOpenAI, DefaultAsyncHttpxClient
+
+        # Only connecting is timed here: `send` bounds the whole exchange. One more connection than the limiter lets
+        # calls through, for the watchdog's probe; so nothing ever waits for the pool.
+        limits = httpx2.Limits(
+            max_connections=self._max_connections + 1, max_keepalive_connections=self._max_connections
+        )
+        http = DefaultAsyncHttpxClient(limits=limits, timeout=httpx2.Timeout(None, connect=CONNECT_S))
+        return AsyncOpenAI(
+            api_key=self._api_key or "none",
+            base_url=self._base_url,
+            max_retries=0,
+            timeout=httpx2.Timeout(None, connect=CONNECT_S),
+            http_client=http,
+        )
+
+
+def _timeout(request: Request) -> TransportError:
+    return TransportError("timeout", f"no whole response within {request.timeout_s:g} s")
+
+
+def _transport_error(error: APIConnectionError, request: Request) -> TransportError:
+    import httpx2
+
+    cause = error.__cause__
+    if isinstance(cause, httpx2.ConnectTimeout):
+        return TransportError("unreachable", f"no connection within {CONNECT_S:g} s")
+    if isinstance(cause, httpx2.TimeoutException):
+        return _timeout(request)
+    if isinstance(cause, httpx2.ConnectError):
+        return _connect_error(cause)
+    return TransportError("broken", f"the connection was lost: {cause or error}")
+
+
+def _connect_error(error: Exception) -> TransportError:
+    chain: BaseException | None = error
+    while chain is not None:
+        if isinstance(chain, ssl.SSLError):
+            return TransportError("certificate", f"no secure connection: {chain}")
+        chain = chain.__cause__ or chain.__context__
+    return TransportError("unreachable", f"no connection: {error}")
