@@ -1,0 +1,97 @@
+"""The command `run`: one run, or a sweep of them, from a command line to an exit code."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from evalflow.app.run import Order, Watcher, run
+from evalflow.app.sweep import open_sweep, write_sweep
+from evalflow.config.load import Job, launch
+from evalflow.config.runid import new_run_id
+from evalflow.errors import EvalflowError, UserError
+
+WORST_FIRST = (130, 5, 4, 2, 3, 1, 0)
+
+
+class Screen(Watcher, Protocol):
+    """What `execute` shows beside the runs themselves."""
+
+    def failed(self, error: EvalflowError, folder: Path | None) -> None:
+        """A run ended early; `folder` is what it left behind, if anything."""
+
+    def swept(self, folder: Path, runs: Sequence[Path]) -> None:
+        """A sweep is done and its report written."""
+
+
+@dataclass(slots=True)
+class _Jobs:
+    """What became of the jobs so far."""
+
+    codes: list[int] = field(default_factory=list[int])
+    folders: list[Path] = field(default_factory=list[Path])
+    sweep: Path | None = None
+
+
+def execute(arguments: Sequence[str], config_dir: Path | None, screen: Screen) -> int:
+    """Run what the command line says.
+
+    Args:
+        arguments: Overrides and Hydra's flags.
+        config_dir: A config folder to search first.
+        screen: Who shows it.
+
+    Returns:
+        The exit code; of a sweep, the worst of its jobs.
+
+    Raises:
+        UserError: Nothing could be composed.
+    """
+    run_id = new_run_id([argument for argument in arguments if "=" in argument])
+    jobs = _Jobs()
+    try:
+        launch(arguments, lambda job: jobs.codes.append(_one(job, run_id, jobs, screen)), config_dir, run_id)
+    except KeyboardInterrupt:
+        jobs.codes.append(130)
+    if jobs.sweep:
+        _end_sweep(jobs, jobs.sweep, run_id, arguments, screen)
+    return next((code for code in WORST_FIRST if code in jobs.codes), 0)
+
+
+def _one(job: Job, run_id: str, jobs: _Jobs, screen: Screen) -> int:
+    in_sweep = job.number is not None
+    if in_sweep:
+        jobs.sweep = job.folder.parent
+    own_id = f"{run_id}-{job.number}" if in_sweep else run_id
+    latest = jobs.sweep if in_sweep and not jobs.folders else None if in_sweep else job.folder
+    try:
+        if in_sweep and not jobs.folders:
+            open_sweep(job.folder.parent, run_id)
+        code = run(Order(job.read(), job.folder, own_id, latest, tuple(jobs.folders)), screen)
+    except UserError as error:
+        _leave_nothing(job.folder)
+        screen.failed(error, None)
+        return error.exit_code
+    except EvalflowError as error:
+        jobs.folders.append(job.folder)
+        screen.failed(error, job.folder)
+        return error.exit_code
+    jobs.folders.append(job.folder)
+    return code
+
+
+def _leave_nothing(folder: Path) -> None:
+    """Remove the folder of a run that was refused: Hydra makes it before anything can be checked."""
+    if {path.name for path in folder.glob("*")} <= {".hydra"}:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _end_sweep(jobs: _Jobs, sweep: Path, run_id: str, arguments: Sequence[str], screen: Screen) -> None:
+    if not jobs.folders:
+        shutil.rmtree(sweep, ignore_errors=True)
+        return
+    write_sweep(sweep, run_id, arguments, jobs.folders)
+    screen.swept(sweep, jobs.folders)

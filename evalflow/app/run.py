@@ -1,0 +1,180 @@
+"""One run, from settings to exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from evalflow import datasets
+from evalflow.app.assemble import Parts, assemble
+from evalflow.app.derive import Derived, derive
+from evalflow.app.inspect import Inspection, inspect
+from evalflow.app.logs import log_to
+from evalflow.app.settings import settings_of
+from evalflow.config.load import Composed
+from evalflow.errors import EvalflowError, Problem, UserError
+from evalflow.protocols import Target
+from evalflow.run import manifest as manifests
+from evalflow.run.answers import AnswerBook, RememberingTarget
+from evalflow.run.folder import RunFolder, point_latest, write_atomically
+from evalflow.run.journal import Journal
+from evalflow.run.pipeline import Pair, Pipeline, Plan
+from evalflow.run.tally import Tally
+
+log = logging.getLogger("evalflow")
+
+
+class Watcher(Protocol):
+    """Who shows a run to people."""
+
+    def starts(self, inspection: Inspection, folder: RunFolder) -> None:
+        """Everything was checked; the first request comes next."""
+
+    async def follow(self, tally: Tally) -> None:
+        """Show the progress until cancelled."""
+
+    def ends(self, folder: RunFolder, manifest: dict[str, Any], derived: Derived) -> None:
+        """All files are written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What to run.
+
+    Attributes:
+        composed: The configuration.
+        folder: Where to write.
+        run_id: The run's id.
+        latest: What `outputs/latest` is to point to: the folder itself, or its sweep's; None leaves it alone.
+        siblings: Finished runs of the same sweep, whose answers are used again.
+    """
+
+    composed: Composed
+    folder: Path
+    run_id: str
+    latest: Path | None
+    siblings: Sequence[Path] = ()
+
+
+def run(order: Order, watcher: Watcher) -> int:
+    """Check, run, write everything, and say how it went.
+
+    Returns:
+        The exit code: 0, 1 or 3.
+
+    Raises:
+        UserError: The configuration or the data is wrong; nothing was sent and nothing written.
+        InfrastructureError, BudgetError: A call could not be made any more; what was finished is written.
+        KeyboardInterrupt: Likewise.
+    """
+    parts = assemble(settings_of(order.composed))
+    inspection = inspect(parts)
+    folder = RunFolder(order.folder)
+    tally = Tally(expected=inspection.cells)
+    started = time.monotonic()
+    with log_to(folder.log):
+        opening = manifests.opening(order.run_id, order.composed.overrides, _facts(inspection))
+        _open(folder, opening, order.latest)
+        watcher.starts(inspection, folder)
+        status, code = "failed", EvalflowError.exit_code
+        try:
+            _score(order, inspection, folder, tally, watcher)
+            status = "done"
+        except KeyboardInterrupt:
+            status, code = "interrupted", 130
+            raise
+        except EvalflowError as error:
+            code = error.exit_code
+            log.error("%s", error)
+            raise
+        finally:
+            ended = manifests.closing(opening, status, code, tally, time.monotonic() - started)
+            derived = derive(folder, parts, inspection.selected(), ended)
+            if status == "done":
+                ended = {**ended, "exit_code": derived.exit_code}
+            folder.write_manifest(ended)
+        watcher.ends(folder, ended, derived)
+    return derived.exit_code
+
+
+def _score(order: Order, found: Inspection, folder: RunFolder, tally: Tally, watcher: Watcher) -> None:
+    parts, run = found.parts, found.parts.settings.run
+
+    async def work() -> None:
+        pairs = tuple([Pair(await pair.metric.prepare(pair.judge), pair.judge) for pair in parts.pairs])
+        plan = Plan(
+            order.run_id, _remembering(order, parts), pairs, run.repeats.target, run.repeats.judge, parts.width()
+        )
+        following = asyncio.create_task(watcher.follow(tally))
+        try:
+            await Pipeline(plan, journal, tally).run(found.selected())
+        finally:
+            following.cancel()
+            await parts.close()
+
+    with closing(Journal(folder, tally)) as journal:
+        asyncio.run(work())
+
+
+def _open(folder: RunFolder, manifest: dict[str, Any], latest: Path | None) -> None:
+    try:
+        folder.path.mkdir(parents=True, exist_ok=True)
+        folder.write_manifest(manifest)
+        write_atomically(folder.prepared, "{}\n")
+        if latest:
+            point_latest(latest, latest.parent.parent)
+    except OSError as error:
+        raise UserError(Problem(f"cannot write there: {error.strerror}", str(folder.path))) from None
+
+
+def _remembering(order: Order, parts: Parts) -> Target:
+    """The target, that is not asked again for what a run of the same sweep has asked it already."""
+    if parts.settings.run.generate is False or not order.siblings:
+        return parts.target
+    journals: list[Path] = []
+    for path in order.siblings:
+        sibling = RunFolder(path)
+        if sibling.read_manifest()["target"]["identity"] == parts.target.identity:
+            journals.append(sibling.answers)
+    return RememberingTarget(parts.target, AnswerBook(journals))
+
+
+def _facts(inspection: Inspection) -> dict[str, Any]:
+    """What run.json says of the parts."""
+    parts = inspection.parts
+    composed = parts.settings.composed
+    return {
+        "config": composed.values,
+        "choices": {group: composed.choices[group] for group in ("judge", "target")},
+        "search_folders": {
+            "conf": [str(folder) for folder in composed.conf_folders],
+            "prompts": [str(folder) for folder in composed.prompt_folders],
+        },
+        "datasets": {
+            name: {
+                "files": [str(path) for path in datasets.files(config)],
+                "sha256": datasets.digest(config),
+                "cases": inspection.cases[name],
+            }
+            for name, config in parts.datasets.items()
+        },
+        "metrics": {
+            name: {
+                "version": metric.config.version,
+                "prompt_sha256": metric.prompt_digest,
+                "judge": next((p.judge.name for p in parts.pairs if p.metric is metric and p.judge), None),
+            }
+            for name, metric in parts.metrics.items()
+        },
+        "judges": {
+            name: {"nature": judge.nature, "identity": judge.identity, "calibrated": judge.calibrated}
+            for name, judge in parts.judges.items()
+        },
+        "target": {"name": parts.target.name, "identity": parts.target.identity},
+    }
