@@ -1,0 +1,46 @@
+"""A scripted OpenAI-compatible endpoint over real HTTP, for the tests of evalflow and of what is built on it.
+
+    from evalflow.testing import Endpoint, reply, status
+
+    def judge(request):
+        return {"verdict": "supported" if "Paris" in request.text else "contradicted"}
+
+    with Endpoint(judge) as endpoint:
+        ...  # run with judge=openai judge.base_url={endpoint.url}
+
+A script is a callable, a list of replies, or nothing, which answers any schema with its smallest instance. Faults come
+on demand: `status`, `reset`, `cut`, `silence`, `trickle`, `html`, `malformed`, `off_schema`, `no_choices`, `refusal`,
+and `faulty` strews them over a script. Any step can be made late with `.after(seconds)`.
+
+Needs aiohttp: `pip install 'evalflow[testing]'`.
+"""
+
+from evalflow.testing.embeddings import embeddings, vector
+from evalflow.testing.endpoint import Endpoint
+from evalflow.testing.faults import cut, faulty, html, malformed, off_schema, reset, silence, status, trickle
+from evalflow.testing.request import Request
+from evalflow.testing.script import ScriptError, by_schema
+from evalflow.testing.steps import Step, auto, no_choices, refusal, reply
+
+__all__ = [
+    "Endpoint",
+    "Request",
+    "ScriptError",
+    "Step",
+    "auto",
+    "by_schema",
+    "cut",
+    "embeddings",
+    "faulty",
+    "html",
+    "malformed",
+    "no_choices",
+    "off_schema",
+    "refusal",
+    "reply",
+    "reset",
+    "silence",
+    "status",
+    "trickle",
+    "vector",
+]

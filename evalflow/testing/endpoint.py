@@ -1,0 +1,204 @@
+"""An OpenAI-compatible endpoint on loopback that does what a script says.
+
+It speaks real HTTP from a thread with an event loop of its own, so that it serves asynchronous tests, synchronous ones
+and other processes alike.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncGenerator, Callable, Iterable
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Self, cast
+
+from evalflow.testing.embeddings import embeddings
+from evalflow.testing.faults import status
+from evalflow.testing.request import Request
+from evalflow.testing.script import ScriptError, as_script, perform
+from evalflow.testing.steps import Exchange, Models, Step
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from aiohttp import web
+
+_BASE = "/v1"
+
+
+class Endpoint:
+    """The endpoint, for a `with` or an `async with`.
+
+        with Endpoint([status(429, retry_after=0), {"verdict": "supported"}]) as endpoint:
+            ...  # a client with base_url=endpoint.url
+        assert endpoint.count == 2
+
+    Args:
+        script: What is answered to chat completions, in one of three forms. A callable, asynchronous or not, is given
+            each request and returns a step, text or JSON for a good reply, or None for `auto()`. An iterable of the
+            same (callables included) is used up in order. None answers every request with `auto()`.
+        embed: The same for embeddings; None gives the vectors of `evalflow.testing.vector`.
+        models: What `GET /models` lists.
+        api_key: Requests that do not carry it get 401; None asks for none.
+
+    Attributes:
+        requests: Those that came, in the order of their coming.
+        in_flight: How many are being answered.
+        in_flight_max: The most that were, at any time.
+    """
+
+    def __init__(
+        self,
+        script: Callable[[Request], Any] | Iterable[Any] | None = None,
+        *,
+        embed: Callable[[Request], Any] | Iterable[Any] | None = None,
+        models: Iterable[str] = ("scripted",),
+        api_key: str | None = None,
+    ) -> None:
+        self.requests: list[Request] = []
+        self.in_flight = 0
+        self.in_flight_max = 0
+        self._scripts = {
+            "/chat/completions": as_script(script),
+            "/embeddings": as_script(embed if embed is not None else lambda _: embeddings()),
+        }
+        self._models = tuple(models)
+        self._api_key = api_key
+        self._errors: list[Exception] = []
+        self._arrived = threading.Condition()
+        self._started = threading.Event()
+        self._failure: BaseException | None = None
+        self._port = 0
+        self._thread = threading.Thread(target=self._run, name="evalflow.testing", daemon=True)
+
+    @property
+    def url(self) -> str:
+        """The base URL, as clients want it: `http://127.0.0.1:PORT/v1`."""
+        return f"http://127.0.0.1:{self._port}{_BASE}"
+
+    @property
+    def count(self) -> int:
+        """How many requests came."""
+        return len(self.requests)
+
+    def wait_for(self, count: int, timeout_s: float = 10.0) -> None:
+        """Block until so many requests came. For use outside of an event loop.
+
+        Args:
+            count: How many, since the start.
+            timeout_s: How long to wait at most.
+
+        Raises:
+            TimeoutError: Fewer came.
+        """
+        with self._arrived:
+            if not self._arrived.wait_for(lambda: self.count >= count, timeout_s):
+                raise TimeoutError(f"{self.count} of {count} requests came within {timeout_s} s")
+
+    def start(self) -> None:
+        """Listen; a `with` does it. An endpoint starts once."""
+        self._thread.start()
+        self._started.wait()
+        if self._failure:
+            raise self._failure
+
+    def stop(self) -> None:
+        """Close every connection and stop listening.
+
+        Raises:
+            ScriptError: The script raised, or had no more replies, while it served.
+        """
+        self._loop.call_soon_threadsafe(self._closing.set)
+        self._thread.join()
+        if self._errors:
+            raise ScriptError(f"the script failed: {self._errors[0]}") from self._errors[0]
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        try:
+            self.stop()
+        except ScriptError as failed:
+            if error is None:
+                raise
+            error.add_note(str(failed))
+
+    async def __aenter__(self) -> Self:
+        await asyncio.to_thread(self.start)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await asyncio.to_thread(self.__exit__, kind, error, trace)
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._serve())
+        except BaseException as error:
+            self._failure = error
+        finally:
+            self._started.set()
+
+    async def _serve(self) -> None:
+        from aiohttp import web
+
+        self._loop, self._closing = asyncio.get_running_loop(), asyncio.Event()
+        app = web.Application(client_max_size=1024**3)
+        app.router.add_route("*", "/{path:.*}", self._handle)
+        # Without cancellation a client that went away would stay in flight.
+        runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=0.1)
+        await runner.setup()
+        try:
+            await web.TCPSite(runner, "127.0.0.1", 0, backlog=4096).start()
+            self._port = runner.addresses[0][1]
+            self._started.set()
+            await self._closing.wait()
+        finally:
+            await runner.cleanup()
+
+    async def _handle(self, http: web.Request) -> web.StreamResponse:
+        async with self._counted():
+            request = await self._received(http)
+            step = await self._step(request)
+            if step.delay:
+                await asyncio.sleep(step.delay)
+            return await step.send(Exchange(request, http, self._closing))
+
+    @asynccontextmanager
+    async def _counted(self) -> AsyncGenerator[None]:
+        self.in_flight += 1
+        self.in_flight_max = max(self.in_flight_max, self.in_flight)
+        try:
+            yield
+        finally:
+            self.in_flight -= 1
+
+    async def _received(self, http: web.Request) -> Request:
+        body: Any = await http.json() if http.can_read_body else {}
+        headers = {name.lower(): value for name, value in http.headers.items()}
+        with self._arrived:
+            path = http.path.removeprefix(_BASE)
+            request = Request(len(self.requests), http.method, path, headers, cast("dict[str, Any]", body))
+            self.requests.append(request)
+            self._arrived.notify_all()
+        return request
+
+    async def _step(self, request: Request) -> Step:
+        if self._api_key and request.headers.get("authorization") != f"Bearer {self._api_key}":
+            return status(HTTPStatus.UNAUTHORIZED, message="Incorrect API key provided")
+        if (request.method, request.path) == ("GET", "/models"):
+            return Models(names=self._models)
+        script = self._scripts.get(request.path)
+        if request.method != "POST" or script is None:
+            return status(HTTPStatus.NOT_FOUND, message=f"no {request.method} {request.path} here")
+        if request.body.get("stream"):
+            return status(HTTPStatus.BAD_REQUEST, message="this endpoint does not stream")
+        try:
+            return await perform(script, request)
+        except Exception as error:
+            self._errors.append(error)
+            return status(HTTPStatus.BAD_REQUEST, message=f"the script failed: {error}")

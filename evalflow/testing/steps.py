@@ -1,0 +1,223 @@
+"""What an endpoint does with one request: the good replies. The bad ones are in `faults`."""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from evalflow.testing.instances import Instances
+from evalflow.testing.logprobs import Alternatives, logprobs
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from aiohttp import web
+
+    from evalflow.testing.request import Request
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """A request and the connection that it came on.
+
+    Attributes:
+        request: What the client sent.
+        http: The same as the server sees it.
+        closing: Set when the endpoint shuts down.
+    """
+
+    request: Request
+    http: web.Request
+    closing: asyncio.Event
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step(ABC):
+    """One thing that the endpoint does.
+
+    Args:
+        delay: Seconds to wait before it.
+    """
+
+    delay: float = 0.0
+
+    @abstractmethod
+    async def send(self, exchange: Exchange) -> web.StreamResponse:
+        """Do it."""
+
+    def after(self, seconds: float) -> Step:
+        """The same, so many seconds later."""
+        return replace(self, delay=seconds)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answering(Step):
+    """A step that answers with a JSON body and status 200."""
+
+    @abstractmethod
+    def body(self, request: Request) -> Mapping[str, Any]:
+        """The body."""
+
+    async def send(self, exchange: Exchange) -> web.StreamResponse:
+        """Send the body."""
+        from aiohttp import web
+
+        return web.json_response(self.body(exchange.request))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reply(Answering):
+    """A chat completion, in the place where the request wants it. Made by `reply`.
+
+    Args:
+        contents: One per choice; what is no string is sent as JSON.
+        usage: Prompt and completion tokens; `counted`: a quarter of the characters; None: the completion has no usage.
+        finish_reason: As the API names it; None: the ordinary one.
+        alternatives: Probabilities of tokens, sent to those who ask for logprobs.
+        refusal: What a model says that will not answer; the content is null then.
+        as_text: Answer with plain content even where the request has tools.
+    """
+
+    contents: tuple[Any, ...]
+    usage: tuple[int, int] | Literal["counted"] | None = "counted"
+    finish_reason: str | None = None
+    alternatives: Alternatives = field(default_factory=dict[str, Mapping[str, float]])
+    refusal: str | None = None
+    as_text: bool = False
+
+    def body(self, request: Request) -> Mapping[str, Any]:
+        """The completion. One content answers all of the `n` choices that are asked for."""
+        contents = self.contents * (request.body.get("n") or 1) if len(self.contents) == 1 else self.contents
+        choices = [self._choice(index, content, request) for index, content in enumerate(contents)]
+        completion: dict[str, Any] = {
+            "id": f"chatcmpl-{request.number}",
+            "object": "chat.completion",
+            "created": 1_700_000_000,
+            "model": request.model,
+            "system_fingerprint": "scripted",
+            "choices": choices,
+        }
+        usage = self._usage(request)
+        return {**completion, "usage": usage} if usage else completion
+
+    def _choice(self, index: int, content: Any, request: Request) -> dict[str, Any]:
+        text = _written(content, request)
+        message: dict[str, Any] = {"role": "assistant", "content": text, "refusal": self.refusal}
+        reason = "stop"
+        if self.refusal is not None:
+            message["content"] = None
+        elif request.mode == "tools" and not self.as_text:
+            function = {"name": request.schema_name, "arguments": text}
+            call = {"id": f"call_{request.number}_{index}", "type": "function", "function": function}
+            message |= {"content": None, "tool_calls": [call]}
+            # A tool that the request forces ends the turn like any text.
+            reason = "stop" if isinstance(request.body.get("tool_choice"), dict) else "tool_calls"
+        choice = {"index": index, "message": message, "finish_reason": self.finish_reason or reason}
+        return {**choice, "logprobs": self._logprobs(message["content"], request)}
+
+    def _logprobs(self, content: str | None, request: Request) -> dict[str, Any] | None:
+        if content is None or not request.body.get("logprobs"):
+            return None
+        return logprobs(content, self.alternatives, request.body.get("top_logprobs") or 0)
+
+    def _usage(self, request: Request) -> dict[str, int] | None:
+        if self.usage is None:
+            return None
+        counted = len(request.text) // 4, sum(len(_written(content, request)) for content in self.contents) // 4
+        prompt, completion = counted if self.usage == "counted" else self.usage
+        return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Auto(Answering):
+    """The smallest valid instance of the schema in the request, or a fixed text where it has none. Made by `auto`."""
+
+    instances: Instances
+    text: str = "text"
+
+    def body(self, request: Request) -> Mapping[str, Any]:
+        """The completion."""
+        return Reply(contents=(self.content(request),)).body(request)
+
+    def content(self, request: Request) -> Any:
+        """The instance or the text."""
+        return self.text if request.schema is None else self.instances.make(request.schema)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Models(Answering):
+    """The models that there are."""
+
+    names: tuple[str, ...]
+
+    def body(self, request: Request) -> Mapping[str, Any]:
+        """The list."""
+        models = [{"id": name, "object": "model", "created": 0, "owned_by": "evalflow"} for name in self.names]
+        return {"object": "list", "data": models}
+
+
+def reply(
+    *contents: Any,
+    usage: tuple[int, int] | Literal["counted"] | None = "counted",
+    finish_reason: str | None = None,
+    alternatives: Alternatives | None = None,
+    as_text: bool = False,
+) -> Reply:
+    """A chat completion: text as it is, anything else as JSON, one choice for each.
+
+    It goes where the request wants it: into a tool call, or into the content; fenced as Markdown does where the schema
+    stands in the prompt only.
+
+    Args:
+        contents: What is replied.
+        usage: Prompt and completion tokens; by default a quarter of the characters; None leaves them out.
+        finish_reason: `length` for a reply that was cut off.
+        alternatives: Probabilities for those who ask for logprobs: {"4": {"4": 0.6, "5": 0.3}} holds for each token 4.
+        as_text: Ignore the tools in the request, as weak models do.
+    """
+    return Reply(
+        contents=contents,
+        usage=usage,
+        finish_reason=finish_reason,
+        alternatives=alternatives or {},
+        as_text=as_text,
+    )
+
+
+def refusal(text: str = "I cannot help with that.") -> Reply:
+    """A model that will not answer."""
+    return Reply(contents=("",), refusal=text)
+
+
+def no_choices() -> Reply:
+    """A completion without a choice in it."""
+    return Reply(contents=())
+
+
+def auto(*, length: int | Mapping[str, int] = 1, values: Mapping[str, Any] | None = None, text: str = "text") -> Auto:
+    """The smallest valid instance of whatever schema the request carries.
+
+    Args:
+        length: How many items a list gets; one number, or one by property name.
+        values: What a property is, by its name, wherever it occurs: {"verdict": "supported"}.
+        text: What a request without a schema gets.
+    """
+    return Auto(instances=Instances(length=length, values=values or {}), text=text)
+
+
+def _written(content: Any, request: Request) -> str:
+    if isinstance(content, str):
+        return content
+    text = json.dumps(content, ensure_ascii=False)
+    asked_in_prose = request.mode == "text" and request.schema is not None
+    return f"```json\n{text}\n```" if asked_in_prose else text
+
+
+def as_step(value: Any) -> Step:
+    """What a script returned as a step: itself, `auto()` for None, else `reply(value)`."""
+    if value is None:
+        return auto()
+    return value if isinstance(value, Step) else reply(value)

@@ -1,0 +1,56 @@
+"""Every test runs without the developer's keys, defaults and proxies, and reaches nothing but loopback."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import socket
+from typing import Any
+
+import pytest
+
+_PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(autouse=True)
+def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(os.environ):
+        ours = name.startswith("EVALFLOW_") or name.endswith(("_API_KEY", "_BASE_URL"))
+        if ours or name.lower() in _PROXIES:
+            monkeypatch.delenv(name)
+
+
+@pytest.fixture(autouse=True)
+def loopback_only(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fail a test that connects elsewhere. What a subprocess does is out of its sight."""
+    if request.node.get_closest_marker("network"):
+        return
+    connect, connect_ex = socket.socket.connect, socket.socket.connect_ex
+
+    def guarded(self: socket.socket, address: Any) -> None:
+        _refuse(self, address)
+        return connect(self, address)
+
+    def guarded_ex(self: socket.socket, address: Any) -> int:
+        _refuse(self, address)
+        return connect_ex(self, address)
+
+    monkeypatch.setattr(socket.socket, "connect", guarded)
+    monkeypatch.setattr(socket.socket, "connect_ex", guarded_ex)
+
+
+def _refuse(sock: socket.socket, address: Any) -> None:
+    if sock.family in (socket.AF_INET, socket.AF_INET6) and not _is_loopback(address[0]):
+        pytest.fail(f"the test connects to {address[0]}:{address[1]}; tests reach loopback only")
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
