@@ -1,0 +1,8 @@
+"""Cases out of files: JSON lines, JSON, CSV, Parquet, or a glob of them, streamed one row at a time."""
+
+from evalflow.datasets.cases import columns, read
+from evalflow.datasets.export import case_to_row
+from evalflow.datasets.proposal import propose_fields
+from evalflow.datasets.sources import digest, files
+
+__all__ = ["case_to_row", "columns", "digest", "files", "propose_fields", "read"]

@@ -1,0 +1,116 @@
+"""Cases out of a dataset's files, one at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+
+from evalflow.config.schema import DatasetConfig
+from evalflow.datasets.build import Builder
+from evalflow.datasets.conversation import conversation
+from evalflow.datasets.csv_file import open_csv
+from evalflow.datasets.fields import field_map
+from evalflow.datasets.json_file import open_json
+from evalflow.datasets.jsonl import open_jsonl
+from evalflow.datasets.parquet import open_parquet
+from evalflow.datasets.rows import Row, Table, shown
+from evalflow.datasets.sources import Format, files, format_of, unreadable
+from evalflow.errors import Problem, UserError
+from evalflow.records import Case
+
+MAX_PROBLEMS = 20
+
+_READERS: Mapping[Format, Callable[[Path], Table]] = {
+    "jsonl": open_jsonl,
+    "json": open_json,
+    "csv": open_csv,
+    "parquet": open_parquet,
+}
+
+
+def read(name: str, config: DatasetConfig) -> Iterator[Case]:
+    """The cases of a dataset, in the order of its (sorted) files, never more in memory than a few.
+
+    A column with a case field's own name maps itself (dataset and index apart), `demo_output` is taken for
+    demo_answer, and all columns that are no case field go to `vars`, which a column `vars` may hold already. Nulls
+    are absent values. A case without an id gets a hash of its row. With `conversation: true` each file is one case:
+    its messages are those of all rows, answer and reference are the last row's, and `vars["outputs"]` is the
+    list of all rows' references (null where a row has none), so that later turns can be compared too.
+
+    Args:
+        name: The dataset's name.
+        config: Where it is and how to read it.
+
+    Returns:
+        The cases. After the first row that is wrong, no more are given: the rest is read for further problems.
+
+    Raises:
+        UserError: At once, for a file that is missing or a mapping that is wrong; while reading, for rows that are
+            wrong (up to 20 problems together) and for a dataset without a case.
+    """
+    paths = files(config)
+    for path in paths:
+        format_of(path, config)
+    field_map(name, config)
+    return _cases(name, config, paths)
+
+
+def columns(config: DatasetConfig, rows: int = 100) -> list[str]:
+    """The columns of the first rows, in the order they are first seen.
+
+    Raises:
+        UserError: There is no such file, or one of those rows cannot be read.
+    """
+    seen: dict[str, None] = {}
+    for row in islice((row for path in files(config) for row in _table(path, config).rows), rows):
+        if isinstance(row, Problem):
+            raise UserError(row)
+        seen.update(dict.fromkeys(row.data))
+    return list(seen)
+
+
+def _table(path: Path, config: DatasetConfig) -> Table:
+    try:
+        return _READERS[format_of(path, config)](path)
+    except OSError as error:
+        return Table(iter([unreadable(path, error)]))
+
+
+def _cases(name: str, config: DatasetConfig, paths: Sequence[Path]) -> Iterator[Case]:
+    index = 0
+    problems: list[Problem] = []
+    for path in paths:
+        for found in _file_cases(name, config, path, index):
+            if not isinstance(found, Case):
+                problems += found
+                if len(problems) >= MAX_PROBLEMS:
+                    problems[MAX_PROBLEMS:] = [Problem(f"stopped after {MAX_PROBLEMS} problems; there may be more")]
+                    raise UserError(problems)
+            elif not problems:
+                yield found
+                index += 1
+    if problems:
+        raise UserError(problems)
+    if index == 0:
+        raise UserError(Problem("the dataset is empty: no case in it", ", ".join(shown(path) for path in paths)))
+
+
+def _file_cases(name: str, config: DatasetConfig, path: Path, index: int) -> Iterator[Case | Sequence[Problem]]:
+    table = _table(path, config)
+    builder = Builder(name, field_map(name, config, table.aliases), table.cells)
+    rows = (
+        (row.where, [row] if isinstance(row, Problem) else builder.case(index + i, row))
+        for i, row in enumerate(_readable(table, path))
+    )
+    if not config.conversation:
+        yield from (case for _, case in rows)
+    elif (whole := conversation(index, rows)) is not None:
+        yield whole
+
+
+def _readable(table: Table, path: Path) -> Iterator[Row | Problem]:
+    try:
+        yield from table.rows
+    except OSError as error:
+        yield unreadable(path, error)

@@ -1,0 +1,155 @@
+"""From a file's columns to case fields, worked out once per file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from evalflow.config.schema import DatasetConfig
+from evalflow.datasets import csv_file
+from evalflow.datasets.values import CONVERTERS
+from evalflow.errors import Problem, UserError, did_you_mean
+
+Row = Mapping[str, Any]
+
+# A column that goes by another name by custom.
+ALIASES = {"demo_answer": "demo_output"}
+# To name a column as one of these takes nothing from its own meaning: clusters may well be formed by question.
+SECONDARY = ("id", "group", "tags", "labels")
+_TEXT = ("id", "question", "answer", "reference", "group")
+_STRUCTURED = ("messages", "contexts", "metadata", "demo_answer", "checks", "tags", "labels", "vars")
+_PLAIN_PATH = re.compile(r"\$\.([A-Za-z_]\w*)\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class FieldMap:
+    """Where the case fields of a row come from.
+
+    Attributes:
+        columns: Case field to column.
+        aliases: Case field to the column that stands in where a row lacks the field's own.
+        paths: Case field to the JSONPath that finds it.
+        getters: Case field to the compiled path: the value in a row, or None.
+    """
+
+    columns: Mapping[str, str]
+    aliases: Mapping[str, str]
+    paths: Mapping[str, str] = field(default_factory=dict[str, str])
+    getters: Mapping[str, Callable[[Row], Any]] = field(default_factory=dict[str, "Callable[[Row], Any]"])
+
+    def values(self, row: Row) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The raw values by case field, and the columns that are none. Nulls are absent from both.
+
+        Raises:
+            ValueError: A path cannot be applied to this row.
+        """
+        found = {name: row[column] for name, column in self.columns.items() if row.get(column) is not None}
+        used = set(self.columns.values())
+        for name, column in self.aliases.items():
+            if name not in found and row.get(column) is not None:
+                found[name] = row[column]
+                used.add(column)
+        for name, getter in self.getters.items():
+            if (value := getter(row)) is not None:
+                found[name] = value
+        return found, {column: value for column, value in row.items() if column not in used and value is not None}
+
+    def place(self, name: str) -> str:
+        """Where a field comes from, for messages."""
+        if name in self.paths:
+            return f"{name} (at {self.paths[name]})"
+        column = self.columns.get(name, name)
+        return name if column == name else f"{name} (column {column!r})"
+
+    def typed(self, cells: Row) -> dict[str, Any]:
+        """Text cells as JSON values, by what their columns hold. Empty cells are absent.
+
+        Columns of text fields stay text; structured fields are parsed where they spell out a list or an object;
+        all others also where they spell out a number or a boolean.
+        """
+        origin = {column: name for name, column in (*self.aliases.items(), *self.columns.items())}
+        return {column: _typed(origin.get(column), cell) for column, cell in cells.items() if cell}
+
+
+def _typed(name: str | None, cell: str) -> Any:
+    if name in _TEXT:
+        return cell
+    return csv_file.structure(cell) if name in _STRUCTURED else csv_file.value(cell)
+
+
+def field_map(dataset: str, config: DatasetConfig, aliases: Mapping[str, str] | None = None) -> FieldMap:
+    """The mapping that a dataset declares, completed with the columns that map themselves.
+
+    A column that `fields` gives to one case field is not taken for another whose name it happens to bear: with
+    `{reference: answer}` there is no recorded answer.
+
+    Args:
+        dataset: Its name, for messages.
+        config: Its declaration.
+        aliases: What the file's form adds: case field to column.
+
+    Raises:
+        UserError: `fields` names what is no case field, a path does not parse, or two keys set the group.
+    """
+    declared, problems = _declared(dataset, config)
+    columns = {name: source for name, source in declared.items() if not source.startswith("$")}
+    paths = {name: source for name, source in declared.items() if source.startswith("$")}
+    getters: dict[str, Callable[[Row], Any]] = {}
+    for name, path in paths.items():
+        compiled = _compiled(path)
+        if isinstance(compiled, str):
+            key = "group" if name == "group" and config.group else f"fields.{name}"
+            problems.append(Problem(f"{path!r} is no JSONPath: {compiled}", f"dataset.{dataset}.{key}"))
+        else:
+            getters[name] = compiled
+    if problems:
+        raise UserError(problems)
+    taken = {column for name, column in columns.items() if name not in SECONDARY}
+    own = {name: name for name in CONVERTERS if name not in declared and name not in taken}
+    others = {**ALIASES, **(aliases or {})}
+    stand_in = {name: column for name, column in others.items() if name in own and column not in taken}
+    return FieldMap({**columns, **own}, stand_in, paths, getters)
+
+
+def _declared(dataset: str, config: DatasetConfig) -> tuple[dict[str, str], list[Problem]]:
+    where = f"dataset.{dataset}"
+    declared = dict(config.fields or {})
+    problems = [
+        Problem(f"{name!r} is no case field", f"{where}.fields.{name}", did_you_mean(name, CONVERTERS))
+        for name in declared
+        if name not in CONVERTERS
+    ]
+    problems += [
+        Problem("expected a column's name or a JSONPath, got empty text", f"{where}.fields.{name}")
+        for name, source in declared.items()
+        if not source
+    ]
+    if config.group and declared.setdefault("group", config.group) != config.group:
+        problems.append(Problem("`group` and `fields.group` name different columns", where, "keep one of them"))
+    plain = {name: _PLAIN_PATH.sub(r"\1", source) for name, source in declared.items()}
+    return plain, problems
+
+
+def _compiled(path: str) -> Callable[[Row], Any] | str:
+    """The path as a function, or what is wrong with it.
+
+    A path that can match once gives the value, any other the list of all its matches; None where nothing matches.
+    """
+    import jsonpath
+
+    try:
+        query = jsonpath.compile(path)
+    except jsonpath.JSONPathError as error:
+        return str(error).splitlines()[0]
+    single = isinstance(query, jsonpath.JSONPath) and query.singular_query()
+
+    def get(row: Row) -> Any:
+        try:
+            found = query.findall(row)
+        except jsonpath.JSONPathError as error:
+            raise ValueError(f"{path}: {error}") from None
+        return (found[0] if single else found) if found else None
+
+    return get

@@ -1,0 +1,121 @@
+"""A JSON file: a list of objects, or the form `{name, config, data: [{input, output}]}`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import IO, Any, cast
+
+from evalflow.datasets.jsonl import BOM
+from evalflow.datasets.rows import Row, Table, kind, parse_json, record, shown
+from evalflow.errors import Problem
+
+# In that form an input is a question, and an output an example of a good answer.
+ALIASES = {"question": "input", "reference": "output"}
+# A broken file up to this size is parsed once more, in one piece, to say in which line it broke.
+LOCATE_UP_TO = 64 * 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    prefix: str
+    example_outputs: bool | None = None
+
+
+def open_json(path: Path) -> Table:
+    """The file as a table, parsed piece by piece."""
+    import ijson  # pyright: ignore[reportMissingTypeStubs]
+
+    try:
+        form = _form(path)
+    except ijson.JSONError as error:
+        return Table(iter([_broken(path, error)]))
+    if isinstance(form, Problem):
+        return Table(iter([form]))
+    return Table(_rows(path, form), ALIASES if form.prefix == "data.item" else {})
+
+
+def _open(path: Path) -> IO[bytes]:
+    file = path.open("rb")
+    if file.read(len(BOM)) != BOM:
+        file.seek(0)
+    return file
+
+
+def _form(path: Path) -> _Form | Problem:
+    """Which of the two forms it is; reads no further than it takes to know."""
+    import ijson  # pyright: ignore[reportMissingTypeStubs]
+
+    data = outputs = None
+    with _open(path) as file:
+        events: Iterator[tuple[str, str, Any]] = ijson.parse(file)
+        _, first, value = next(events)
+        if first == "start_array":
+            return _Form("item")
+        if first != "start_map":
+            return Problem(f"expected a list of objects, got {kind(value)}", shown(path))
+        for prefix, event, value in events:
+            if prefix == "data" and not event.startswith("end"):
+                data = event
+            elif prefix == "config.example_outputs":
+                outputs = value
+            if data and outputs is not None:
+                break
+    return _checked(data, outputs, shown(path))
+
+
+def _checked(data: str | None, outputs: object, file: str) -> _Form | Problem:
+    if data != "start_array":
+        hint = "a file of one object a line is read with `format: jsonl`; else put the rows in a list: [{...}, {...}]"
+        return Problem("expected a list of objects, or an object with its rows in a list under `data`", file, hint)
+    if outputs is not None and not isinstance(outputs, bool):
+        return Problem(f"config.example_outputs: expected true or false, got {kind(outputs)}", file)
+    return _Form("data.item", outputs)
+
+
+def _rows(path: Path, form: _Form) -> Iterator[Row | Problem]:
+    import ijson  # pyright: ignore[reportMissingTypeStubs]
+
+    name = shown(path)
+    try:
+        with _open(path) as file:
+            items: Iterator[Any] = ijson.items(file, form.prefix)
+            for index, item in enumerate(items):
+                row = record(_floats(item), f"{name}[{index}]")
+                yield _consistent(row, form.example_outputs) if isinstance(row, Row) else row
+    except ijson.JSONError as error:
+        yield _broken(path, error)
+
+
+def _consistent(row: Row, example_outputs: bool | None) -> Row | Problem:
+    if example_outputs is not None and row.data.get("input") is None:
+        return Problem("the row has no input", row.where)
+    if example_outputs and row.data.get("output") is None:
+        hint = "give every row an output, or set config.example_outputs to false"
+        return Problem("the row has no output, but config.example_outputs is true", row.where, hint)
+    return row
+
+
+def _floats(value: Any) -> Any:
+    """The value with floats for decimals; asked for floats itself, the parser would refuse integers above 64 bits."""
+    if isinstance(value, Decimal):
+        return float(value)
+    if isinstance(value, dict):
+        return {key: _floats(item) for key, item in cast("dict[str, Any]", value).items()}
+    if isinstance(value, list):
+        return [_floats(item) for item in cast("list[Any]", value)]
+    return value
+
+
+def _broken(path: Path, error: Exception) -> Problem:
+    name = shown(path)
+    if path.stat().st_size <= LOCATE_UP_TO:
+        located = parse_json(path.read_bytes().removeprefix(BOM), name)
+        if isinstance(located, Problem):
+            hint = "one object a line? set `format: jsonl`" if "trailing characters" in located.what else located.hint
+            return Problem(located.what, located.where, hint)
+    reason = error.args[0]
+    text = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
+    return Problem(f"broken JSON: {text.splitlines()[0]}", name)

@@ -1,0 +1,101 @@
+"""What a reader gives: rows with the place they came from, and how to say what is wrong with one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pydantic_core import from_json
+
+from evalflow.errors import Problem
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One record as it stands in the file.
+
+    Attributes:
+        where: `file:line` or `file[record]`, for messages.
+        data: Column to value.
+    """
+
+    where: str
+    data: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One opened file.
+
+    Attributes:
+        rows: Its records in order; a record that cannot be read is a Problem in its place.
+        aliases: Case field to the column that the file's form holds it in.
+        cells: Whether values are untyped text, as in CSV.
+    """
+
+    rows: Iterator[Row | Problem]
+    aliases: Mapping[str, str] = field(default_factory=dict[str, str])
+    cells: bool = False
+
+
+def shown(path: Path) -> str:
+    """The path as messages name it: relative where it lies below the working directory."""
+    here = Path.cwd()
+    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
+
+
+def kind(value: object) -> str:
+    """What a JSON value is, in words."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return f"a boolean ({str(value).lower()})"
+        case int() | float():
+            return f"a number ({value})"
+        case str():
+            return "text"
+        case list():
+            return "a list"
+        case _:
+            return "an object"
+
+
+def record(value: object, where: str, hint: str = "") -> Row | Problem:
+    """A row out of a parsed value, or the problem that it is no object."""
+    if isinstance(value, dict):
+        return Row(where, value)  # pyright: ignore[reportUnknownArgumentType] - JSON keys are text
+    return Problem(f"expected an object with one column per key, got {kind(value)}", where, hint)
+
+
+_PLACE = re.compile(r"(?P<reason>.*) at line (?P<line>\d+) column (?P<column>\d+)\Z", re.DOTALL)
+
+
+def parse_json(text: bytes, file: str, first_line: int = 1) -> Any | Problem:
+    """The value, or what is wrong with the text and in which line of the file.
+
+    Args:
+        text: UTF-8 JSON.
+        file: The file's name, for the message.
+        first_line: The line of the file that the text begins on.
+    """
+    try:
+        return from_json(text, allow_inf_nan=False)
+    except ValueError as error:
+        place = _PLACE.match(str(error))
+        if place is None:
+            return Problem(f"broken JSON: {error}", f"{file}:{first_line}")
+        line = first_line + int(place["line"]) - 1
+        spot = f"line {line}, column {place['column']}"
+        return Problem(f"broken JSON at {spot}: {place['reason']}", f"{file}:{line}", _json_hint(text))
+
+
+def _json_hint(text: bytes) -> str:
+    if re.search(rb"\b(NaN|-?Infinity)\b", text):
+        return "JSON has no NaN or Infinity; write null where there is no number"
+    if text.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return "the file is UTF-16; save it as UTF-8"
+    return ""
