@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from evalflow.records import Answer, Ask, Case, FigureSpec, Outcome, Reply, ScoreRecord
@@ -81,20 +81,6 @@ class Judge(Protocol):
         ...
 
 
-class StepInfo(Protocol):
-    """What is known of a step before the run."""
-
-    @property
-    def id(self) -> str:
-        """Its id in the metric."""
-        ...
-
-    @property
-    def task(self) -> str | None:
-        """What a judge without language would need to answer."""
-        ...
-
-
 class Metric(Protocol):
     """How an answer becomes a score."""
 
@@ -114,13 +100,13 @@ class Metric(Protocol):
         ...
 
     @property
-    def steps(self) -> Sequence[StepInfo]:
-        """What it asks a judge, in order; empty for a metric that asks nobody."""
+    def tasks(self) -> Mapping[str, str | None]:
+        """What it asks a judge: step id to task, or to None where only a judge that reads prompts can answer."""
         ...
 
     @property
-    def prompt_digest(self) -> str | None:
-        """A hash of its prompts' text, or None where it has none."""
+    def prompts(self) -> tuple[str, ...]:
+        """The names of its templates."""
         ...
 
     def preview(self, case: Case, answer: Answer) -> Sequence[Ask]:

@@ -8,6 +8,7 @@ from itertools import islice
 from typing import Any
 
 from evalflow import datasets
+from evalflow.app.derive import Recipe
 from evalflow.config.schema import Concurrency, DatasetConfig
 from evalflow.config.validate import Settings
 from evalflow.errors import Problem, UserError
@@ -50,6 +51,11 @@ class Parts:
     def datasets(self) -> Mapping[str, DatasetConfig]:
         """The datasets by name."""
         return self.settings.run.dataset
+
+    def recipe(self) -> Recipe:
+        """How results are derived from the run's files."""
+        judges = {pair.metric.name: pair.judge.name if pair.judge else None for pair in self.pairs}
+        return Recipe(self.settings, self.metrics, judges)
 
     def cases(self) -> Iterator[Case]:
         """The cases of all datasets, streamed; of each the first `limit`, where there is a limit."""

@@ -37,6 +37,10 @@ class Inspection:
     cells: int = 0
     estimate: Estimate = field(default_factory=Estimate)
 
+    def notices(self) -> list[str]:
+        """What people should know before they read the numbers."""
+        return list(dict.fromkeys(n for judge in self.parts.judges.values() if (n := judge.notice)))
+
     def selected(self) -> Iterator[Case]:
         """The selected cases, streamed from the data again."""
         return self.draw.pick(self.parts.cases())
@@ -155,7 +159,7 @@ def _judges_that_cannot(parts: Parts) -> list[Problem]:
         judge = pair.judge
         if judge is None or judge.tasks is None:
             continue
-        refused = [step.id for step in pair.metric.steps if step.task not in judge.tasks]
+        refused = [step for step, task in pair.metric.tasks.items() if task not in judge.tasks]
         if refused:
             problems.append(
                 Problem(

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from evalflow.app.run import Order, Watcher, run
-from evalflow.app.sweep import open_sweep, write_sweep
+from evalflow.app.sweep import SweepTables, open_sweep, write_sweep
 from evalflow.config.load import Job, launch
 from evalflow.config.runid import new_run_id
 from evalflow.errors import EvalflowError, UserError
@@ -23,7 +23,7 @@ class Screen(Watcher, Protocol):
     def failed(self, error: EvalflowError, folder: Path | None) -> None:
         """A run ended early; `folder` is what it left behind, if anything."""
 
-    def swept(self, folder: Path, runs: Sequence[Path]) -> None:
+    def swept(self, folder: Path, tables: SweepTables) -> None:
         """A sweep is done and its report written."""
 
 
@@ -50,26 +50,26 @@ def execute(arguments: Sequence[str], config_dir: Path | None, screen: Screen) -
     Raises:
         UserError: Nothing could be composed.
     """
-    run_id = new_run_id([argument for argument in arguments if "=" in argument])
+    overrides = [argument for argument in arguments if "=" in argument and not argument.startswith("-")]
+    run_id = new_run_id(overrides)
     jobs = _Jobs()
     try:
-        launch(arguments, lambda job: jobs.codes.append(_one(job, run_id, jobs, screen)), config_dir, run_id)
+        launch(arguments, lambda job: jobs.codes.append(_one(job, run_id, overrides, jobs, screen)), config_dir, run_id)
     except KeyboardInterrupt:
         jobs.codes.append(130)
     if jobs.sweep:
-        _end_sweep(jobs, jobs.sweep, run_id, arguments, screen)
+        _end_sweep(jobs, jobs.sweep, screen)
     return next((code for code in WORST_FIRST if code in jobs.codes), 0)
 
 
-def _one(job: Job, run_id: str, jobs: _Jobs, screen: Screen) -> int:
-    in_sweep = job.number is not None
-    if in_sweep:
-        jobs.sweep = job.folder.parent
-    own_id = f"{run_id}-{job.number}" if in_sweep else run_id
-    latest = jobs.sweep if in_sweep and not jobs.folders else None if in_sweep else job.folder
+def _one(job: Job, run_id: str, overrides: Sequence[str], jobs: _Jobs, screen: Screen) -> int:
+    own_id, latest = run_id, job.folder
+    if job.number is not None:
+        own_id, latest = f"{run_id}-{job.number}", job.folder.parent
+        if jobs.sweep is None:
+            jobs.sweep = job.folder.parent
+            open_sweep(jobs.sweep, run_id, overrides)
     try:
-        if in_sweep and not jobs.folders:
-            open_sweep(job.folder.parent, run_id)
         code = run(Order(job.read(), job.folder, own_id, latest, tuple(jobs.folders)), screen)
     except UserError as error:
         _leave_nothing(job.folder)
@@ -89,9 +89,8 @@ def _leave_nothing(folder: Path) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _end_sweep(jobs: _Jobs, sweep: Path, run_id: str, arguments: Sequence[str], screen: Screen) -> None:
+def _end_sweep(jobs: _Jobs, sweep: Path, screen: Screen) -> None:
     if not jobs.folders:
         shutil.rmtree(sweep, ignore_errors=True)
         return
-    write_sweep(sweep, run_id, arguments, jobs.folders)
-    screen.swept(sweep, jobs.folders)
+    screen.swept(sweep, write_sweep(sweep, jobs.folders))

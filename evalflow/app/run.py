@@ -51,14 +51,14 @@ class Order:
         composed: The configuration.
         folder: Where to write.
         run_id: The run's id.
-        latest: What `outputs/latest` is to point to: the folder itself, or its sweep's; None leaves it alone.
+        latest: What `outputs/latest` is to point to: the folder itself, or its sweep's.
         siblings: Finished runs of the same sweep, whose answers are used again.
     """
 
     composed: Composed
     folder: Path
     run_id: str
-    latest: Path | None
+    latest: Path
     siblings: Sequence[Path] = ()
 
 
@@ -95,7 +95,7 @@ def run(order: Order, watcher: Watcher) -> int:
             raise
         finally:
             ended = manifests.closing(opening, status, code, tally, time.monotonic() - started)
-            derived = derive(folder, parts, inspection.selected(), ended)
+            derived = derive(folder, parts.recipe(), inspection.selected(), ended)
             if status == "done":
                 ended = {**ended, "exit_code": derived.exit_code}
             folder.write_manifest(ended)
@@ -122,13 +122,12 @@ def _score(order: Order, found: Inspection, folder: RunFolder, tally: Tally, wat
         asyncio.run(work())
 
 
-def _open(folder: RunFolder, manifest: dict[str, Any], latest: Path | None) -> None:
+def _open(folder: RunFolder, manifest: dict[str, Any], latest: Path) -> None:
     try:
         folder.path.mkdir(parents=True, exist_ok=True)
         folder.write_manifest(manifest)
         write_atomically(folder.prepared, "{}\n")
-        if latest:
-            point_latest(latest, latest.parent.parent)
+        point_latest(latest, latest.parent.parent)
     except OSError as error:
         raise UserError(Problem(f"cannot write there: {error.strerror}", str(folder.path))) from None
 
@@ -167,7 +166,7 @@ def _facts(inspection: Inspection) -> dict[str, Any]:
         "metrics": {
             name: {
                 "version": metric.config.version,
-                "prompt_sha256": metric.prompt_digest,
+                "prompt_sha256": parts.prompts.digest(metric.prompts) if metric.prompts else None,
                 "judge": next((p.judge.name for p in parts.pairs if p.metric is metric and p.judge), None),
             }
             for name, metric in parts.metrics.items()

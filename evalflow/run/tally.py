@@ -41,6 +41,11 @@ class Tally:
         return sum(self.scores.values())
 
     @property
+    def errors(self) -> int:
+        """Scores in state error."""
+        return self.scores["error"]
+
+    @property
     def cost(self) -> float | None:
         """US dollars, or None where a price is not known."""
         return None if self.unpriced else self.cost_usd
@@ -48,7 +53,7 @@ class Tally:
     @property
     def error_rate(self) -> float:
         """Share of finished scores in state error, 0 to 1."""
-        return self.scores["error"] / self.done if self.done else 0.0
+        return self.errors / self.done if self.done else 0.0
 
     def count_score(self, record: ScoreRecord) -> None:
         """Count one finished score; its calls are counted where they are made."""

@@ -1,0 +1,84 @@
+"""The command `check`: everything short of the first request. It writes nothing and sends nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from evalflow.app.assemble import assemble
+from evalflow.app.derive import gates, thresholds
+from evalflow.app.inspect import Inspection, inspect
+from evalflow.app.settings import settings_of
+from evalflow.config.load import compose
+from evalflow.errors import Problem, UserError
+
+
+def check(overrides: Sequence[str], config_dir: Path | None, console: Console, *, as_json: bool) -> int:
+    """Compose, validate, read all data, render prompts on the first cases, and estimate.
+
+    Raises:
+        UserError: With every problem that was found.
+    """
+    flags = [word for word in overrides if word.startswith("-")]
+    if flags:
+        raise UserError(Problem(f"check does not take {flags[0]}", "command line", "check one composition at a time"))
+    found = inspect(assemble(settings_of(compose(overrides, config_dir))))
+    facts = _facts(found)
+    if as_json:
+        console.file.write(json.dumps(facts, indent=2, ensure_ascii=False) + "\n")
+    else:
+        _print(console, facts)
+    return 0
+
+
+def _facts(found: Inspection) -> dict[str, Any]:
+    recipe = found.parts.recipe()
+    return {
+        "datasets": dict(found.cases),
+        "metrics": {name: {"judge": judge} for name, judge in recipe.judge_of.items()},
+        "judges": {name: judge.nature for name, judge in found.parts.judges.items()},
+        "target": found.parts.target.name,
+        "thresholds": [
+            {"metric": t.metric, "judge": t.judge, "threshold": t.value, "direction": t.direction}
+            for t in thresholds(recipe)
+        ],
+        "gates": gates(recipe),
+        "scores": found.cells,
+        "notices": found.notices(),
+        "estimate": asdict(found.estimate),
+    }
+
+
+def _print(console: Console, facts: dict[str, Any]) -> None:
+    estimate = facts["estimate"]
+    rows = [
+        ("cases", ", ".join(f"{n:,} of {name}" for name, n in facts["datasets"].items())),
+        ("target", facts["target"]),
+        ("judges", "; ".join(f"{name} ({nature})" for name, nature in facts["judges"].items()) or "none"),
+        ("metrics", ", ".join(facts["metrics"])),
+        ("scores", f"{facts['scores']:,}"),
+        ("requests", f"about {estimate['requests']:,}"),
+    ]
+    if estimate["requests"]:
+        rows += [
+            ("input", f"{estimate['input_tokens_low']:,} to {estimate['input_tokens_high']:,} tokens"),
+            ("output", f"{estimate['output_tokens_low']:,} to {estimate['output_tokens_high']:,} tokens"),
+            ("cost", _cost(estimate["cost_usd_low"], estimate["cost_usd_high"])),
+        ]
+    for label, text in rows:
+        console.print(Text.assemble((f"{label:<10}", "dim"), text))
+    for notice in facts["notices"]:
+        console.print(Text(f"note: {notice}", style="yellow"))
+    console.print(Text("all is well; nothing was sent", style="green"))
+
+
+def _cost(low: float | None, high: float | None) -> str:
+    if low is None or high is None:
+        return "unknown: the judge or target has no price (input_per_million, output_per_million)"
+    return f"${low:.4f} to ${high:.4f}"

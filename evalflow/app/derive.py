@@ -1,0 +1,167 @@
+"""Everything that follows from a run's journals: scores, summary, gates, reports, exit code. Free, as often as wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from evalflow.config.validate import Settings
+from evalflow.protocols import Metric
+from evalflow.records import Answer, Case
+from evalflow.report.write import Reported, write_reports
+from evalflow.run.answers import AnswerBook
+from evalflow.run.folder import RunFolder
+from evalflow.summary import (
+    GateResult,
+    Order,
+    Threshold,
+    evaluate_gates,
+    scan_journal,
+    score_table,
+    summarise,
+    write_scores,
+    write_summary,
+)
+from evalflow.targets.recorded import recorded_answer
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """What is needed to derive, beside the run's files.
+
+    Attributes:
+        settings: The run's configuration.
+        metrics: The metrics by name.
+        judge_of: The judge's column value of each metric; None for a metric that asks nobody.
+    """
+
+    settings: Settings
+    metrics: Mapping[str, Metric]
+    judge_of: Mapping[str, str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Derived:
+    """What was derived, for showing.
+
+    Attributes:
+        scores: The columns of scores.parquet.
+        summary: The columns of summary.parquet.
+        gates: What became of each gate.
+        directions: Of each metric, which way is better.
+        error_types: Causes of errors with their counts, the most frequent first.
+        exit_code: 0, 1 or 3.
+    """
+
+    scores: pl.LazyFrame
+    summary: pl.DataFrame
+    gates: tuple[Mapping[str, Any], ...]
+    directions: Mapping[str, str]
+    error_types: tuple[str, ...]
+    exit_code: int
+
+
+def derive(folder: RunFolder, recipe: Recipe, cases: Iterable[Case], manifest: Mapping[str, Any]) -> Derived:
+    """Write scores.parquet, the summaries and the reports into the run's folder.
+
+    Args:
+        folder: The run's folder, with its journals.
+        recipe: How.
+        cases: The cases that were evaluated, in input order.
+        manifest: run.json.
+    """
+    import polars as pl
+
+    run = recipe.settings.run
+    journal = scan_journal(folder.journal)
+    order = Order(datasets=list(run.dataset), metrics=list(run.metric))
+    write_scores(score_table(journal.frame, thresholds(recipe), order), folder.scores)
+    scores = pl.scan_parquet(folder.scores)
+    summary = summarise(scores, recipe.metrics)
+    write_summary(summary, folder.path)
+    results = evaluate_gates(gates(recipe), summary.frame)
+    gate_rows = tuple(_gate_row(result) for result in results)
+    book = AnswerBook([folder.answers])
+
+    def answer_of(case: Case, target: str, repeat: int) -> Answer | None:
+        known = book.get(case.dataset, case.id, target, repeat)
+        return known or recorded_answer(case, target, repeat, demo=run.generate == "demo")
+
+    write_reports(
+        folder.path,
+        Reported(
+            scores=scores,
+            summary=summary.frame,
+            details=summary.details,
+            gates=gate_rows,
+            manifest=manifest,
+            metrics={name: metric.config for name, metric in recipe.metrics.items()},
+            cases=cases,
+            answers=answer_of,
+        ),
+    )
+    return Derived(
+        scores=scores,
+        summary=summary.frame,
+        gates=gate_rows,
+        directions={name: metric.config.direction for name, metric in recipe.metrics.items()},
+        error_types=_error_types(scores),
+        exit_code=_exit_code(results, manifest["scores"], run.max_error_rate),
+    )
+
+
+def thresholds(recipe: Recipe) -> list[Threshold]:
+    """The threshold of each metric that has one with its judge.
+
+    A judge's own threshold for a metric comes first. The metric's counts unless the judge is not calibrated: its
+    scores rank answers, and where on its scale an answer is good enough nobody knows.
+    """
+    found: list[Threshold] = []
+    for name, metric in recipe.metrics.items():
+        judge = recipe.judge_of[name]
+        config = recipe.settings.judges[name]
+        value = metric.config.threshold
+        if judge is not None:
+            value = (config.thresholds or {}).get(name, value if config.calibrated else None)
+        if value is not None:
+            found.append(Threshold(name, judge, value, metric.config.direction))
+    return found
+
+
+def gates(recipe: Recipe) -> dict[str, dict[str, str]]:
+    """The conditions of the run and of its metrics' own files, by metric and statistic; the run's win."""
+    merged = {name: dict(metric.config.gate or {}) for name, metric in recipe.metrics.items()}
+    for name, conditions in (recipe.settings.run.gate or {}).items():
+        merged[name] = {**merged.get(name, {}), **conditions}
+    return {name: conditions for name, conditions in merged.items() if conditions}
+
+
+def _gate_row(result: GateResult) -> dict[str, Any]:
+    return {name: getattr(result, name) for name in ("metric", "statistic", "condition", "value", "passed", "message")}
+
+
+def _exit_code(results: Iterable[GateResult], scores: Mapping[str, int], max_error_rate: float) -> int:
+    total = sum(scores.values())
+    if total and scores["error"] / total > max_error_rate:
+        return 3
+    outcomes = [result.passed for result in results]
+    if False in outcomes:
+        return 1
+    return 3 if None in outcomes else 0
+
+
+def _error_types(scores: pl.LazyFrame) -> tuple[str, ...]:
+    import polars as pl
+
+    counts = (
+        scores.filter(pl.col("status") == "error")
+        .group_by("error_type")
+        .agg(n=pl.len())
+        .sort("n", "error_type", descending=[True, False])
+        .collect()
+    )
+    return tuple(f"{n} {cause or 'unknown'}" for cause, n in counts.iter_rows())

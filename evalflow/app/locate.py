@@ -1,0 +1,47 @@
+"""Finding a run's folder from what people typed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from evalflow.errors import Problem, UserError
+from evalflow.run.folder import RunFolder
+
+LATEST = Path("outputs") / "latest"
+
+
+def find_folder(given: str | None) -> Path:
+    """The folder of a run or a sweep; the latest where none is given.
+
+    Raises:
+        UserError: There is none.
+    """
+    path = Path(given) if given else LATEST
+    if RunFolder(path).manifest.is_file():
+        return path.resolve()
+    if given is None:
+        raise UserError(
+            Problem("there is no run here yet", str(LATEST), "run: python -m evalflow dataset=rag metric=faithfulness")
+        )
+    hint = "a run's folder has a run.json; see outputs/runs" if path.is_dir() else "see: ls outputs/runs"
+    raise UserError(Problem("this is no folder of a run", given, hint))
+
+
+def find_run(given: str | None) -> RunFolder:
+    """The folder of a single run.
+
+    Raises:
+        UserError: There is none, or it is a sweep, which has several.
+    """
+    folder = RunFolder(find_folder(given))
+    jobs = folder.read_manifest().get("jobs")
+    if jobs is not None:
+        names = "\n    ".join(str(folder.path / job) for job in jobs)
+        raise UserError(Problem("this is a sweep of several runs", str(folder.path), f"name one of them:\n    {names}"))
+    return folder
+
+
+def jobs_of(folder: Path) -> list[Path] | None:
+    """The runs of a sweep, in order, or None where the folder holds a single run."""
+    jobs = RunFolder(folder).read_manifest().get("jobs")
+    return None if jobs is None else [folder / job for job in jobs]

@@ -1,0 +1,90 @@
+"""Runs as people see them on a terminal."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from evalflow.app.derive import Derived
+from evalflow.app.inspect import Inspection
+from evalflow.app.sweep import SweepTables
+from evalflow.errors import EvalflowError, UserError
+from evalflow.report.console import print_gates, print_summary, print_sweep, print_totals, print_worst, worst_rows
+from evalflow.report.progress import follow
+from evalflow.run.folder import RunFolder
+from evalflow.run.tally import Tally
+
+class TerminalScreen:
+    """Implements Screen.
+
+    Args:
+        out: For results.
+        err: For progress and errors.
+    """
+
+    def __init__(self, out: Console, err: Console) -> None:
+        self._out = out
+        self._err = err
+
+    def starts(self, inspection: Inspection, folder: RunFolder) -> None:
+        """Say what will run, and what people should know before."""
+        counts = ", ".join(f"{n} cases of {name}" for name, n in inspection.cases.items())
+        metrics = ", ".join(inspection.parts.metrics)
+        self._err.print(Text(f"{counts}; {metrics}; {inspection.cells:,} scores", style="bold"))
+        for notice in inspection.notices():
+            self._err.print(Text(f"note: {notice}", style="yellow"))
+
+    async def follow(self, tally: Tally) -> None:
+        """Show the progress until cancelled."""
+        await follow(tally, self._err)
+
+    def ends(self, folder: RunFolder, manifest: dict[str, Any], derived: Derived) -> None:
+        """The table, the worst cases, and where to read on."""
+        self._out.print()
+        print_summary(self._out, manifest, derived.summary)
+        print_worst(self._out, worst_rows(derived.scores, derived.directions))
+        print_gates(self._out, derived.gates)
+        print_totals(self._out, manifest)
+        self._failures(manifest, derived)
+        here = shown(folder.path)
+        self._out.print()
+        self._line("more", f"python -m evalflow cases {shlex.quote(here)} --failed")
+        self._line("report", shown(folder.report))
+
+    def failed(self, error: EvalflowError, folder: Path | None) -> None:
+        """Say why a run ended early, and what it left."""
+        for problem in error.problems if isinstance(error, UserError) else [error]:
+            self._err.print(Text.assemble(("error: ", "bold red"), str(problem)), soft_wrap=True)
+        if folder:
+            self._err.print(Text(f"what was finished is in {shown(folder)}"), soft_wrap=True)
+
+    def swept(self, folder: Path, tables: SweepTables) -> None:
+        """The table over all runs of a sweep, and how far its judges agree."""
+        self._out.print()
+        print_sweep(self._out, tables.summary, tables.agreement)
+        self._line("report", shown(folder / "report.html"))
+
+    def _failures(self, manifest: dict[str, Any], derived: Derived) -> None:
+        errors = manifest["scores"]["error"]
+        if errors:
+            share = errors / max(sum(manifest["scores"].values()), 1)
+            text = f"{errors} score{'s' if errors > 1 else ''} could not be made ({share:.1%} of all): "
+            self._out.print(Text(text + "; ".join(derived.error_types), style="red"))
+
+    def _line(self, label: str, text: str) -> None:
+        self._out.print(Text.assemble((f"{label:<7}", "dim"), text), soft_wrap=True)
+
+
+def shown(path: Path) -> str:
+    """A path as people would type it: relative where it is below the working directory."""
+    try:
+        return str(path.resolve().relative_to(Path.cwd().resolve()))
+    except ValueError:
+        return str(path)
+
+

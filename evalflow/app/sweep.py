@@ -1,0 +1,78 @@
+"""What belongs to a sweep as a whole: its run.json, its table over all runs, its report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from evalflow.report.agreement import agreement
+from evalflow.report.sweep import write_sweep_report
+from evalflow.run.folder import RunFolder
+from evalflow.run.manifest import SCHEMA, now
+from evalflow.summary import write_tables
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+@dataclass(frozen=True, slots=True)
+class SweepTables:
+    """A sweep in tables.
+
+    Attributes:
+        summary: The summaries of all runs, with the column `run` in front: the job's folder name.
+        agreement: How far the judges agree, per metric and pair of judges.
+    """
+
+    summary: pl.DataFrame
+    agreement: pl.DataFrame
+
+
+def open_sweep(folder: Path, run_id: str, overrides: Sequence[str]) -> None:
+    """Write the sweep's run.json before its first job."""
+    folder.mkdir(parents=True, exist_ok=True)
+    RunFolder(folder).write_manifest(
+        {
+            "schema": SCHEMA,
+            "run_id": run_id,
+            "status": "running",
+            "started_at": now(),
+            "finished_at": None,
+            "overrides": list(overrides),
+            "jobs": [],
+        }
+    )
+
+
+def write_sweep(folder: Path, jobs: Sequence[Path]) -> SweepTables:
+    """Write the sweep's tables and report from what its runs wrote.
+
+    Args:
+        folder: The sweep's folder, with a run.json.
+        jobs: The folders of its runs, in order.
+    """
+    import polars as pl
+
+    runs: list[tuple[str, dict[str, Any], pl.DataFrame]] = []
+    for job in jobs:
+        manifest = RunFolder(job).read_manifest()
+        runs.append((job.name, manifest, pl.read_parquet(job / "summary.parquet")))
+    summary = pl.concat([frame.select(pl.lit(name).alias("run"), pl.all()) for name, _, frame in runs])
+    agreed = agreement([pl.scan_parquet(RunFolder(job).scores) for job in jobs])
+    write_tables(summary, folder)
+    opened = RunFolder(folder).read_manifest()
+    manifest = {**opened, "status": "done", "finished_at": now(), "jobs": [job.name for job in jobs], **_totals(runs)}
+    write_sweep_report(folder / "report.html", manifest=manifest, runs=runs, agreement=agreed)
+    RunFolder(folder).write_manifest(manifest)
+    return SweepTables(summary, agreed)
+
+
+def _totals(runs: Sequence[tuple[str, dict[str, Any], pl.DataFrame]]) -> dict[str, Any]:
+    """Requests, tokens and cost of all runs; the cost is null where one is not known."""
+    manifests = [manifest for _, manifest, _ in runs]
+    costs = [manifest["cost_usd"] for manifest in manifests]
+    sums = {key: sum(manifest[key] for manifest in manifests) for key in ("requests", "cached", "seconds")}
+    tokens = {key: sum(manifest[key] for manifest in manifests) for key in ("input_tokens", "output_tokens")}
+    return {**sums, **tokens, "cost_usd": None if None in costs else sum(costs)}

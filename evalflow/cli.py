@@ -1,0 +1,231 @@
+"""The command line: verbs, their arguments, and what their errors look like. All work is done in `evalflow.app`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+from evalflow import __version__
+from evalflow.errors import EvalflowError, Problem, UserError, did_you_mean
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+HELP = """\
+evalflow: evaluate LLM applications from YAML, with numbers that can be defended
+
+usage: python -m evalflow [run] [OVERRIDES] [-m] [--config-dir DIR]
+       python -m evalflow VERB ...
+
+run it
+  python -m evalflow dataset=rag metric=faithfulness                  one metric, no key needed
+  python -m evalflow dataset=rag 'metric=[faithfulness,relevance]'    several together, one run
+  python -m evalflow -m dataset=rag metric=faithfulness judge=a,b     a sweep, one run per judge
+  python -m evalflow ... metric.faithfulness.threshold=0.9            change a value
+  Brackets mean together, commas mean one after another.
+
+verbs (RUN is a run's folder; without it, the latest)
+  check [OVERRIDES]                 everything short of the first request, with an estimate
+  cases [RUN] [--failed] [--metric M] [--tag T] [--id ID]
+                                    question, answer, score, reason and steps
+  report [DIR ...]                  write a run's or a sweep's report again
+  open [RUN]                        show the report in a browser
+  list [GROUP]                      dataset, metric, judge, target, experiment
+  show NAME                         YAML, prompts and an example
+  new metric NAME [--from METRIC]   a metric of your own: YAML and prompts
+  new dataset NAME --path FILE      a dataset of your own
+
+exit codes
+  0 done   1 a gate failed   2 configuration or data error   3 inconclusive
+  4 budget ran out   5 infrastructure error   130 interrupted
+
+Hydra's own flags work too: --cfg job, --info defaults, --hydra-help.
+"""
+
+Handler = Callable[[list[str]], int]
+
+
+def run_command(arguments: Sequence[str]) -> int:
+    """Run a command line.
+
+    Args:
+        arguments: Without the program's name.
+
+    Returns:
+        The exit code.
+    """
+    words = list(arguments)
+    if words[:1] in (["--help"], ["-h"], ["help"]):
+        sys.stdout.write(HELP)
+        return 0
+    if words == ["--version"]:
+        sys.stdout.write(f"evalflow {__version__}\n")
+        return 0
+    _load_env()
+    try:
+        return _handler(words)(words)
+    except EvalflowError as error:
+        _complain(error)
+        return error.exit_code
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # The reader of our output has gone (`| head`); what is left in the buffer has nowhere to go.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception:
+        traceback.print_exc()
+        sys.stderr.write("\nThis is a bug in evalflow, not your mistake. What was finished is kept.\n")
+        return EvalflowError.exit_code
+
+
+def _handler(words: list[str]) -> Handler:
+    """The verb's handler; the verb itself is taken off the words."""
+    if words and words[0] in VERBS:
+        return VERBS[words.pop(0)]
+    if words and not words[0].startswith("-") and "=" not in words[0]:
+        raise UserError(Problem(f"there is no verb {words[0]!r}", "command line", did_you_mean(words[0], VERBS)))
+    return _run
+
+
+def _run(words: list[str]) -> int:
+    from evalflow.app.launch import execute
+    from evalflow.app.screen import TerminalScreen
+
+    config_dir, words = _config_dir(words)
+    return execute(words, config_dir, TerminalScreen(_console(), _console(stderr=True)))
+
+
+def _check(words: list[str]) -> int:
+    from evalflow.app.check import check
+
+    as_json = "--json" in words
+    config_dir, words = _config_dir([word for word in words if word != "--json"])
+    return check(words, config_dir, _console(), as_json=as_json)
+
+
+def _cases(words: list[str]) -> int:
+    from evalflow.app.cases import show_cases
+
+    parser = _parser("cases", "Show cases: question, answer, score, reason and the judge's steps.")
+    parser.add_argument("run", nargs="?", help="a run's folder; the latest without it")
+    parser.add_argument("--failed", action="store_true", help="only errors, and scores that did not pass")
+    parser.add_argument("--metric", help="only this metric")
+    parser.add_argument("--tag", help="only cases with this tag, or one below it")
+    parser.add_argument("--id", help="only this case")
+    parser.add_argument("--limit", type=int, default=20, help="how many at most (20); 0 for all")
+    parser.add_argument("--json", action="store_true", help="one JSON document")
+    return show_cases(parser.parse_args(words), _console())
+
+
+def _report(words: list[str]) -> int:
+    from evalflow.app.report import report_again
+
+    parser = _parser("report", "Write the reports of runs or sweeps again, from what they recorded.")
+    parser.add_argument("folders", nargs="*", help="folders of runs or sweeps; the latest without any")
+    return report_again(parser.parse_args(words).folders, _console())
+
+
+def _open(words: list[str]) -> int:
+    from evalflow.app.report import open_report
+
+    parser = _parser("open", "Show a report in the browser.")
+    parser.add_argument("run", nargs="?", help="a folder of a run or a sweep; the latest without it")
+    return open_report(parser.parse_args(words).run, _console())
+
+
+def _list(words: list[str]) -> int:
+    from evalflow.app.catalogue import GROUPS, print_list
+
+    config_dir, words = _config_dir(words)
+    parser = _parser("list", "List what can be chosen.")
+    parser.add_argument("group", nargs="?", choices=GROUPS, metavar="GROUP", help=" | ".join(GROUPS))
+    parser.add_argument("--json", action="store_true", help="one JSON document")
+    options = parser.parse_args(words)
+    return print_list(options.group, config_dir, _console(), as_json=options.json)
+
+
+def _show(words: list[str]) -> int:
+    from evalflow.app.catalogue import print_option
+
+    config_dir, words = _config_dir(words)
+    parser = _parser("show", "Show the YAML and the prompts of a metric, dataset, judge or target, and an example.")
+    parser.add_argument("name", help="such as faithfulness, or judge/openai where a name stands in two groups")
+    parser.add_argument("--json", action="store_true", help="one JSON document")
+    options = parser.parse_args(words)
+    return print_option(options.name, config_dir, _console(), as_json=options.json)
+
+
+def _new(words: list[str]) -> int:
+    from evalflow.app.new import new_dataset, new_metric
+
+    parser = _parser("new", "Write the files of a new metric or dataset into ./conf and ./prompts.")
+    kinds = parser.add_subparsers(dest="what", required=True, metavar="metric|dataset")
+    metric = kinds.add_parser("metric", help="YAML and prompts of a new metric")
+    metric.add_argument("name")
+    metric.add_argument("--from", dest="source", metavar="METRIC", help="copy this metric instead of a fresh rubric")
+    dataset = kinds.add_parser("dataset", help="YAML of a new dataset")
+    dataset.add_argument("name")
+    dataset.add_argument("--path", required=True, metavar="FILE", help="the data: .jsonl, .json, .csv, .parquet, a glob")
+    options = parser.parse_args(words)
+    if options.what == "metric":
+        return new_metric(options.name, options.source, _console())
+    return new_dataset(options.name, options.path, _console())
+
+
+VERBS: dict[str, Handler] = {
+    "run": _run,
+    "check": _check,
+    "cases": _cases,
+    "report": _report,
+    "open": _open,
+    "list": _list,
+    "show": _show,
+    "new": _new,
+}
+
+
+class _Parser(argparse.ArgumentParser):
+    """Arguments of one verb; a mistake is a UserError like any other."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UserError(Problem(message, "command line", f"see: {self.prog} --help"))
+
+
+def _parser(verb: str, description: str) -> _Parser:
+    return _Parser(prog=f"python -m evalflow {verb}", description=description)
+
+
+def _config_dir(words: list[str]) -> tuple[Path | None, list[str]]:
+    """`--config-dir DIR` or `--config-dir=DIR`, and the other words. Hydra's own would lose to packaged files."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    parser.add_argument("--config-dir", "-cd", type=Path)
+    try:
+        options, rest = parser.parse_known_args(words)
+    except argparse.ArgumentError as error:
+        raise UserError(Problem(str(error), "command line")) from None
+    return (options.config_dir.absolute() if options.config_dir else None), rest
+
+
+def _console(*, stderr: bool = False) -> Console:
+    from rich.console import Console
+
+    return Console(stderr=stderr, highlight=False)
+
+
+def _load_env() -> None:
+    if Path(".env").is_file():
+        from dotenv import load_dotenv
+
+        load_dotenv(Path(".env"))
+
+
+def _complain(error: EvalflowError) -> None:
+    problems = error.problems if isinstance(error, UserError) else [error]
+    for problem in problems:
+        sys.stderr.write(f"error: {problem}\n")

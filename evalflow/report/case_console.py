@@ -1,0 +1,79 @@
+"""One case on a terminal: the conversation, the answer, and every score with its reason and steps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.text import Text
+
+from evalflow.report.wording import number
+
+_CONTEXT = 600
+
+
+def print_case(console: Console, case: Mapping[str, Any]) -> None:
+    """Print one case.
+
+    Args:
+        console: Where to print.
+        case: dataset, id, tags, messages, answer, reference, contexts, and scores with their steps.
+    """
+    console.rule(Text(f"{case['dataset']} · {case['id']}", style="bold"), align="left")
+    if case["tags"]:
+        console.print(Text(" ".join(f"[{tag}]" for tag in case["tags"]), style="dim"))
+    for message in case["messages"]:
+        _block(console, message["role"], message["content"])
+    _block(console, "answer", case["answer"])
+    if case["actual"] is not None:
+        _block(console, "actual", str(case["actual"]))
+    _block(console, "reference", case["reference"])
+    for position, context in enumerate(case["contexts"], 1):
+        text = context["text"]
+        _block(console, f"context {position}", text if len(text) <= _CONTEXT else f"{text[:_CONTEXT]} …")
+    for score in case["scores"]:
+        _score(console, score)
+    console.print()
+
+
+def _block(console: Console, label: str, text: str | None) -> None:
+    if text:
+        console.print(Text(label, style="bold cyan"))
+        console.print(Padding(Text(text), (0, 0, 0, 2)))
+
+
+def _score(console: Console, score: Mapping[str, Any]) -> None:
+    verdict = {True: "passed", False: "failed", None: ""}[score["passed"]]
+    shown = number(score["score"]) if score["status"] == "scored" else score["status"]
+    who = f" by {score['judge']}" if score["judge"] else ""
+    threshold = f" (threshold {number(score['threshold'], 2)})" if score["threshold"] is not None else ""
+    head = Text.assemble((score["metric"], "bold magenta"), f"{who}: {shown} {verdict}{threshold}".rstrip())
+    console.print(head)
+    for text in (score["reason"], score["error"]):
+        if text:
+            console.print(Padding(Text(text), (0, 0, 0, 2)))
+    for step in score["steps"]:
+        _step(console, step)
+
+
+def _step(console: Console, step: Mapping[str, Any]) -> None:
+    console.print(Padding(Text(f"step {step['id']}", style="dim"), (0, 0, 0, 2)))
+    reply = step.get("reply")
+    items: Sequence[Any] = step.get("items") or []
+    lines = [_plain(one) for one in reply] if isinstance(reply, list) else [_plain(reply)]
+    for position, line in enumerate(lines):
+        head = f"{_plain(items[position])}\n  → " if position < len(items) else ""
+        console.print(Padding(Text(f"{head}{line}", style="dim"), (0, 0, 0, 4)))
+    if step.get("raw"):
+        console.print(Padding(Text(f"replied: {step['raw']}", style="red"), (0, 0, 0, 4)))
+
+
+def _plain(value: Any) -> str:
+    """A reply as people read it: fields side by side, lists in lines."""
+    if isinstance(value, Mapping):
+        return "; ".join(f"{key}: {_plain(one)}" for key, one in value.items())
+    if isinstance(value, list):
+        return "\n".join(f"- {_plain(one)}" for one in value)
+    return "no reply" if value is None else str(value)

@@ -1,0 +1,147 @@
+"""What a run says on a terminal, readable at 80 columns and without colour."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from evalflow.report.judges import judge_lines
+from evalflow.report.wording import cost, number, percent, series_name, varying
+
+if TYPE_CHECKING:
+    import polars as pl
+
+_STATES = (("n_scored", "scored"), ("n_undefined", "undef"), ("n_error", "error"), ("n_skipped", "skip"))
+_WORST = 3
+
+
+def print_summary(console: Console, manifest: Mapping[str, Any], summary: pl.DataFrame) -> None:
+    """The table of a run: a line per metric, or per figure where a metric has figures; over it, who judged.
+
+    Args:
+        console: Where to print.
+        manifest: run.json.
+        summary: The columns of summary.parquet; only the rows over all tags are shown.
+    """
+    for line in judge_lines(manifest):
+        console.print(Text(line, style="dim"))
+    rows = headline_rows(summary)
+    parts = varying(rows)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
+    table.add_column("metric", overflow="fold", ratio=1, min_width=16)
+    for title in ("value", "95 % interval", "n", *(short for _, short in _STATES), "pass"):
+        table.add_column(title, justify="right", no_wrap=True)
+    for row in rows:
+        table.add_row(*_cells(row, parts))
+    console.print(table)
+
+
+def headline_rows(summary: pl.DataFrame) -> list[dict[str, Any]]:
+    """The rows that matter most: over all tags, and of a metric with figures the figures, not its mean."""
+    rows = [row for row in summary.iter_rows(named=True) if row["tag"] is None]
+    with_figures = {row["metric"] for row in rows if row["statistic"] != "mean"}
+    return [row for row in rows if row["statistic"] != "mean" or row["metric"] not in with_figures]
+
+
+def print_worst(console: Console, worst: Sequence[Mapping[str, Any]]) -> None:
+    """The worst cases, each with one line of reason.
+
+    Args:
+        console: Where to print.
+        worst: Rows of `scores`, the worst first.
+    """
+    if not worst:
+        return
+    console.print(Text(f"worst {len(worst)}" if len(worst) > 1 else "worst", style="bold"))
+    for row in worst:
+        mark = "error" if row["status"] == "error" else number(row["score"], 2)
+        head = f"  {mark:>5}  {row['case_id']}  {row['metric']}"
+        line = Text(f"{head}  ", no_wrap=True, overflow="ellipsis")
+        line.append((row["reason"] or row["error"] or "no reason given").replace("\n", " "), style="dim")
+        console.print(line, no_wrap=True, overflow="ellipsis", crop=True)
+
+
+def worst_rows(scores: pl.LazyFrame, directions: Mapping[str, str], count: int = _WORST) -> list[dict[str, Any]]:
+    """The worst scored cells: by score against the metric's direction, one per case, ties in input order.
+
+    Args:
+        scores: The columns of scores.parquet.
+        directions: higher_is_better or lower_is_better, by metric.
+        count: How many at most.
+    """
+    import polars as pl
+
+    lower = [metric for metric, direction in directions.items() if direction == "lower_is_better"]
+    badness = pl.when(pl.col("metric").is_in(lower)).then(pl.col("score")).otherwise(-pl.col("score"))
+    bad = (
+        scores.filter((pl.col("status") == "scored") & pl.col("member_of").is_null())
+        .select("dataset", "case_id", "metric", "status", "score", "reason", "error", badness.alias("badness"))
+        .filter(pl.col("badness") > pl.col("badness").min().over("metric"))
+    )
+    ordered = bad.sort("badness", descending=True, maintain_order=True)
+    return ordered.unique(["dataset", "case_id"], keep="first", maintain_order=True).head(count).collect().to_dicts()
+
+
+def print_totals(console: Console, manifest: Mapping[str, Any]) -> None:
+    """Requests, tokens, cost and time in one line; tokens only where there are some."""
+    requests, cached = manifest["requests"], manifest["cached"]
+    parts = [f"{requests:,} request{'' if requests == 1 else 's'}"]
+    if cached:
+        parts.append(f"{cached:,} from earlier")
+    if tokens := manifest["input_tokens"] + manifest["output_tokens"]:
+        parts.append(f"{tokens:,} tokens")
+        parts.append(f"cost {cost(manifest['cost_usd'])}")
+    parts.append(f"{manifest['seconds']:.1f} s")
+    console.print(Text(" · ".join(parts), style="dim"))
+
+
+def print_gates(console: Console, gates: Sequence[Mapping[str, Any]]) -> None:
+    """One line a gate."""
+    words = {True: ("passed", "green"), False: ("FAILED", "bold red"), None: ("undecided", "yellow")}
+    for gate in gates:
+        word, style = words[gate["passed"]]
+        console.print(Text.assemble("gate ", (word, style), f"  {gate['message']}"))
+
+
+def print_sweep(console: Console, summary: pl.DataFrame, agreement: pl.DataFrame) -> None:
+    """The headline rows of all runs, and how far every two judges agree.
+
+    Args:
+        console: Where to print.
+        summary: The columns of summary.parquet after a column `run`.
+        agreement: metric, judge_a, judge_b, n, agreement, correlation.
+    """
+    rows = headline_rows(summary)
+    parts = ("run",)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
+    table.add_column("metric (run)", overflow="fold", ratio=1)
+    for title in ("value", "95 % interval", "n", *(short for _, short in _STATES), "pass"):
+        table.add_column(title, justify="right", no_wrap=True)
+    for row in sorted(rows, key=lambda row: (row["metric"], row["statistic"])):
+        table.add_row(*_cells(row, parts))
+    console.print(table)
+    for row in agreement.iter_rows(named=True):
+        facts = [f"rank correlation {number(row['correlation'], 2)}"]
+        if row["agreement"] is not None:
+            facts.append(f"same verdict {percent(row['agreement'])}")
+        pair = f"{row['metric']}: {row['judge_a']} and {row['judge_b']}"
+        console.print(Text(f"{pair} on {row['n']} answers: {', '.join(facts)}"), soft_wrap=True)
+
+
+def _cells(row: Mapping[str, Any], parts: Sequence[str]) -> list[str]:
+    name = row["metric"] if row["statistic"] == "mean" else f"{row['metric']} {row['statistic']}"
+    which = series_name(row, parts)
+    low, high = row["ci_low"], row["ci_high"]
+    return [
+        f"{name} ({which})" if which else name,
+        number(row["value"]),
+        "–" if low is None or high is None else f"{number(low)} … {number(high)}",
+        str(row["n"]),
+        *(str(row[state]) for state, _ in _STATES),
+        percent(row["pass_rate"]) if row["pass_rate"] is not None else "–",
+    ]
