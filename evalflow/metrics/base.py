@@ -1,0 +1,92 @@
+"""What most metrics have in common, for kinds to inherit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Generic, Self, TypeVar
+
+from pydantic import Field
+
+from evalflow.config.schema import MetricConfig
+from evalflow.prompts import Prompts
+from evalflow.protocols import Judge
+from evalflow.records import Answer, Ask, Case, FigureSpec
+
+C = TypeVar("C", bound=MetricConfig)
+
+
+class UnitMetricConfig(MetricConfig):
+    """A metric whose scores lie in 0..1, and so its threshold too."""
+
+    threshold: float | None = Field(default=None, ge=0, le=1)
+
+
+class BaseMetric(Generic[C]):
+    """Implements what is the same for most kinds; a kind adds `Config`, `build` and `score`.
+
+    Args:
+        name: The column value.
+        config: What its YAML declares.
+    """
+
+    Config: ClassVar[type[MetricConfig]]
+
+    def __init__(self, name: str, config: C) -> None:
+        self._name = name
+        self._config = config
+
+    @classmethod
+    def build(cls, name: str, config: Any, prompts: Prompts) -> Self:
+        """A metric from its validated configuration.
+
+        Raises:
+            UserError: With all that is wrong and can be known without data.
+        """
+        return cls(name, config)
+
+    @property
+    def name(self) -> str:
+        """The column value."""
+        return self._name
+
+    @property
+    def config(self) -> C:
+        """What its YAML declares."""
+        return self._config
+
+    @property
+    def asks(self) -> bool:
+        """Whether it needs a judge."""
+        return False
+
+    @property
+    def bounded(self) -> bool:
+        """Whether scores lie in 0..1."""
+        return True
+
+    @property
+    def figures(self) -> FigureSpec | None:
+        """Figures over a run that are more than a mean."""
+        return None
+
+    @property
+    def tasks(self) -> Mapping[str, str | None]:
+        """What it asks a judge: nothing."""
+        return {}
+
+    @property
+    def prompts(self) -> tuple[str, ...]:
+        """The names of its templates: none."""
+        return ()
+
+    def preview(self, case: Case, answer: Answer) -> Sequence[Ask]:
+        """The asks that scoring would lead to: none."""
+        return ()
+
+    async def prepare(self, judge: Judge | None) -> Self:
+        """The metric itself: there is nothing to make once per run."""
+        return self
+
+    def bind(self, case: Case) -> tuple[Self, ...]:
+        """The metric itself."""
+        return (self,)

@@ -1,0 +1,234 @@
+"""Runs a chain: each step's prompt is rendered and put to the judge, and what was replied becomes one score."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, TypeVar, cast
+
+from evalflow.errors import JudgeError, UserError
+from evalflow.metrics.base import BaseMetric, UnitMetricConfig
+from evalflow.metrics.inputs import fields_of, look_up, obstacle, root
+from evalflow.metrics.reasons import reason_of
+from evalflow.metrics.replies import Observed, rows_at
+from evalflow.metrics.rule_config import Rule
+from evalflow.metrics.rules import evaluate
+from evalflow.metrics.stand_ins import stand_in
+from evalflow.metrics.steps import Step
+from evalflow.prompts import render
+from evalflow.protocols import Judge
+from evalflow.records import Answer, Ask, Case, Distribution, Message, Outcome, Reply
+
+
+class ChainConfig(UnitMetricConfig):
+    """What every metric that asks a judge may say.
+
+    Attributes:
+        weighting: `probability`: scores are expectations over the judge's probabilities, where it gives any.
+    """
+
+    weighting: Literal["probability"] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What the prompts of one cell may use.
+
+    Attributes:
+        metric: Who asks.
+        repeat: The judge's repeat.
+        fields: All fields of the case and its answer.
+        variables: What every prompt gets: the fields that the metric needs, and what its kind adds.
+        logprobs: Whether token probabilities are wanted.
+    """
+
+    metric: str
+    repeat: int
+    fields: Mapping[str, Any]
+    variables: Mapping[str, Any]
+    logprobs: bool
+
+
+C = TypeVar("C", bound=ChainConfig)
+
+
+class ChainMetric(BaseMetric[C], Generic[C]):
+    """A metric that puts steps to a judge and applies a score rule to the replies.
+
+    Args:
+        name: The column value.
+        config: What its YAML declares.
+        steps: The steps, ready to be asked.
+        rule: How the replies become a score.
+    """
+
+    def __init__(self, name: str, config: C, steps: Sequence[Step], rule: Rule) -> None:
+        super().__init__(name, config)
+        self._steps = tuple(steps)
+        self._rule = rule
+
+    @property
+    def asks(self) -> bool:
+        """Always: a chain is put to a judge."""
+        return True
+
+    @property
+    def tasks(self) -> Mapping[str, str | None]:
+        """Step id to task; None where only a judge that reads prompts can answer."""
+        return {step.config.id: step.config.task for step in self._steps}
+
+    @property
+    def prompts(self) -> tuple[str, ...]:
+        """The names of its templates."""
+        return tuple(dict.fromkeys(step.config.prompt for step in self._steps))
+
+    def preview(self, case: Case, answer: Answer) -> Sequence[Ask]:
+        """The asks that scoring would lead to, with stand-ins for the replies; empty where nothing would be asked.
+
+        Raises:
+            UserError: A prompt cannot be rendered.
+        """
+        fields = fields_of(case, answer)
+        if obstacle(self.config.needs, fields, answer, blank_is_text=False):
+            return ()
+        scope = self._scope(fields, repeat=0)
+        asks: list[Ask] = []
+        seen: dict[str, Observed] = {}
+        for step in self._steps:
+            items = _items(step, seen)
+            ask = _ask(step, scope, seen, items)
+            asks.append(ask)
+            reply = stand_in(step.config.returns, ask.variables.get("source"))
+            seen[step.config.id] = Observed(step.shape, reply if items is None else [reply] * len(items), None, items)
+        return asks
+
+    async def score(self, case: Case, answer: Answer, judge: Judge | None, repeat: int) -> Outcome:
+        """Ask every step in turn, then apply the score rule.
+
+        A call that failed for good is a score in state error, with the steps so far and the reply as it came.
+
+        Raises:
+            InfrastructureError, BudgetError: No further call can be made.
+        """
+        if judge is None:
+            raise ValueError(f"metric {self.name} needs a judge")
+        fields = fields_of(case, answer)
+        blocked = obstacle(self.config.needs, fields, answer, blank_is_text=False)
+        if blocked:
+            return blocked
+        scope = self._scope(fields, repeat)
+        trail: list[dict[str, Any]] = []
+        seen: dict[str, Observed] = {}
+        try:
+            for step in self._steps:
+                seen[step.config.id] = await _observe(step, scope, judge, seen, trail)
+        except JudgeError as error:
+            return Outcome(status="error", error_type=error.error_type, error=str(error), steps=tuple(trail))
+        return self._conclude(seen, trail, weighted=judge.weighted or scope.logprobs)
+
+    def _scope(self, fields: Mapping[str, Any], repeat: int) -> Scope:
+        variables = {root(need): fields[root(need)] for need in self.config.needs}
+        logprobs = self.config.weighting == "probability"
+        return Scope(self.name, repeat, fields, {**variables, **self._extras(fields)}, logprobs)
+
+    def _extras(self, fields: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Variables that the kind gives to every prompt beside the fields in `needs`."""
+        return {}
+
+    def _conclude(self, seen: Mapping[str, Observed], trail: Sequence[Mapping[str, Any]], weighted: bool) -> Outcome:
+        result = evaluate(self._rule, seen, weighted)
+        steps = tuple(trail)
+        if result.score is None:
+            return Outcome(status="undefined", reason=result.undefined, steps=steps)
+        reasked = any(step["reasks"] for step in trail)
+        return Outcome(
+            status="scored",
+            score=result.score,
+            value=result.value,
+            reason=reason_of(self._rule, seen, self.config.direction),
+            steps=steps,
+            path="weighted" if result.weighted else "reasked" if reasked else "direct",
+        )
+
+
+async def _observe(
+    step: Step, scope: Scope, judge: Judge, seen: Mapping[str, Observed], trail: list[dict[str, Any]]
+) -> Observed:
+    """Put one step to the judge, and add what was said to the trail, also where the judge failed."""
+    config = step.config
+    items = _items(step, seen)
+    entry: dict[str, Any] = {"id": config.id, "task": config.task, "items": None if items is None else list(items)}
+    if items == ():
+        # Nothing to ask about. The score rule decides what that means; a call would only invent items.
+        trail.append({**entry, "reply": [], "probabilities": None, "reasks": 0})
+        return Observed(step.shape, [], None, ())
+    try:
+        reply = await judge.ask(_ready(step, scope, seen, items))
+        said = _checked(reply, items)
+    except JudgeError as error:
+        trail.append({**entry, "reply": None, "raw": error.raw, "error": str(error), "reasks": 0})
+        raise
+    probabilities = None if reply.probabilities is None else [_plain(one) for one in reply.probabilities]
+    trail.append({**entry, "reply": said, "probabilities": probabilities, "reasks": reply.reasks})
+    return Observed(step.shape, said, reply.probabilities, items)
+
+
+def _items(step: Step, seen: Mapping[str, Observed]) -> tuple[Any, ...] | None:
+    """What a one_per step goes over; None for another one."""
+    return tuple(rows_at(step.config.one_per, seen).rows) if step.config.one_per else None
+
+
+def _ready(step: Step, scope: Scope, seen: Mapping[str, Observed], items: tuple[Any, ...] | None) -> Ask:
+    """The ask; a prompt that this one case cannot fill is this cell's error and does not stop the run."""
+    try:
+        return _ask(step, scope, seen, items)
+    except UserError as error:
+        raise JudgeError("prompt", str(error)) from None
+
+
+def _ask(step: Step, scope: Scope, seen: Mapping[str, Observed], items: tuple[Any, ...] | None) -> Ask:
+    config = step.config
+    variables = {**scope.variables, **{name: observed.reply for name, observed in seen.items()}}
+    if config.source_field:
+        variables["source"] = look_up(config.source_field, scope.fields)
+    if config.against_field:
+        variables["against"] = look_up(config.against_field, scope.fields)
+    if items is not None:
+        variables["items"] = items
+    prompt = render(step.template, variables, f"metric.{scope.metric}, step {config.id}, {config.prompt}")
+    return Ask(
+        metric=scope.metric,
+        step=config.id,
+        task=config.task,
+        messages=(Message("user", prompt),),
+        reply_model=step.reply_model,
+        variables=variables,
+        items=items,
+        logprobs=scope.logprobs,
+        repeat=scope.repeat,
+    )
+
+
+def _checked(reply: Reply, items: tuple[Any, ...] | None) -> Any:
+    """The reply as plain data, refusing one that does not speak of exactly the items asked about."""
+    said = reply.parsed.model_dump(mode="json")
+    if items is not None:
+        said = cast("list[Any]", said["results"])
+        if len(said) != len(items):
+            raise JudgeError("schema", f"the judge gave {len(said)} results for {len(items)} items", reply.raw)
+    expected = 1 if items is None else len(items)
+    if reply.probabilities is not None and len(reply.probabilities) != expected:
+        what = f"the judge gave {len(reply.probabilities)} distributions for {expected} items"
+        raise JudgeError("schema", what, reply.raw)
+    return said
+
+
+def _plain(distribution: Distribution) -> dict[str, dict[str, float]]:
+    """A distribution whose keys are text, as JSON wants them."""
+    return {
+        field: {_key(value): chance for value, chance in chances.items()} for field, chances in distribution.items()
+    }
+
+
+def _key(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,81 @@
+"""What a case and its answer offer to a metric, and when they offer too little for a score."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any, cast
+
+from evalflow.records import Answer, Case, Context, Outcome
+
+FROM_ANSWER = ("answer", "actual", "contexts", "metadata")
+
+
+def fields_of(case: Case, answer: Answer) -> dict[str, Any]:
+    """Every field that `needs` and templates may name; None where the data has none.
+
+    answer and actual come from the answer, contexts and metadata from the answer or else from the case, and the
+    conversation is the one that was played.
+    """
+    played = replace(case, messages=answer.messages or case.messages)
+    return {
+        "question": played.question,
+        "history": played.history,
+        "messages": played.messages or None,
+        "answer": answer.answer,
+        "reference": case.reference,
+        "contexts": case.contexts if answer.contexts is None else answer.contexts,
+        "expected": case.expected,
+        "actual": answer.actual,
+        "metadata": case.metadata if answer.metadata is None else answer.metadata,
+        "demo_answer": case.demo_answer,
+        "vars": case.vars,
+    }
+
+
+def look_up(path: str, fields: Mapping[str, Any]) -> Any:
+    """The field, or what a dotted path such as `metadata.category` leads to inside of it; None where absent."""
+    here: Any = fields
+    for part in path.split("."):
+        if not isinstance(here, Mapping):
+            return None
+        here = cast("Mapping[str, Any]", here).get(part)
+    return here
+
+
+def root(path: str) -> str:
+    """The case field that a dotted path starts from."""
+    return path.partition(".")[0]
+
+
+def obstacle(needs: Iterable[str], fields: Mapping[str, Any], answer: Answer, blank_is_text: bool) -> Outcome | None:
+    """The outcome where no score is possible, or None where nothing is in the way.
+
+    Args:
+        needs: The fields the metric needs, in the order in which to complain.
+        fields: What `fields_of` gives.
+        answer: A failed one makes the score an error: what it would have held is not known.
+        blank_is_text: Whether an empty text is something to score, as it is for a string comparison. A judge is not
+            asked about one: nothing can be supported, relevant or coherent in it.
+    """
+    failed = answer.status == "error"
+    values = {need: look_up(need, fields) for need in needs}
+    missing = [need for need, value in values.items() if value is None and not (failed and root(need) in FROM_ANSWER)]
+    if missing:
+        return Outcome(status="skipped", reason=f"the case has no {' and no '.join(missing)}")
+    if failed:
+        error_type = f"target: {answer.error_type or 'unknown'}"
+        return Outcome(status="error", error_type=error_type, error=answer.error or "the target gave no answer")
+    if blank_is_text:
+        return None
+    blank = next((need for need, value in values.items() if _blank(need, value)), None)
+    if blank is None:
+        return None
+    what = "the contexts are empty: nothing was retrieved" if blank == "contexts" else f"the {blank} is blank"
+    return Outcome(status="undefined", reason=f"nothing to judge: {what}")
+
+
+def _blank(need: str, value: Any) -> bool:
+    if need == "contexts":
+        return not any(context.text.strip() for context in cast("tuple[Context, ...]", value))
+    return isinstance(value, str) and not value.strip()

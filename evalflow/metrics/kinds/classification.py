@@ -1,0 +1,88 @@
+"""The kind `classification`: a prediction against the truth; the figures are made over the run."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Self
+
+from evalflow.config.schema import Word
+from evalflow.errors import Problem, UserError
+from evalflow.metrics.base import BaseMetric, UnitMetricConfig
+from evalflow.metrics.inputs import fields_of, look_up, obstacle
+from evalflow.prompts import Prompts
+from evalflow.protocols import Judge
+from evalflow.records import Answer, Case, FigureSpec, Outcome
+
+TYPES = {bool: "true or false", int: "a number", float: "a number", str: "text"}
+
+
+class ClassificationMetricConfig(UnitMetricConfig):
+    """Which fields are compared.
+
+    Attributes:
+        truth: The case field with the true label.
+        prediction: The case field with the predicted one.
+        positive: The label that precision and recall are about; null where there are several classes.
+    """
+
+    kind: Literal["classification"]  # pyright: ignore[reportIncompatibleVariableOverride]
+    truth: Word = "expected"
+    prediction: Word = "actual"
+    positive: bool | int | str | None = None
+
+
+class ClassificationMetric(BaseMetric[ClassificationMetricConfig]):
+    """Scores 1 where the prediction is the truth, 0 elsewhere, so that the mean is the accuracy."""
+
+    Config = ClassificationMetricConfig
+
+    @classmethod
+    def build(cls, name: str, config: ClassificationMetricConfig, prompts: Prompts) -> Self:
+        """Check that both fields are declared.
+
+        Raises:
+            UserError: One is not.
+        """
+        fields = {"truth": config.truth, "prediction": config.prediction}
+        line = f"needs: [{', '.join(dict.fromkeys([*config.needs, *fields.values()]))}]"
+        problems = [
+            Problem(f"`{key}` is {field!r}, which `needs` does not declare", f"metric.{name}.{key}", line)
+            for key, field in fields.items()
+            if field not in config.needs
+        ]
+        if problems:
+            raise UserError(problems)
+        return cls(name, config)
+
+    @property
+    def figures(self) -> FigureSpec:
+        """Precision, recall, F1, accuracy and the confusion matrix."""
+        return FigureSpec("classification", positive=self.config.positive)
+
+    async def score(self, case: Case, answer: Answer, judge: Judge | None, repeat: int) -> Outcome:
+        """Compare the two labels."""
+        fields = fields_of(case, answer)
+        blocked = obstacle(self.config.needs, fields, answer, blank_is_text=True)
+        if blocked:
+            return blocked
+        truth, prediction = look_up(self.config.truth, fields), look_up(self.config.prediction, fields)
+        fault = self._fault(truth, prediction)
+        if fault:
+            return Outcome(status="error", error_type="data", error=fault)
+        return Outcome(
+            status="scored",
+            score=float(truth == prediction),
+            value={"truth": truth, "prediction": prediction},
+            reason=f"predicted {prediction}" + ("" if truth == prediction else f", but it is {truth}"),
+            path="direct",
+        )
+
+    def _fault(self, truth: Any, prediction: Any) -> str | None:
+        """Why two values cannot be compared; true against "true" would else count as a miss in silence."""
+        for field, label in ((self.config.truth, truth), (self.config.prediction, prediction)):
+            if type(label) not in TYPES:
+                return f"{field} is {label!r}, which is no label"
+        kinds = TYPES[type(truth)], TYPES[type(prediction)]
+        if kinds[0] == kinds[1]:
+            return None
+        known = f"{self.config.truth} is {kinds[0]} ({truth!r})"
+        return f"{known}, but {self.config.prediction} is {kinds[1]} ({prediction!r})"

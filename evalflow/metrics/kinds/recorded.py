@@ -1,0 +1,94 @@
+"""The kind `recorded`: a score that already stands in the data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, Self
+
+from evalflow.config.schema import MetricConfig, Word
+from evalflow.errors import Problem, UserError
+from evalflow.metrics.base import BaseMetric
+from evalflow.metrics.inputs import fields_of, look_up
+from evalflow.metrics.scale import NumberScale, RecordedScale, read
+from evalflow.prompts import Prompts
+from evalflow.protocols import Judge
+from evalflow.records import Answer, Case, Outcome
+
+
+class RecordedMetricConfig(MetricConfig):
+    """Where the score stands.
+
+    Attributes:
+        field: A column, a case field, a dotted path into either, or a JSONPath (starting with $) into all of them.
+        scale: What it is on.
+    """
+
+    kind: Literal["recorded"]  # pyright: ignore[reportIncompatibleVariableOverride]
+    field: Word
+    scale: RecordedScale
+
+
+class RecordedMetric(BaseMetric[RecordedMetricConfig]):
+    """Reads scores; asks nobody, and takes no notice of what a target says."""
+
+    Config = RecordedMetricConfig
+
+    @classmethod
+    def build(cls, name: str, config: RecordedMetricConfig, prompts: Prompts) -> Self:
+        """Check the JSONPath and the threshold.
+
+        Raises:
+            UserError: The path does not parse, or the threshold is off the scale.
+        """
+        problems: list[Problem] = []
+        fault = _path_fault(config.field)
+        if fault:
+            problems.append(Problem(f"{config.field!r} is no JSONPath: {fault}", f"metric.{name}.field"))
+        bounded = not isinstance(config.scale, NumberScale)
+        if bounded and config.threshold is not None and not 0 <= config.threshold <= 1:
+            hint = "a threshold is compared with the score, which this scale takes to 0..1"
+            problems.append(Problem(f"{config.threshold:g} is not in 0..1", f"metric.{name}.threshold", hint))
+        if problems:
+            raise UserError(problems)
+        return cls(name, config)
+
+    @property
+    def bounded(self) -> bool:
+        """Every scale but `number` is taken to 0..1."""
+        return not isinstance(self.config.scale, NumberScale)
+
+    async def score(self, case: Case, answer: Answer, judge: Judge | None, repeat: int) -> Outcome:
+        """Read the score."""
+        fields = fields_of(case, answer)
+        row = {**{name: value for name, value in fields.items() if value is not None}, **case.vars}
+        found = _find(self.config.field, row)
+        if len(found) > 1:
+            error = f"{self.config.field} leads to {len(found)} values, and a score is one"
+            return Outcome(status="error", error_type="data", error=error)
+        if not found or found[0] is None:
+            return Outcome(status="skipped", reason=f"the case has no {self.config.field}")
+        try:
+            score, value = read(self.config.scale, found[0])
+        except ValueError as error:
+            return Outcome(status="error", error_type="data", error=f"{self.config.field}: {error}")
+        return Outcome(status="scored", score=score, value=value, reason=f"recorded as {value}", path="direct")
+
+
+def _find(field: str, row: Mapping[str, Any]) -> list[Any]:
+    if not field.startswith("$"):
+        return [row[field]] if field in row else [look_up(field, row)]
+    import jsonpath
+
+    return jsonpath.findall(field, row)
+
+
+def _path_fault(field: str) -> str | None:
+    if not field.startswith("$"):
+        return None
+    import jsonpath
+
+    try:
+        jsonpath.compile(field)
+    except jsonpath.JSONPathError as error:
+        return str(error)
+    return None

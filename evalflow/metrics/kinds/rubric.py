@@ -1,0 +1,56 @@
+"""The kind `rubric`: one prompt, and a grade on a scale."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, Self
+
+from evalflow.config.schema import Word
+from evalflow.metrics.chain import ChainConfig, ChainMetric
+from evalflow.metrics.inputs import look_up
+from evalflow.metrics.returns import FieldType, StrType
+from evalflow.metrics.scale import Scale, grade_rule, reply_type
+from evalflow.metrics.steps import StepConfig, build_steps
+from evalflow.prompts import Prompts
+
+STEP = "grade"
+FIELD = "score"
+EXTRAS = ("description", "scale", "given")
+
+
+class RubricMetricConfig(ChainConfig):
+    """One prompt and a scale.
+
+    Attributes:
+        prompt: The template. The shipped one shows all that `needs` names, `description` and the scale. Beside the
+            fields in `needs` a template knows `description`, `scale`, and `given`: a map of what `needs` names.
+        scale: What the judge may answer.
+    """
+
+    kind: Literal["rubric"]  # pyright: ignore[reportIncompatibleVariableOverride]
+    prompt: Word = "rubric/grade.jinja"
+    scale: Scale
+
+
+class RubricMetric(ChainMetric[RubricMetricConfig]):
+    """A chain of one step, whose reply is a reason and then a grade."""
+
+    Config = RubricMetricConfig
+
+    @classmethod
+    def build(cls, name: str, config: RubricMetricConfig, prompts: Prompts) -> Self:
+        """Make the step and its score rule out of prompt and scale.
+
+        Raises:
+            UserError: The prompt is missing, does not parse, or uses what is not declared.
+        """
+        returns: dict[str, FieldType] = {"reason": StrType(type="str"), FIELD: reply_type(config.scale)}
+        step = StepConfig(id=STEP, prompt=config.prompt, returns=returns)
+        rule = grade_rule(config.scale, STEP, FIELD)
+        keys = {STEP: f"metric.{name}.prompt"}
+        steps = build_steps(name, [step], rule, config.needs, prompts, extras=EXTRAS, prompt_keys=keys)
+        return cls(name, config, steps, rule)
+
+    def _extras(self, fields: Mapping[str, Any]) -> Mapping[str, Any]:
+        given = {need: look_up(need, fields) for need in self.config.needs}
+        return dict(zip(EXTRAS, (self.config.description, self.config.scale.model_dump(), given), strict=True))

@@ -1,0 +1,138 @@
+"""One line on why a score is what it is, for tables and terminals. The whole story stands in the steps."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from evalflow.metrics.replies import Observed, Rows, rows_at
+from evalflow.metrics.returns import StrType
+from evalflow.metrics.rule_config import FScoreRule, MapRule, MeanRule, Rule, ShareRule, ValueRule
+from evalflow.metrics.rules import cell, evaluate
+from evalflow.records import Direction
+
+LISTED = 5
+QUOTE = 100
+REMARK = 160
+
+
+def reason_of(rule: Rule, seen: Mapping[str, Observed], direction: Direction) -> str:
+    """Why the rule gives what it gives.
+
+    A share lists the items that speak against the answer: those that do not count where higher is better (what a
+    recall missed, what faithfulness found unsupported), those that count where lower is better. A grade gives the
+    judge's own reason.
+
+    Args:
+        rule: The score rule.
+        seen: What each step replied.
+        direction: Which end of the scale is the good one.
+    """
+    match rule:
+        case ShareRule():
+            return _share(rule, seen, direction)
+        case FScoreRule():
+            parts = (("precision", rule.precision), ("recall", rule.recall))
+            return "; ".join(f"{name} {_score(part, seen)}: {reason_of(part, seen, direction)}" for name, part in parts)
+        case MeanRule():
+            return _mean(rule, seen, direction)
+        case ValueRule() | MapRule():
+            observed = seen[rule.of]
+            return one_line(
+                _remark(observed.reply, observed) or f"{rule.field}: {observed.reply[rule.field]}", 4 * REMARK
+            )
+
+
+def one_line(text: str, limit: int) -> str:
+    """Text without line breaks, cut at a word near the limit."""
+    flat = " ".join(text.split())
+    if len(flat) <= limit:
+        return flat
+    head = flat[: limit - 1]
+    cut = head.rfind(" ")
+    return f"{head[: cut if cut > limit // 2 else None].rstrip(' ,;:')}…"
+
+
+def _share(rule: ShareRule, seen: Mapping[str, Observed], direction: Direction) -> str:
+    listed = rows_at(rule.of, seen)
+    kept = [i for i, row in enumerate(listed.rows) if rule.among is None or cell(row, rule.field) in rule.among]
+    counted = [i for i in kept if cell(listed.rows[i], rule.field) in rule.hits]
+    against = counted if direction == "lower_is_better" else [i for i in kept if i not in counted]
+    named = [cell(listed.rows[i], rule.field) for i in against]
+    if not against:
+        return _clean(rule, listed.noun, [cell(listed.rows[i], rule.field) for i in kept], direction)
+    head = f"{len(against)} of {len(kept)} {listed.noun} {_kinds(rule, named, direction)}"
+    quotes = [_quote(listed, i, seen.get(rule.of)) for i in against[:LISTED]]
+    rest = [f"and {len(against) - LISTED} more"] if len(against) > LISTED else []
+    return f"{head}: {'; '.join([*quotes, *rest])}"
+
+
+def _clean(rule: ShareRule, noun: str, values: Sequence[Any], direction: Direction) -> str:
+    """The line for a score at the good end of the scale."""
+    if direction == "lower_is_better":
+        return f"none of {len(values)} {noun} {_any_of(rule)}"
+    words = dict.fromkeys(_word(rule.field, value) for value in values)
+    return f"all {len(values)} {noun} {' or '.join(words)}"
+
+
+def _kinds(rule: ShareRule, values: Sequence[Any], direction: Direction) -> str:
+    """What is wrong with the listed items: the one word for it, or the words with how often each."""
+    counts = Counter(_word(rule.field, value) for value in values)
+    if len(counts) == 1:
+        return next(iter(counts))
+    details = ", ".join(f"{count} {word}" for word, count in counts.most_common())
+    head = _any_of(rule) if direction == "lower_is_better" else f"not {_any_of(rule)}"
+    return f"{head} ({details})"
+
+
+def _any_of(rule: ShareRule) -> str:
+    return " or ".join(_word(rule.field, value) for value in rule.hits)
+
+
+def _word(field: str | None, value: Any) -> str:
+    """A value as it reads in a sentence."""
+    if isinstance(value, bool):
+        name = (field or "true").replace("_", " ")
+        return name if value else f"not {name}"
+    return str(value).replace("_", " ") if isinstance(value, str) else f"{field or 'value'} {value}"
+
+
+def _quote(listed: Rows, index: int, observed: Observed | None) -> str:
+    about = listed.about[index] if index < len(listed.about) else listed.rows[index]
+    quote = f'"{one_line(_text(about), QUOTE)}"'
+    remark = _remark(listed.rows[index], observed) if observed else None
+    return f"{quote} ({one_line(remark, REMARK)})" if remark else quote
+
+
+def _text(about: Any) -> str:
+    """An item in words: itself, or the first text among its fields."""
+    if isinstance(about, Mapping):
+        values = list(cast("Mapping[str, Any]", about).values())
+        return next((value for value in values if isinstance(value, str)), str(values))
+    return str(about)
+
+
+def _remark(row: Any, observed: Observed | None) -> str | None:
+    """What the judge gave as its reason: the field of that name, else the first text."""
+    if observed is None or not isinstance(row, Mapping):
+        return None
+    fields = observed.shape.fields
+    texts = [name for name, declared in fields.items() if isinstance(declared, StrType)]
+    name = "reason" if "reason" in texts else next(iter(texts), None)
+    text = cast("Mapping[str, Any]", row).get(name) if name else None
+    return text if isinstance(text, str) and text.strip() else None
+
+
+def _mean(rule: MeanRule, seen: Mapping[str, Observed], direction: Direction) -> str:
+    listed = rows_at(rule.of, seen)
+    values = [cell(row, rule.field) for row in listed.rows]
+    worst = max(values) if direction == "lower_is_better" else min(values)
+    quote = _quote(listed, values.index(worst), seen.get(rule.of))
+    word = "highest" if direction == "lower_is_better" else "lowest"
+    return f"mean over {len(values)} {listed.noun}; {word}: {quote} {rule.field or ''} {worst}".replace("  ", " ")
+
+
+def _score(rule: Rule, seen: Mapping[str, Observed]) -> str:
+    score = evaluate(rule, seen, weighted=False).score
+    return "undefined" if score is None else f"{score:.2f}"

@@ -1,0 +1,182 @@
+"""What a judge replies: types declared in YAML under `returns`, and the pydantic models made of them.
+
+A field's type is one of str, bool, int, float (both with `min` and `max`), label (with `labels`) and list (with
+`items`: a type, or a map of fields). Where a type has no further keys its name alone will do.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, cast
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, create_model, model_validator
+
+from evalflow.config.schema import IDENTIFIER, Strict, Word
+from evalflow.errors import did_you_mean
+
+TYPES = ("str", "bool", "int", "float", "label", "list")
+
+
+class StrType(Strict):
+    """Text."""
+
+    type: Literal["str"]
+
+
+class BoolType(Strict):
+    """True or false."""
+
+    type: Literal["bool"]
+
+
+class NumberType(Strict):
+    """A number. The bounds, both inclusive, stand in the schema that the judge sees."""
+
+    type: Literal["int", "float"]
+    min: int | float | None = None
+    max: int | float | None = None
+
+    @model_validator(mode="after")
+    def _ordered(self) -> NumberType:
+        for bound in (self.min, self.max):
+            if bound is not None and not math.isfinite(bound):
+                raise ValueError("min and max must be finite numbers")
+        if self.min is not None and self.max is not None and self.min >= self.max:
+            raise ValueError(f"min must be below max, but min is {self.min} and max is {self.max}")
+        return self
+
+
+class LabelType(Strict):
+    """One of several words. The first one is the positive one for a step with a `task`."""
+
+    type: Literal["label"]
+    labels: list[Word] = Field(min_length=2)
+
+    @model_validator(mode="after")
+    def _distinct(self) -> LabelType:
+        if len(set(self.labels)) < len(self.labels):
+            raise ValueError("every label may stand there once only")
+        return self
+
+
+class ListType(Strict):
+    """A list of texts, numbers, labels, or of maps that have the same fields."""
+
+    type: Literal["list"]
+    items: ItemType
+
+
+class RecordType(Strict):
+    """A map of fields; in YAML simply `items: {field: type, ...}`."""
+
+    type: Literal["record"]
+    fields: Returns
+
+
+def _expand(declared: Any) -> Any:
+    """The long form of a type, refusing a word that is none."""
+    if isinstance(declared, str):
+        declared = {"type": declared}
+    if isinstance(declared, Mapping):
+        name = cast("Mapping[Any, Any]", declared).get("type")
+        if isinstance(name, str) and name not in (*TYPES, "record"):
+            raise ValueError(f"unknown type {name!r}; {did_you_mean(name, TYPES)}")
+    return cast("Any", declared)
+
+
+def _expand_item(declared: Any) -> Any:
+    """The same for a list's items, where a map without the key `type` is a map of fields."""
+    if isinstance(declared, Mapping) and "type" not in declared:
+        return {"type": "record", "fields": cast("Any", declared)}
+    return _expand(declared)
+
+
+def _field_name(name: str) -> str:
+    """Refuse names that a template could not read, since a dict or a model has a method of that name."""
+    if not IDENTIFIER.match(name):
+        raise ValueError(f"the field name {name!r} must be lower-case letters, digits and _, a letter first")
+    if hasattr(dict, name) or hasattr(BaseModel, name):
+        raise ValueError(f"{name!r} cannot be a field name: it is a method of a dict or a model; choose another word")
+    if name == "type":
+        raise ValueError("'type' cannot be a field name: it is the key that says which type a field has")
+    return name
+
+
+_SHORT = Literal["str", "bool", "int", "float"]
+Plain = StrType | BoolType | NumberType | LabelType | ListType
+FieldType = Annotated[
+    Annotated[Plain, Field(discriminator="type")],
+    BeforeValidator(_expand, json_schema_input_type=Plain | _SHORT),
+]
+ItemType = Annotated[
+    Annotated[Plain | RecordType, Field(discriminator="type")],
+    BeforeValidator(_expand_item, json_schema_input_type=Plain | dict[str, Any] | _SHORT),
+]
+Returns = Annotated[dict[Annotated[Word, AfterValidator(_field_name)], FieldType], Field(min_length=1)]
+"""The fields of a reply, in the order in which the judge writes them: reasons before verdicts."""
+
+ListType.model_rebuild()
+RecordType.model_rebuild()
+
+_SEALED = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
+
+
+def reply_model(step: str, returns: Mapping[str, Any], one_per: bool) -> type[BaseModel]:
+    """The pydantic model that a reply must validate against.
+
+    It is named after the step, since endpoints show the name to the model. No field has a default and none may be
+    added, so that nothing is ever scored that the judge did not say.
+
+    Args:
+        step: The step's id.
+        returns: Field name to type, as validated by `Returns`.
+        one_per: Whether the reply is a list of those fields, as the one field `results`.
+    """
+    name = _camel(step)
+    if not one_per:
+        return _model(name, returns)
+    item = _model(f"{name}Item", returns)
+    return create_model(name, __config__=_SEALED, results=(cast("Any", list)[item], ...))
+
+
+def _model(name: str, returns: Mapping[str, Any]) -> type[BaseModel]:
+    fields: dict[str, Any] = {field: (_annotation(f"{name}_{field}", kind), ...) for field, kind in returns.items()}
+    return create_model(name, __config__=_SEALED, **fields)
+
+
+def _annotation(name: str, declared: Any) -> Any:
+    match declared:
+        case StrType():
+            return str
+        case BoolType():
+            return bool
+        case NumberType():
+            number: Any = int if declared.type == "int" else float
+            bounds = Field(ge=declared.min, le=declared.max)
+            # Pydantic would read true as 1, and a grade that nobody gave would be scored.
+            return Annotated[number, bounds, BeforeValidator(_no_boolean), AfterValidator(_finite)]
+        case LabelType():
+            return cast("Any", Literal)[tuple(declared.labels)]
+        case ListType():
+            return cast("Any", list)[_annotation(name, declared.items)]
+        case RecordType():
+            return _model(_camel(name), declared.fields)
+        case _:
+            raise TypeError(f"{declared!r} is no type of a reply")
+
+
+def _no_boolean(value: Any) -> Any:
+    if isinstance(value, bool):
+        raise ValueError("a number is wanted, not true or false")
+    return value
+
+
+def _finite(value: float) -> float:
+    if not math.isfinite(value):
+        raise ValueError("a finite number is wanted")
+    return value
+
+
+def _camel(name: str) -> str:
+    return "".join(part[:1].upper() + part[1:] for part in name.split("_"))

@@ -1,0 +1,145 @@
+"""Scales: what a grade may be, what it is as a score in 0..1, and how a judge is asked for it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, cast
+
+from pydantic import BeforeValidator, Field, field_validator, model_validator
+
+from evalflow.config.schema import Strict, Word
+from evalflow.metrics.returns import BoolType, LabelType, NumberType
+from evalflow.metrics.rule_config import MapRule, ValueRule, unit_values
+
+
+class BooleanScale(Strict):
+    """True is 1, false is 0."""
+
+    type: Literal["boolean"]
+
+
+class LikertScale(Strict):
+    """Whole grades from `min` to `max`, taken to 0..1. `anchors` says what single grades mean."""
+
+    type: Literal["likert"]
+    min: int
+    max: int
+    anchors: dict[int, str] | None = None
+
+    @model_validator(mode="after")
+    def _consistent(self) -> LikertScale:
+        if self.min >= self.max:
+            raise ValueError(f"min must be below max, but min is {self.min} and max is {self.max}")
+        outside = [grade for grade in self.anchors or {} if not self.min <= grade <= self.max]
+        if outside:
+            raise ValueError(f"the anchor {outside[0]} is not on the scale {self.min}..{self.max}")
+        return self
+
+
+class PercentageScale(Strict):
+    """A number from 0 to 100, taken to 0..1."""
+
+    type: Literal["percentage"]
+
+
+class LabelScale(Strict):
+    """A word out of several, each with its score in 0..1."""
+
+    type: Literal["label"]
+    values: dict[Word, float] = Field(min_length=2)
+
+    @field_validator("values")
+    @classmethod
+    def _in_range(cls, values: dict[str, float]) -> dict[str, float]:
+        return unit_values(values)
+
+
+class NumberScale(Strict):
+    """Any finite number, kept as it is. For recorded scores only, since a judge needs bounds."""
+
+    type: Literal["number"]
+
+
+def _expand(declared: Any) -> Any:
+    return {"type": declared} if isinstance(declared, str) else declared
+
+
+Scale = Annotated[
+    Annotated[BooleanScale | LikertScale | PercentageScale | LabelScale, Field(discriminator="type")],
+    BeforeValidator(_expand),
+]
+"""What a judge may be asked for. Where a scale has no further keys its name alone will do."""
+
+RecordedScale = Annotated[
+    Annotated[BooleanScale | LikertScale | PercentageScale | LabelScale | NumberScale, Field(discriminator="type")],
+    BeforeValidator(_expand),
+]
+
+
+def reply_type(scale: Scale) -> BoolType | NumberType | LabelType:
+    """The type of the field in which a judge gives its grade."""
+    match scale:
+        case BooleanScale():
+            return BoolType(type="bool")
+        case LikertScale():
+            return NumberType(type="int", min=scale.min, max=scale.max)
+        case PercentageScale():
+            return NumberType(type="float", min=0, max=100)
+        case LabelScale():
+            return LabelType(type="label", labels=list(scale.values))
+
+
+def grade_rule(scale: Scale, step: str, field: str) -> ValueRule | MapRule:
+    """The score rule that takes the grade in `step.field` to 0..1."""
+    if isinstance(scale, LabelScale):
+        return MapRule(op="map", of=step, field=field, values=scale.values)
+    return ValueRule(op="value", of=step, field=field)
+
+
+def read(scale: RecordedScale, recorded: Any) -> tuple[float, Any]:
+    """A score that stands in the data, as (score, value on its own scale).
+
+    Text is read as what it says, since columns of CSV files have no types. A likert grade may have a fraction: the
+    mean of several people's grades is one.
+
+    Raises:
+        ValueError: It is not on the scale.
+    """
+    match scale:
+        case BooleanScale():
+            value = _boolean(recorded)
+            return float(value), value
+        case LabelScale():
+            if recorded not in scale.values:
+                raise ValueError(f"{recorded!r} is none of {', '.join(scale.values)}")
+            return scale.values[recorded], recorded
+        case NumberScale():
+            value = _number(recorded)
+            return float(value), value
+        case LikertScale() | PercentageScale():
+            value = _number(recorded)
+            low, high = (scale.min, scale.max) if isinstance(scale, LikertScale) else (0, 100)
+            if not low <= value <= high:
+                raise ValueError(f"{recorded!r} is not in {low}..{high}")
+            return (value - low) / (high - low), value
+
+
+def _number(recorded: Any) -> float:
+    if isinstance(recorded, bool) or not isinstance(recorded, int | float | str):
+        raise ValueError(f"{recorded!r} is not a number")
+    try:
+        value = recorded if isinstance(recorded, int) else float(recorded)
+    except ValueError:
+        raise ValueError(f"{recorded!r} is not a number") from None
+    if not math.isfinite(value):
+        raise ValueError(f"{recorded!r} is not a finite number")
+    return value
+
+
+def _boolean(recorded: Any) -> bool:
+    word = recorded.strip().lower() if isinstance(recorded, str) else recorded
+    known = cast("Mapping[Any, bool]", {True: True, False: False, "true": True, "false": False, "1": True, "0": False})
+    if not isinstance(word, bool | int | float | str) or word not in known:
+        raise ValueError(f"{recorded!r} is not true or false")
+    return known[word]
