@@ -1,11 +1,11 @@
 """Every error evalflow raises on purpose, by what the caller can do about it.
 
-    EvalflowError                 never seen itself; carries the exit code
-    |-- UserError            2    configuration or data is wrong; nothing was sent
-    |-- BudgetError          4    the budget ran out; what is done is kept
-    |-- InfrastructureError  5    every further call would fail too (key refused, endpoint gone)
-    `-- JudgeError           -    one judge call failed for good; becomes a score in state `error`
-    `-- TargetError          -    one generation failed for good; becomes an answer in state `error`
+EvalflowError                 never seen itself; carries the exit code
+|-- UserError            2    configuration or data is wrong; nothing was sent
+|-- BudgetError          4    the budget ran out; what is done is kept
+|-- InfrastructureError  5    every further call would fail too (key refused, endpoint gone)
+`-- JudgeError           -    one judge call failed for good; becomes a score in state `error`
+`-- TargetError          -    one generation failed for good; becomes an answer in state `error`
 """
 
 from __future__ import annotations
@@ -13,7 +13,10 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from evalflow.records import Usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +74,31 @@ class CallError(EvalflowError):
     """One call failed for good.
 
     Attributes:
-        error_type: A short cause code: rate_limit, timeout, connection, server, refused, schema, context_length, unsupported.
+        error_type: A short cause code: rate_limit, timeout, connection, server, malformed, bad_request, refused,
+            schema, truncated, context_length, unsupported.
         raw: The last reply as it came, or None where there was none.
+        requests: Calls that were answered before it failed, and so have been paid.
+        usage, cost_usd: What those took; None where unknown.
+        latency_s: Seconds that they took.
     """
 
-    def __init__(self, error_type: str, message: str, raw: str | None = None) -> None:
+    def __init__(
+        self,
+        error_type: str,
+        message: str,
+        raw: str | None = None,
+        *,
+        requests: int = 0,
+        usage: Usage | None = None,
+        cost_usd: float | None = None,
+        latency_s: float = 0.0,
+    ) -> None:
         self.error_type = error_type
         self.raw = raw
+        self.requests = requests
+        self.usage = usage
+        self.cost_usd = cost_usd
+        self.latency_s = latency_s
         super().__init__(message)
 
 
