@@ -1,0 +1,152 @@
+"""What a typed reply is asked for with, and what it must look like: the one file that knows Instructor's internals.
+
+Instructor turns a reply model into the part of a request that asks for it, and a failed reply into the messages that
+ask again. Building that part takes far longer than all else that evalflow does for a call, so it is done once, with a
+marker in the place of the prompt, and the prompt is put into it for each call.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import BaseModel, ValidationError
+
+from evalflow.records import Message
+
+if TYPE_CHECKING:
+    from instructor import Mode
+
+    from evalflow.llm.chat import Completion
+
+ReplyMode = Literal["json_schema", "tools", "json", "md_json"]
+MARK = "\x00prompt\x00"
+
+
+class InvalidReply(ValueError):
+    """A reply is not what was asked for; the message is what the model is told.
+
+    Attributes:
+        raw: The reply as it came.
+    """
+
+    def __init__(self, message: str, raw: str) -> None:
+        self.raw = raw
+        super().__init__(message)
+
+
+class Contract:
+    """How one reply model is asked for, parsed and asked for again.
+
+    Args:
+        reply_model: The pydantic model of a reply. Its name is the schema's, so it must match `[a-zA-Z0-9_-]{1,64}`.
+        mode: json_schema (response format), tools (a forced tool call), json (JSON mode, the schema in the system
+            message), md_json (the schema in the system message, the reply in a fenced block).
+        strict: Ask the endpoint to enforce the schema to the letter; for json_schema and tools.
+    """
+
+    def __init__(self, reply_model: type[BaseModel], mode: ReplyMode, strict: bool = False) -> None:
+        from instructor.processing.response import handle_response_model
+
+        self._reply_model = reply_model
+        self._mode: ReplyMode = mode
+        _, prepared = handle_response_model(
+            reply_model, mode=_instructor_mode(mode), messages=[{"role": "user", "content": MARK}]
+        )
+        *system, user = prepared.pop("messages")
+        self._system: str = "\n\n".join(message["content"] for message in system)
+        self._before, self._after = user["content"].split(MARK)
+        self._schema: dict[str, Any] = prepared
+        if strict and mode == "json_schema":
+            prepared["response_format"]["json_schema"]["strict"] = True
+        elif strict and mode == "tools":
+            prepared["tools"][0]["function"]["strict"] = True
+
+    def request(self, messages: Sequence[Message]) -> dict[str, Any]:
+        """The part of a request that this contract decides: the messages, and how the reply is asked for.
+
+        Args:
+            messages: The prompt; the last one is the user's.
+        """
+        *before, last = [{"role": message.role, "content": message.content} for message in messages]
+        last["content"] = f"{self._before}{last['content']}{self._after}"
+        if self._system and before and before[0]["role"] == "system":
+            before[0]["content"] += f"\n\n{self._system}"
+        elif self._system:
+            before.insert(0, {"role": "system", "content": self._system})
+        return {"messages": [*before, last], **self._schema}
+
+    def parse(self, completion: Completion, count: int | None = None) -> tuple[BaseModel, str]:
+        """The validated reply, and the text that it was parsed from.
+
+        Args:
+            completion: What the model said.
+            count: How many `results` there must be; None for a reply without.
+
+        Raises:
+            InvalidReply: It does not validate, or has the wrong number of results.
+        """
+        raw = self._text(completion)
+        try:
+            parsed = self._reply_model.model_validate_json(self._json(raw))
+        except ValidationError as error:
+            raise InvalidReply(_told(error), raw) from None
+        results: Sequence[Any] = getattr(parsed, "results", ())
+        if count is not None and len(results) != count:
+            message = f"{len(results)} results were given for {count} items; give exactly {count}, in order"
+            raise InvalidReply(message, raw)
+        return parsed, raw
+
+    def reask(self, request: Mapping[str, Any], completion: Completion, error: InvalidReply) -> dict[str, Any]:
+        """The request that shows the model its reply and what is wrong with it. `request` stays as it is."""
+        from instructor.processing.response import handle_reask_kwargs
+
+        again: dict[str, Any] = {**request, "messages": list(request["messages"])}
+        response = _as_sdk(completion)
+        return dict(handle_reask_kwargs(again, mode=_instructor_mode(self._mode), response=response, exception=error))
+
+    def _text(self, completion: Completion) -> str:
+        if self._mode != "tools":
+            return completion.text or ""
+        if len(completion.tool_calls) != 1:
+            given = [f"{call.name}({call.arguments})" for call in completion.tool_calls]
+            raw = "\n".join(given) or completion.text or ""
+            raise InvalidReply(f"call the tool exactly once; it was called {len(given)} times", raw)
+        return completion.tool_calls[0].arguments
+
+    def _json(self, raw: str) -> str:
+        if self._mode != "md_json":
+            return raw
+        from instructor.v2.core.json import extract_json_from_codeblock
+
+        try:
+            return extract_json_from_codeblock(raw)
+        except ValueError as error:
+            raise InvalidReply(str(error), raw) from None
+
+
+def _instructor_mode(mode: ReplyMode) -> Mode:
+    from instructor import Mode
+
+    return Mode[mode.upper()]
+
+
+def _told(error: ValidationError) -> str:
+    """Each fault with its place; without pydantic's links and the input, which only cost tokens."""
+    faults = error.errors(include_url=False, include_input=False, include_context=False)
+    return "\n".join(f"{'.'.join(str(part) for part in fault['loc']) or 'reply'}: {fault['msg']}" for fault in faults)
+
+
+def _as_sdk(completion: Completion) -> Any:
+    """The completion as Instructor wants it."""
+    from openai.types.chat import ChatCompletion
+
+    calls = [
+        {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+        for call in completion.tool_calls
+    ]
+    message = {"role": "assistant", "content": completion.text, "tool_calls": calls or None}
+    choice = {"index": 0, "finish_reason": "stop", "message": message, "logprobs": None}
+    envelope = {"id": "", "object": "chat.completion", "created": 0, "model": "", "choices": [choice]}
+    return ChatCompletion.model_validate_json(json.dumps(envelope))

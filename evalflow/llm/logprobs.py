@@ -1,0 +1,184 @@
+"""How likely each value of a reply's field was, read from the probabilities of the reply's tokens.
+
+As in G-Eval (Liu et al., 2023): the probability of a value is that of the tokens which would have written it, in the
+place where the model wrote the value it chose, and is normalised over the valid values. A value may take several
+tokens, and tokens may be shared (1 and 10), so the choice is followed token by token until it is decided. What the
+endpoint shows of the alternatives may leave open which value they would have become; if that is more than a trace, no
+distribution is given rather than a wrong one.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from pydantic import BaseModel
+
+from evalflow.llm.values import choices, normalised
+from evalflow.records import Distribution
+
+UNRESOLVED = 0.01
+"""Share of the probability that may stay undecided."""
+BARE_ENDS = ",}] \n\r\t"
+"""What ends a number or a boolean; text is ended by its quote."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Token:
+    """A token of the reply: its text, where it starts, and the probabilities of what could have stood there."""
+
+    text: str
+    start: int
+    alternatives: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class _Value:
+    """The value of a field in the reply, from `start` to `end`, without quotes."""
+
+    raw: str
+    start: int
+    end: int
+
+    @property
+    def text(self) -> str:
+        """The value as it was written."""
+        return self.raw[self.start : self.end]
+
+    @property
+    def quoted(self) -> bool:
+        """Whether it is text."""
+        return self.raw[self.start - 1] == '"'
+
+    def written(self, at: int, token: str) -> str | None:
+        """What would be written of the value if `token` stood at `at`; None if it could not begin the value."""
+        if at > self.start:
+            return self.raw[self.start : at] + token
+        for sign in "".join(self.raw[at : self.start].split()):
+            token = token.lstrip()
+            if token and token[0] != sign:
+                return None
+            token = token[1:]
+        return token if self.quoted else token.lstrip()
+
+    def is_ended(self, written: str, text: str) -> bool:
+        """Whether `written` is `text` and what ends a value."""
+        ends = '"' if self.quoted else BARE_ENDS
+        return written.startswith(text) and written[len(text) : len(text) + 1] in tuple(ends)
+
+
+def distribution(parsed: BaseModel, raw: str, tokens: Sequence[Mapping[str, Any]]) -> Distribution | None:
+    """How likely each value of each label, boolean and bounded whole number of a reply was.
+
+    Args:
+        parsed: The validated reply.
+        raw: The content that it was parsed from: a JSON object, with or without a fence.
+        tokens: The content's tokens, with `top_logprobs`.
+
+    Returns:
+        One distribution per field; None where none could be read.
+    """
+    placed = _place(tokens)
+    if "".join(token.text for token in placed) != raw:
+        return None
+    spans = _spans(raw)
+    found: dict[str, Mapping[Any, float]] = {}
+    for name, values in choices(type(parsed)).items():
+        written = {_written(value): value for value in values}
+        value = _Value(raw, *spans[name]) if name in spans else None
+        if value is None or value.text != _written(getattr(parsed, name)):
+            continue
+        weights = _weights(placed, value, frozenset(written))
+        if weights:
+            found[name] = {written[text]: weight for text, weight in weights.items()}
+    return found or None
+
+
+def _written(value: Any) -> str:
+    """A value as it stands in JSON, without quotes."""
+    return json.dumps(value, ensure_ascii=False)[1:-1] if isinstance(value, str) else json.dumps(value)
+
+
+def _place(tokens: Sequence[Mapping[str, Any]]) -> list[_Token]:
+    placed: list[_Token] = []
+    start = 0
+    for token in tokens:
+        text = str(token.get("token", ""))
+        shown = cast("list[Mapping[str, Any]]", token.get("top_logprobs") or [])
+        alternatives = {str(other["token"]): math.exp(min(0.0, float(other["logprob"]))) for other in shown}
+        alternatives.setdefault(text, math.exp(min(0.0, float(token.get("logprob", 0.0)))))
+        placed.append(_Token(text, start, alternatives))
+        start += len(text)
+    return placed
+
+
+def _spans(raw: str) -> dict[str, tuple[int, int]]:
+    """Where the value of each field of the first object stands, without its quotes. Empty where there is no object."""
+    decoder = json.JSONDecoder()
+    spans: dict[str, tuple[int, int]] = {}
+    at = raw.find("{") + 1
+    try:
+        while at and raw[(at := _skip(raw, at))] == '"':
+            name, at = decoder.raw_decode(raw, at)
+            start = _skip(raw, _skip(raw, at) + 1)
+            _, end = decoder.raw_decode(raw, start)
+            quoted = raw[start] == '"'
+            spans[str(name)] = (start + quoted, end - quoted)
+            at = _skip(raw, end) + 1
+    except (ValueError, IndexError):
+        return {}
+    return spans
+
+
+def _skip(raw: str, at: int) -> int:
+    while raw[at].isspace():
+        at += 1
+    return at
+
+
+def _weights(tokens: Sequence[_Token], value: _Value, valid: frozenset[str]) -> dict[str, float]:
+    """Probabilities of the valid texts in the place of the one that was written; empty where they stay open."""
+    open_texts, carry, lost = valid, 1.0, 0.0
+    weights: dict[str, float] = defaultdict(float)
+    for token in tokens:
+        if token.start + len(token.text) <= value.start:
+            continue
+        for text, probability in token.alternatives.items():
+            if text == token.text:
+                continue
+            reached = _whole(_reached(open_texts, value, token, text), open_texts, value, token, text)
+            if len(reached) == 1:
+                weights[next(iter(reached))] += carry * probability
+            elif reached:
+                lost += carry * probability
+        carry *= token.alternatives[token.text]
+        open_texts = _reached(open_texts, value, token, token.text)
+        if len(open_texts) <= 1 or token.start >= value.end:
+            break
+    if len(open_texts) != 1 or lost > UNRESOLVED:
+        return {}
+    weights[next(iter(open_texts))] += carry
+    return normalised(weights)
+
+
+def _reached(open_texts: frozenset[str], value: _Value, token: _Token, text: str) -> frozenset[str]:
+    """The valid texts that can still come about if `text` stands in the token's place."""
+    written = value.written(token.start, text)
+    if written is None:
+        return frozenset()
+    return frozenset(other for other in open_texts if other.startswith(written) or value.is_ended(written, other))
+
+
+def _whole(
+    reached: frozenset[str], open_texts: frozenset[str], value: _Value, token: _Token, text: str
+) -> frozenset[str]:
+    """The same, without texts (10) that stand in the token's place as a whole, and so would not begin with 1."""
+    if len(reached) < 2:
+        return reached
+    written = {value.written(token.start, other) for other in token.alternatives}
+    mine = value.written(token.start, text)
+    return frozenset(other for other in reached if other == mine or other not in written & open_texts)

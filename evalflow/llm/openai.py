@@ -1,0 +1,167 @@
+"""The judge that is a model behind an OpenAI-compatible endpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import BaseModel
+
+from evalflow.calls.limiter import Limiters
+from evalflow.config.schema import OpenAIJudgeConfig
+from evalflow.errors import CallError, JudgeError, Problem, UserError
+from evalflow.llm import logprobs, samples
+from evalflow.llm.chat import ChatClient, Completion, identity
+from evalflow.llm.contract import Contract, InvalidReply
+from evalflow.records import Ask, Distribution, Reply, Usage
+
+DECISIVE = ("base_url", "model", "mode", "strict", "temperature", "max_tokens", "reasks", "logprobs")
+TOP_LOGPROBS = 20
+
+
+@dataclass(slots=True)
+class _Spent:
+    """What the replies to one ask took, the invalid ones included. None where one of them did not say."""
+
+    requests: int = 0
+    usage: Usage | None = field(default_factory=Usage)
+    cost_usd: float | None = 0.0
+    latency_s: float = 0.0
+
+    def add(self, completion: Completion) -> None:
+        self.requests += 1
+        self.usage = self.usage + completion.usage if self.usage and completion.usage else None
+        known = self.cost_usd is not None and completion.cost_usd is not None
+        self.cost_usd = (self.cost_usd or 0.0) + (completion.cost_usd or 0.0) if known else None
+        self.latency_s += completion.latency_s
+
+    def error(self, error_type: str, message: str, raw: str | None) -> JudgeError:
+        usage, cost = (self.usage, self.cost_usd) if self.requests else (None, None)
+        return JudgeError(
+            error_type, message, raw, requests=self.requests, usage=usage, cost_usd=cost, latency_s=self.latency_s
+        )
+
+
+class OpenAIJudge:
+    """Asks a model for typed replies, and asks again, a bounded number of times, for what does not validate.
+
+    Args:
+        config: The model, and how to ask it.
+        name: The column value.
+        limiters: Shared by all clients of a process.
+        client: For tests, and for other ways to the endpoint.
+
+    Raises:
+        UserError: The API key's variable is not set, or `strict` is set for a mode that has no such thing.
+    """
+
+    weighted = False
+    tasks = None
+
+    def __init__(
+        self,
+        config: OpenAIJudgeConfig,
+        name: str,
+        limiters: Limiters | None = None,
+        *,
+        client: ChatClient | None = None,
+    ) -> None:
+        if config.strict and config.mode not in {"json_schema", "tools"}:
+            what = f"strict has no effect in mode {config.mode}"
+            raise UserError(Problem(what, "judge.strict", "use judge.mode=json_schema, or tools"))
+        self._config = config
+        self._name = name
+        self._client = client or ChatClient(config, "judge", limiters)
+        self._contracts: dict[type[BaseModel], Contract] = {}
+
+    @property
+    def name(self) -> str:
+        """The column value."""
+        return self._name
+
+    @property
+    def nature(self) -> str:
+        """What it is."""
+        return f"LLM {self._config.model}"
+
+    @property
+    def identity(self) -> str:
+        """A digest of all that decides its replies."""
+        return identity("openai", self._config, DECISIVE)
+
+    @property
+    def calibrated(self) -> bool:
+        """Whether a threshold on its scores means anything."""
+        return self._config.calibrated
+
+    async def ask(self, ask: Ask) -> Reply:
+        """Answer one question. See `Judge`."""
+        if ask.samples > 1:
+            return await samples.draw(ask.samples, lambda: self._ask_once(ask))
+        return await self._ask_once(ask)
+
+    async def close(self) -> None:
+        """Release connections."""
+        await self._client.close()
+
+    async def _ask_once(self, ask: Ask) -> Reply:
+        contract = self._contract(ask.reply_model)
+        count = None if ask.items is None else len(ask.items)
+        request = {**contract.request(ask.messages), **self._wants_logprobs(ask)}
+        spent, reasks = _Spent(), 0
+        while True:
+            completion = await self._complete(request, spent)
+            try:
+                parsed, raw = contract.parse(completion, count)
+                break
+            except InvalidReply as error:
+                if reasks == self._config.reasks or completion.finish_reason == "length":
+                    raise self._invalid(error, completion, spent) from None
+                request = contract.reask(request, completion, error)
+                reasks += 1
+        return Reply(
+            parsed=parsed,
+            raw=raw,
+            probabilities=self._probabilities(ask, parsed, completion),
+            reasks=reasks,
+            usage=spent.usage,
+            cost_usd=spent.cost_usd,
+            latency_s=spent.latency_s,
+            identity=self.identity,
+        )
+
+    async def _complete(self, request: Mapping[str, Any], spent: _Spent) -> Completion:
+        try:
+            completion = await self._client.complete(request)
+        except CallError as error:
+            raise spent.error(error.error_type, str(error), error.raw) from None
+        spent.add(completion)
+        if completion.refusal or completion.finish_reason == "content_filter":
+            why = completion.refusal or "the endpoint's content filter withheld the reply"
+            raise spent.error("refused", f"the judge refused: {why}", completion.refusal or completion.text)
+        return completion
+
+    def _invalid(self, error: InvalidReply, completion: Completion, spent: _Spent) -> JudgeError:
+        # What was cut off once is cut off again: a re-ask would only pay for it a second time.
+        if completion.finish_reason == "length":
+            message = "the reply was cut off at the model's or judge.max_tokens' limit"
+            return spent.error("truncated", message, error.raw)
+        times = f"{spent.requests} replies" if spent.requests > 1 else "1 reply"
+        return spent.error("schema", f"no valid reply in {times}; the last: {error}", error.raw)
+
+    def _contract(self, reply_model: type[BaseModel]) -> Contract:
+        if reply_model not in self._contracts:
+            self._contracts[reply_model] = Contract(reply_model, self._config.mode, self._config.strict)
+        return self._contracts[reply_model]
+
+    def _wants_logprobs(self, ask: Ask) -> dict[str, Any]:
+        wanted = ask.logprobs and self._config.logprobs and self._config.mode != "tools"
+        return {"logprobs": True, "top_logprobs": TOP_LOGPROBS} if wanted else {}
+
+    def _probabilities(self, ask: Ask, parsed: BaseModel, completion: Completion) -> tuple[Distribution] | None:
+        """From the tokens, for a reply that is no list: tool calls carry no tokens, and lists are not read."""
+        if not ask.logprobs or ask.items is not None or not completion.tokens:
+            return None
+        found = logprobs.distribution(parsed, completion.text or "", completion.tokens)
+        return (found,) if found else None

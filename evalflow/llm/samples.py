@@ -1,0 +1,84 @@
+"""Several replies to one ask, and how often each value came up in them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from functools import reduce
+from typing import Any, cast
+
+from pydantic import BaseModel
+
+from evalflow.llm.values import choices, normalised
+from evalflow.records import Distribution, Reply, Usage
+
+
+async def draw(count: int, once: Callable[[], Awaitable[Reply]]) -> Reply:
+    """Ask `count` times at the same time and take the replies together.
+
+    The reply that is given is the first with the most frequent combination of values; the probabilities are
+    frequencies, one distribution per item where the reply is a list of `results`.
+
+    Raises:
+        EvalflowError: What the first reply that failed raised; the others are given up.
+    """
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(_as_coroutine(once)) for _ in range(count)]
+    except BaseExceptionGroup as failed:
+        raise _first(failed) from None
+    return combine([task.result() for task in tasks])
+
+
+def combine(replies: Sequence[Reply]) -> Reply:
+    """Several replies as one."""
+    votes = Counter(_vote(reply) for reply in replies)
+    winner = votes.most_common(1)[0][0]
+    chosen = next(reply for reply in replies if _vote(reply) == winner)
+    return replace(
+        chosen,
+        probabilities=_frequencies([_parts(reply.parsed) for reply in replies]),
+        reasks=sum(reply.reasks for reply in replies),
+        usage=reduce(_plus, (reply.usage for reply in replies)),
+        cost_usd=_total([reply.cost_usd for reply in replies]),
+        latency_s=max(reply.latency_s for reply in replies),
+    )
+
+
+def _frequencies(replies: Sequence[Sequence[BaseModel]]) -> tuple[Distribution, ...] | None:
+    items = list(zip(*replies, strict=True))
+    names = choices(type(replies[0][0])) if items else {}
+    if not names:
+        return None
+    return tuple({name: normalised(Counter(getattr(part, name) for part in item)) for name in names} for item in items)
+
+
+def _parts(parsed: BaseModel) -> Sequence[BaseModel]:
+    results: Any = getattr(parsed, "results", None)
+    return cast("list[BaseModel]", results) if isinstance(results, list) else (parsed,)
+
+
+def _vote(reply: Reply) -> str:
+    parts = _parts(reply.parsed)
+    return json.dumps([[getattr(part, name) for name in choices(type(part))] for part in parts])
+
+
+def _plus(left: Usage | None, right: Usage | None) -> Usage | None:
+    return left + right if left and right else None
+
+
+def _total(costs: Sequence[float | None]) -> float | None:
+    known = [cost for cost in costs if cost is not None]
+    return sum(known) if len(known) == len(costs) else None
+
+
+async def _as_coroutine(once: Callable[[], Awaitable[Reply]]) -> Reply:
+    return await once()
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    error = group.exceptions[0]
+    return _first(cast("BaseExceptionGroup[BaseException]", error)) if isinstance(error, BaseExceptionGroup) else error
