@@ -1,0 +1,152 @@
+"""The target that is a model behind an OpenAI-compatible endpoint."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Literal
+
+from evalflow.calls.limiter import Limiters
+from evalflow.config.schema import OpenAITargetConfig
+from evalflow.errors import CallError, Problem, TargetError, UserError, did_you_mean
+from evalflow.llm.chat import ChatClient, Completion, identity
+from evalflow.prompts import Prompts, render
+from evalflow.records import Answer, Case, Message
+
+VARIABLES = ("question", "history", "messages", "contexts", "metadata", "vars")
+"""What its templates may use: what is known of a case without its reference, its expected outcome or its answer."""
+DECISIVE = ("base_url", "model", "temperature", "max_tokens", "system_prompt", "prompt")
+
+
+class OpenAITarget:
+    """Asks a model. The reply's text is the answer, or the prediction where the dataset generates `actual`.
+
+    Args:
+        config: The model, its system prompt and its prompt.
+        name: The column value.
+        prompts: The templates.
+        generates: By dataset, the case field that the reply fills.
+        limiters: Shared by all clients of a process.
+        client: For tests, and for other ways to the endpoint.
+
+    Raises:
+        UserError: The API key's variable is not set, or a prompt is missing, broken, or uses what it must not see.
+    """
+
+    def __init__(
+        self,
+        config: OpenAITargetConfig,
+        name: str,
+        prompts: Prompts,
+        generates: Mapping[str, Literal["answer", "actual"]],
+        limiters: Limiters | None = None,
+        *,
+        client: ChatClient | None = None,
+    ) -> None:
+        self._config = config
+        self._name = name
+        self._generates = generates
+        self._system = _template(config.system_prompt, "target.system_prompt", prompts)
+        self._prompt = _template(config.prompt, "target.prompt", prompts)
+        self._client = client or ChatClient(config, "target", limiters)
+
+    @property
+    def name(self) -> str:
+        """The column value."""
+        return self._name
+
+    @property
+    def identity(self) -> str:
+        """A digest of all that decides its answers, the templates' text included."""
+        texts = [template.digest if template else None for template in (self._system, self._prompt)]
+        return identity("openai", self._config, DECISIVE, texts)
+
+    def render(self, case: Case) -> tuple[Message, ...]:
+        """The messages that are sent for a case.
+
+        Raises:
+            UserError: A template cannot be rendered with this case.
+        """
+        variables = {name: getattr(case, name) for name in VARIABLES}
+        messages = [replace(message, metadata=None) for message in case.messages]
+        if self._prompt:
+            turn = Message("user", self._prompt.render(variables))
+            asked = max((i for i, message in enumerate(messages) if message.role == "user"), default=len(messages))
+            messages[asked : asked + 1] = [turn]
+        if self._system:
+            messages.insert(0, Message("system", self._system.render(variables)))
+        return tuple(messages)
+
+    async def answer(self, case: Case, repeat: int) -> Answer:
+        """Ask the model; a failure is an answer in state `error`. See `Target`."""
+        blank = Answer(
+            dataset=case.dataset,
+            index=case.index,
+            case_id=case.id,
+            target=self._name,
+            target_repeat=repeat,
+            messages=case.messages,
+        )
+        try:
+            sent = [{"role": message.role, "content": message.content} for message in self.render(case)]
+            if not sent:
+                raise TargetError("no_question", "the case has no message and target.prompt is not set")
+            completion = await self._client.complete({"messages": sent})
+        except UserError as error:
+            return replace(blank, status="error", error_type="prompt", error=str(error))
+        except CallError as error:
+            return replace(blank, status="error", error_type=error.error_type, error=str(error))
+        paid = replace(blank, usage=completion.usage, cost_usd=completion.cost_usd, latency_s=completion.latency_s)
+        return self._filled(paid, completion)
+
+    async def close(self) -> None:
+        """Release connections."""
+        await self._client.close()
+
+    def _filled(self, answer: Answer, completion: Completion) -> Answer:
+        text = completion.text or completion.refusal  # a refusal is an answer, and often the right one
+        if completion.finish_reason == "content_filter":
+            return replace(answer, status="error", error_type="refused", error="the content filter withheld the answer")
+        if not text:
+            why = f"the reply has no text (finish_reason: {completion.finish_reason})"
+            return replace(answer, status="error", error_type="empty", error=why)
+        if self._generates[answer.dataset] == "actual":
+            return replace(answer, actual=scalar(text))
+        return replace(answer, answer=text)
+
+
+def scalar(text: str) -> Any:
+    """A prediction from a reply's text: a boolean (True and TRUE too), a number or a JSON string, else the text."""
+    bare = text.strip()
+    try:
+        value: Any = json.loads(bare.lower() if bare.lower() in {"true", "false"} else bare)
+    except ValueError:
+        return bare
+    return value if isinstance(value, bool | int | float | str) else bare
+
+
+@dataclass(frozen=True, slots=True)
+class _Template:
+    """A template that is ready to render, and a digest of its text."""
+
+    render: Callable[[Mapping[str, Any]], str]
+    digest: str
+
+
+def _template(source: str | None, where: str, prompts: Prompts) -> _Template | None:
+    """The template of a .jinja file, or of text that stands in YAML."""
+    if source is None:
+        return None
+    if source.endswith(".jinja") and not any(char.isspace() or char == "{" for char in source):
+        template, used, digest = prompts.get(source), prompts.variables(source), prompts.digest([source])
+    else:
+        template, used, digest = prompts.inline(source, where), prompts.inline_variables(source), source
+    problems = [
+        Problem(f"the template uses {name!r}, which a target is not given", where, did_you_mean(name, VARIABLES))
+        for name in sorted(used - set(VARIABLES))
+    ]
+    if problems:
+        raise UserError(problems)
+    return _Template(partial(render, template, where=where), digest)

@@ -1,0 +1,94 @@
+"""The kinds of targets.
+
+Third parties add theirs as entry points of the group `evalflow.targets`, each a `TargetKind`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from evalflow.calls.limiter import Limiters
+from evalflow.config.kinds import Kinds
+from evalflow.config.schema import OpenAITargetConfig, RecordedTargetConfig, TargetConfig
+from evalflow.llm.registry import default_name
+from evalflow.prompts import Prompts
+from evalflow.protocols import Target
+from evalflow.targets.missing import MissingTarget
+from evalflow.targets.recorded import RecordedTarget
+
+Generates = Mapping[str, Literal["answer", "actual"]]
+Generate = Literal[False, True, "missing", "demo"]
+
+
+@dataclass(frozen=True, slots=True)
+class TargetKind:
+    """A kind of target.
+
+    Attributes:
+        config_model: The model of its configuration.
+        build: Makes one, given its configuration, its name, the templates, by dataset the case field that it fills,
+            and the limiters that it shares with others.
+    """
+
+    config_model: type[TargetConfig]
+    build: Callable[[Any, str, Prompts, Generates, Limiters], Target]
+
+
+def target_kinds() -> Kinds[TargetKind]:
+    """All kinds of targets."""
+    builtin = {
+        "recorded": lambda: TargetKind(RecordedTargetConfig, _recorded),
+        "openai": lambda: TargetKind(OpenAITargetConfig, _openai),
+    }
+    return Kinds("target", "evalflow.targets", builtin)
+
+
+def target_config_model(kind: str) -> type[TargetConfig]:
+    """The model of a kind's configuration.
+
+    Raises:
+        UserError: There is no such kind.
+    """
+    return target_kinds().get(kind).config_model
+
+
+def build_target(
+    config: TargetConfig,
+    choice: str,
+    prompts: Prompts,
+    generates: Generates,
+    generate: Generate,
+    limiters: Limiters | None = None,
+) -> Target:
+    """The target that a configuration describes.
+
+    Args:
+        config: Of the model that belongs to its kind.
+        choice: The file of conf/target that was chosen; the name defaults to `<choice>:<model>`, or to the choice.
+        prompts: The templates.
+        generates: By dataset, the case field that a live target fills.
+        generate: The run's `generate`: demo takes the example answers instead, missing asks for what the data lack.
+        limiters: Shared by all judges and targets of a process.
+
+    Raises:
+        UserError: The configuration cannot work, such as without an API key.
+    """
+    if generate == "demo":
+        return RecordedTarget("demo", demo=True)
+    name = default_name(config, choice)
+    target = target_kinds().get(config.kind).build(config, name, prompts, generates, limiters or Limiters())
+    return MissingTarget(target, generates) if generate == "missing" else target
+
+
+def _recorded(_: RecordedTargetConfig, name: str, *shared: object) -> Target:
+    return RecordedTarget(name)
+
+
+def _openai(
+    config: OpenAITargetConfig, name: str, prompts: Prompts, generates: Generates, limiters: Limiters
+) -> Target:
+    from evalflow.targets.openai import OpenAITarget
+
+    return OpenAITarget(config, name, prompts, generates, limiters)
