@@ -18,6 +18,8 @@ Row = Mapping[str, Any]
 ALIASES = {"demo_answer": "demo_output"}
 # To name a column as one of these takes nothing from its own meaning: clusters may well be formed by question.
 SECONDARY = ("id", "group", "tags", "labels")
+# Either of them makes the conversation: who names one leaves the other.
+_RIVALS = {"question": "messages", "messages": "question"}
 _TEXT = ("id", "question", "answer", "reference", "group")
 _STRUCTURED = ("messages", "contexts", "metadata", "demo_answer", "checks", "tags", "labels", "vars")
 _PLAIN_PATH = re.compile(r"\$\.([A-Za-z_]\w*)\Z")
@@ -83,7 +85,7 @@ def field_map(dataset: str, config: DatasetConfig, aliases: Mapping[str, str] | 
     """The mapping that a dataset declares, completed with the columns that map themselves.
 
     A column that `fields` gives to one case field is not taken for another whose name it happens to bear: with
-    `{reference: answer}` there is no recorded answer.
+    `{reference: answer}` there is no recorded answer. Of question and messages, only the one in `fields` counts.
 
     Args:
         dataset: Its name, for messages.
@@ -107,6 +109,7 @@ def field_map(dataset: str, config: DatasetConfig, aliases: Mapping[str, str] | 
     if problems:
         raise UserError(problems)
     taken = {column for name, column in columns.items() if name not in SECONDARY}
+    taken |= {other for name, other in _RIVALS.items() if name in declared}
     own = {name: name for name in CONVERTERS if name not in declared and name not in taken}
     others = {**ALIASES, **(aliases or {})}
     stand_in = {name: column for name, column in others.items() if name in own and column not in taken}

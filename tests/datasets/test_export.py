@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from evalflow.config.schema import DatasetConfig
+from evalflow.datasets import case_to_row, read
+from evalflow.records import Case, Context, Message
+
+texts = st.text(max_size=8)
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | texts,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
+    max_leaves=6,
+)
+objects = st.dictionaries(texts, json_values, max_size=3)
+messages = st.builds(Message, texts, texts, st.none() | objects)
+contexts = st.builds(Context, texts, st.none() | texts, st.none() | texts)
+checks = st.fixed_dictionaries(
+    {"identifier": st.text(min_size=1, max_size=8)}, optional={"enabled": st.booleans(), "params": objects}
+)
+
+
+def tuples(items: st.SearchStrategy[Any]) -> st.SearchStrategy[tuple[Any, ...]]:
+    return st.lists(items, max_size=3).map(tuple)
+
+
+cases = st.builds(
+    Case,
+    dataset=st.just("mine"),
+    index=st.just(0),
+    id=st.text(min_size=1, max_size=8),
+    messages=tuples(messages),
+    answer=st.none() | texts,
+    reference=st.none() | texts,
+    contexts=st.none() | tuples(contexts),
+    expected=json_values,
+    actual=json_values,
+    metadata=st.none() | objects,
+    demo_answer=st.none() | messages,
+    checks=st.none() | tuples(checks),
+    tags=tuples(texts),
+    group=st.none() | texts,
+    labels=st.none() | objects,
+    vars=objects,
+)
+
+
+@given(case=cases)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_case_written_as_a_row_reads_again_as_the_same_case(case: Case, here: Path) -> None:
+    row = json.dumps(case_to_row(case))
+    (here / "cases.jsonl").write_text(f"{row}\n")
+    (here / "cases.json").write_text(f"[{row}]")
+    for name in ("cases.jsonl", "cases.json"):
+        assert list(read("mine", DatasetConfig(path=str(here / name)))) == [case]
+
+
+def test_absent_fields_are_left_out() -> None:
+    assert case_to_row(Case(dataset="mine", index=3, id="a")) == {"id": "a"}
+    full = Case(dataset="mine", index=0, id="a", messages=(Message("user", "q"),), contexts=(), expected=False)
+    assert case_to_row(full) == {
+        "id": "a", "messages": [{"role": "user", "content": "q"}], "contexts": [], "expected": False,
+    }  # fmt: skip

@@ -1,0 +1,162 @@
+"""How columns become case fields."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evalflow.config.schema import DatasetConfig
+from evalflow.datasets import columns, propose_fields, read
+from evalflow.datasets.proposal import USUAL
+from evalflow.datasets.values import CONVERTERS
+from evalflow.errors import UserError
+from evalflow.records import Context, Message
+
+
+def test_own_names_map_themselves_and_the_rest_goes_to_vars(load: Any) -> None:
+    row = {"dataset": "theirs", "index": 7, "question": "q", "answer": "a", "score": 0.5, "empty": None}
+    (case,) = load([row])
+    assert (case.dataset, case.index, case.question, case.answer) == ("mine", 0, "q", "a")
+    assert case.vars == {"dataset": "theirs", "index": 7, "score": 0.5}
+
+
+def test_null_is_absent(load: Any) -> None:
+    (case,) = load([dict.fromkeys(CONVERTERS)])
+    assert case.messages == ()
+    assert (case.answer, case.contexts, case.checks, case.tags, case.vars) == (None, None, None, (), {})
+
+
+def test_empty_is_not_absent(load: Any) -> None:
+    (case,) = load([{"contexts": [], "checks": [], "metadata": {}, "answer": "", "expected": False, "actual": 0}])
+    assert (case.contexts, case.checks, case.metadata, case.answer) == ((), (), {}, "")
+    assert (case.expected, case.actual) == (False, 0)
+
+
+def test_fields_name_columns_and_paths(load: Any) -> None:
+    row = {
+        "meta": {"nr": 7, "kind": "x"},
+        "query": "q",
+        "out": {"text": "a", "hits": [{"body": "c1"}, {"body": "c2"}]},
+        "with space": "r",
+    }
+    fields = {
+        "id": "$.meta.nr", "question": "query", "answer": "$.out['text']", "contexts": "$.out.hits[*].body",
+        "reference": "with space", "expected": "$.absent.deep", "tags": "$.meta.kind", "actual": "$.out.none[*]",
+    }  # fmt: skip
+    (case,) = load([row], fields=fields, group="$.meta.kind")
+    assert (case.id, case.question, case.answer, case.reference, case.group) == ("7", "q", "a", "r", "x")
+    assert case.contexts == (Context("c1"), Context("c2"))
+    assert (case.expected, case.actual, case.tags) == (None, None, ("x",))
+    assert sorted(case.vars) == ["meta", "out"]
+
+
+def test_a_column_given_to_one_field_is_not_taken_for_another(load: Any) -> None:
+    for source in ("answer", "$.answer"):
+        (case,) = load([{"question": "q", "answer": "gold"}], fields={"reference": source})
+        assert (case.reference, case.answer, case.vars) == ("gold", None, {})
+
+
+def test_a_column_may_be_the_group_and_itself(load: Any) -> None:
+    row = {"question": "q", "doc": "d"}
+    (case,) = load([row], group="question")
+    assert (case.question, case.group) == ("q", "q")
+    (case,) = load([row], fields={"group": "question", "id": "question"})
+    assert (case.question, case.group, case.id) == ("q", "q", "q")
+
+
+def test_a_declared_column_is_not_replaced_by_one_with_the_fields_name(load: Any) -> None:
+    (case,) = load([{"answer": "other"}], fields={"answer": "llm_answer"})
+    assert (case.answer, case.vars) == (None, {"answer": "other"})
+
+
+def test_group_is_text(load: Any) -> None:
+    assert [case.group for case in load([{"doc": 3}, {"doc": "d"}, {"doc": True}, {}], group="doc")] == [
+        "3", "d", "true", None,
+    ]  # fmt: skip
+
+
+def test_vars_that_stand_in_the_data_are_joined_by_other_columns(load: Any) -> None:
+    (case,) = load([{"vars": {"a": 1, "b": None}, "c": 2}])
+    assert case.vars == {"a": 1, "b": None, "c": 2}
+
+
+def test_a_missing_id_is_made_from_the_content(load: Any) -> None:
+    first, same, other, own, number = load(
+        [{"question": "a", "x": 1}, {"x": 1, "question": "a", "y": None}, {"question": "b"}, {"id": "a1"}, {"id": 7}]
+    )
+    assert first.id == same.id != other.id
+    assert len(first.id) == 16
+    assert (own.id, number.id) == ("a1", "7")
+
+
+def test_context_forms(load: Any) -> None:
+    (case,) = load([{"contexts": ["plain <b>text</b>", {"text": "t", "title": "T", "path": None, "score": 1}]}])
+    assert case.contexts == (Context("plain <b>text</b>"), Context("t", "T"))
+    assert load([{"contexts": "only one"}])[0].contexts == (Context("only one"),)
+
+
+def test_tags_and_a_text_demo_answer(load: Any) -> None:
+    (case,) = load([{"tags": "User Issues > Hallucination; ; x ", "demo_answer": {"content": "d"}}])
+    assert case.tags == ("User Issues > Hallucination", "x")
+    assert case.demo_answer == Message("assistant", "d")
+
+
+def test_wrong_declarations_are_all_named_before_reading() -> None:
+    Path("mine.jsonl").write_text("broken")
+    fields = {"anwser": "a", "answer": "$.a[", "reference": "", "group": "g"}
+    with pytest.raises(UserError) as error:
+        read("mine", DatasetConfig(path="mine.jsonl", fields=fields, group="h"))
+    found = {problem.where: problem for problem in error.value.problems}
+    assert found["dataset.mine.fields.anwser"].hint == "did you mean 'answer'?"
+    assert found["dataset.mine.fields.answer"].what.startswith("'$.a[' is no JSONPath: unexpected end")
+    assert "empty text" in found["dataset.mine.fields.reference"].what
+    assert "different columns" in found["dataset.mine"].what
+    with pytest.raises(UserError, match=r"dataset\.mine\.group: '\$\[' is no JSONPath"):
+        read("mine", DatasetConfig(path="mine.jsonl", group="$["))
+
+
+@pytest.mark.parametrize("name", ["dataset", "index", "history"])
+def test_what_evalflow_sets_itself_cannot_be_mapped(name: str) -> None:
+    Path("mine.jsonl").write_text("{}")
+    with pytest.raises(UserError, match=f"'{name}' is no case field"):
+        read("mine", DatasetConfig(path="mine.jsonl", fields={name: "x"}))
+
+
+def test_columns_of_the_first_rows(load: Any) -> None:
+    load([{"b": 1}, {"a": 2, "b": None}, {"c": 3}])
+    config = DatasetConfig(path="mine.jsonl")
+    assert columns(config) == ["b", "a", "c"]
+    assert columns(config, rows=2) == ["b", "a"]
+    Path("mine.jsonl").write_text('{"a": 1}\n{"b"\n')
+    assert columns(config, rows=1) == ["a"]
+    with pytest.raises(UserError, match="broken JSON at line 2"):
+        columns(config)
+
+
+@pytest.mark.parametrize(
+    ("found", "proposed"),
+    [
+        (
+            ["query", "response", "ground_truth"],
+            {"question": "query", "answer": "response", "reference": "ground_truth"},
+        ),
+        (["Prompt", "Retrieved Contexts"], {"question": "Prompt", "contexts": "Retrieved Contexts"}),
+        (["groundTruth", "userInput"], {"question": "userInput", "reference": "groundTruth"}),
+        (["question", "prompt", "answer", "response"], {}),
+        (["messages", "prompt", "demo_output"], {"demo_answer": "demo_output"}),
+        (["text", "label", "prediction"], {"expected": "label", "actual": "prediction"}),
+        (["response", "llm_answer"], {"answer": "llm_answer"}),
+        (["Answer"], {"answer": "Answer"}),
+        ([], {}),
+    ],
+)
+def test_proposed_fields(found: list[str], proposed: dict[str, str]) -> None:
+    assert propose_fields(found) == proposed
+
+
+def test_no_usual_name_belongs_to_two_fields() -> None:
+    names = [name for field, usual in USUAL.items() for name in (field, *usual)]
+    assert len(names) == len(set(names))
+    assert set(USUAL) <= set(CONVERTERS)
