@@ -91,7 +91,8 @@ class EmbeddedJudge:
         """extract_claims and verify_claims; with sentence embeddings rate_relevance too."""
         return LEXICAL_TASKS | EMBEDDING_TASKS if self._minilm else LEXICAL_TASKS
 
-    def explain_missing(self) -> str | None:
+    @property
+    def notice(self) -> str | None:
         """What it goes without and what to install, as a notice for people; None where nothing is missing."""
         if self._minilm:
             return None
@@ -104,7 +105,7 @@ class EmbeddedJudge:
         if task in self.tasks:
             return None
         if task in EMBEDDING_TASKS:
-            return f"{task} needs sentence similarity; {self.explain_missing()}"
+            return f"{task} needs sentence similarity; {self.notice}"
         asked = f"the task {task!r}" if task else "a free prompt"
         known = ", ".join(sorted(LEXICAL_TASKS | EMBEDDING_TASKS))
         return f"the embedded judge is no language model and cannot answer {asked}, only {known}; name an LLM judge"

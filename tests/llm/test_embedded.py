@@ -81,8 +81,8 @@ def test_similarity_changes_the_nature_the_identity_and_the_tasks(lexical: Embed
     assert full.nature == "text overlap and sentence similarity, not an LLM"
     assert full.identity != lexical.identity
     assert full.tasks - lexical.tasks == {"rate_relevance"}
-    assert full.explain_missing() is None
-    assert "without sentence similarity" in (lexical.explain_missing() or "")
+    assert full.notice is None
+    assert "without sentence similarity" in (lexical.notice or "")
 
 
 def test_claims_are_the_sentences_that_state_something(lexical: EmbeddedJudge) -> None:
