@@ -1,0 +1,150 @@
+"""How the scores of each metric are spread."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from evalflow.report.pictures import FAIL, INK, MAIN, PASS, Picture, draw
+from evalflow.report.wording import PARTS, not_scored, number, series_name, varying
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from evalflow.config.schema import MetricConfig
+
+_BINS = 20
+_COLOURS = {"passed": PASS, "failed": FAIL, "scored": MAIN}
+
+
+def distributions(scores: pl.LazyFrame, metrics: Mapping[str, MetricConfig]) -> list[Picture]:
+    """A histogram per metric, one below the other for every judge (and dataset and target, where several).
+
+    Args:
+        scores: The columns of scores.parquet; only counts leave it.
+        metrics: For the direction; a metric that is not in it (a check) counts as higher is better.
+    """
+    import polars as pl
+
+    own = scores.filter(pl.col("member_of").is_null())
+    overview = _overview(own)
+    bins = _binned(own, overview)
+    return [_picture(facts, bins, metrics.get(facts["metric"])) for facts in overview.iter_rows(named=True)]
+
+
+def _overview(scores: pl.LazyFrame) -> pl.DataFrame:
+    """One row per metric, in order of appearance: counts, range and median of the scores, thresholds."""
+    import polars as pl
+
+    score, status = pl.col("score"), pl.col("status")
+    return (
+        scores.group_by("metric", maintain_order=True)
+        .agg(
+            score.min().alias("low"),
+            score.max().alias("high"),
+            score.median().alias("median"),
+            *[(status == state).sum().alias(f"n_{state}") for state in ("scored", "undefined", "error", "skipped")],
+            pl.col("passed").sum().alias("n_passed"),
+            pl.col("passed").is_not_null().sum().alias("n_judged"),
+            pl.col("threshold").drop_nulls().unique().alias("thresholds"),
+        )
+        .with_columns(unit=(pl.col("low") >= 0) & (pl.col("high") <= 1))
+        .with_columns(
+            low=pl.when("unit").then(0.0).otherwise("low"),
+            high=pl.when("unit")
+            .then(1.0)
+            .when(pl.col("high") > pl.col("low"))
+            .then("high")
+            .otherwise(pl.col("low") + 1),
+        )
+        .collect(engine="streaming")
+    )
+
+
+def _binned(scores: pl.LazyFrame, overview: pl.DataFrame) -> list[dict[str, Any]]:
+    """Counts by metric, dataset, target, judge, pass or fail and bin."""
+    import polars as pl
+
+    state = pl.when("passed").then(pl.lit("passed")).when(pl.col("passed").not_()).then(pl.lit("failed"))
+    place = (pl.col("score") - pl.col("low")) / (pl.col("high") - pl.col("low")) * _BINS
+    return (
+        scores.filter(pl.col("score").is_not_null())
+        .select("metric", *PARTS, "score", state.otherwise(pl.lit("scored")).alias("state"))
+        .join(overview.lazy().select("metric", "low", "high"), on="metric")
+        .with_columns(bin=place.floor().clip(0, _BINS - 1))
+        .group_by("metric", *PARTS, "state", "bin", "low", "high")
+        .agg(n=pl.len())
+        .sort("metric", *PARTS, "state", "bin", nulls_last=True)
+        .collect(engine="streaming")
+        .to_dicts()
+    )
+
+
+def _picture(facts: dict[str, Any], bins: Sequence[dict[str, Any]], config: MetricConfig | None) -> Picture:
+    name, title = facts["metric"], f"Spread of {facts['metric']}"
+    mine = [row for row in bins if row["metric"] == name]
+    threshold = facts["thresholds"][0] if len(facts["thresholds"]) == 1 else None
+    sentence = _sentence(facts, threshold, config)
+    if not mine:
+        return Picture(title, sentence, "")
+    parts = varying(mine)
+    values = [_bar(row, series_name(row, parts)) for row in mine]
+    return draw(title, sentence, _spec(values, facts, threshold, several=bool(parts)))
+
+
+def _bar(row: Mapping[str, Any], series: str) -> dict[str, Any]:
+    width = (row["high"] - row["low"]) / _BINS
+    start = row["low"] + row["bin"] * width
+    return {"from": start, "to": start + width, "n": row["n"], "state": row["state"], "series": series}
+
+
+def _sentence(facts: Mapping[str, Any], threshold: float | None, config: MetricConfig | None) -> str:
+    n = facts["n_scored"]
+    if not n:
+        return f"Nothing to draw: no case is scored. {not_scored(facts)}."
+    text = f"Half of {n:,} scores lie at or above {number(facts['median'])}"
+    if threshold is not None and facts["n_judged"]:
+        lower = config is not None and config.direction == "lower_is_better"
+        bound = "at most" if lower else "at least"
+        text += f"; {facts['n_passed']:,} pass ({bound} {threshold:g})"
+    return f"{text}. {not_scored(facts)}."
+
+
+def _spec(values: list[dict[str, Any]], facts: Mapping[str, Any], threshold: float | None, *, several: bool) -> Any:
+    states = [state for state in _COLOURS if any(value["state"] == state for value in values)]
+    domain = {"domain": [facts["low"], facts["high"]], "nice": False}
+    bars = {
+        "mark": {"type": "bar", "binSpacing": 1.5},
+        "encoding": {
+            "x": {
+                "field": "from",
+                "type": "quantitative",
+                "bin": {"binned": True},
+                "scale": domain,
+                "axis": {"title": "score", "grid": False, "tickCount": 5},
+            },
+            "x2": {"field": "to"},
+            "y": {
+                "field": "n",
+                "type": "quantitative",
+                "axis": {"title": "scores", "tickCount": 3, "tickMinStep": 1, "format": ",d", "domain": False},
+            },
+            "color": {
+                "field": "state",
+                "type": "nominal",
+                "legend": None,
+                "scale": {"domain": states, "range": [_COLOURS[state] for state in states]},
+            },
+        },
+    }
+    layers: list[dict[str, Any]] = [bars]
+    if threshold is not None:
+        layers.append(
+            {"mark": {"type": "rule", "color": INK, "strokeDash": [4, 3]}, "encoding": {"x": {"datum": threshold}}}
+        )
+    data = {"values": values}
+    if not several:
+        return {"data": data, "width": 320, "height": 120, "layer": layers}
+    header = {"labelAnchor": "start", "labelFontWeight": "bold"}
+    facet = {"field": "series", "type": "nominal", "sort": None, "header": header}
+    return {"data": data, "facet": facet, "columns": 1, "spec": {"width": 320, "height": 64, "layer": layers}}

@@ -1,0 +1,75 @@
+"""report.html: one offline page with the summary, the pictures and the case explorer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+from evalflow.report.charts import charts
+from evalflow.report.confusion import matrix_of
+from evalflow.report.explorer import BLOCK, script_json
+from evalflow.report.header import facts, title
+from evalflow.report.judges import judge_lines
+from evalflow.report.page import write_page
+from evalflow.report.wording import varying
+
+if TYPE_CHECKING:
+    from evalflow.report.explorer import ExplorerWriter
+    from evalflow.report.inputs import Reported
+
+_STYLES = ("page.css", "tables.css", "explorer.css")
+_SCRIPTS = ("data.js", "filter.js", "list.js", "steps.js", "detail.js", "main.js")
+
+
+def write_html(path: Path, run: Reported, explorer: ExplorerWriter) -> None:
+    """Write the page.
+
+    Args:
+        path: The file; replaced once the new one is complete.
+        run: What to show.
+        explorer: Has taken in every row of the run, and is finished.
+    """
+    rows = run.summary.to_dicts()
+    context = {
+        "title": title(run.manifest),
+        "run_id": run.manifest["run_id"],
+        "facts": facts(run.manifest),
+        "manifest": json.dumps(run.manifest, indent=2, ensure_ascii=False, default=str),
+        "judges": judge_lines(run.manifest),
+        "rows": [row for row in rows if row["tag"] is None],
+        "by_tag": [row for row in rows if row["tag"] is not None],
+        "parts": varying(rows),
+        "metrics": run.metrics,
+        "pictures": charts(run.scores, run.summary, run.details, run.metrics),
+        "details": [detail for detail in run.details if matrix_of(detail) is None],
+        "cases": explorer.cases,
+        "shown": explorer.shown,
+    }
+    write_page(path, "report.html.jinja", context | _data(run, explorer), styles=_STYLES, scripts=_SCRIPTS)
+
+
+def _data(run: Reported, explorer: ExplorerWriter) -> dict[str, Any]:
+    """What goes unescaped into script elements; `script_json` wrote it all, so nothing in it can end an element."""
+    metrics = {name: {"description": m.description, "direction": m.direction} for name, m in run.metrics.items()}
+    return {
+        "legend": script_json(explorer.legend() | {"metrics": metrics}),
+        "index": _listed(explorer.index),
+        "blocks": _blocks(explorer.details),
+    }
+
+
+def _listed(file: TextIO) -> Iterator[str]:
+    """The lines of a file, as the items of one JSON list."""
+    file.seek(0)
+    for number, line in enumerate(file):
+        yield f",{line}" if number else line
+
+
+def _blocks(file: TextIO) -> Iterator[str]:
+    """The lines of a file, as many at a time as one script element is to hold."""
+    file.seek(0)
+    while lines := "".join(islice(file, BLOCK)):
+        yield lines

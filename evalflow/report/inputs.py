@@ -1,0 +1,40 @@
+"""What the reports of one run are made from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from evalflow.records import Case
+from evalflow.report.join import AnswerOf
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from evalflow.config.schema import MetricConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reported:
+    """A finished run, as its reports see it.
+
+    Attributes:
+        scores: The columns of scores.parquet, in input order.
+        summary: The columns of summary.parquet.
+        details: Matrices and lists that go with figures: dataset, target, metric, judge, tag, statistic, and the data.
+        gates: metric, statistic, condition, value, passed (None: undecided) and message of each gate.
+        manifest: run.json.
+        metrics: What the metrics declare, by name.
+        cases: The cases that were evaluated, in input order; gone over once.
+        answers: Gives the answer to a case, or None.
+    """
+
+    scores: pl.LazyFrame
+    summary: pl.DataFrame
+    details: Sequence[Mapping[str, Any]]
+    gates: Sequence[Mapping[str, Any]]
+    manifest: Mapping[str, Any]
+    metrics: Mapping[str, MetricConfig]
+    cases: Iterable[Case]
+    answers: AnswerOf

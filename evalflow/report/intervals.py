@@ -1,0 +1,86 @@
+"""Values and pass rates as points on their intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from evalflow.report.pictures import MAIN, PAPER, Picture, draw
+from evalflow.report.wording import percent, series_name, unscored, varying
+
+
+def interval_pictures(rows: Sequence[Mapping[str, Any]]) -> list[Picture]:
+    """Means and figures, then pass rates, as points on their 95 % intervals.
+
+    Values outside 0..1 are on scales of their own, so each such metric is a picture of its own.
+
+    Args:
+        rows: Rows of the summary over all tags.
+    """
+    valued = [row for row in rows if row["value"] is not None]
+    natural = {row["metric"] for row in valued if not 0 <= row["value"] <= 1}
+    bounded = [row for row in valued if row["metric"] not in natural]
+    pictures = [_means("Means and figures", bounded, [0, 1])] if bounded else []
+    for metric in dict.fromkeys(row["metric"] for row in valued if row["metric"] in natural):
+        pictures.append(
+            _means(f"Means and figures of {metric}", [row for row in valued if row["metric"] == metric], None)
+        )
+    judged = [row for row in rows if row["pass_rate"] is not None]
+    return [*pictures, _pass_rates(judged)] if judged else pictures
+
+
+def _means(title: str, rows: Sequence[Mapping[str, Any]], domain: list[float] | None) -> Picture:
+    parts = varying(rows)
+    points = [
+        {"label": _label(row, parts), "value": row["value"], "low": row["ci_low"], "high": row["ci_high"]}
+        for row in rows
+    ]
+    sentence = f"Each dot is a mean or a figure over all cases, its line the 95 % interval. {unscored(rows)}."
+    return draw(title, sentence, _interval_spec(points, domain, "value"))
+
+
+def _pass_rates(rows: Sequence[Mapping[str, Any]]) -> Picture:
+    parts = varying(rows)
+    points = [
+        {
+            "label": _label(row, parts),
+            "value": row["pass_rate"],
+            "low": row["pass_rate_low"],
+            "high": row["pass_rate_high"],
+        }
+        for row in rows
+    ]
+    least = min(rows, key=lambda row: row["pass_rate"])
+    lowest = f"{_label(least, parts)} passes least often, {percent(least['pass_rate'])}"
+    sentence = f"Share of scores that pass their threshold, with its 95 % interval; {lowest}. {unscored(rows)}."
+    return draw("Pass rates", sentence, _interval_spec(points, [0, 1], "pass rate"))
+
+
+def _label(row: Mapping[str, Any], parts: Sequence[str]) -> str:
+    metric = row["metric"] if row["statistic"] == "mean" else f"{row['metric']} {row['statistic']}"
+    series = series_name(row, parts)
+    return f"{metric} · {series}" if series else metric
+
+
+def _interval_spec(points: list[dict[str, Any]], domain: list[float] | None, title: str) -> dict[str, Any]:
+    scale: dict[str, Any] = {"zero": False} if domain is None else {"domain": _around(domain, points)}
+    axis = {"title": None, "ticks": False, "domain": False}
+    y = {"field": "label", "type": "nominal", "sort": None, "axis": axis}
+    x = {"type": "quantitative", "scale": scale, "axis": {"title": title, "tickCount": 5, "domain": False}}
+    line = {"mark": {"type": "rule", "color": MAIN, "strokeWidth": 2.5, "strokeCap": "round", "opacity": 0.45}}
+    look = {"filled": True, "color": MAIN, "stroke": PAPER, "strokeWidth": 1.5, "size": 90, "opacity": 1}
+    return {
+        "data": {"values": points},
+        "width": 250,
+        "height": {"step": 26},
+        "layer": [
+            {**line, "encoding": {"y": y, "x": {**x, "field": "low"}, "x2": {"field": "high"}}},
+            {"mark": {"type": "point", **look}, "encoding": {"y": y, "x": {**x, "field": "value"}}},
+        ],
+    }
+
+
+def _around(domain: list[float], points: Sequence[Mapping[str, Any]]) -> list[float]:
+    """The domain, widened where an interval reaches beyond it: none is drawn shorter than it is."""
+    ends = [end for point in points for end in (point["low"], point["high"]) if end is not None]
+    return [min([domain[0], *ends]), max([domain[1], *ends])]

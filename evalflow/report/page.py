@@ -1,0 +1,70 @@
+"""What every page has: templates, style and script of its own, and a policy that lets nothing else run."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from evalflow.report import wording
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+_TEMPLATES = Path(__file__).parent / "templates"
+
+
+def write_page(
+    path: Path, template: str, context: Mapping[str, Any], *, styles: Sequence[str], scripts: Sequence[str]
+) -> None:
+    """Render a template piece by piece into a file that is complete the moment it stands under its name.
+
+    Args:
+        path: The page; replaced.
+        template: A file of templates/.
+        context: Its variables. Iterables of markup are written as they come.
+        styles: Files of templates/ that go into the page, in order.
+        scripts: Likewise.
+    """
+    style, script = _joined(styles), _joined(scripts)
+    if script:
+        script = f'"use strict";(() => {{\n{script}}})();'
+    policy = _policy(style, script)
+    unfinished = path.with_name(f".{path.name}.part")
+    # A lone surrogate, which JSON may carry, cannot be written as UTF-8; inside JSON its escape means the same.
+    with unfinished.open("w", encoding="utf-8", errors="backslashreplace") as file:
+        page = environment().get_template(template)
+        file.writelines(page.generate(context, style=style, script=script, policy=policy))
+    unfinished.replace(path)
+
+
+def environment() -> Environment:
+    """The templates' environment: everything is escaped, and an undefined variable is an error."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    made = Environment(
+        loader=FileSystemLoader(_TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    filters: dict[str, Any] = {"number": wording.number, "percent": wording.percent, "cost": wording.cost}
+    made.filters = {**made.filters, **filters}  # pyright: ignore[reportUnknownMemberType] - untyped in Jinja
+    return made
+
+
+def _joined(names: Sequence[str]) -> str:
+    return "".join((_TEMPLATES / name).read_text(encoding="utf-8") for name in names)
+
+
+def _policy(style: str, script: str) -> str:
+    """A content security policy: this style and this script, known by their digests, and nothing from anywhere."""
+    sources = [f"{kind}-src '{_digest(text)}'" for kind, text in (("style", style), ("script", script)) if text]
+    return "; ".join(["default-src 'none'", *sources, "base-uri 'none'", "form-action 'none'"])
+
+
+def _digest(text: str) -> str:
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"

@@ -1,0 +1,87 @@
+"""The report of a whole sweep: every metric under every judge and target, how far judges agree, what it cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from evalflow.report.header import facts
+from evalflow.report.intervals import interval_pictures
+from evalflow.report.judges import judge_lines
+from evalflow.report.page import write_page
+from evalflow.report.wording import series_name, varying
+
+if TYPE_CHECKING:
+    import polars as pl
+
+_STYLES = ("page.css", "tables.css", "sweep.css")
+_SHARED = ("Dataset", "Target", "Metrics", "Versions", "Command")
+Run = tuple[str, Mapping[str, Any], "pl.DataFrame"]
+
+
+def write_sweep(path: Path, *, sweep_id: str, runs: Sequence[Run], agreement: pl.DataFrame) -> None:
+    """Write one self-contained page over all runs of a sweep.
+
+    Args:
+        path: The file; replaced once the new one is complete. Links lead to `<name>/report.html` beside it.
+        sweep_id: The sweep's run_id.
+        runs: Name (the run's folder), run.json and summary of each.
+        agreement: As `evalflow.report.agreement` gives it.
+    """
+    rows = [
+        {**row, "run": name}
+        for name, _, summary in runs
+        for row in summary.filter(summary["tag"].is_null()).iter_rows(named=True)
+    ]
+    columns, parts = _columns(rows)
+    context = {
+        "title": f"Sweep of {len(runs)} runs",
+        "run_id": sweep_id,
+        "facts": _common(runs),
+        "judges": list(dict.fromkeys(line for _, manifest, _ in runs for line in judge_lines(manifest))),
+        "columns": columns,
+        "lines": _lines(rows, columns, parts),
+        "pictures": interval_pictures(_numbered(rows, parts)),
+        "agreement": agreement.to_dicts(),
+        "runs": [_cost(name, manifest) for name, manifest, _ in runs],
+    }
+    write_page(path, "sweep.html.jinja", context, styles=_STYLES, scripts=())
+
+
+def _columns(rows: Sequence[Mapping[str, Any]]) -> tuple[list[str], tuple[str, ...]]:
+    """The table's columns and what they stand for: what varies; the runs where that does not tell all cells apart."""
+    parts = varying(rows)
+    cells = [(row["metric"], row["statistic"], series_name(row, parts)) for row in rows]
+    if not parts or len(set(cells)) < len(cells):
+        parts = (*parts, "run")
+    return list(dict.fromkeys(series_name(row, parts) or "no judge" for row in rows)), parts
+
+
+def _lines(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], parts: Sequence[str]) -> list[dict[str, Any]]:
+    """One line per metric and statistic, with a cell (or None) per column."""
+    lines: dict[tuple[str, str], dict[str, Mapping[str, Any]]] = {}
+    for row in rows:
+        lines.setdefault((row["metric"], row["statistic"]), {})[series_name(row, parts) or "no judge"] = row
+    return [
+        {"metric": metric, "statistic": statistic, "cells": [cells.get(column) for column in columns]}
+        for (metric, statistic), cells in lines.items()
+    ]
+
+
+def _numbered(rows: Sequence[Mapping[str, Any]], parts: Sequence[str]) -> list[Mapping[str, Any]]:
+    """The rows, metric by metric, with the run's name in the place of the target where only runs tell them apart."""
+    order = list(dict.fromkeys(row["metric"] for row in rows))
+    by_metric = sorted(rows, key=lambda row: order.index(row["metric"]))
+    return [{**row, "target": row["run"]} for row in by_metric] if "run" in parts else by_metric
+
+
+def _common(runs: Sequence[Run]) -> list[tuple[str, str]]:
+    """The facts about what was run, where they are the same in all runs."""
+    every = [facts(manifest) for _, manifest, _ in runs]
+    return [fact for fact in every[0] if fact[0] in _SHARED and all(fact in other for other in every)] if every else []
+
+
+def _cost(name: str, manifest: Mapping[str, Any]) -> dict[str, Any]:
+    keys = ("status", "requests", "input_tokens", "output_tokens", "cost_usd")
+    return {"name": name} | {key: manifest.get(key) for key in keys}

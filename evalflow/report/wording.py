@@ -1,0 +1,68 @@
+"""How numbers and counts are put into words, the same in every report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+PARTS = ("dataset", "target", "judge")
+"""What tells two rows of one metric apart."""
+_UNSCORED = ("n_undefined", "n_error", "n_skipped")
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """A value for people: three decimals below 100, an en dash where there is none."""
+    if value is None:
+        return "–"
+    return f"{value:.{digits}f}" if abs(value) < 100 else f"{value:,.1f}"
+
+
+def percent(value: float | None) -> str:
+    """A share as whole percent, with a decimal where rounding would claim 0 % or 100 %."""
+    if value is None:
+        return "–"
+    text = f"{100 * value:.0f}"
+    if (text == "0" and value > 0) or (text == "100" and value < 1):
+        text = f"{100 * value:.1f}"
+    return f"{text} %"
+
+
+def cost(usd: float | None) -> str:
+    """Dollars, or the plain word where the price is not known: a missing cost is never 0."""
+    if usd is None:
+        return "unknown"
+    return f"${usd:,.2f}" if usd >= 1 or usd == 0 else f"${usd:.4f}"
+
+
+def not_scored(counts: Mapping[str, Any]) -> str:
+    """The three unscored states: `2 are not scored (1 undefined, 1 error, 0 skipped)`.
+
+    Args:
+        counts: n_undefined, n_error, n_skipped.
+    """
+    parts = [(counts.get(f"n_{state}") or 0, state) for state in ("undefined", "error", "skipped")]
+    total = sum(n for n, _ in parts)
+    if not total:
+        return "None is left unscored"
+    return f"{total:,} {'is' if total == 1 else 'are'} not scored ({', '.join(f'{n:,} {state}' for n, state in parts)})"
+
+
+def varying(rows: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Which of dataset, target and judge have more than one value in the rows; nulls aside."""
+    seen: dict[str, set[Any]] = {part: set() for part in PARTS}
+    for row in rows:
+        for part in PARTS:
+            if row.get(part) is not None:
+                seen[part].add(row[part])
+    return tuple(part for part in PARTS if len(seen[part]) > 1)
+
+
+def series_name(row: Mapping[str, Any], parts: Iterable[str]) -> str:
+    """What tells this row apart: the given parts, joined; empty where nothing does."""
+    return " · ".join(str(row[part]) for part in parts if row.get(part) is not None)
+
+
+def unscored(rows: Sequence[Mapping[str, Any]]) -> str:
+    """`not_scored` over rows of the summary. A metric's mean and figures share their cells, which count once."""
+    cells = {tuple(row[part] for part in ("metric", *PARTS)): row for row in rows}
+    return not_scored({state: sum(row[state] or 0 for row in cells.values()) for state in _UNSCORED})

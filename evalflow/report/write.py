@@ -1,0 +1,37 @@
+"""All reports of one run: three of them in one pass over the cases."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+from tempfile import TemporaryFile
+
+from evalflow.report.explorer import ExplorerWriter
+from evalflow.report.html import write_html
+from evalflow.report.inputs import Reported
+from evalflow.report.join import rows
+from evalflow.report.junit import write_junit
+from evalflow.report.results import CasesWriter, ResultsWriter
+
+
+def write_reports(folder: Path, run: Reported) -> None:
+    """Write results.csv, cases.jsonl, report.html and junit.xml into the run's folder.
+
+    Raises:
+        UserError: The cases are not those that were scored.
+    """
+    with ExitStack() as stack:
+        # Lone surrogates cannot be written as UTF-8: JSON has an escape for them, a table has not.
+        table = stack.enter_context((folder / "results.csv").open("w", encoding="utf-8", errors="replace", newline=""))
+        cases = stack.enter_context((folder / "cases.jsonl").open("w", encoding="utf-8", errors="backslashreplace"))
+        index, details = (
+            stack.enter_context(TemporaryFile("w+", encoding="utf-8", errors="backslashreplace")) for _ in range(2)
+        )
+        explorer = ExplorerWriter(index, details)
+        sinks = (ResultsWriter(table, run.scores), CasesWriter(cases), explorer)
+        for row in rows(run.cases, run.answers, run.scores):
+            for sink in sinks:
+                sink.write(row)
+        explorer.finish()
+        write_html(folder / "report.html", run, explorer)
+    write_junit(folder / "junit.xml", run_id=str(run.manifest["run_id"]), gates=run.gates, scores=run.scores)
