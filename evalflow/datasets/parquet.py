@@ -13,7 +13,9 @@ from typing import Any, cast
 from evalflow.datasets.rows import Row, Table, shown
 from evalflow.errors import Problem
 
-BATCH = 2048
+# Rows that are decoded together, in columns, and of these the rows that are Python values at a time.
+BATCH = 8192
+ROWS = 512
 
 
 def open_parquet(path: Path) -> Table:
@@ -28,8 +30,8 @@ def _rows(path: Path) -> Iterator[Row | Problem]:
     index = 0
     try:
         scan = pl.scan_parquet(path, glob=False)
-        while rows := scan.slice(index, BATCH).collect().rows(named=True):
-            for data in rows:
+        while not (batch := scan.slice(index, BATCH).collect()).is_empty():
+            for data in batch.iter_rows(named=True, buffer_size=ROWS):
                 yield _row(data, f"{name}[{index}]")
                 index += 1
     except pl.exceptions.PolarsError as error:

@@ -139,8 +139,8 @@ def test_parquet_values_that_json_has_no_type_for() -> None:
 
 
 def test_parquet_in_several_batches() -> None:
-    pl.DataFrame({"id": range(5000)}).write_parquet("mine.parquet")
-    assert [case.id for case in read("mine", DatasetConfig(path="mine.parquet"))] == [str(i) for i in range(5000)]
+    pl.DataFrame({"id": range(10_000)}).write_parquet("mine.parquet")
+    assert [case.id for case in read("mine", DatasetConfig(path="mine.parquet"))] == [str(i) for i in range(10_000)]
 
 
 def test_a_glob_reads_its_files_in_order() -> None:
