@@ -1,0 +1,73 @@
+# Every target works from a fresh clone: .venv/ is made when it is missing, and brought up to date only when
+# pyproject.toml or constraints.txt changed. ARGS goes on to the command: make demo ARGS="limit=5".
+
+SHELL := /bin/bash
+VENV := .venv
+BIN := $(VENV)/bin
+ARGS ?=
+
+# The first interpreter that is new enough; PYTHON=... chooses another.
+PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11 python; do \
+	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$python; break; }; done)
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check format format-check lint types imports yaml bench clean
+
+help: ## This list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1 \t\2/' | expand -t 22
+
+demo: $(VENV)/.ready ## Evaluate the sample answers: no key, no network
+	@$(BIN)/python -m evalflow dataset=rag metric=faithfulness $(ARGS)
+
+test: $(VENV)/.ready-dev ## All tests; ARGS="-k name" for some
+	@$(BIN)/python -m pytest $(ARGS)
+
+check: format-check lint types imports yaml test ## All that must pass before a commit
+
+format: $(VENV)/.ready-dev ## Write the code in the one format
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix --select I .
+
+format-check: $(VENV)/.ready-dev
+	@$(BIN)/ruff format --check .
+
+lint: $(VENV)/.ready-dev ## Look for mistakes
+	@$(BIN)/ruff check .
+
+types: $(VENV)/.ready-dev ## Check the types
+	@$(BIN)/pyright
+
+imports: $(VENV)/.ready-dev ## Check who may import whom
+	@$(BIN)/lint-imports --no-logo
+
+yaml: $(VENV)/.ready-dev ## Check the YAML
+	@$(BIN)/yamllint --strict .
+
+bench: $(VENV)/.ready-dev ## Measure; ARGS="NAME [ARGUMENTS]", without it a list
+	@$(BIN)/python -m bench $(ARGS)
+
+clean: ## Remove what the tools wrote, .venv/ included; outputs/ stays
+	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# --- set-up ----------------------------------------------------------------------------------------------------------
+
+# pip may compile or not, as its user set it; a first start that compiles a thousand modules is slow.
+define install
+	@echo "Setting up $(VENV)/ ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(1)]'
+	@$(BIN)/python -m compileall -q -j 0 evalflow $(VENV)/lib >/dev/null || true
+endef
+
+$(BIN)/python:
+	@test -n "$(PYTHON)" || { echo "evalflow needs Python 3.11 or newer; install it, or say where it is: make PYTHON=/path/to/python" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "$(PYTHON) cannot make virtual environments; on Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
+	@$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.ready: pyproject.toml constraints.txt | $(BIN)/python
+	$(call install,embedded)
+	@touch $@
+
+$(VENV)/.ready-dev: pyproject.toml constraints.txt | $(BIN)/python
+	$(call install,dev)
+	@touch $@ $(VENV)/.ready

@@ -1,0 +1,55 @@
+"""The import rule of pyproject.toml holds, and a breach of it is seen."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import evalflow
+
+PACKAGE = Path(evalflow.__file__).parent
+ROOT = PACKAGE.parent
+
+
+def lint(folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run import-linter on the `evalflow` of a folder."""
+    config = ROOT / "pyproject.toml"
+    code = f"from importlinter.cli import lint_imports; raise SystemExit(lint_imports({str(config)!r}, no_cache=True))"
+    return subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=False)
+
+
+def test_the_rule_holds() -> None:
+    done = lint(ROOT)
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize(
+    ("module", "breach", "contract"),
+    [
+        ("errors.py", "import evalflow.app", "An upper layer imports lower ones only"),
+        ("stats/intervals.py", "import evalflow.metrics", "An upper layer imports lower ones only"),
+        ("metrics/registry.py", "def f():\n    import openai", "openai and instructor in llm only"),
+        ("run/pipeline.py", "import hydra", "Hydra and OmegaConf in config only"),
+        ("app/run.py", "import evalflow.testing", "The product never imports evalflow.testing"),
+    ],
+)
+def test_a_breach_is_seen(tmp_path: Path, module: str, breach: str, contract: str) -> None:
+    copy = tmp_path / "evalflow"
+    shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__", "_share"))
+    with (copy / module).open("a", encoding="utf-8") as file:
+        file.write(f"\n{breach}\n")
+    done = lint(tmp_path)
+    assert done.returncode != 0
+    assert f"{contract} BROKEN" in done.stdout
+
+
+def test_an_import_for_the_type_checker_is_none(tmp_path: Path) -> None:
+    copy = tmp_path / "evalflow"
+    shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__", "_share"))
+    with (copy / "errors.py").open("a", encoding="utf-8") as file:
+        file.write("\nfrom typing import TYPE_CHECKING\n\nif TYPE_CHECKING:\n    import evalflow.app\n")
+    assert lint(tmp_path).returncode == 0

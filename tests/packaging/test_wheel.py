@@ -1,0 +1,59 @@
+"""The wheel carries all that a run needs, and nothing of the checkout that built it."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+BUILT_FROM = ("pyproject.toml", "README.md", "LICENSE", ".gitignore", "evalflow", "conf", "prompts", "data")
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
+    """The names in a wheel that is built from a copy, in which a person has left things of their own."""
+    checkout = tmp_path_factory.mktemp("checkout")
+    for name in BUILT_FROM:
+        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
+        copy(ROOT / name, checkout / name)
+    for own in ("conf/local/default.yaml", "data/customers.jsonl", "outputs/run/scores.parquet", ".env"):
+        (checkout / own).parent.mkdir(parents=True, exist_ok=True)
+        (checkout / own).write_text("secret: 1\n")
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", "dist"]
+    subprocess.run(build, cwd=checkout, check=True, capture_output=True)
+    [path] = (checkout / "dist").glob("*.whl")
+    return set(zipfile.ZipFile(path).namelist())
+
+
+def names(folder: str) -> set[str]:
+    """The files of a folder of the checkout that Git keeps or would keep."""
+    listed = ["git", "ls-files", "--cached", "--others", "--exclude-standard", folder]
+    done = subprocess.run(listed, cwd=ROOT, check=True, capture_output=True, text=True)
+    return {name for name in done.stdout.splitlines() if (ROOT / name).exists()}
+
+
+@pytest.mark.parametrize("folder", ["conf", "prompts", "data"])
+def test_what_is_shipped(wheel: set[str], folder: str) -> None:
+    wanted = {f"evalflow/_share/{name}" for name in names(folder)}
+    assert wanted
+    assert {name for name in wheel if name.startswith(f"evalflow/_share/{folder}/")} == wanted
+
+
+def test_the_package_is_whole(wheel: set[str]) -> None:
+    wanted = names("evalflow")
+    assert "evalflow/py.typed" in wanted
+    assert wanted <= wheel
+
+
+def test_nothing_else_is_shipped(wheel: set[str]) -> None:
+    assert {name.partition("/")[0].partition("-")[0] for name in wheel} == {"evalflow"}
+    assert not [name for name in wheel if "local" in name or "customers" in name or name.startswith("tests")]
+
+
+def test_the_licence_goes_along(wheel: set[str]) -> None:
+    assert [name for name in wheel if name.endswith("dist-info/licenses/LICENSE")]
