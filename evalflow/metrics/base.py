@@ -36,7 +36,7 @@ class BaseMetric(Generic[C]):
         self._config = config
 
     @classmethod
-    def build(cls, name: str, config: Any, prompts: Prompts) -> Self:
+    def build(cls, name: str, config: Any, prompts: Prompts) -> Self:  # noqa: ARG003 - no prompts
         """A metric from its validated configuration.
 
         Raises:

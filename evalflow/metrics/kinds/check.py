@@ -38,7 +38,7 @@ class CheckMetric(BaseMetric[CheckMetricConfig]):
     Config = CheckMetricConfig
 
     @classmethod
-    def build(cls, name: str, config: CheckMetricConfig, prompts: Prompts) -> Self:
+    def build(cls, name: str, config: CheckMetricConfig, prompts: Prompts) -> Self:  # noqa: ARG003 - no prompts
         """Check that every field the rules look at is declared.
 
         Raises:

@@ -36,7 +36,7 @@ class ClassificationMetric(BaseMetric[ClassificationMetricConfig]):
     Config = ClassificationMetricConfig
 
     @classmethod
-    def build(cls, name: str, config: ClassificationMetricConfig, prompts: Prompts) -> Self:
+    def build(cls, name: str, config: ClassificationMetricConfig, prompts: Prompts) -> Self:  # noqa: ARG003 - no prompts
         """Check that both fields are declared.
 
         Raises:

@@ -34,7 +34,7 @@ class RecordedMetric(BaseMetric[RecordedMetricConfig]):
     Config = RecordedMetricConfig
 
     @classmethod
-    def build(cls, name: str, config: RecordedMetricConfig, prompts: Prompts) -> Self:
+    def build(cls, name: str, config: RecordedMetricConfig, prompts: Prompts) -> Self:  # noqa: ARG003 - no prompts
         """Check the JSONPath and the threshold.
 
         Raises:
