@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 from evalflow.report.wording import cost
 
 Fact = tuple[str, str]
 _NAMED = 4
+_MINUTE = 60
 
 
 def facts(manifest: Mapping[str, Any]) -> list[Fact]:
@@ -17,18 +19,19 @@ def facts(manifest: Mapping[str, Any]) -> list[Fact]:
     Args:
         manifest: run.json.
     """
+    target: Mapping[str, Any] = manifest.get("target") or {}
     found: list[tuple[str, str | None]] = [
         ("Started", _moment(manifest.get("started_at"))),
-        ("Finished", _moment(manifest.get("finished_at"))),
+        ("Took", _duration(manifest.get("seconds"))),
         ("Status", manifest.get("status")),
-        ("Dataset", _names(manifest.get("datasets"))),
-        ("Target", _names(manifest.get("targets"))),
-        ("Metrics", _names(manifest.get("metrics"))),
-        ("Requests", _count(manifest.get("requests"))),
+        ("Dataset", _datasets(manifest.get("datasets") or {})),
+        ("Target", target.get("name")),
+        ("Metrics", ", ".join(manifest.get("metrics") or ()) or None),
+        ("Requests", _requests(manifest)),
         ("Tokens", _tokens(manifest)),
         ("Cost", cost(manifest["cost_usd"]) if "cost_usd" in manifest else None),
         ("Versions", _versions(manifest)),
-        ("Command", _command(manifest.get("command"))),
+        ("Command", _command(manifest.get("overrides"))),
     ]
     return [(label, text) for label, text in found if text]
 
@@ -42,40 +45,52 @@ def title(manifest: Mapping[str, Any]) -> str:
     return f"{what} on {', '.join(datasets)}"
 
 
-def _moment(text: Any) -> str | None:
-    """An ISO time to the second, with a space and UTC spelled out."""
-    if not isinstance(text, str):
+def _moment(text: str | None) -> str | None:
+    """An ISO time to the second, with a space, and UTC spelled out."""
+    if text is None:
         return None
     stem = text.removesuffix("Z").removesuffix("+00:00")
     zone = " UTC" if stem != text else ""
     return stem.split(".")[0].replace("T", " ") + zone
 
 
-def _names(value: Any) -> str | None:
-    if isinstance(value, str):
-        return value
-    return ", ".join(map(str, cast("Sequence[Any]", value))) if isinstance(value, (Mapping, Sequence)) else None
+def _duration(seconds: float | None) -> str | None:
+    if seconds is None:
+        return None
+    if seconds < _MINUTE:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), _MINUTE)
+    hours, minutes = divmod(minutes, _MINUTE)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
 
 
-def _count(value: Any) -> str | None:
-    return f"{value:,}" if isinstance(value, int) else None
+def _datasets(datasets: Mapping[str, Mapping[str, Any]]) -> str | None:
+    texts = [f"{name} ({about['cases']:,} cases)" if "cases" in about else name for name, about in datasets.items()]
+    return ", ".join(texts) or None
+
+
+def _requests(manifest: Mapping[str, Any]) -> str | None:
+    if "requests" not in manifest:
+        return None
+    cached = manifest.get("cached")
+    return f"{manifest['requests']:,}" + (f", {cached:,} more from the cache" if cached else "")
 
 
 def _tokens(manifest: Mapping[str, Any]) -> str | None:
-    sent, received = _count(manifest.get("input_tokens")), _count(manifest.get("output_tokens"))
-    return f"{sent} in, {received} out" if sent and received else None
+    if "input_tokens" not in manifest:
+        return None
+    return f"{manifest['input_tokens']:,} in, {manifest['output_tokens']:,} out"
 
 
 def _versions(manifest: Mapping[str, Any]) -> str | None:
-    versions: Mapping[str, Any] = manifest.get("versions") or {}
-    texts = [f"{name} {version}" for name, version in versions.items()]
-    commit = manifest.get("git_commit")
-    return ", ".join([*texts, f"commit {str(commit)[:10]}"] if commit else texts) or None
+    """The two versions that matter first; the manifest at the page's end has them all."""
+    versions: Mapping[str, str] = manifest.get("versions") or {}
+    texts = [f"{name} {versions[name]}" for name in ("evalflow", "python") if name in versions]
+    commit: str | None = manifest.get("git_commit")
+    if commit:
+        texts.append(f"commit {commit[:10]}{' with changes' if commit.endswith('+') else ''}")
+    return ", ".join(texts) or None
 
 
-def _command(value: Any) -> str | None:
-    import shlex
-
-    if isinstance(value, str):
-        return value
-    return shlex.join(map(str, cast("Sequence[Any]", value))) if isinstance(value, (list, tuple)) else None
+def _command(overrides: Sequence[str] | None) -> str | None:
+    return None if overrides is None else shlex.join(["python", "-m", "evalflow", *overrides])

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evalflow.report.header import facts
+from evalflow.report.header import Fact, facts
 from evalflow.report.intervals import interval_pictures
 from evalflow.report.judges import judge_lines
 from evalflow.report.page import write_page
@@ -16,16 +16,18 @@ if TYPE_CHECKING:
     import polars as pl
 
 _STYLES = ("page.css", "tables.css", "sweep.css")
-_SHARED = ("Dataset", "Target", "Metrics", "Versions", "Command")
+_SHARED = ("Dataset", "Target", "Metrics", "Versions")
 Run = tuple[str, Mapping[str, Any], "pl.DataFrame"]
 
 
-def write_sweep(path: Path, *, sweep_id: str, runs: Sequence[Run], agreement: pl.DataFrame) -> None:
+def write_sweep_report(
+    path: Path, *, manifest: Mapping[str, Any], runs: Sequence[Run], agreement: pl.DataFrame
+) -> None:
     """Write one self-contained page over all runs of a sweep.
 
     Args:
         path: The file; replaced once the new one is complete. Links lead to `<name>/report.html` beside it.
-        sweep_id: The sweep's run_id.
+        manifest: run.json of the sweep.
         runs: Name (the run's folder), run.json and summary of each.
         agreement: As `evalflow.report.agreement` gives it.
     """
@@ -37,14 +39,14 @@ def write_sweep(path: Path, *, sweep_id: str, runs: Sequence[Run], agreement: pl
     columns, parts = _columns(rows)
     context = {
         "title": f"Sweep of {len(runs)} runs",
-        "run_id": sweep_id,
-        "facts": _common(runs),
-        "judges": list(dict.fromkeys(line for _, manifest, _ in runs for line in judge_lines(manifest))),
+        "run_id": manifest["run_id"],
+        "facts": _facts(manifest, runs),
+        "judges": list(dict.fromkeys(line for _, about, _ in runs for line in judge_lines(about))),
         "columns": columns,
         "lines": _lines(rows, columns, parts),
         "pictures": interval_pictures(_numbered(rows, parts)),
         "agreement": agreement.to_dicts(),
-        "runs": [_cost(name, manifest) for name, manifest, _ in runs],
+        "runs": [_cost(name, about) for name, about, _ in runs],
     }
     write_page(path, "sweep.html.jinja", context, styles=_STYLES, scripts=())
 
@@ -76,10 +78,12 @@ def _numbered(rows: Sequence[Mapping[str, Any]], parts: Sequence[str]) -> list[M
     return [{**row, "target": row["run"]} for row in by_metric] if "run" in parts else by_metric
 
 
-def _common(runs: Sequence[Run]) -> list[tuple[str, str]]:
-    """The facts about what was run, where they are the same in all runs."""
-    every = [facts(manifest) for _, manifest, _ in runs]
-    return [fact for fact in every[0] if fact[0] in _SHARED and all(fact in other for other in every)] if every else []
+def _facts(manifest: Mapping[str, Any], runs: Sequence[Run]) -> list[Fact]:
+    """The facts about the sweep, and those about its runs that are the same in all of them."""
+    every = [facts(about) for _, about, _ in runs]
+    shared = [fact for fact in every[0] if all(fact in other for other in every)] if every else []
+    own = facts(manifest)
+    return [*own[:-1], *(fact for fact in shared if fact[0] in _SHARED), *own[-1:]]
 
 
 def _cost(name: str, manifest: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,6 +13,8 @@ from evalflow.report.join import rows
 from evalflow.report.junit import write_junit
 from evalflow.report.results import CasesWriter, ResultsWriter
 
+__all__ = ["Reported", "write_reports"]
+
 
 def write_reports(folder: Path, run: Reported) -> None:
     """Write results.csv, cases.jsonl, report.html and junit.xml into the run's folder.
