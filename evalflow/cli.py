@@ -171,7 +171,9 @@ def _new(words: list[str]) -> int:
     metric.add_argument("--from", dest="source", metavar="METRIC", help="copy this metric instead of a fresh rubric")
     dataset = kinds.add_parser("dataset", help="YAML of a new dataset")
     dataset.add_argument("name")
-    dataset.add_argument("--path", required=True, metavar="FILE", help="the data: .jsonl, .json, .csv, .parquet, a glob")
+    dataset.add_argument(
+        "--path", required=True, metavar="FILE", help="the data: .jsonl, .json, .csv, .parquet, a glob"
+    )
     options = parser.parse_args(words)
     if options.what == "metric":
         return new_metric(options.name, options.source, _console())

@@ -13,7 +13,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from jinja2 import FileSystemLoader, StrictUndefined, Template, TemplateError, TemplateNotFound, TemplateSyntaxError, meta
+from jinja2 import (
+    FileSystemLoader,
+    StrictUndefined,
+    Template,
+    TemplateError,
+    TemplateNotFound,
+    TemplateSyntaxError,
+    meta,
+)
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from evalflow.errors import Problem, UserError, did_you_mean
@@ -44,9 +52,9 @@ class Prompts:
             undefined=StrictUndefined,
             trim_blocks=True,
             lstrip_blocks=True,
-            autoescape=False,  # noqa: S701 - prompts are plain text, never HTML
+            autoescape=False,
         )
-        self._environment.filters["fenced"] = fenced
+        self._environment.filters["fenced"] = fenced  # pyright: ignore[reportUnknownMemberType]
         self._folders = folders
 
     def get(self, name: str) -> Template:
@@ -58,9 +66,11 @@ class Prompts:
         try:
             return self._environment.get_template(name)
         except TemplateNotFound as error:
-            raise UserError(self._not_found(name, error.name or name)) from None
+            raise UserError(self._not_found(name, str(error.name or name))) from None
         except TemplateSyntaxError as error:
-            raise UserError(Problem(error.message or "syntax error", f"{error.filename or name}:{error.lineno}")) from None
+            raise UserError(
+                Problem(error.message or "syntax error", f"{error.filename or name}:{error.lineno}")
+            ) from None
 
     def inline(self, source: str, where: str) -> Template:
         """A template from text that stands in YAML.
@@ -101,7 +111,8 @@ class Prompts:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def _with_includes(self, name: str) -> list[str]:
-        names, queue = [], [name]
+        names: list[str] = []
+        queue = [name]
         while queue:
             part = queue.pop()
             if part in names:
@@ -127,7 +138,9 @@ def render(template: Template, variables: Mapping[str, Any], where: str) -> str:
     try:
         return template.render(variables).strip()
     except TemplateError as error:
-        raise UserError(Problem(f"the prompt cannot be rendered: {error.message}", where or str(template.name))) from None
+        raise UserError(
+            Problem(f"the prompt cannot be rendered: {error.message}", where or str(template.name))
+        ) from None
     except (TypeError, ValueError, ArithmeticError, LookupError, AttributeError) as error:
         raise UserError(Problem(f"the prompt cannot be rendered: {error}", where or str(template.name))) from None
 

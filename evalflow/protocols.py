@@ -25,7 +25,7 @@ class Target(Protocol):
         ...
 
     async def answer(self, case: Case, repeat: int) -> Answer:
-        """Answer one case. A failure is an Answer in state error; only InfrastructureError and BudgetError are raised."""
+        """Answer one case. A failure is an Answer in state error; InfrastructureError and BudgetError are raised."""
         ...
 
     async def close(self) -> None:
@@ -64,6 +64,15 @@ class Judge(Protocol):
     @property
     def tasks(self) -> frozenset[str] | None:
         """The tasks it can answer; None: anything."""
+        ...
+
+    @property
+    def notice(self) -> str | None:
+        """What people should know before they read its scores, such as that it goes without a part; or None."""
+        ...
+
+    def explain_refusal(self, task: str | None) -> str | None:
+        """Why it cannot answer a step of this task (None: a free prompt), and what to do; None where it can."""
         ...
 
     async def ask(self, ask: Ask) -> Reply:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import Any, Literal
 
 from evalflow import datasets
 from evalflow.app.derive import Recipe
+from evalflow.calls.limiter import Limiters
 from evalflow.config.schema import Concurrency, DatasetConfig
 from evalflow.config.validate import Settings
 from evalflow.errors import Problem, UserError
@@ -18,6 +19,7 @@ from evalflow.prompts import Prompts
 from evalflow.protocols import Judge, Metric, Target
 from evalflow.records import Case
 from evalflow.run.pipeline import Pair
+from evalflow.summary import Gate, parse_gates
 from evalflow.targets.registry import build_target
 
 
@@ -30,12 +32,14 @@ class Parts:
         pairs: The metrics with their judges, in the order of the configuration.
         target: Who answers.
         prompts: The templates.
+        gates: The conditions that decide the exit code.
     """
 
     settings: Settings
     pairs: tuple[Pair, ...]
     target: Target
     prompts: Prompts
+    gates: Sequence[Gate]
 
     @property
     def metrics(self) -> dict[str, Metric]:
@@ -55,7 +59,7 @@ class Parts:
     def recipe(self) -> Recipe:
         """How results are derived from the run's files."""
         judges = {pair.metric.name: pair.judge.name if pair.judge else None for pair in self.pairs}
-        return Recipe(self.settings, self.metrics, judges)
+        return Recipe(self.settings, self.metrics, judges, self.gates)
 
     def cases(self) -> Iterator[Case]:
         """The cases of all datasets, streamed; of each the first `limit`, where there is a limit."""
@@ -83,13 +87,15 @@ def assemble(settings: Settings) -> Parts:
     """
     problems: list[Problem] = []
     prompts = Prompts(settings.composed.prompt_folders)
+    limiters = Limiters()
     metrics = _metrics(settings, prompts, problems)
-    judges = _judges(settings, metrics, problems)
-    target = _target(settings, prompts, problems)
+    judges = _judges(settings, metrics, limiters, problems)
+    target = _target(settings, prompts, limiters, problems)
+    gates = _gates(settings, metrics, problems)
     if problems or target is None:
         raise UserError(problems)
     pairs = tuple(Pair(metric, judges.get(name)) for name, metric in metrics.items())
-    return Parts(settings, pairs, target, prompts)
+    return Parts(settings, pairs, target, prompts, gates)
 
 
 def _metrics(settings: Settings, prompts: Prompts, problems: list[Problem]) -> dict[str, Metric]:
@@ -102,7 +108,9 @@ def _metrics(settings: Settings, prompts: Prompts, problems: list[Problem]) -> d
     return metrics
 
 
-def _judges(settings: Settings, metrics: Mapping[str, Metric], problems: list[Problem]) -> dict[str, Judge]:
+def _judges(
+    settings: Settings, metrics: Mapping[str, Metric], limiters: Limiters, problems: list[Problem]
+) -> dict[str, Judge]:
     """The judge of each metric that asks one; metrics with the same configuration share it."""
     built: list[tuple[Any, Judge]] = []
     judges: dict[str, Judge] = {}
@@ -112,7 +120,7 @@ def _judges(settings: Settings, metrics: Mapping[str, Metric], problems: list[Pr
         known = next((judge for other, judge in built if other == config), None)
         if known is None:
             try:
-                known = build_judge(config, settings.composed.choices["judge"])
+                known = build_judge(config, settings.composed.choices["judge"], limiters)
             except UserError as error:
                 problems += [problem for problem in error.problems if problem not in problems]
                 continue
@@ -124,14 +132,24 @@ def _judges(settings: Settings, metrics: Mapping[str, Metric], problems: list[Pr
     return judges
 
 
-def _target(settings: Settings, prompts: Prompts, problems: list[Problem]) -> Target | None:
+def _target(settings: Settings, prompts: Prompts, limiters: Limiters, problems: list[Problem]) -> Target | None:
     run = settings.run
-    generates = {name: config.generates for name, config in run.dataset.items()}
+    generates: dict[str, Literal["answer", "actual"]] = {name: config.generates for name, config in run.dataset.items()}
     try:
-        return build_target(run.target, settings.composed.choices["target"], prompts, generates, run.generate)
+        return build_target(run.target, settings.composed.choices["target"], prompts, generates, run.generate, limiters)
     except UserError as error:
         problems += error.problems
         return None
+
+
+def _gates(settings: Settings, metrics: Mapping[str, Metric], problems: list[Problem]) -> list[Gate]:
+    if len(metrics) < len(settings.run.metric):
+        return []  # a metric that could not be built has been reported; its gates would be told as unknown
+    try:
+        return parse_gates(settings.run.gate, metrics)
+    except UserError as error:
+        problems += error.problems
+        return []
 
 
 def _same_name(what: str, name: str, key: str) -> Problem:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import yaml
 from rich import box
@@ -54,8 +54,9 @@ class Option:
     @property
     def prompts(self) -> list[str]:
         """The names of the templates it uses."""
-        steps = self.values.get("steps")
-        named = [self.values.get("prompt"), *(s.get("prompt") for s in steps or [] if isinstance(s, dict))]
+        steps: list[Any] = self.values.get("steps") or []
+        parts = [self.values, *(cast("dict[str, Any]", step) for step in steps if isinstance(step, dict))]
+        named = [part.get("prompt") for part in parts]
         return list(dict.fromkeys(name for name in named if isinstance(name, str) and name.endswith(".jinja")))
 
 
@@ -141,4 +142,4 @@ def _options_in(folder: Path, group: str) -> Iterator[Option]:
         except yaml.YAMLError:
             # A broken file is listed all the same; choosing it says what is wrong with it.
             values = {"description": "(this file is not valid YAML)"}
-        yield Option(group, file.stem, file, values if isinstance(values, dict) else {})
+        yield Option(group, file.stem, file, cast("dict[str, Any]", values) if isinstance(values, dict) else {})

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from evalflow.app.assemble import assemble
-from evalflow.app.derive import gates, thresholds
+from evalflow.app.derive import thresholds
 from evalflow.app.inspect import Inspection, inspect
 from evalflow.app.settings import settings_of
 from evalflow.config.load import compose
@@ -48,7 +48,7 @@ def _facts(found: Inspection) -> dict[str, Any]:
             {"metric": t.metric, "judge": t.judge, "threshold": t.value, "direction": t.direction}
             for t in thresholds(recipe)
         ],
-        "gates": gates(recipe),
+        "gates": [f"{gate.metric} {gate.statistic} {gate.condition}" for gate in recipe.gates],
         "scores": found.cells,
         "notices": found.notices(),
         "estimate": asdict(found.estimate),

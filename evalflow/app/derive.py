@@ -1,8 +1,8 @@
-"""Everything that follows from a run's journals: scores, summary, gates, reports, exit code. Free, as often as wanted."""
+"""All that follows from a run's journals: scores, summary, gates, reports, exit code. Free, as often as wanted."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from evalflow.report.write import Reported, write_reports
 from evalflow.run.answers import AnswerBook
 from evalflow.run.folder import RunFolder
 from evalflow.summary import (
+    Gate,
     GateResult,
     Order,
     Threshold,
@@ -37,11 +38,13 @@ class Recipe:
         settings: The run's configuration.
         metrics: The metrics by name.
         judge_of: The judge's column value of each metric; None for a metric that asks nobody.
+        gates: The conditions that decide the exit code.
     """
 
     settings: Settings
     metrics: Mapping[str, Metric]
     judge_of: Mapping[str, str | None]
+    gates: Sequence[Gate]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +82,12 @@ def derive(folder: RunFolder, recipe: Recipe, cases: Iterable[Case], manifest: M
     run = recipe.settings.run
     journal = scan_journal(folder.journal)
     order = Order(datasets=list(run.dataset), metrics=list(run.metric))
-    write_scores(score_table(journal.frame, thresholds(recipe), order), folder.scores)
+    write_scores(score_table(journal, thresholds(recipe), order), folder.scores)
     scores = pl.scan_parquet(folder.scores)
-    summary = summarise(scores, recipe.metrics)
+    summary = summarise(scores, recipe.metrics, run.seed)
     write_summary(summary, folder.path)
-    results = evaluate_gates(gates(recipe), summary.frame)
-    gate_rows = tuple(_gate_row(result) for result in results)
+    results = evaluate_gates(recipe.gates, summary.frame)
+    gate_rows = tuple(row for result in results for row in _gate_rows(result))
     book = AnswerBook([folder.answers])
 
     def answer_of(case: Case, target: str, repeat: int) -> Answer | None:
@@ -132,16 +135,17 @@ def thresholds(recipe: Recipe) -> list[Threshold]:
     return found
 
 
-def gates(recipe: Recipe) -> dict[str, dict[str, str]]:
-    """The conditions of the run and of its metrics' own files, by metric and statistic; the run's win."""
-    merged = {name: dict(metric.config.gate or {}) for name, metric in recipe.metrics.items()}
-    for name, conditions in (recipe.settings.run.gate or {}).items():
-        merged[name] = {**merged.get(name, {}), **conditions}
-    return {name: conditions for name, conditions in merged.items() if conditions}
-
-
-def _gate_row(result: GateResult) -> dict[str, Any]:
-    return {name: getattr(result, name) for name in ("metric", "statistic", "condition", "value", "passed", "message")}
+def _gate_rows(result: GateResult) -> Iterator[dict[str, Any]]:
+    """A gate as reports show it: one row per dataset, target and judge that it was held against."""
+    gate = result.gate
+    common = {"metric": gate.metric, "statistic": gate.statistic, "condition": str(gate.condition)}
+    name = f"{gate.metric} {gate.statistic} {gate.condition}"
+    if not result.rows:
+        yield {**common, "value": None, "passed": None, "message": f"{name}: nothing was scored"}
+    for row in result.rows:
+        of = " · ".join(part for part in (row.dataset, row.target, row.judge) if part)
+        value = "no value" if row.value is None else f"{row.value:.4g}"
+        yield {**common, "value": row.value, "passed": row.passed, "message": f"{name}: {value} ({of})"}
 
 
 def _exit_code(results: Iterable[GateResult], scores: Mapping[str, int], max_error_rate: float) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from evalflow.app.assemble import Parts
 from evalflow.app.estimate import Estimate, Estimator
@@ -39,7 +39,11 @@ class Inspection:
 
     def notices(self) -> list[str]:
         """What people should know before they read the numbers."""
-        return list(dict.fromkeys(n for judge in self.parts.judges.values() if (n := judge.notice)))
+        shadows = [
+            f"{key} comes from {file}, in place of the packaged one"
+            for key, file in self.parts.settings.composed.shadowed
+        ]
+        return shadows + [judge.notice for judge in self.parts.judges.values() if judge.notice]
 
     def selected(self) -> Iterator[Case]:
         """The selected cases, streamed from the data again."""
@@ -144,8 +148,8 @@ def has(case: Case, need: str, parts: Parts) -> bool:
     if root == "answer" and run.generate == "demo":
         value = case.demo_answer
     for key in rest.split(".") if rest else ():
-        value = value.get(key) if isinstance(value, Mapping) else None
-    return value is not None and value != {}
+        value = cast("Mapping[str, Any]", value).get(key) if isinstance(value, Mapping) else None
+    return value not in (None, {})
 
 
 def _generated(run: RunConfig, case: Case, need: str) -> bool:
@@ -156,19 +160,13 @@ def _judges_that_cannot(parts: Parts) -> list[Problem]:
     """Metrics whose judge has no answer to what they ask."""
     problems: list[Problem] = []
     for pair in parts.pairs:
-        judge = pair.judge
-        if judge is None or judge.tasks is None:
+        if pair.judge is None:
             continue
-        refused = [step for step, task in pair.metric.tasks.items() if task not in judge.tasks]
-        if refused:
-            problems.append(
-                Problem(
-                    f"the judge {judge.name} ({judge.nature}) cannot answer {pair.metric.name}'s "
-                    f"step{'s' if len(refused) > 1 else ''} {', '.join(refused)}",
-                    f"metric.{pair.metric.name}",
-                    "choose a judge that is a language model: judge=openai, or another of `list judge`",
-                )
-            )
+        for step, task in pair.metric.tasks.items():
+            refusal = pair.judge.explain_refusal(task)
+            if refusal:
+                what = f"{pair.metric.name}, step {step}: {refusal}"
+                hint = "choose a language model as the judge: judge=openai, or another of `list judge`"
+                problems.append(Problem(what, f"metric.{pair.metric.name}", hint))
+                break
     return problems
-
-

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -30,7 +30,7 @@ class Redactor(logging.Filter):
 
 
 @contextmanager
-def log_to(path: Path) -> Iterator[None]:
+def log_to(path: Path) -> Generator[None]:
     """Send evalflow's warnings and errors to a file while the block runs; the file is made even if nothing comes."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handler = logging.FileHandler(path, encoding="utf-8")

@@ -79,7 +79,9 @@ def new_metric(name: str, source: str | None, console: Console) -> int:
     else:
         files |= _copied(name, source, conf)
     _write(files, console)
-    _next(console, f"python -m evalflow check dataset=rag metric={name} judge=openai", "no key needed to check the prompt")
+    _next(
+        console, f"python -m evalflow check dataset=rag metric={name} judge=openai", "no key needed to check the prompt"
+    )
     return 0
 
 

@@ -39,7 +39,9 @@ def open_report(folder: str | None, console: Console) -> int:
     """Show a report in the browser; without one, say where it is."""
     report = find_folder(folder) / "report.html"
     if not report.is_file():
-        raise UserError(Problem("there is no report", str(report), f"write it: python -m evalflow report {report.parent}"))
+        raise UserError(
+            Problem("there is no report", str(report), f"write it: python -m evalflow report {report.parent}")
+        )
     console.print(shown(report), soft_wrap=True)
     if not webbrowser.open(report.as_uri()):
         sys.stderr.write("no browser could be started; open the file yourself\n")

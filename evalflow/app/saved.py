@@ -19,6 +19,7 @@ from evalflow.prompts import Prompts
 from evalflow.records import Case
 from evalflow.run.folder import RunFolder
 from evalflow.run.manifest import SCHEMA
+from evalflow.summary import parse_gates
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,8 @@ def load(folder: RunFolder) -> Saved:
     prompts = Prompts(settings.composed.prompt_folders)
     metrics = {name: build_metric(name, config, prompts) for name, config in settings.run.metric.items()}
     judge_of = {name: facts["judge"] for name, facts in manifest["metrics"].items()}
-    return Saved(folder, manifest, Recipe(settings, metrics, judge_of))
+    gates = parse_gates(settings.run.gate, metrics)
+    return Saved(folder, manifest, Recipe(settings, metrics, judge_of, gates))
 
 
 def read_cases(folder: RunFolder, manifest: dict[str, Any]) -> Iterator[Case]:

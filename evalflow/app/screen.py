@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from evalflow.report.console import print_gates, print_summary, print_sweep, pri
 from evalflow.report.progress import follow
 from evalflow.run.folder import RunFolder
 from evalflow.run.tally import Tally
+
 
 class TerminalScreen:
     """Implements Screen.
@@ -86,5 +86,3 @@ def shown(path: Path) -> str:
         return str(path.resolve().relative_to(Path.cwd().resolve()))
     except ValueError:
         return str(path)
-
-

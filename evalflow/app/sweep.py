@@ -11,7 +11,7 @@ from evalflow.report.agreement import agreement
 from evalflow.report.sweep import write_sweep_report
 from evalflow.run.folder import RunFolder
 from evalflow.run.manifest import SCHEMA, now
-from evalflow.summary import write_tables
+from evalflow.summary import Summary, write_summary
 
 if TYPE_CHECKING:
     import polars as pl
@@ -61,7 +61,7 @@ def write_sweep(folder: Path, jobs: Sequence[Path]) -> SweepTables:
         runs.append((job.name, manifest, pl.read_parquet(job / "summary.parquet")))
     summary = pl.concat([frame.select(pl.lit(name).alias("run"), pl.all()) for name, _, frame in runs])
     agreed = agreement([pl.scan_parquet(RunFolder(job).scores) for job in jobs])
-    write_tables(summary, folder)
+    write_summary(Summary(summary, []), folder)
     opened = RunFolder(folder).read_manifest()
     manifest = {**opened, "status": "done", "finished_at": now(), "jobs": [job.name for job in jobs], **_totals(runs)}
     write_sweep_report(folder / "report.html", manifest=manifest, runs=runs, agreement=agreed)

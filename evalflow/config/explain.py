@@ -30,7 +30,7 @@ _WORDS = {
 def problems_of(
     error: ValidationError, model: type[BaseModel], key: str, file: Path | None, overrides: Sequence[str]
 ) -> list[Problem]:
-    """Every fault that pydantic found, as Problems. Values are not repeated where a key is unknown: one could be a secret.
+    """Every fault that pydantic found, as Problems. The value of an unknown key is not repeated: it could be a secret.
 
     Args:
         error: What pydantic raised.
@@ -60,7 +60,7 @@ def _problem(
 
 def _on_command_line(full: str, overrides: Iterable[str]) -> bool:
     keys = [override.partition("=")[0].lstrip("+~") for override in overrides]
-    return any(key == full or full.startswith(f"{key}.") and "." in key for key in keys)
+    return any(key == full or (full.startswith(f"{key}.") and "." in key) for key in keys)
 
 
 def _keys_at(model: type[BaseModel], loc: Sequence[int | str]) -> list[str]:
@@ -73,8 +73,7 @@ def _keys_at(model: type[BaseModel], loc: Sequence[int | str]) -> list[str]:
             arguments = typing.get_args(here)
             here = arguments[-1] if arguments else None
         here = _without_none(here)
-    known = isinstance(here, type) and issubclass(here, BaseModel)
-    return list(here.model_fields) if known else []
+    return list(here.model_fields) if isinstance(here, type) and issubclass(here, BaseModel) else []
 
 
 def _without_none(annotation: Any) -> Any:

@@ -9,11 +9,11 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import yaml
 from hydra import compose as hydra_compose
@@ -47,6 +47,7 @@ class Composed:
         sources: The file that each `dataset.NAME`, `metric.NAME`, `judge` and `target` comes from.
         overrides: The command line's overrides.
         conf_folders, prompt_folders: The search order, first found wins.
+        shadowed: Parts, with their files, that stand in the place of packaged ones of the same name.
     """
 
     values: dict[str, Any]
@@ -55,6 +56,7 @@ class Composed:
     overrides: tuple[str, ...]
     conf_folders: tuple[Path, ...]
     prompt_folders: tuple[Path, ...]
+    shadowed: tuple[tuple[str, Path], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +85,10 @@ def compose(overrides: Sequence[str], config_dir: Path | None = None, run_id: st
     Raises:
         UserError: The overrides or the files are wrong.
     """
-    with _COMPOSING, _hydra(config_dir, run_id, overrides):
-        with initialize_config_dir(str(share_dir() / "conf"), job_name="evalflow", version_base="1.3"):
-            config = hydra_compose(hydra_plugins.PRIMARY, list(overrides), return_hydra_config=True)
-            return _plain(config, config.hydra.runtime.choices, tuple(overrides), config_dir)
+    packaged = initialize_config_dir(str(share_dir() / "conf"), job_name="evalflow", version_base="1.3")
+    with _COMPOSING, _hydra(config_dir, run_id, overrides), packaged:
+        config = hydra_compose(hydra_plugins.PRIMARY, list(overrides), return_hydra_config=True)
+        return _plain(config, config.hydra.runtime.choices, tuple(overrides), config_dir)
 
 
 def launch(arguments: Sequence[str], run: Callable[[Job], None], config_dir: Path | None, run_id: str) -> None:
@@ -134,7 +136,7 @@ def swept_keys(overrides: Sequence[str]) -> set[str]:
 
 
 @contextmanager
-def _hydra(config_dir: Path | None, run_id: str, overrides: Sequence[str]) -> Iterator[None]:
+def _hydra(config_dir: Path | None, run_id: str, overrides: Sequence[str]) -> Generator[None]:
     """Hydra set up for one composition: search order, resolvers, and errors that are raised, not printed."""
     if config_dir and not config_dir.is_dir():
         raise UserError(Problem(f"--config-dir {config_dir} is no folder"))
@@ -159,21 +161,27 @@ def _hydra(config_dir: Path | None, run_id: str, overrides: Sequence[str]) -> It
 
 def _plain(config: DictConfig, choices: Any, overrides: tuple[str, ...], config_dir: Path | None) -> Composed:
     folders = tuple(conf_dirs(config_dir))
-    sources = _check_packages(config_dir, folders, overrides)
-    ours = OmegaConf.masked_copy(config, [key for key in config if key != "hydra"])
-    values = OmegaConf.to_container(ours, resolve=True, throw_on_missing=True)
-    assert isinstance(values, dict)
+    sources = _check_packages(folders, overrides)
+    ours = OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"])
+    values = cast("dict[str, Any]", OmegaConf.to_container(ours, resolve=True, throw_on_missing=True))
+    packaged = folders[-1]
+    shadowed = [
+        (key, file)
+        for key, file in sources.items()
+        if packaged not in file.parents and (packaged / file.parent.name / file.name).is_file()
+    ]
     return Composed(
-        values={str(key): value for key, value in values.items()},
+        values=values,
         choices={str(group): str(choice) for group, choice in choices.items()},
         sources=sources,
         overrides=overrides,
         conf_folders=folders,
         prompt_folders=tuple(prompt_dirs(config_dir)),
+        shadowed=tuple(shadowed),
     )
 
 
-def _check_packages(config_dir: Path | None, folders: Sequence[Path], overrides: Sequence[str]) -> dict[str, Path]:
+def _check_packages(folders: Sequence[Path], overrides: Sequence[str]) -> dict[str, Path]:
     """The file behind each part; every dataset and metric file must sit in its own package, or two would merge."""
     loader = GlobalHydra.instance().config_loader()
     defaults = loader.compute_defaults_list(hydra_plugins.PRIMARY, list(overrides), RunMode.RUN).defaults
@@ -195,7 +203,7 @@ def _check_packages(config_dir: Path | None, folders: Sequence[Path], overrides:
 
 
 @contextmanager
-def _as_user_errors(overrides: Sequence[str]) -> Iterator[None]:
+def _as_user_errors(overrides: Sequence[str]) -> Generator[None]:
     try:
         yield
     except MissingMandatoryValue as error:
@@ -223,7 +231,9 @@ def _hydra_problem(error: Exception, overrides: Sequence[str]) -> Problem:
     if absent:
         key = absent[1].lstrip("+")
         given = next((o for o in overrides if o.startswith(f"{key}=")), f"{key}=...")
-        return Problem(f"there is no key {key} to change", "command line", f"if its file only leaves it out: '+{given}'")
+        return Problem(
+            f"there is no key {key} to change", "command line", f"if its file only leaves it out: '+{given}'"
+        )
     if cause := error.__cause__:
         text = f"{text}\n{str(cause).strip().splitlines()[0]}"
     return Problem(text, "command line" if overrides else "")

@@ -18,7 +18,7 @@ def new_run_id(overrides: Sequence[str]) -> str:
         overrides: The command line's overrides.
     """
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%SZ")
-    values = dict(override.partition("=")[::2] for override in overrides)
+    values = {key: value for key, _, value in (override.partition("=") for override in overrides)}
     words = [slug(values[key], 40) for key in _NAMED if values.get(key)]
     tail = "".join(secrets.choice(_ALPHABET) for _ in range(4))
     return "_".join([now, *filter(None, words), tail])

@@ -106,7 +106,7 @@ class OpenAIJudgeConfig(Endpoint, JudgeConfig):
         logprobs: Whether the endpoint gives token probabilities.
     """
 
-    kind: Literal["openai"]
+    kind: Literal["openai"]  # pyright: ignore[reportIncompatibleVariableOverride]
     mode: Literal["json_schema", "tools", "json", "md_json"] = "json_schema"
     strict: bool = False
     reasks: int = Field(default=2, ge=0, le=20)
@@ -116,7 +116,7 @@ class OpenAIJudgeConfig(Endpoint, JudgeConfig):
 class EmbeddedJudgeConfig(JudgeConfig):
     """The evidence scorer that needs no key. See `evalflow.llm.embedded`."""
 
-    kind: Literal["embedded"]
+    kind: Literal["embedded"]  # pyright: ignore[reportIncompatibleVariableOverride]
     calibrated: bool = False
 
 
@@ -130,7 +130,7 @@ class TargetConfig(Strict):
 class RecordedTargetConfig(TargetConfig):
     """The answers that stand in the data."""
 
-    kind: Literal["recorded"]
+    kind: Literal["recorded"]  # pyright: ignore[reportIncompatibleVariableOverride]
 
 
 class OpenAITargetConfig(Endpoint, TargetConfig):
@@ -141,7 +141,7 @@ class OpenAITargetConfig(Endpoint, TargetConfig):
         prompt: The same, for the last user message; null sends the case's messages as they are.
     """
 
-    kind: Literal["openai"]
+    kind: Literal["openai"]  # pyright: ignore[reportIncompatibleVariableOverride]
     system_prompt: str | None = None
     prompt: str | None = None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import BaseModel, ValidationError
 
@@ -18,6 +18,11 @@ if TYPE_CHECKING:
 
 ModelOf = Callable[[str], type[BaseModel]]
 """From a `kind` to its model; raises UserError for an unknown kind."""
+
+TRY = """try one of these:
+    python -m evalflow dataset=rag metric=faithfulness
+    python -m evalflow dataset=jailbreak_guardrails metric=jailbreak_guardrails
+    python -m evalflow dataset=rag 'metric=[faithfulness,relevance]'"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +45,16 @@ def validate(composed: Composed, metric_model: ModelOf, judge_model: ModelOf, ta
 
     Args:
         composed: What Hydra made.
-        metric_model, judge_model, target_model: The registries' look-ups from kind to model.
+        metric_model: The registry's look-up from a metric's kind to its model.
+        judge_model: The same for judges.
+        target_model: The same for targets.
 
     Raises:
         UserError: With every problem that was found.
     """
     values = composed.values
+    if not values.get("dataset") and not values.get("metric"):
+        raise UserError(Problem("no dataset and no metric is chosen", "command line", TRY))
     checker = _Checker(composed)
     for group in ("dataset", "metric"):
         if not values.get(group):
@@ -89,9 +98,10 @@ class _Checker:
             return None
 
     def kind(self, model_of: ModelOf, values: Any, key: str) -> Any:
-        if isinstance(values, Mapping) and isinstance(values.get("kind"), str):
+        kind = cast("Mapping[str, Any]", values).get("kind") if isinstance(values, Mapping) else None
+        if isinstance(kind, str):
             try:
-                return self.part(model_of(values["kind"]), values, key)
+                return self.part(model_of(kind), values, key)
             except UserError as error:
                 where = str(self.composed.sources.get(key, "configuration"))
                 self.problems += [Problem(p.what, f"{where}: {key}.kind", p.hint) for p in error.problems]
@@ -102,21 +112,22 @@ class _Checker:
 
 
 def _parts(values: Mapping[str, Any], group: str) -> Mapping[str, Any]:
-    parts = values.get(group) or {}
-    return parts if isinstance(parts, Mapping) else {}
+    parts = values.get(group)
+    return cast("Mapping[str, Any]", parts) if isinstance(parts, Mapping) else {}
 
 
 def _judges(
     checker: _Checker, metrics: Mapping[str, Any], base: Any, judge: Any, judge_model: ModelOf
 ) -> dict[str, JudgeConfig]:
     judges: dict[str, JudgeConfig] = {}
+    shared: Mapping[str, Any] = cast("Mapping[str, Any]", base) if isinstance(base, Mapping) else {}
     for name, metric in metrics.items():
         changes = metric.judge if isinstance(metric, MetricConfig) else None
         if not changes:
             judges[name] = judge
             continue
-        same_kind = isinstance(base, Mapping) and changes.get("kind", base.get("kind")) == base.get("kind")
-        values = {**base, **changes} if same_kind else changes
+        same_kind = changes.get("kind", shared.get("kind")) == shared.get("kind")
+        values = {**shared, **changes} if same_kind else changes
         judges[name] = checker.kind(judge_model, values, f"metric.{name}.judge")
     return judges
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from rich.console import Console
 from rich.padding import Padding
@@ -60,9 +60,10 @@ def _score(console: Console, score: Mapping[str, Any]) -> None:
 
 def _step(console: Console, step: Mapping[str, Any]) -> None:
     console.print(Padding(Text(f"step {step['id']}", style="dim"), (0, 0, 0, 2)))
-    reply = step.get("reply")
+    reply: Any = step.get("reply")
     items: Sequence[Any] = step.get("items") or []
-    lines = [_plain(one) for one in reply] if isinstance(reply, list) else [_plain(reply)]
+    replies = cast("list[Any]", reply) if isinstance(reply, list) else [reply]
+    lines = [_plain(one) for one in replies]
     for position, line in enumerate(lines):
         head = f"{_plain(items[position])}\n  → " if position < len(items) else ""
         console.print(Padding(Text(f"{head}{line}", style="dim"), (0, 0, 0, 4)))
@@ -73,7 +74,7 @@ def _step(console: Console, step: Mapping[str, Any]) -> None:
 def _plain(value: Any) -> str:
     """A reply as people read it: fields side by side, lists in lines."""
     if isinstance(value, Mapping):
-        return "; ".join(f"{key}: {_plain(one)}" for key, one in value.items())
+        return "; ".join(f"{key}: {_plain(one)}" for key, one in cast("Mapping[str, Any]", value).items())
     if isinstance(value, list):
-        return "\n".join(f"- {_plain(one)}" for one in value)
+        return "\n".join(f"- {_plain(one)}" for one in cast("list[Any]", value))
     return "no reply" if value is None else str(value)

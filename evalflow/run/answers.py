@@ -44,14 +44,12 @@ def answer_row(answer: Answer) -> dict[str, Any]:
 def answer_from_row(row: dict[str, Any]) -> Answer:
     """The answer that a line of answers.jsonl holds."""
     contexts = row["contexts"]
-    return Answer(
-        **{
-            **row,
-            "messages": tuple(Message(**message) for message in row["messages"]),
-            "contexts": None if contexts is None else tuple(Context(**context) for context in contexts),
-            "usage": Usage(**row["usage"]) if row["usage"] else None,
-        }
-    )
+    typed: dict[str, Any] = {
+        "messages": tuple(Message(**message) for message in row["messages"]),
+        "contexts": None if contexts is None else tuple(Context(**context) for context in contexts),
+        "usage": Usage(**row["usage"]) if row["usage"] else None,
+    }
+    return Answer(**{**row, **typed})
 
 
 class AnswerBook:

@@ -11,7 +11,7 @@ from evalflow.records import Answer, ScoreRecord
 from evalflow.run.answers import answer_row
 from evalflow.run.folder import RunFolder
 from evalflow.run.tally import Tally
-from evalflow.summary.journal import journal_row
+from evalflow.summary import journal_row
 
 
 class Journal:

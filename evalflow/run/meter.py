@@ -57,6 +57,15 @@ class Meter:
         """The tasks it can answer."""
         return self._judge.tasks
 
+    @property
+    def notice(self) -> str | None:
+        """What people should know about the judge."""
+        return self._judge.notice
+
+    def explain_refusal(self, task: str | None) -> str | None:
+        """Why the judge cannot answer a task."""
+        return self._judge.explain_refusal(task)
+
     async def ask(self, ask: Ask) -> Reply:
         """Ask the judge, and count."""
         reply = await self._judge.ask(ask)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from evalflow.errors import EvalflowError
 from evalflow.protocols import Judge, Metric, Sink, Target
 from evalflow.records import Answer, Case, Outcome, ScoreRecord
 from evalflow.run.meter import Meter
@@ -67,7 +68,7 @@ class Pipeline:
             async with asyncio.TaskGroup() as workers:
                 for _ in range(self._plan.width):
                     workers.create_task(self._work(queue))
-        except ExceptionGroup as failures:
+        except* EvalflowError as failures:
             raise _first(failures) from None
 
     async def _work(self, queue: Iterator[Case]) -> None:
@@ -134,7 +135,7 @@ class Pipeline:
         )
 
 
-def _first(failures: ExceptionGroup[Exception]) -> Exception:
+def _first(failures: ExceptionGroup[EvalflowError]) -> EvalflowError:
     """The first single error in a group of groups; the others are the same fault seen by other workers."""
     inner = failures.exceptions[0]
     return _first(inner) if isinstance(inner, ExceptionGroup) else inner
