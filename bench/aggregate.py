@@ -1,0 +1,97 @@
+"""Time and memory of `summarise` over many score rows.
+
+    python bench/aggregate.py [ROWS]
+
+Rows are made up: 8 metrics x 4 judges, graded and binary scores, 1 % errors, 1 % undefined. Three tables are measured,
+each in a process of its own: plain; with tags (12 of them, up to two per case); with tags, clusters and repeats.
+"""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+GOALS = {"plain": "4 s and 1 GB with quantiles", "tags": "4 s and 1 GB", "clusters": "none set"}
+_METRICS = [f"metric_{i}" for i in range(8)]
+_JUDGES = [f"judge_{i}" for i in range(4)]
+
+
+def generate(path: Path, rows: int, shape: str) -> None:
+    """Write a score table of about `rows` rows."""
+    import numpy as np
+    import polars as pl
+
+    rng = np.random.default_rng(0)
+    repeats = 3 if shape == "clusters" else 1
+    cases = rows // (len(_METRICS) * len(_JUDGES) * repeats)
+    tags = [[], ["a"], ["b > c"], ["d > e > f", "a"], *[[f"t{i}"] for i in range(6)]]
+    picked = rng.integers(0, 1 if shape == "plain" else len(tags), cases)
+    frame = (
+        pl.DataFrame({
+            "dataset": "generated",
+            "case_id": [f"{i:016x}" for i in range(cases)],
+            "group": [f"source_{i // 7}" if shape == "clusters" else None for i in range(cases)],
+            "tags": [tags[i] for i in picked],
+            "target": "recorded",
+        }, schema_overrides={"group": pl.String, "tags": pl.List(pl.String)})
+        .join(pl.DataFrame({"metric": _METRICS}), how="cross")
+        .join(pl.DataFrame({"judge": _JUDGES}), how="cross")
+        .join(pl.DataFrame({"repeat": range(repeats)}, schema={"repeat": pl.Int64}), how="cross")
+    )  # fmt: skip
+    n = frame.height
+    fate = rng.random(n)
+    score = np.where(frame["metric"].is_in(_METRICS[:4]).to_numpy(), rng.random(n).round(3), rng.integers(0, 2, n))
+    frame.with_columns(
+        status=pl.Series(np.select([fate < 0.01, fate < 0.02], ["error", "undefined"], "scored")),
+        score=pl.Series(np.where(fate < 0.02, np.nan, score)).fill_nan(None),
+        latency_s=pl.Series(rng.random(n).round(3)),
+        target_repeat=pl.lit(0, pl.Int64),
+        member_of=pl.lit(None, pl.String),
+        value=pl.lit(None, pl.String),
+        cost_usd=pl.lit(0.0001),
+        input_tokens=pl.lit(900, pl.Int64),
+        output_tokens=pl.lit(100, pl.Int64),
+        cached=pl.lit(False),
+    ).with_columns(passed=pl.col("score") >= 0.5).write_parquet(path, row_group_size=262_144)
+
+
+def measure(path: Path) -> None:
+    """Summarise one table and print seconds, peak memory above the imports, and rows."""
+    import polars as pl
+    import scipy.special  # noqa: F401 - an import is not part of the measurement
+
+    from evalflow.summary import summarise
+
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    start = time.perf_counter()
+    summary = summarise(pl.scan_parquet(path), {})
+    seconds = time.perf_counter() - start
+    peak = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+    print(f"{seconds:.1f} s, {peak:,.0f} MiB, {summary.frame.height} summary rows")
+
+
+def main() -> None:
+    """Generate, then measure each table in a fresh process."""
+    if sys.argv[1:2] == ["--measure"]:
+        measure(Path(sys.argv[2]))
+        return
+    rows = int(sys.argv[1]) if len(sys.argv) > 1 else 10_000_000
+    with tempfile.TemporaryDirectory() as folder:
+        for shape, goal in GOALS.items():
+            path = Path(folder) / f"{shape}.parquet"
+            make = "import sys; from pathlib import Path; sys.path.insert(0, sys.argv[1]); import aggregate; "
+            make += "aggregate.generate(Path(sys.argv[2]), int(sys.argv[3]), sys.argv[4])"
+            here = str(Path(__file__).parent)
+            subprocess.run([sys.executable, "-c", make, here, str(path), str(rows), shape], check=True)
+            found = subprocess.run(
+                [sys.executable, __file__, "--measure", str(path)], check=True, capture_output=True, text=True
+            )
+            print(f"{shape:9} {rows:,} rows, {path.stat().st_size / 1e6:.0f} MB: {found.stdout.strip()} (goal: {goal})")
+
+
+if __name__ == "__main__":
+    main()

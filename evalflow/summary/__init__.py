@@ -1,0 +1,37 @@
+"""Records to tables: the journal read, scores, the summary, its files, and the gates on it."""
+
+from evalflow.summary.gates import Condition, Gate, GateResult, GateRow, evaluate_gates, parse_condition, parse_gates
+from evalflow.summary.journal import journal_record, journal_row, json_text, torn_tail
+from evalflow.summary.scan import Journal, Order, scan_journal
+from evalflow.summary.schema import journal_schema, scores_schema, summary_schema
+from evalflow.summary.summarise import Summary, summarise
+from evalflow.summary.table import Threshold, score_table, with_passed, write_scores
+from evalflow.summary.write import summary_document, write_summary
+
+__all__ = [
+    "Condition",
+    "Gate",
+    "GateResult",
+    "GateRow",
+    "Journal",
+    "Order",
+    "Summary",
+    "Threshold",
+    "evaluate_gates",
+    "journal_record",
+    "journal_row",
+    "journal_schema",
+    "json_text",
+    "parse_condition",
+    "parse_gates",
+    "scan_journal",
+    "score_table",
+    "scores_schema",
+    "summarise",
+    "summary_document",
+    "summary_schema",
+    "torn_tail",
+    "with_passed",
+    "write_scores",
+    "write_summary",
+]

@@ -1,0 +1,158 @@
+"""Gates: conditions on summary rows that decide a run's exit code, by their point estimate."""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from evalflow.errors import Problem, UserError, did_you_mean
+from evalflow.summary.figures import statistics
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from evalflow.protocols import Metric
+
+Operator = Literal[">=", "<=", ">", "<", "=="]
+_HOLDS = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt, "==": operator.eq}
+_CONDITION = re.compile(r"\s*(>=|<=|==|>|<)\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*\Z")
+# Statistics that are columns of the row of the mean; all others are rows of their own.
+_COLUMNS = (
+    "mean", "std", "std_error", "median", "worst", "best", "ci_low", "ci_high", "pass_rate", "pass_rate_low",
+    "pass_rate_high", "n", "n_scored", "n_undefined", "n_error", "n_skipped", "cost_usd", "latency_p50", "latency_p95",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A comparison with a number, such as `>= 0.8`."""
+
+    operator: Operator
+    limit: float
+
+    def __str__(self) -> str:
+        return f"{self.operator} {self.limit:g}"
+
+    def holds(self, value: float) -> bool:
+        """Whether the value meets it."""
+        return bool(_HOLDS[self.operator](value, self.limit))
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """A condition that every row of a metric and statistic must meet."""
+
+    metric: str
+    statistic: str
+    condition: Condition
+
+
+@dataclass(frozen=True, slots=True)
+class GateRow:
+    """A gate held against one row of the summary; `passed` is None where the row has no value."""
+
+    dataset: str
+    target: str
+    judge: str | None
+    value: float | None
+    passed: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class GateResult:
+    """A gate's outcome: failed if one row fails, else undecided (None) if one has no value or there is none."""
+
+    gate: Gate
+    rows: tuple[GateRow, ...]
+
+    @property
+    def passed(self) -> bool | None:
+        """True, False, or None where the data cannot decide."""
+        outcomes = {row.passed for row in self.rows}
+        if False in outcomes:
+            return False
+        return None if None in outcomes or not outcomes else True
+
+
+def parse_condition(text: str, where: str) -> Condition:
+    """Read a condition: one of >=, <=, >, <, == and a number.
+
+    Args:
+        text: The condition.
+        where: The key path, for messages.
+
+    Raises:
+        UserError: It is none.
+    """
+    match = _CONDITION.match(text)
+    if match is None:
+        raise UserError(Problem(f"{text!r} is no condition", where, 'write a comparison and a number: ">= 0.8"'))
+    sign: Operator = match[1]  # pyright: ignore[reportAssignmentType]
+    return Condition(sign, float(match[2]))
+
+
+def parse_gates(gates: Mapping[str, Mapping[str, str]] | None, metrics: Mapping[str, Metric]) -> list[Gate]:
+    """All gates of a run: those in the metrics' own files, and those of the run, which hold where both name one.
+
+    Args:
+        gates: The run's, by metric and statistic.
+        metrics: The metrics by name.
+
+    Raises:
+        UserError: A condition, a metric or a statistic is unknown; holds every such problem.
+    """
+    merged = {name: dict(metric.config.gate or {}) for name, metric in metrics.items()}
+    for name, conditions in (gates or {}).items():
+        merged.setdefault(name, {}).update(conditions)
+    found: list[Gate] = []
+    problems: list[Problem] = []
+    for name, conditions in merged.items():
+        for statistic, text in conditions.items():
+            where = f"gate.{name}.{statistic}"
+            try:
+                _check_names(name, statistic, where, metrics)
+                found.append(Gate(name, statistic, parse_condition(text, where)))
+            except UserError as error:
+                problems += error.problems
+    if problems:
+        raise UserError(problems)
+    return found
+
+
+def evaluate_gates(gates: Sequence[Gate], summary: pl.DataFrame) -> list[GateResult]:
+    """Hold gates against the summary's rows over all tags, in the order given."""
+    import polars as pl
+
+    every = summary.filter(pl.col("tag").is_null())
+    return [GateResult(gate, tuple(_rows(gate, every))) for gate in gates]
+
+
+def _rows(gate: Gate, summary: pl.DataFrame) -> list[GateRow]:
+    import polars as pl
+
+    of_mean = gate.statistic in _COLUMNS
+    statistic = "mean" if of_mean else gate.statistic
+    column = gate.statistic if of_mean and gate.statistic != "mean" else "value"
+    rows = summary.filter((pl.col("metric") == gate.metric) & (pl.col("statistic") == statistic))
+    found: list[GateRow] = []
+    for dataset, target, judge, value in rows.select("dataset", "target", "judge", column).iter_rows():
+        found.append(GateRow(dataset, target, judge, value, None if value is None else gate.condition.holds(value)))
+    return found
+
+
+def _check_names(name: str, statistic: str, where: str, metrics: Mapping[str, Metric]) -> None:
+    metric = metrics.get(name)
+    if metric is None:
+        # What the cases' own checks are called is known only once they are read.
+        if any(other.config.kind == "checks" for other in metrics.values()):
+            return
+        raise UserError(Problem(f"no metric {name!r} in this run", where, did_you_mean(name, metrics)))
+    spec = metric.figures
+    known = [*_COLUMNS, *(statistics(spec) if spec else [])]
+    per_class = spec is not None and spec.positive is None and re.match(r"(precision|recall|f1)\[.+\]\Z", statistic)
+    if statistic not in known and not per_class:
+        what = f"metric {name!r} has no statistic {statistic!r}"
+        raise UserError(Problem(what, where, did_you_mean(statistic, known)))

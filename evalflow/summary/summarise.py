@@ -1,0 +1,137 @@
+"""Scores to the summary: one row per dataset x target x metric x statistic x judge x tag."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from evalflow.summary.aggregate import Units, counts, find_units, measures, own_cells
+from evalflow.summary.figures import Slice, figures
+from evalflow.summary.schema import SLICE, summary_schema
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from evalflow.protocols import Metric
+    from evalflow.stats.intervals import Moments
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What a run, or several, come to.
+
+    Attributes:
+        frame: Columns as in `summary_schema`; sorted by dataset, target, metric (in the order composed), judge, tag
+            (all first), statistic (mean first).
+        details: What is more than a number, such as a confusion matrix: each has the keys dataset, target, metric,
+            judge, tag, statistic and n (what the figure was divided by), and then its own.
+    """
+
+    frame: pl.DataFrame
+    details: list[dict[str, Any]]
+
+
+def summarise(scores: pl.LazyFrame, metrics: Mapping[str, Metric], seed: int = 0) -> Summary:
+    """Summarise a table of scores.
+
+    Cells are counted as they are. Values, intervals and pass rates are over cases: repeats of a case are averaged
+    first and never make it count twice. Only cells in state `scored` enter; `worst` and `best` say what the value
+    could be with those in state `undefined` or `error` at either end of the scale. A panel's members are left out.
+
+    Args:
+        scores: Columns as in `scores_schema`.
+        metrics: The metrics by name, in the order composed. Others may stand in `scores` (the checks of a case): they
+            follow by name, their scale is taken as unbounded, and they have no figures.
+        seed: Of bootstrap intervals.
+    """
+    import polars as pl
+
+    cells = own_cells(scores)
+    units = find_units(cells)
+    if not units.table.height:
+        return Summary(pl.DataFrame(schema=summary_schema()), [])
+    means = _mean_rows(units, measures(cells, units), metrics)
+    extra, details = _figure_rows(figures(cells, units, metrics, seed), means)
+    rows = pl.concat([means.select("unit", *summary_schema()).with_columns(place=pl.lit(0, pl.Int64)), extra])
+    places = {name: place for place, name in enumerate(metrics)}
+    rank = pl.col("metric").replace_strict(places, default=len(places), return_dtype=pl.Int64)
+    ordered = rows.sort("dataset", "target", rank, "metric", "judge", "tag", "place", nulls_last=False)
+    return Summary(ordered.select(list(summary_schema())), details)
+
+
+def _mean_rows(units: Units, measured: pl.DataFrame, metrics: Mapping[str, Metric]) -> pl.DataFrame:
+    """The rows of the statistic `mean`, with the units' numbers."""
+    import numpy as np
+    import polars as pl
+
+    from evalflow.stats.intervals import intervals
+
+    rows = units.table.join(counts(units), on="unit").join(measured, on="unit").sort("unit")
+    bounded = np.array([name in metrics and metrics[name].bounded for name in rows["metric"]])
+    lower_is_better = [name for name, metric in metrics.items() if metric.config.direction == "lower_is_better"]
+    score = intervals(_moments(rows, "score"), bounded=bounded)
+    passed = intervals(_moments(rows, "passed"), bounded=True)
+    floor, ceiling = (_numbers(np.where(bounded, rows[name].to_numpy(), np.nan)) for name in ("floor", "ceiling"))
+    lower = pl.col("metric").is_in(lower_is_better)
+    return rows.with_columns(
+        statistic=pl.lit("mean"),
+        value="score_mean",
+        std="score_std",
+        median="score_median",
+        worst=pl.when(lower).then(ceiling).otherwise(floor),
+        best=pl.when(lower).then(floor).otherwise(ceiling),
+        std_error=_numbers(score.std_error),
+        ci_low=_numbers(score.low),
+        ci_high=_numbers(score.high),
+        ci_method=pl.Series(score.method.tolist(), dtype=pl.String),
+        pass_rate=pl.col("passed_mean"),
+        pass_rate_low=_numbers(passed.low),
+        pass_rate_high=_numbers(passed.high),
+    )
+
+
+def _moments(rows: pl.DataFrame, name: str) -> Moments:
+    import polars as pl
+
+    from evalflow.stats.intervals import Moments
+
+    def column(part: str) -> Any:
+        return rows[f"{name}_{part}"].cast(pl.Float64).fill_null(float("nan")).to_numpy()
+
+    n, mean, std, low, high = (column(part) for part in ("n", "mean", "std", "low", "high"))
+    binary = rows[f"{name}_binary"].to_numpy() & (n > 0)
+    clusters, ss = (column("clusters"), column("ss")) if f"{name}_ss" in rows.columns else (n, n * 0)
+    return Moments(n, mean, std, low, high, binary, clusters, ss)
+
+
+def _numbers(values: Any) -> pl.Series:
+    import polars as pl
+
+    return pl.Series(values, dtype=pl.Float64).fill_nan(None)
+
+
+def _figure_rows(found: list[Slice], means: pl.DataFrame) -> tuple[pl.DataFrame, list[dict[str, Any]]]:
+    """Rows of the figures: the counts and costs of their unit, their own value and interval, and nothing else."""
+    import polars as pl
+
+    rows: list[dict[str, Any]] = []
+    details: list[dict[str, Any]] = []
+    for part in found:
+        for place, figure in enumerate(part.figures, start=1):
+            rows.append({
+                "unit": part.unit, "place": place, "statistic": figure.statistic, "value": figure.value,
+                "std_error": figure.std_error, "ci_low": figure.ci_low, "ci_high": figure.ci_high,
+                "ci_method": figure.ci_method,
+            })  # fmt: skip
+            details.append({**part.key, "statistic": figure.statistic, "n": figure.n, **(figure.details or {})})
+    schema = summary_schema()
+    own = ("statistic", "value", "std_error", "ci_low", "ci_high", "ci_method")
+    frame = pl.DataFrame(
+        rows, schema={"unit": pl.UInt32, "place": pl.Int64, **{name: schema[name] for name in own}}, orient="row"
+    )
+    shared = [*SLICE, "tag", "n", "n_scored", "n_undefined", "n_error", "n_skipped", "cost_usd", "input_tokens"]
+    shared += ["output_tokens", "latency_p50", "latency_p95"]
+    joined = frame.join(means.select("unit", *shared), on="unit", how="left")
+    blank = [pl.lit(None, dtype).alias(name) for name, dtype in schema.items() if name not in joined.columns]
+    return joined.with_columns(blank).select("unit", *schema, "place"), details

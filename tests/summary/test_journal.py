@@ -1,0 +1,117 @@
+"""The journal of scores: what is written is read, torn lines, the order of the input, a cell asked again."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from evalflow.records import ScoreRecord
+from evalflow.summary import Order, journal_record, journal_row, journal_schema, json_text, scan_journal, torn_tail
+
+Make = Callable[..., ScoreRecord]
+ORDER = Order(["d"], ["m"])
+
+
+def write(path: Path, records: Iterable[ScoreRecord], tail: bytes = b"") -> Path:
+    lines = [json.dumps(journal_row(r), ensure_ascii=False) + "\n" for r in records]
+    path.write_bytes("".join(lines).encode() + tail)
+    return path
+
+
+@pytest.mark.parametrize("value", [None, 3, 0.5, True, "yes", "null", [1, "a"], {"truth": True, "prediction": None}])
+def test_a_record_comes_back_as_it_was(record: Make, value: Any):
+    written = record(value=value, tags=("a", "b > c"), steps=({"id": "claims", "reply": {"claims": ["é\n"]}},))
+    assert journal_record(json.loads(json.dumps(journal_row(written)))) == written
+
+
+def test_a_line_has_the_journal_columns_and_they_scan(record: Make, tmp_path: Path):
+    failed = record(None, 1, status="error", error_type="timeout", tags=("x",), cost_usd=None, input_tokens=None)
+    written = [record(value={"a": [1, "b"]}, steps=({"id": "s"},), group="g"), failed]
+    assert list(journal_row(written[0])) == sorted(journal_schema(), key=list(journal_row(written[0])).index)
+    rows = scan_journal(write(tmp_path / "j", written)).frame().collect().to_dicts()
+    assert rows[0]["value"] == '{"a":[1,"b"]}'
+    assert [journal_record(row) for row in rows] == written
+
+
+@pytest.mark.parametrize(
+    ("status", "score"), [("scored", None), ("scored", float("nan")), ("error", 0.0), ("skipped", 1)]
+)
+def test_a_false_score_is_not_written(record: Make, status: str, score: float | None):
+    with pytest.raises(ValueError, match="cannot have the score"):
+        journal_row(record(score, status=status))
+
+
+def test_equal_values_have_equal_texts():
+    assert json_text({"b": 1, "a": "é"}) == json_text({"a": "é", "b": 1}) == '{"a":"é","b":1}'
+    with pytest.raises(ValueError, match="JSON compliant"):
+        json_text(float("inf"))
+
+
+@pytest.mark.parametrize("tail", [b'{"run_id": "r", "sc', b"{", b'{"reason": "caf' + b"\xc3", b"x" * 70_000])
+def test_a_torn_last_line_is_left_out_and_counted(record: Make, tmp_path: Path, tail: bytes):
+    path = write(tmp_path / "j", [record(case=0), record(case=1)], tail)
+    journal = scan_journal(path)
+    assert journal.torn == 1
+    assert torn_tail(path) == len(tail)
+    assert journal.frame().collect()["index"].to_list() == [0, 1]
+    assert journal.ordered(ORDER).collect()["index"].to_list() == [0, 1]
+
+
+def test_empty_missing_and_wholly_torn_journals(tmp_path: Path):
+    write(tmp_path / "empty", [])
+    write(tmp_path / "torn", [], b'{"run')
+    for name, torn in (("empty", 0), ("missing", 0), ("torn", 1)):
+        journal = scan_journal(tmp_path / name)
+        assert journal.torn == torn
+        assert journal.frame().collect().schema == journal_schema()
+        assert journal.ordered(ORDER).collect().height == 0
+
+
+def test_broken_json_within_the_journal_is_an_error_and_never_passed_over(record: Make, tmp_path: Path):
+    path = write(tmp_path / "j", [record()], b'{"run_id": \n')
+    with pytest.raises(pl.exceptions.ComputeError):
+        scan_journal(path).frame().collect()
+
+
+def test_input_order_is_restored(record: Make, tmp_path: Path):
+    cells = [
+        record(case=case, dataset=dataset, metric=metric, judge=judge, target_repeat=again, repeat=repeat)
+        for dataset in ("z", "a")
+        for case in (0, 2, 10)
+        for again in (0, 1)
+        for metric in ("relevance", "faithfulness", "other")
+        for judge in (None, "j")
+        for repeat in (0, 1)
+    ]
+    shuffled = random.Random(1).sample(cells, len(cells))
+    order = Order(["z", "a"], ["relevance", "faithfulness"])
+    found = scan_journal(write(tmp_path / "j", shuffled)).ordered(order).collect().to_dicts()
+    assert [journal_record(row) for row in found] == cells
+
+
+def test_members_follow_their_panel(record: Make, tmp_path: Path):
+    cells = [record(judge="z_panel"), record(judge="a", member_of="z_panel"), record(judge="b", member_of="z_panel")]
+    found = scan_journal(write(tmp_path / "j", cells[::-1])).ordered(ORDER).collect()
+    assert found["judge"].to_list() == ["z_panel", "a", "b"]
+
+
+def test_of_a_cell_that_was_asked_again_the_last_line_holds(record: Make, tmp_path: Path):
+    lines = [record(None, 1, status="error"), record(0.25, 0), record(0.5, 1), record(0.75, 1, repeat=1)]
+    found = scan_journal(write(tmp_path / "j", lines)).ordered(ORDER).collect()
+    assert found["score"].to_list() == [0.25, 0.5, 0.75]
+
+
+def test_lines_are_fetched_in_order_across_blocks(record: Make, tmp_path: Path):
+    """Three blocks' worth of long lines, shuffled all over the file."""
+    cells = [record(case=case, reason=f"{case} " + "x" * 60_000) for case in range(100)]
+    shuffled = random.Random(2).sample(cells, len(cells))
+    journal = scan_journal(write(tmp_path / "j", shuffled))
+    assert journal.ordered(ORDER).select("index").collect()["index"].to_list() == list(range(100))
+    assert journal.frame().collect()["index"].to_list() == [r.index for r in shuffled]
+    assert journal.ordered(ORDER).filter(pl.col("index") > 97).head(1).collect()["index"].to_list() == [98]
