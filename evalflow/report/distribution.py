@@ -145,6 +145,7 @@ def _spec(values: list[dict[str, Any]], facts: Mapping[str, Any], threshold: flo
     data = {"values": values}
     if not several:
         return {"data": data, "width": 320, "height": 120, "layer": layers}
+    order = list(dict.fromkeys(value["series"] for value in values))
     header = {"labelAnchor": "start", "labelFontWeight": "bold"}
-    facet = {"field": "series", "type": "nominal", "sort": None, "header": header}
+    facet = {"field": "series", "type": "nominal", "sort": order, "header": header}
     return {"data": data, "facet": facet, "columns": 1, "spec": {"width": 320, "height": 64, "layer": layers}}

@@ -8,6 +8,8 @@ from typing import Any
 from evalflow.report.pictures import MAIN, PAPER, Picture, draw
 from evalflow.report.wording import percent, series_name, unscored, varying
 
+_ENDS = ("value", "low", "high")
+
 
 def interval_pictures(rows: Sequence[Mapping[str, Any]]) -> list[Picture]:
     """Means and figures, then pass rates, as points on their 95 % intervals.
@@ -30,54 +32,60 @@ def interval_pictures(rows: Sequence[Mapping[str, Any]]) -> list[Picture]:
 
 
 def _means(title: str, rows: Sequence[Mapping[str, Any]], domain: list[float] | None) -> Picture:
-    parts = varying(rows)
-    points = [
-        {"label": _label(row, parts), "value": row["value"], "low": row["ci_low"], "high": row["ci_high"]}
-        for row in rows
-    ]
+    points = _points(rows, ("value", "ci_low", "ci_high"))
     sentence = f"Each dot is a mean or a figure over all cases, its line the 95 % interval. {unscored(rows)}."
     return draw(title, sentence, _interval_spec(points, domain, "value"))
 
 
 def _pass_rates(rows: Sequence[Mapping[str, Any]]) -> Picture:
-    parts = varying(rows)
-    points = [
-        {
-            "label": _label(row, parts),
-            "value": row["pass_rate"],
-            "low": row["pass_rate_low"],
-            "high": row["pass_rate_high"],
-        }
-        for row in rows
-    ]
-    least = min(rows, key=lambda row: row["pass_rate"])
-    lowest = f"{_label(least, parts)} passes least often, {percent(least['pass_rate'])}"
+    points = _points(rows, ("pass_rate", "pass_rate_low", "pass_rate_high"))
+    least = min(points, key=lambda point: point["value"])
+    name = " · ".join(text for text in (least["metric"], least["label"]) if text)
+    lowest = f"{name} passes {'least often, ' if len(points) > 1 else ''}{percent(least['value'])}"
     sentence = f"Share of scores that pass their threshold, with its 95 % interval; {lowest}. {unscored(rows)}."
     return draw("Pass rates", sentence, _interval_spec(points, [0, 1], "pass rate"))
 
 
-def _label(row: Mapping[str, Any], parts: Sequence[str]) -> str:
-    metric = row["metric"] if row["statistic"] == "mean" else f"{row['metric']} {row['statistic']}"
-    series = series_name(row, parts)
-    return f"{metric} · {series}" if series else metric
+def _points(rows: Sequence[Mapping[str, Any]], columns: tuple[str, str, str]) -> list[dict[str, Any]]:
+    """A dot per row. Where several rows share a metric, its name heads them and the label tells them apart."""
+    parts = varying(rows)
+    points: list[dict[str, Any]] = []
+    for row in rows:
+        figure = "" if row["statistic"] == "mean" else row["statistic"]
+        series = series_name(row, parts)
+        label = " · ".join(text for text in (figure, series) if text)
+        head, label = (row["metric"], label) if series else ("", f"{row['metric']} {figure}".strip())
+        points.append({"metric": head, "label": label, **dict(zip(_ENDS, (row[c] for c in columns), strict=True))})
+    return points
 
 
 def _interval_spec(points: list[dict[str, Any]], domain: list[float] | None, title: str) -> dict[str, Any]:
     scale: dict[str, Any] = {"zero": False} if domain is None else {"domain": _around(domain, points)}
-    axis = {"title": None, "ticks": False, "domain": False}
+    axis = {"title": None, "ticks": False, "domain": False, "labelLimit": 210}
     y = {"field": "label", "type": "nominal", "sort": None, "axis": axis}
     x = {"type": "quantitative", "scale": scale, "axis": {"title": title, "tickCount": 5, "domain": False}}
-    line = {"mark": {"type": "rule", "color": MAIN, "strokeWidth": 2.5, "strokeCap": "round", "opacity": 0.45}}
-    look = {"filled": True, "color": MAIN, "stroke": PAPER, "strokeWidth": 1.5, "size": 90, "opacity": 1}
-    return {
-        "data": {"values": points},
-        "width": 250,
-        "height": {"step": 26},
-        "layer": [
-            {**line, "encoding": {"y": y, "x": {**x, "field": "low"}, "x2": {"field": "high"}}},
-            {"mark": {"type": "point", **look}, "encoding": {"y": y, "x": {**x, "field": "value"}}},
-        ],
+    line = {"type": "rule", "color": MAIN, "strokeWidth": 2.5, "strokeCap": "round", "opacity": 0.45}
+    dot = {
+        "type": "point",
+        "filled": True,
+        "color": MAIN,
+        "stroke": PAPER,
+        "strokeWidth": 1.5,
+        "size": 90,
+        "opacity": 1,
     }
+    layers = [
+        {"mark": line, "encoding": {"y": y, "x": {**x, "field": "low"}, "x2": {"field": "high"}}},
+        {"mark": dot, "encoding": {"y": y, "x": {**x, "field": "value"}}},
+    ]
+    data = {"values": points}
+    if not any(point["metric"] for point in points):
+        return {"data": data, "width": 250, "height": {"step": 26}, "layer": layers}
+    order = list(dict.fromkeys(point["metric"] for point in points))
+    header = {"labelAnchor": "start", "labelFontWeight": "bold"}
+    facet = {"field": "metric", "type": "nominal", "sort": order, "header": header}
+    inner = {"width": 170, "height": {"step": 22}, "layer": layers}
+    return {"data": data, "facet": facet, "columns": 1, "spec": inner, "resolve": {"scale": {"y": "independent"}}}
 
 
 def _around(domain: list[float], points: Sequence[Mapping[str, Any]]) -> list[float]:

@@ -15,6 +15,8 @@ _FONT = "system-ui, sans-serif"
 _CONFIG: Mapping[str, Any] = {
     "aria": False,  # the whole picture has one label; a label per bar would be read out one by one
     "background": None,
+    # Labels are measured here and drawn in the reader's font, which may be wider.
+    "padding": {"left": 14, "right": 8, "top": 4, "bottom": 4},
     "font": _FONT,
     "view": {"stroke": None},
     "axis": {

@@ -17,6 +17,12 @@ function haystackOf(item) {
   return text;
 }
 
+// Reads a few cases at a time while somebody is about to search, so that the first search does not wait for all.
+function warm(from = 0) {
+  for (const item of cases.slice(from, from + 250)) haystackOf(item);
+  if (from + 250 < cases.length) setTimeout(warm, 0, from + 250);
+}
+
 const wanted = () => ({
   words: $("q").value.toLowerCase().split(/\s+/).filter(Boolean),
   metric: $("metric").value, judge: $("judge").value, target: $("target").value,

@@ -21,7 +21,7 @@ function chips(cells) {
   const name = $("metric").value ? "" : `${cell.series.metric} `;
   const text = cell.score === null ? cell.state : format(cell.score);
   const more = cells.length > 1 ? h("span", { class: "more", title: "more scores" }, `+${cells.length - 1}`) : null;
-  return [h("span", { class: `chip ${cell.state}` }, name, marks[cell.state] ? `${marks[cell.state]} ` : "", text), more];
+  return [h("span", { class: `chip ${cell.state}` }, marks[cell.state] ? `${marks[cell.state]} ` : "", name, text), more];
 }
 
 function row(entry, position) {

@@ -15,16 +15,23 @@ async function copyLink(button) {
   }
 }
 
+let arriving = false;
+
 function view(item) {
   const details = detailsOf(item.at);
   $("detail").replaceChildren(...(details ? caseView(item, details) : [h("p", { class: "empty" }, "Still reading the file …")]));
   $("detail").scrollTop = 0;
   if (!details) setTimeout(() => selected === item && view(item), 50);
+  else if (arriving) {
+    // Only now is the page tall enough to scroll that far.
+    arriving = false;
+    $("explorer").scrollIntoView();
+  }
 }
 
 function show(item, byHand) {
   selected = item;
-  $("panes").classList.add("reading");
+  $("explorer").classList.add("reading");
   if (byHand) history.replaceState(null, "", linkTo(item));
   view(item);
   reveal(item);
@@ -33,7 +40,7 @@ function show(item, byHand) {
 }
 
 function close() {
-  $("panes").classList.remove("reading");
+  $("explorer").classList.remove("reading");
   if (selected) reveal(selected);
   draw();
   list.focus({ preventScroll: true });
@@ -46,9 +53,10 @@ function follow() {
   if (id === null) return;
   const dataset = parameters.get("dataset");
   const item = cases.find((candidate) => candidate.id === id && (dataset === null || candidate.dataset === dataset));
+  arriving = item !== undefined;
   if (item) show(item, false);
   else $("detail").replaceChildren(h("p", { class: "empty" }, `There is no case ${id} in this report.`));
-  $("panes").classList.add("reading");
+  $("explorer").classList.add("reading");
   $("explorer").scrollIntoView();
 }
 
@@ -90,6 +98,7 @@ $("filters").addEventListener("input", (event) => {
 });
 $("filters").addEventListener("submit", (event) => event.preventDefault());
 $("filters").addEventListener("reset", () => setTimeout(refresh, 0));
+$("q").addEventListener("focus", () => warm(), { once: true });
 list.addEventListener("scroll", () => requestAnimationFrame(draw), { passive: true });
 addEventListener("resize", draw);
 addEventListener("hashchange", follow);
