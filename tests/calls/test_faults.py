@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evalflow.calls import faults
+from evalflow.calls.retry import RetryPolicy
+from evalflow.calls.transport import Response, TransportError
+
+
+def _response(status: int, code: str | None = None, message: str = "why", **headers: str) -> Response:
+    return Response(status, headers, json.dumps({"error": {"code": code, "message": message}}).encode())
+
+
+@pytest.mark.parametrize(
+    ("response", "decision", "error_type"),
+    [
+        (_response(401), "stop", "authentication"),
+        (_response(403), "stop", "authentication"),
+        (_response(403, message="your input was flagged by moderation"), "give_up", "refused"),
+        (_response(402), "stop", "quota"),
+        (_response(429, "insufficient_quota"), "stop", "quota"),
+        (_response(404, "model_not_found"), "stop", "not_found"),
+        (_response(404), "stop", "not_found"),
+        (_response(405), "stop", "not_found"),
+        (_response(307), "stop", "not_found"),
+        (_response(400, "invalid_model"), "stop", "not_found"),
+        (_response(400, "unsupported_value"), "stop", "request"),
+        (_response(400, "context_length_exceeded"), "give_up", "context_length"),
+        (_response(400, message="This model's maximum context length is 8192 tokens"), "give_up", "context_length"),
+        (_response(413), "give_up", "context_length"),
+        (_response(400, "content_filter"), "give_up", "refused"),
+        (_response(400), "give_up", "bad_request"),
+        (_response(422), "give_up", "bad_request"),
+        (_response(408), "retry", "timeout"),
+        (_response(409), "retry", "server"),
+        (_response(429), "retry", "rate_limit"),
+        (_response(429, message="too many tokens per minute"), "retry", "rate_limit"),
+        (_response(500), "retry", "server"),
+        (_response(503), "retry", "server"),
+        (_response(529), "retry", "server"),
+    ],
+)
+def test_each_status_has_its_decision(response: Response, decision: str, error_type: str) -> None:
+    fault = faults.of_status(response)
+    assert (fault.decision, fault.error_type) == (decision, error_type)
+    assert str(response.status) in fault.message
+
+
+def test_a_body_that_is_no_json_is_shown_in_one_short_line() -> None:
+    fault = faults.of_status(Response(502, {}, b"<html>\n<h1>Bad gateway</h1>" + b"x" * 5000))
+    assert fault.message.startswith("HTTP 502: <html> <h1>Bad gateway</h1>")
+    assert len(fault.message) < 350
+
+
+def test_an_error_inside_a_200_counts_as_what_it_is() -> None:
+    body = json.dumps({"error": {"code": 429, "message": "slow down"}}).encode()
+    assert faults.of_malformed(Response(200, {}, body), "no choices").error_type == "rate_limit"
+
+
+def test_an_error_as_plain_text_is_understood() -> None:
+    fault = faults.of_status(Response(400, {}, b'{"error": "model is required"}'))
+    assert fault.message == "HTTP 400: model is required"
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({}, None),
+        ({"retry-after": "3"}, 3.0),
+        ({"retry-after": "0.25"}, 0.25),
+        ({"retry-after": "-5"}, 0.0),
+        ({"retry-after": "soon"}, None),
+        ({"retry-after": "nan"}, None),
+        ({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}, 0.0),
+        ({"retry-after-ms": "1500", "retry-after": "9"}, 1.5),
+    ],
+)
+def test_retry_after_is_read_in_all_its_forms(headers: dict[str, str], seconds: float | None) -> None:
+    assert faults.retry_after(headers) == seconds
+
+
+def test_retry_after_as_a_date() -> None:
+    date = format_datetime(datetime.now(UTC) + timedelta(seconds=30), usegmt=True)
+    seconds = faults.retry_after({"retry-after": date})
+    assert seconds is not None
+    assert 25 < seconds <= 30
+
+
+@given(attempt=st.integers(1, 1000), asked=st.none() | st.floats(0, 1e9))
+def test_a_wait_is_never_below_what_was_asked_nor_above_the_caps(attempt: int, asked: float | None) -> None:
+    policy = RetryPolicy(base_s=0.5, cap_s=8, retry_after_cap_s=60)
+    wait = policy.delay(attempt, faults.Fault("retry", "rate_limit", "", retry_after_s=asked))
+    assert min(asked or 0, 60) <= wait <= max(8, min(asked or 0, 60))
+    assert wait >= 0.25
+
+
+@pytest.mark.parametrize(
+    ("kind", "error_type"), [("unreachable", "connection"), ("broken", "connection"), ("timeout", "timeout")]
+)
+def test_faults_of_the_connection_may_pass(kind: faults.Any, error_type: str) -> None:
+    fault = faults.of_transport(TransportError(kind, "what"))
+    assert (fault.decision, fault.error_type, fault.unreachable) == ("retry", error_type, kind == "unreachable")
+
+
+def test_a_certificate_does_not_become_valid_by_trying_again() -> None:
+    assert faults.of_transport(TransportError("certificate", "what")).decision == "stop"

@@ -1,0 +1,32 @@
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from evalflow.calls.retry import RetryPolicy
+from evalflow.config.schema import OpenAIJudgeConfig
+from evalflow.llm.chat import ChatClient
+from evalflow.llm.openai import OpenAIJudge
+
+QUICK = RetryPolicy(attempts=3, base_s=0.01, cap_s=0.02, connect_attempts=3, connect_patience_s=1)
+IMPATIENT = replace(QUICK, silence_s=0.1, probe_s=0.2)
+Build = Callable[..., OpenAIJudge]
+
+
+@pytest.fixture
+async def build() -> AsyncIterator[Build]:
+    """Makes judges that retry at once, and closes them."""
+    judges: list[OpenAIJudge] = []
+
+    def make(base_url: str, policy: RetryPolicy = QUICK, **keys: Any) -> OpenAIJudge:
+        keys = {"kind": "openai", "model": "m", "base_url": base_url, "api_key_env": None, **keys}
+        config = OpenAIJudgeConfig.model_validate(keys)
+        judges.append(OpenAIJudge(config, "judge", client=ChatClient(config, "judge", policy=policy)))
+        return judges[-1]
+
+    yield make
+    for judge in judges:
+        await judge.close()

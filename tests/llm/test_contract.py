@@ -1,0 +1,142 @@
+"""What `evalflow.llm.contract` relies on in Instructor. When an upgrade breaks this, that file is the one to change."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, get_args
+
+import pytest
+from instructor import Mode
+from instructor.processing.response import handle_response_model
+from pydantic import BaseModel, ConfigDict, Field, create_model
+
+from evalflow.llm.chat import Completion, ToolCall
+from evalflow.llm.contract import MARK, Contract, InvalidReply, ReplyMode
+from evalflow.records import Message
+
+MODES: tuple[ReplyMode, ...] = get_args(ReplyMode)
+PROMPTS = {
+    "user": (Message("user", "Is it so?"),),
+    "system, user": (Message("system", "You judge."), Message("user", "Is it so?")),
+    "conversation": (
+        Message("system", "You judge."),
+        Message("user", "Hello"),
+        Message("assistant", "Hello!"),
+        Message("user", f"{{}} %s \\ {MARK} ```json"),
+    ),
+}
+
+
+class Verdict(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    reason: str
+    verdict: Literal["yes", "no"]
+    grade: int = Field(ge=1, le=5)
+
+
+def _said(mode: ReplyMode, text: str) -> Completion:
+    if mode == "tools":
+        return Completion(text=None, tool_calls=(ToolCall("call_1", "Verdict", text),))
+    return Completion(text=f"Here you are:\n```json\n{text}\n```" if mode == "md_json" else text)
+
+
+@pytest.mark.parametrize("prompt", PROMPTS)
+@pytest.mark.parametrize("mode", MODES)
+def test_a_prepared_request_is_the_one_that_instructor_makes_of_the_same_messages(mode: ReplyMode, prompt: str) -> None:
+    messages = [{"role": m.role, "content": m.content} for m in PROMPTS[prompt]]
+    _, expected = handle_response_model(Verdict, mode=Mode[mode.upper()], messages=messages)
+    assert Contract(Verdict, mode).request(PROMPTS[prompt]) == expected
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_schema_is_sent_with_its_bounds_labels_and_order(mode: ReplyMode) -> None:
+    sent = str(Contract(Verdict, mode).request(PROMPTS["user"]))
+    assert "maximum" in sent
+    assert "yes" in sent
+    assert sent.index("reason") < sent.index("verdict") < sent.index("grade")
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_contract_is_not_changed_by_its_use(mode: ReplyMode) -> None:
+    contract = Contract(Verdict, mode)
+    first = contract.request(PROMPTS["system, user"])
+    for prompt in PROMPTS.values():
+        request = contract.request(prompt)
+        contract.reask(request, _said(mode, "{}"), InvalidReply("wrong", "{}"))
+    assert contract.request(PROMPTS["system, user"]) == first
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_good_reply_is_parsed(mode: ReplyMode) -> None:
+    text = '{"reason": "r", "verdict": "no", "grade": 4}'
+    parsed, raw = Contract(Verdict, mode).parse(_said(mode, text))
+    assert parsed == Verdict(reason="r", verdict="no", grade=4)
+    assert text in raw
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ('{"reason": "r", "verdict": "maybe", "grade": 4}', "verdict: Input should be 'yes' or 'no'"),
+        ('{"reason": "r", "verdict": "no", "grade": 9}', "grade: Input should be less than or equal to 5"),
+        ('{"reason": "r", "verdict": "no"}', "grade: Field required"),
+        ('{"reason": "r", "verdict": "no", "grade": 1, "more": 1}', "more: Extra inputs are not permitted"),
+        ("no idea", "reply: Invalid JSON"),
+        ("", "reply: Invalid JSON"),
+    ],
+)
+@pytest.mark.parametrize("mode", MODES)
+def test_a_bad_reply_says_what_is_wrong_and_no_more(mode: ReplyMode, text: str, complaint: str) -> None:
+    with pytest.raises(InvalidReply) as invalid:
+        Contract(Verdict, mode).parse(_said(mode, text))
+    assert complaint in str(invalid.value)
+    assert "pydantic.dev" not in str(invalid.value)
+    assert text in invalid.value.raw
+
+
+@pytest.mark.parametrize("mode", ["json_schema", "json"])
+def test_prose_around_json_is_tolerated_only_where_it_was_asked_for(mode: ReplyMode) -> None:
+    with pytest.raises(InvalidReply):
+        Contract(Verdict, mode).parse(Completion(text='```json\n{"reason": "", "verdict": "no", "grade": 4}\n```'))
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_reask_shows_the_reply_and_the_complaint_and_keeps_the_rest(mode: ReplyMode) -> None:
+    contract = Contract(Verdict, mode)
+    request = {**contract.request(PROMPTS["user"]), "logprobs": True}
+    before = len(request["messages"])
+    again = contract.reask(request, _said(mode, '{"verdict": "maybe"}'), InvalidReply("verdict: wrong label", ""))
+    assert len(request["messages"]) == before
+    assert again["messages"][:before] == request["messages"]
+    assert again["logprobs"] is True
+    said, complaint = again["messages"][before:]
+    assert said["role"] == "assistant"
+    assert "maybe" in str(said)
+    assert "verdict: wrong label" in complaint["content"]
+    assert complaint["role"] == ("tool" if mode == "tools" else "user")
+    assert {k: v for k, v in again.items() if k != "messages"} == {k: v for k, v in request.items() if k != "messages"}
+
+
+@pytest.mark.parametrize("calls", [0, 2])
+def test_a_tool_must_be_called_exactly_once(calls: int) -> None:
+    text = '{"reason": "", "verdict": "no", "grade": 4}'
+    said = Completion(text="hm", tool_calls=(ToolCall("c", "Verdict", text),) * calls)
+    contract = Contract(Verdict, "tools")
+    with pytest.raises(InvalidReply, match=f"called {calls} times") as invalid:
+        contract.parse(said)
+    again = contract.reask(contract.request(PROMPTS["user"]), said, invalid.value)
+    assert "exactly once" in str(again["messages"][-1])
+
+
+def test_a_list_must_have_as_many_results_as_there_are_items() -> None:
+    results: Any = create_model("Results", results=(list[Verdict], ...))
+    contract = Contract(results, "json_schema")
+    said = Completion(text='{"results": [{"reason": "", "verdict": "no", "grade": 4}]}')
+    assert len(contract.parse(said, 1)[0].results) == 1  # pyright: ignore[reportAttributeAccessIssue]
+    with pytest.raises(InvalidReply, match="1 results were given for 3 items; give exactly 3, in order"):
+        contract.parse(said, 3)
+
+
+@pytest.mark.parametrize(("mode", "where"), [("json_schema", "response_format"), ("tools", "tools")])
+def test_strict_is_sent_where_the_endpoint_enforces_schemas(mode: ReplyMode, where: str) -> None:
+    assert "'strict': True" in str(Contract(Verdict, mode, strict=True).request(PROMPTS["user"])[where])
+    assert "strict" not in str(Contract(Verdict, mode).request(PROMPTS["user"]))

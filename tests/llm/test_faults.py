@@ -1,0 +1,235 @@
+"""What an endpoint can do to a judge, over real HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from evalflow.calls.retry import RetryPolicy
+from evalflow.config.schema import OpenAIJudgeConfig
+from evalflow.errors import InfrastructureError, JudgeError, UserError
+from evalflow.llm.openai import OpenAIJudge
+from evalflow.records import Ask, Message
+from evalflow.testing import Endpoint, Step, auto, cut, html, no_choices, reset, silence, status, trickle
+from tests.llm.conftest import IMPATIENT, Build
+
+pytestmark = pytest.mark.anyio
+KEY = "sk-very-secret-0123456789"
+
+
+class Verdict(BaseModel):
+    reason: str
+
+
+ASK = Ask(metric="m", step="s", task=None, messages=(Message("user", "?"),), reply_model=Verdict, variables={})
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        status(429),
+        status(429, retry_after=0.02),
+        status(500),
+        status(503),
+        status(408),
+        reset(),
+        cut(),
+        html(),
+        no_choices(),
+    ],
+    ids=lambda step: type(step).__name__ + str(getattr(step, "code", "")),
+)
+async def test_a_fault_that_passes_costs_a_try_and_nothing_else(fault: Step, build: Build) -> None:
+    async with Endpoint([fault, fault, auto()]) as endpoint:
+        got = await build(endpoint.url).ask(ASK)
+    assert got.parsed == Verdict(reason=got.parsed.reason)  # pyright: ignore[reportAttributeAccessIssue]
+    assert got.reasks == 0
+    assert endpoint.count == 3
+
+
+@pytest.mark.parametrize(
+    ("fault", "error_type"),
+    [
+        (status(429), "rate_limit"),
+        (status(500), "server"),
+        (reset(), "connection"),
+        (cut(), "connection"),
+        (html(), "malformed"),
+        (silence(), "timeout"),
+        (trickle(bytes_per_second=20), "timeout"),
+        (status(400), "bad_request"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else type(value).__name__,
+)
+async def test_once_an_endpoint_answered_an_outage_is_an_error_of_the_call(
+    fault: Step, error_type: str, build: Build
+) -> None:
+    async with Endpoint(lambda request: fault if request.number else None) as endpoint:
+        judge = build(endpoint.url, timeout_s=0.2)
+        await judge.ask(ASK)
+        with pytest.raises(JudgeError) as failed:
+            await judge.ask(ASK)
+    assert failed.value.error_type == error_type
+    assert endpoint.count == (2 if error_type == "bad_request" else 4)
+
+
+async def test_retry_after_is_waited_out_by_every_call(build: Build) -> None:
+    loop = asyncio.get_running_loop()
+    arrivals: list[float] = []
+
+    def script(_: Any) -> Step:
+        arrivals.append(loop.time())
+        return status(429, retry_after=0.2) if len(arrivals) == 1 else auto()
+
+    async with Endpoint(script) as endpoint:
+        judge = build(endpoint.url, concurrency={"start": 1, "max": 1})
+        async with asyncio.TaskGroup() as group:
+            for _ in range(3):
+                group.create_task(judge.ask(ASK))
+    assert all(later - arrivals[0] >= 0.19 for later in arrivals[1:])
+
+
+@pytest.mark.parametrize("code", [401, 403, 404, 402])
+async def test_what_every_call_would_meet_stops_at_once(
+    code: int, build: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MY_KEY", KEY)
+    async with Endpoint([status(code, message=f"not with {KEY}")]) as endpoint:
+        with pytest.raises(InfrastructureError) as failed:
+            await build(endpoint.url, api_key_env="MY_KEY").ask(ASK)
+    assert endpoint.count == 1
+    assert str(code) in str(failed.value)
+    assert failed.value.hint
+    assert KEY not in str(failed.value)
+    assert ("$MY_KEY" in failed.value.hint) == (code in (401, 403))
+
+
+async def test_the_key_is_sent_and_never_shown(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_KEY", KEY)
+    echo = status(400, message=f"bad request with Authorization: Bearer {KEY}")
+    async with Endpoint(lambda request: echo if request.number else None, api_key=KEY) as endpoint:
+        judge = build(endpoint.url, api_key_env="MY_KEY")
+        await judge.ask(ASK)
+        with pytest.raises(JudgeError) as failed:
+            await judge.ask(ASK)
+    assert KEY not in f"{failed.value!r} {failed.value} {failed.value.raw} {judge!r} {judge.identity} {vars(judge)}"
+    assert "***" in str(failed.value)
+
+
+async def test_without_a_key_none_is_sent_and_nothing_of_openai_leaks(
+    build: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("OPENAI_API_KEY", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID", "OPENAI_ADMIN_KEY"):
+        monkeypatch.setenv(name, KEY)
+    async with Endpoint() as endpoint:
+        await build(endpoint.url).ask(ASK)
+    assert "authorization" not in endpoint.requests[0].headers
+    assert KEY not in str(endpoint.requests[0].headers)
+
+
+@pytest.mark.parametrize("value", [None, "", "  "])
+def test_a_missing_key_is_named_before_anything_is_sent(value: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    if value is not None:
+        monkeypatch.setenv("MY_KEY", value)
+    config = OpenAIJudgeConfig(kind="openai", model="m", api_key_env="MY_KEY")
+    with pytest.raises(UserError, match="MY_KEY is not set") as failed:
+        OpenAIJudge(config, "judge")
+    assert failed.value.problems[0].where == "judge.api_key_env"
+
+
+def _free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "nonexistent.invalid"])
+async def test_an_endpoint_that_cannot_be_reached_ends_the_run(host: str, build: Build) -> None:
+    judge = build(f"http://user:password@{host}:{_free_port()}/v1", attempts=6)
+    with pytest.raises(InfrastructureError, match="cannot be reached") as failed:
+        await judge.ask(ASK)
+    assert host in str(failed.value)
+    assert "password" not in str(failed.value)
+
+
+async def test_an_endpoint_that_went_away_is_an_error_of_the_call(build: Build) -> None:
+    async with Endpoint() as endpoint:
+        judge = build(endpoint.url)
+        await judge.ask(ASK)
+    with pytest.raises(JudgeError, match="after 3 tries") as failed:
+        await judge.ask(ASK)
+    assert failed.value.error_type == "connection"
+
+
+@pytest.mark.parametrize("timeout_s", [30, 0.05])
+async def test_an_endpoint_that_accepts_and_never_answers_ends_the_run(timeout_s: float, build: Build) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:  # the kernel accepts, and nobody reads
+        judge = build(f"http://127.0.0.1:{listener.getsockname()[1]}/v1", IMPATIENT, timeout_s=timeout_s)
+        with pytest.raises(InfrastructureError, match="accepts connections and answers nothing"):
+            async with asyncio.timeout(5):
+                await judge.ask(ASK)
+
+
+async def test_a_slow_endpoint_is_probed_once_and_waited_for(build: Build) -> None:
+    async with Endpoint(lambda _: auto().after(0.4)) as endpoint:
+        judge = build(endpoint.url, IMPATIENT)
+        async with asyncio.TaskGroup() as group:
+            for _ in range(4):
+                group.create_task(judge.ask(ASK))
+    assert [request.path for request in endpoint.requests].count("/models") == 1
+    assert endpoint.count == 5
+
+
+async def test_a_healthy_endpoint_is_never_probed(build: Build) -> None:
+    async with Endpoint(lambda request: auto().after(0.3 if request.number else 0)) as endpoint:
+        judge = build(endpoint.url, replace(IMPATIENT, silence_s=5))
+        await judge.ask(ASK)
+        await judge.ask(ASK)
+    assert endpoint.count == 2
+
+
+async def test_an_address_that_serves_pages_ends_the_run(build: Build) -> None:
+    async with Endpoint([html()] * 3) as endpoint:
+        with pytest.raises(InfrastructureError, match="no usable answer in 3 tries") as failed:
+            await build(endpoint.url).ask(ASK)
+    assert "Sign in" in str(failed.value)
+    assert "base_url" in failed.value.hint
+
+
+async def test_an_untrusted_certificate_ends_the_run_at_once(build: Build, tmp_path: Path) -> None:
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=localhost"]
+    try:
+        subprocess.run([*command, "-keyout", key, "-out", certificate], check=True, capture_output=True)
+    except FileNotFoundError:
+        pytest.skip("needs openssl, to make a certificate that nobody trusts")
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(certificate, key)
+    async with await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0, ssl=context) as server:
+        port = server.sockets[0].getsockname()[1]
+        with pytest.raises(InfrastructureError, match="no secure connection"):
+            await build(f"https://127.0.0.1:{port}/v1").ask(ASK)
+
+
+async def test_a_judge_can_be_used_again_after_it_was_closed(build: Build) -> None:
+    async with Endpoint() as endpoint:
+        judge = build(endpoint.url)
+        await judge.ask(ASK)
+        await judge.close()
+        await judge.ask(ASK)
+    assert endpoint.count == 2
+
+
+def test_by_default_a_dead_endpoint_is_found_within_30_seconds() -> None:
+    policy = RetryPolicy()
+    assert policy.silence_s + policy.probe_s <= 25
+    backoffs = policy.cap_s * policy.connect_attempts
+    assert policy.connect_patience_s + min(policy.cap_s, backoffs) <= 25

@@ -1,0 +1,237 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Literal
+
+import pytest
+from pydantic import BaseModel, ConfigDict, Field
+
+from evalflow.config.schema import OpenAIJudgeConfig
+from evalflow.errors import JudgeError, UserError
+from evalflow.llm.openai import OpenAIJudge
+from evalflow.records import Ask, Message, Usage
+from evalflow.testing import Endpoint, Request, auto, malformed, refusal, reply, status
+from tests.llm.conftest import Build
+
+pytestmark = pytest.mark.anyio
+PRICE = {"input_per_million": 1.0, "output_per_million": 10.0}
+
+
+class Verdict(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    reason: str
+    verdict: Literal["yes", "no"]
+    grade: int = Field(ge=1, le=5)
+
+
+class Verdicts(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    results: list[Verdict]
+
+
+ASK = Ask(metric="m", step="s", task=None, messages=(Message("user", "Is it so?"),), reply_model=Verdict, variables={})
+GOOD = {"reason": "because", "verdict": "yes", "grade": 4}
+
+
+@pytest.mark.parametrize("mode", ["json_schema", "tools", "json", "md_json"])
+async def test_every_mode_gives_a_typed_reply(mode: str, build: Build) -> None:
+    async with Endpoint([reply(GOOD, usage=(100, 10))]) as endpoint:
+        got = await build(endpoint.url, mode=mode, price=PRICE).ask(ASK)
+    assert got.parsed == Verdict(**GOOD)
+    assert '"because"' in got.raw
+    assert (got.reasks, got.usage, got.cost_usd) == (0, Usage(100, 10), pytest.approx(0.0002))
+    assert got.latency_s > 0
+    sent = endpoint.requests[0]
+    assert sent.body["model"] == "m"
+    assert sent.body["temperature"] == 0.0
+    assert "Is it so?" in sent.user
+    assert sent.schema is not None
+    assert sent.schema["properties"]["grade"]["maximum"] == 5
+
+
+@pytest.mark.parametrize("mode", ["json_schema", "tools", "json", "md_json"])
+async def test_an_invalid_reply_is_asked_again_with_the_complaint_and_counted(mode: str, build: Build) -> None:
+    bad = reply({**GOOD, "grade": 9}, usage=(100, 10))
+    async with Endpoint([bad, reply(GOOD, usage=(150, 20))]) as endpoint:
+        got = await build(endpoint.url, mode=mode, price=PRICE).ask(ASK)
+    assert (got.reasks, got.usage, got.cost_usd) == (1, Usage(250, 30), pytest.approx(0.00055))
+    assert "less than or equal to 5" in endpoint.requests[1].text
+
+
+async def test_after_the_last_reask_the_raw_reply_is_kept_and_what_was_paid_is_said(build: Build) -> None:
+    bad = reply({**GOOD, "grade": 9}, usage=(100, 10))
+    async with Endpoint([bad] * 3) as endpoint:
+        with pytest.raises(JudgeError, match="no valid reply in 3 replies; the last: grade:") as failed:
+            await build(endpoint.url, reasks=2, price=PRICE).ask(ASK)
+    error = failed.value
+    assert error.error_type == "schema"
+    assert '"grade": 9' in (error.raw or "")
+    assert (error.requests, error.usage, error.cost_usd) == (3, Usage(300, 30), pytest.approx(0.0006))
+
+
+async def test_no_reasks_means_none(build: Build) -> None:
+    async with Endpoint([malformed()]) as endpoint:
+        with pytest.raises(JudgeError, match="no valid reply in 1 reply"):
+            await build(endpoint.url, reasks=0).ask(ASK)
+
+
+async def test_a_wrong_number_of_results_is_asked_again_never_taken(build: Build) -> None:
+    ask = replace(ASK, reply_model=Verdicts, items=("a", "b", "c"))
+    async with Endpoint([{"results": [GOOD]}, {"results": [GOOD] * 3}]) as endpoint:
+        got = await build(endpoint.url).ask(ask)
+    assert len(got.parsed.results) == 3  # pyright: ignore[reportAttributeAccessIssue]
+    assert got.reasks == 1
+    assert "1 results were given for 3 items; give exactly 3, in order" in endpoint.requests[1].text
+
+
+async def test_the_contract_is_prepared_once_per_reply_model(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with Endpoint(lambda _: GOOD) as endpoint:
+        judge = build(endpoint.url)
+        await judge.ask(ASK)
+        monkeypatch.setattr("evalflow.llm.openai.Contract", None)
+        assert (await judge.ask(ASK)).parsed == Verdict(**GOOD)
+
+
+async def test_a_refusal_is_no_score_and_is_not_asked_again(build: Build) -> None:
+    async with Endpoint([refusal("I cannot judge this.")]) as endpoint:
+        with pytest.raises(JudgeError, match=r"I cannot judge this\.") as failed:
+            await build(endpoint.url).ask(ASK)
+    assert failed.value.error_type == "refused"
+    assert failed.value.raw == "I cannot judge this."
+
+
+async def test_a_filtered_reply_is_refused(build: Build) -> None:
+    async with Endpoint([reply("", finish_reason="content_filter")]) as endpoint:
+        with pytest.raises(JudgeError) as failed:
+            await build(endpoint.url).ask(ASK)
+    assert failed.value.error_type == "refused"
+
+
+async def test_a_reply_that_was_cut_off_is_not_paid_for_twice(build: Build) -> None:
+    async with Endpoint([reply('{"reason": "be', finish_reason="length")]) as endpoint:
+        with pytest.raises(JudgeError, match="cut off") as failed:
+            await build(endpoint.url).ask(ASK)
+    assert failed.value.error_type == "truncated"
+    assert failed.value.raw == '{"reason": "be'
+
+
+async def test_a_whole_reply_counts_even_if_it_reached_the_limit(build: Build) -> None:
+    async with Endpoint([reply(GOOD, finish_reason="length")]) as endpoint:
+        assert (await build(endpoint.url).ask(ASK)).parsed == Verdict(**GOOD)
+
+
+async def test_a_fault_during_a_reask_says_what_was_paid_before(build: Build) -> None:
+    async with Endpoint([reply("no", usage=(7, 1)), *[status(500)] * 3]) as endpoint:
+        with pytest.raises(JudgeError) as failed:
+            await build(endpoint.url).ask(ASK)
+    assert (failed.value.error_type, failed.value.requests, failed.value.usage) == ("server", 1, Usage(7, 1))
+    assert failed.value.cost_usd is None
+
+
+async def test_unknown_usage_and_price_stay_unknown(build: Build) -> None:
+    async with Endpoint([reply(GOOD, usage=None), reply(GOOD)]) as endpoint:
+        judge = build(endpoint.url)
+        first, second = await judge.ask(ASK), await judge.ask(ASK)
+    assert (first.usage, first.cost_usd) == (None, None)
+    assert second.usage is not None
+    assert second.cost_usd is None
+
+
+async def test_what_is_null_is_left_out_and_max_tokens_is_sent(build: Build) -> None:
+    async with Endpoint() as endpoint:
+        await build(endpoint.url, temperature=None, max_tokens=50).ask(ASK)
+    assert endpoint.requests[0].body["max_tokens"] == 50
+    assert "temperature" not in endpoint.requests[0].body
+
+
+async def test_samples_become_frequencies(build: Build) -> None:
+    grades = iter([4, 5, 4, 4])
+    async with Endpoint(lambda _: reply({**GOOD, "grade": next(grades)}, usage=(10, 1))) as endpoint:
+        got = await build(endpoint.url).ask(replace(ASK, samples=4))
+    assert endpoint.count == 4
+    assert got.probabilities is not None
+    assert got.probabilities[0] == {"verdict": {"yes": 1.0}, "grade": {4: 0.75, 5: 0.25}}
+    assert got.parsed.grade == 4  # pyright: ignore[reportAttributeAccessIssue]
+    assert got.usage == Usage(40, 4)
+
+
+async def test_a_failed_sample_fails_the_ask_with_its_own_error(build: Build) -> None:
+    async with Endpoint(lambda request: status(400) if request.number == 1 else GOOD) as endpoint:
+        with pytest.raises(JudgeError) as failed:
+            await build(endpoint.url).ask(replace(ASK, samples=3))
+    assert failed.value.error_type == "bad_request"
+
+
+async def test_logprobs_become_a_distribution(build: Build) -> None:
+    grades = {"4": {"4": 0.6, "5": 0.3, "3": 0.1}, "yes": {"yes": 0.9, "no": 0.1}}
+    async with Endpoint([reply(GOOD, alternatives=grades)]) as endpoint:
+        got = await build(endpoint.url, logprobs=True).ask(replace(ASK, logprobs=True))
+    assert got.probabilities is not None
+    assert got.probabilities[0]["grade"] == pytest.approx({4: 0.6, 5: 0.3, 3: 0.1})
+    assert got.probabilities[0]["verdict"] == pytest.approx({"yes": 0.9, "no": 0.1})
+
+
+@pytest.mark.parametrize("keys", [{"logprobs": False}, {"logprobs": True, "mode": "tools"}])
+async def test_no_logprobs_are_asked_for_where_there_are_none(keys: dict[str, Any], build: Build) -> None:
+    async with Endpoint() as endpoint:
+        got = await build(endpoint.url, **keys).ask(replace(ASK, logprobs=True))
+    assert got.probabilities is None
+    assert "logprobs" not in endpoint.requests[0].body
+
+
+def _judge(**keys: Any) -> OpenAIJudge:
+    return OpenAIJudge(
+        OpenAIJudgeConfig.model_validate({"kind": "openai", "model": "m", "api_key_env": None, **keys}), "n"
+    )
+
+
+def test_the_identity_changes_with_what_decides_replies_only() -> None:
+    same = [
+        _judge(),
+        _judge(name="x"),
+        _judge(timeout_s=1),
+        _judge(attempts=9),
+        _judge(price=PRICE),
+        _judge(thresholds={"a": 1}),
+    ]
+    assert len({judge.identity for judge in same}) == 1
+    other = [
+        _judge(model="o"),
+        _judge(base_url="http://127.0.0.1/v1"),
+        _judge(mode="tools"),
+        _judge(temperature=1.0),
+        _judge(max_tokens=9),
+        _judge(strict=True),
+    ]
+    assert len({judge.identity for judge in [same[0], *other]}) == 7
+
+
+def test_it_says_what_it_is() -> None:
+    judge = _judge(calibrated=False)
+    assert (judge.name, judge.nature, judge.calibrated, judge.weighted, judge.tasks) == (
+        "n",
+        "LLM m",
+        False,
+        False,
+        None,
+    )
+
+
+def test_strict_without_a_schema_that_is_enforced_is_refused() -> None:
+    with pytest.raises(UserError, match="strict has no effect in mode md_json"):
+        _judge(mode="md_json", strict=True)
+
+
+async def test_calls_in_flight_are_bounded(build: Build) -> None:
+    import asyncio
+
+    def slowly(_: Request) -> Any:
+        return auto().after(0.01)
+
+    async with Endpoint(slowly) as endpoint:
+        judge = build(endpoint.url, concurrency={"start": 2, "max": 5})
+        async with asyncio.TaskGroup() as group:
+            for _ in range(40):
+                group.create_task(judge.ask(ASK))
+    assert endpoint.count == 40
+    assert 2 < endpoint.in_flight_max <= 5

@@ -1,0 +1,169 @@
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evalflow.calls.retry import RetryPolicy
+from evalflow.config.schema import OpenAITargetConfig
+from evalflow.errors import InfrastructureError, UserError
+from evalflow.llm.chat import ChatClient
+from evalflow.prompts import Prompts
+from evalflow.records import Case, Context, Message, Usage
+from evalflow.targets.missing import MissingTarget
+from evalflow.targets.openai import OpenAITarget, scalar
+from evalflow.testing import Endpoint, refusal, reply, status
+
+pytestmark = pytest.mark.anyio
+QUICK = RetryPolicy(attempts=2, base_s=0.01, cap_s=0.02)
+GENERATES: Any = {"d": "answer", "guard": "actual"}
+Build = Callable[..., OpenAITarget]
+CASE = Case(
+    dataset="d",
+    index=0,
+    id="c",
+    messages=(Message("user", "Hi"), Message("assistant", "Hello!"), Message("user", "Why?")),
+    reference="SECRET",
+    expected="SECRET",
+    answer="SECRET",
+    contexts=(Context("The sky scatters light.", title="Sky"),),
+    metadata={"channel": "web"},
+    vars={"tone": "kind"},
+)
+
+
+@pytest.fixture
+async def build(tmp_path: Path) -> AsyncIterator[Build]:
+    (tmp_path / "bot.jinja").write_text("You are {{ vars.tone }}.")
+    targets: list[OpenAITarget] = []
+
+    def make(base_url: str = "http://127.0.0.1:9/v1", **keys: Any) -> OpenAITarget:
+        values = {"kind": "openai", "model": "m", "base_url": base_url, "api_key_env": None, **keys}
+        config = OpenAITargetConfig.model_validate(values)
+        client = ChatClient(config, "target", policy=QUICK)
+        targets.append(OpenAITarget(config, "bot", Prompts([tmp_path]), GENERATES, client=client))
+        return targets[-1]
+
+    yield make
+    for target in targets:
+        await target.close()
+
+
+async def test_sends_the_conversation_and_gives_the_reply_as_the_answer(build: Build) -> None:
+    async with Endpoint([reply("Because.", usage=(10, 2))]) as endpoint:
+        target = build(endpoint.url, price={"input_per_million": 1, "output_per_million": 10})
+        answer = await target.answer(CASE, 1)
+    assert [m["content"] for m in endpoint.requests[0].body["messages"]] == ["Hi", "Hello!", "Why?"]
+    assert (answer.status, answer.answer, answer.target, answer.target_repeat) == ("answered", "Because.", "bot", 1)
+    assert (answer.messages, answer.usage, answer.cost_usd) == (CASE.messages, Usage(10, 2), pytest.approx(3e-5))
+    assert answer.latency_s is not None
+    assert (answer.contexts, answer.metadata, answer.actual) == (None, None, None)
+
+
+async def test_templates_see_what_is_asked_and_never_what_is_expected(build: Build) -> None:
+    prompt = "{{ question }} {{ history|length }} {{ messages|length }} {{ contexts[0].text }} {{ metadata.channel }}"
+    async with Endpoint() as endpoint:
+        await build(endpoint.url, system_prompt="bot.jinja", prompt=prompt).answer(CASE, 0)
+    sent = endpoint.requests[0].body["messages"]
+    assert sent[0] == {"role": "system", "content": "You are kind."}
+    assert [m["content"] for m in sent[1:]] == ["Hi", "Hello!", "Why? 2 3 The sky scatters light. web"]
+    assert "SECRET" not in str(sent)
+
+
+@pytest.mark.parametrize("name", ["reference", "expected", "answer", "actual", "demo_answer", "nonsense"])
+@pytest.mark.parametrize("key", ["prompt", "system_prompt"])
+async def test_a_template_that_uses_more_is_refused_before_the_run(name: str, key: str, build: Build) -> None:
+    with pytest.raises(UserError, match=f"uses '{name}', which a target is not given") as failed:
+        build(**{key: f"{{{{ {name} }}}} {{{{ question }}}}"})
+    assert failed.value.problems[0].where == f"target.{key}"
+
+
+async def test_a_template_that_is_missing_or_broken_is_refused_before_the_run(build: Build) -> None:
+    with pytest.raises(UserError, match=r"nobot\.jinja"):
+        build(system_prompt="nobot.jinja")
+    with pytest.raises(UserError, match=r"target\.prompt"):
+        build(prompt="{{ question")
+
+
+async def test_a_failed_generation_is_an_answer_in_state_error(build: Build) -> None:
+    async with Endpoint([status(500), status(500), status(400, message="too long"), "Because."]) as endpoint:
+        target = build(endpoint.url)
+        first, second, third = [await target.answer(CASE, 0) for _ in range(3)]
+    assert (first.status, first.error_type, first.answer) == ("error", "server", None)
+    assert "after 2 tries" in (first.error or "")
+    assert (second.status, second.error_type) == ("error", "bad_request")
+    assert third.status == "answered"
+
+
+async def test_what_every_call_would_meet_is_raised(build: Build) -> None:
+    async with Endpoint([status(401)]) as endpoint:
+        with pytest.raises(InfrastructureError):
+            await build(endpoint.url).answer(CASE, 0)
+
+
+async def test_a_template_that_one_case_cannot_fill_fails_that_case_only(build: Build) -> None:
+    async with Endpoint() as endpoint:
+        answer = await build(endpoint.url, prompt="{{ vars.color }}").answer(CASE, 0)
+    assert (answer.status, answer.error_type) == ("error", "prompt")
+    assert endpoint.count == 0
+
+
+async def test_a_case_with_nothing_to_send_is_an_error(build: Build) -> None:
+    answer = await build().answer(Case(dataset="d", index=0, id="c"), 0)
+    assert (answer.status, answer.error_type) == ("error", "no_question")
+
+
+async def test_a_refusal_is_an_answer_and_an_empty_or_filtered_reply_is_none(build: Build) -> None:
+    async with Endpoint([refusal("I will not."), "", reply("x", finish_reason="content_filter")]) as endpoint:
+        target = build(endpoint.url)
+        said, empty, filtered = [await target.answer(CASE, 0) for _ in range(3)]
+    assert (said.status, said.answer) == ("answered", "I will not.")
+    assert (empty.status, empty.error_type) == ("error", "empty")
+    assert (filtered.status, filtered.error_type, filtered.answer) == ("error", "refused", None)
+    assert empty.usage is not None
+
+
+async def test_a_reply_may_be_the_prediction(build: Build) -> None:
+    async with Endpoint(["True"]) as endpoint:
+        answer = await build(endpoint.url).answer(Case(dataset="guard", index=0, id="c", messages=CASE.messages), 0)
+    assert (answer.actual, answer.answer) == (True, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("true", True),
+        (" False\n", False),
+        ("1", 1),
+        ("0.5", 0.5),
+        ('"jailbreak"', "jailbreak"),
+        ("jailbreak", "jailbreak"),
+        ("null", "null"),
+        ("[1]", "[1]"),
+        ("It is true.", "It is true."),
+    ],
+)
+def test_a_prediction_is_read_as_a_json_scalar_where_it_is_one(text: str, value: Any) -> None:
+    assert scalar(text) == value
+    assert type(scalar(text)) is type(value)
+
+
+async def test_the_identity_changes_with_what_decides_answers_only(build: Build, tmp_path: Path) -> None:
+    first = build(system_prompt="bot.jinja").identity
+    assert build(system_prompt="bot.jinja", timeout_s=5, attempts=1, name="other").identity == first
+    assert build(system_prompt="bot.jinja", model="o").identity != first
+    assert build(system_prompt="bot.jinja", prompt="{{ question }}!").identity != first
+    (tmp_path / "bot.jinja").write_text("You are {{ vars.tone }}!")
+    assert build(system_prompt="bot.jinja").identity != first
+
+
+async def test_missing_asks_only_for_what_the_data_lack(build: Build) -> None:
+    async with Endpoint(["New."]) as endpoint:
+        target = MissingTarget(build(endpoint.url), GENERATES)
+        old = await target.answer(CASE, 0)
+        new = await target.answer(Case(dataset="d", index=1, id="e", messages=CASE.messages), 0)
+    assert (old.answer, new.answer) == ("SECRET", "New.")
+    assert old.target == new.target == target.name == "recorded+bot"
+    assert endpoint.count == 1
