@@ -120,15 +120,16 @@ def _spans(raw: str) -> dict[str, tuple[int, int]]:
     """Where the value of each field of the first object stands, without its quotes. Empty where there is no object."""
     decoder = json.JSONDecoder()
     spans: dict[str, tuple[int, int]] = {}
-    at = raw.find("{") + 1
+    sign, at = "{", raw.find("{")
     try:
-        while at and raw[(at := _skip(raw, at))] == '"':
-            name, at = decoder.raw_decode(raw, at)
+        while at >= 0 and sign in "{,":
+            name, at = decoder.raw_decode(raw, _skip(raw, at + 1))
             start = _skip(raw, _skip(raw, at) + 1)
             _, end = decoder.raw_decode(raw, start)
             quoted = raw[start] == '"'
             spans[str(name)] = (start + quoted, end - quoted)
-            at = _skip(raw, end) + 1
+            at = _skip(raw, end)
+            sign = raw[at]
     except (ValueError, IndexError):
         return {}
     return spans
