@@ -267,10 +267,9 @@ class Label:
 
 @dataclass(frozen=True, slots=True)
 class FigureSpec:
-    """Which figures a metric has over a run.
+    """Which figures a metric has over a run: of a classification accuracy, precision, recall, F1 and the matrix.
 
-    classification: accuracy, precision, recall, F1 and the confusion matrix. `positive` is the label that precision
-    and recall are about, or None where there are several classes.
+    `positive` is the label that precision and recall are about; None where there are several classes.
     """
 
     kind: Literal["classification"]

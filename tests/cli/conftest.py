@@ -1,0 +1,64 @@
+"""The program as a user runs it: a process of its own, in a folder of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evalflow.testing import Request
+
+
+@dataclass(frozen=True)
+class Program:
+    """Runs `python -m evalflow` in a folder."""
+
+    folder: Path
+
+    def __call__(self, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "evalflow", *arguments]
+        environment = {**os.environ, "COLUMNS": "80", **env}
+        return subprocess.run(command, cwd=self.folder, env=environment, capture_output=True, text=True, timeout=120)
+
+    @property
+    def latest(self) -> Path:
+        return (self.folder / "outputs" / "latest").resolve()
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        return json.loads((self.latest / "run.json").read_text(encoding="utf-8"))
+
+    def write(self, name: str, *rows: dict[str, Any]) -> str:
+        """A JSON lines file; gives its name."""
+        text = "".join(json.dumps(row) + "\n" for row in rows)
+        (self.folder / name).write_text(text, encoding="utf-8")
+        return name
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Program:
+    return Program(tmp_path)
+
+
+def judge_arguments(url: str) -> tuple[str, ...]:
+    """The overrides that make a scripted endpoint the judge."""
+    return ("judge=openai", "judge.model=scripted", f"judge.base_url={url}", "judge.api_key_env=null")
+
+
+def faithful_judge(claims: dict[str, list[tuple[str, str]]]) -> Callable[[Request], Any]:
+    """A judge of faithfulness: for each answer, its claims with their verdicts."""
+
+    def script(request: Request) -> Any:
+        rows = next(rows for answer, rows in claims.items() if answer in request.text)
+        if request.schema_name == "Claims":
+            return {"claims": [claim for claim, _ in rows]}
+        return {"results": [{"reason": f"about {claim}", "verdict": verdict} for claim, verdict in rows]}
+
+    return script

@@ -1,0 +1,250 @@
+"""The ways a Hydra configuration goes wrong in silence, each met with a message or made impossible."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from evalflow.app.settings import settings_of
+from evalflow.config.load import compose
+from evalflow.errors import UserError
+
+Folder = Callable[[dict[str, str]], Path]
+
+METRIC = "kind: recorded\nfield: vars.mark\nscale: {type: boolean}\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Folder:
+    """Writes files of a config folder."""
+
+    def write(files: dict[str, str]) -> Path:
+        for name, text in files.items():
+            path = tmp_path / "own" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        return tmp_path / "own"
+
+    return write
+
+
+def complaint(*overrides: str, config_dir: Path | None = None) -> str:
+    """What the user is told about a command line."""
+    with pytest.raises(UserError) as caught:
+        settings_of(compose(overrides, config_dir))
+    return str(caught.value)
+
+
+def test_two_files_with_one_package_line_do_not_merge(folder: Folder) -> None:
+    own = folder({f"metric/{name}.yaml": f"# @package metric.one\n{METRIC}" for name in ("one", "two")})
+    text = complaint("dataset=rag", "metric=[one,two]", config_dir=own)
+    assert "two.yaml" in text
+    assert "paste: # @package metric.two" in text
+
+
+@pytest.mark.parametrize("first", ["# a comment\n", "\n# a comment\n", ""])
+def test_a_lost_package_line_is_an_error_with_the_line_to_paste(folder: Folder, first: str) -> None:
+    header = f"{first}# @package metric.mine\n" if first else ""
+    own = folder({"metric/mine.yaml": f"{header}{METRIC}"})
+    assert "paste: # @package metric.mine" in complaint("dataset=rag", "metric=mine", config_dir=own)
+
+
+def test_a_list_without_brackets_and_without_a_sweep_names_the_ways_out() -> None:
+    text = complaint("dataset=rag", "metric=faithfulness,relevance")
+    assert "[" in text
+    assert "--multirun" in text
+
+
+@pytest.mark.parametrize("override", ["metric=[]", "metric=null"])
+def test_an_empty_selection_is_refused(override: str) -> None:
+    assert "metric" in complaint("dataset=rag", override)
+
+
+def test_neither_dataset_nor_metric_shows_what_to_try() -> None:
+    text = complaint()
+    assert text.count("python -m evalflow") >= 3
+
+
+@pytest.mark.parametrize("word", ["yes", "no", "on", "off"])
+def test_an_unquoted_yes_or_no_is_no_label(folder: Folder, word: str) -> None:
+    own = folder({"metric/mine.yaml": f"# @package metric.mine\nkind: rubric\nneeds: [answer]\n"
+                                      f"scale: {{type: label, values: {{{word}: 1, 'maybe': 0}}}}\n"})  # fmt: skip
+    text = complaint("dataset=rag", "metric=mine", "judge=openai", "judge.model=m", config_dir=own)
+    assert "quote" in text
+
+
+def test_an_unknown_key_names_file_key_and_nearest_name(folder: Folder) -> None:
+    own = folder({"metric/mine.yaml": f"# @package metric.mine\n{METRIC}treshold: 0.5\n"})
+    text = complaint("dataset=rag", "metric=mine", config_dir=own)
+    assert str(own / "metric" / "mine.yaml") in text
+    assert "metric.mine.treshold" in text
+    assert "did you mean 'threshold'" in text
+
+
+def test_a_key_that_its_file_leaves_out_takes_a_plus_and_the_message_prints_it(folder: Folder) -> None:
+    own = folder({"metric/mine.yaml": f"# @package metric.mine\n{METRIC}"})
+    text = complaint("dataset=rag", "metric=mine", "metric.mine.threshold=0.5", config_dir=own)
+    assert "'+metric.mine.threshold=0.5'" in text
+    settings = settings_of(compose(["dataset=rag", "metric=mine", "+metric.mine.threshold=0.5"], own))
+    assert settings.run.metric["mine"].threshold == 0.5
+
+
+def test_a_plus_does_not_smuggle_in_an_unknown_key(folder: Folder) -> None:
+    own = folder({"metric/mine.yaml": f"# @package metric.mine\n{METRIC}"})
+    text = complaint("dataset=rag", "metric=mine", "+metric.mine.treshold=3", config_dir=own)
+    assert "command line" in text
+    assert "threshold" in text
+
+
+def test_all_faults_are_told_at_once(folder: Folder) -> None:
+    own = folder({"metric/mine.yaml": f"# @package metric.mine\n{METRIC}version: zero\nneeds: nothing\n"})
+    text = complaint("dataset=rag", "metric=mine", "seed=x", "max_error_rate=2", config_dir=own)
+    for key in ("metric.mine.version", "metric.mine.needs", "seed", "max_error_rate"):
+        assert key in text
+
+
+def test_a_value_of_an_unknown_key_is_not_repeated(folder: Folder) -> None:
+    text = complaint("dataset=rag", "metric=exact_match", "judge=openai", "judge.model=m", "+judge.api_key=sk-secret")
+    assert "judge.api_key" in text
+    assert "sk-secret" not in text
+
+
+def test_broken_yaml_says_where(folder: Folder) -> None:
+    own = folder({"metric/mine.yaml": "# @package metric.mine\nkind: recorded\nfield: {{ x }\n"})
+    text = complaint("dataset=rag", "metric=mine", config_dir=own)
+    assert "mine.yaml:3" in text
+
+
+def test_a_missing_value_names_its_key() -> None:
+    assert "judge.model" in complaint("dataset=rag", "metric=faithfulness", "judge=vllm")
+
+
+def test_a_live_target_that_would_never_be_asked_is_an_error() -> None:
+    text = complaint("dataset=rag", "metric=exact_match", "target=openai", "target.model=m")
+    assert "generate=true" in text
+
+
+def test_new_answers_from_recorded_ones_are_an_error() -> None:
+    assert "recorded" in complaint("dataset=rag", "metric=exact_match", "generate=true")
+
+
+def test_a_metric_overrides_part_of_the_judge(folder: Folder) -> None:
+    own = folder({"metric/mine.yaml": "# @package metric.mine\nkind: rubric\nneeds: [answer]\n"
+                                      "scale: {type: boolean}\njudge: {temperature: 0.7}\n"})  # fmt: skip
+    overrides = ["dataset=rag", "metric=mine", "judge=openai", "judge.model=m", "judge.max_tokens=99"]
+    judge = settings_of(compose(overrides, own)).judges["mine"]
+    assert judge.model_dump()["temperature"] == 0.7
+    assert judge.model_dump()["max_tokens"] == 99
+
+
+def test_the_search_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: Folder) -> None:
+    """--config-dir, then the working directory's conf/, then the packaged one."""
+    work = tmp_path / "work"
+    local = work / "conf" / "metric" / "exact_match.yaml"
+    local.parent.mkdir(parents=True)
+    local.write_text(f"# @package metric.exact_match\ndescription: local\n{METRIC}", encoding="utf-8")
+    monkeypatch.chdir(work)
+    chosen = ["dataset=rag", "metric=exact_match"]
+    assert settings_of(compose(chosen)).run.metric["exact_match"].description == "local"
+
+    own = folder({"metric/exact_match.yaml": f"# @package metric.exact_match\ndescription: own\n{METRIC}"})
+    composed = compose(chosen, own)
+    assert settings_of(composed).run.metric["exact_match"].description == "own"
+    assert composed.sources["metric.exact_match"] == own / "metric" / "exact_match.yaml"
+    assert composed.shadowed == (("metric.exact_match", own / "metric" / "exact_match.yaml"),)
+
+    monkeypatch.chdir(tmp_path)
+    assert settings_of(compose(chosen)).run.metric["exact_match"].description not in ("local", "own")
+
+
+def test_a_foreign_conf_folder_is_not_taken_for_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "config.yaml").write_text("seed: 77\n", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    assert compose(["dataset=rag", "metric=exact_match"]).values["seed"] == 0
+
+
+def test_the_primary_config_always_comes_from_the_package(folder: Folder) -> None:
+    own = folder({"config.yaml": "seed: 77\n", "metric/mine.yaml": f"# @package metric.mine\n{METRIC}"})
+    assert compose(["dataset=rag", "metric=mine"], own).values["seed"] == 0
+
+
+def test_own_defaults_live_in_local(folder: Folder) -> None:
+    own = folder({"local/default.yaml": "# @package _global_\nseed: 77\n", "metric/mine.yaml": METRIC})
+    assert compose(["dataset=rag", "metric=exact_match"], own).values["seed"] == 77
+
+
+def test_an_experiment_wins_over_the_defaults(folder: Folder) -> None:
+    text = "# @package _global_\ndefaults:\n  - override /dataset: rag\n  - override /metric: exact_match\nseed: 42\n"
+    own = folder({"experiment/mine.yaml": text})
+    composed = compose(["experiment=mine"], own)
+    assert composed.values["seed"] == 42
+    assert list(composed.values["metric"]) == ["exact_match"]
+
+
+def test_the_environment_changes_the_default_judge(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EVALFLOW_JUDGE", "openai")
+    assert compose(["dataset=rag", "metric=exact_match", "judge.model=m"]).choices["judge"] == "openai"
+
+
+def test_threads_may_compose_together() -> None:
+    seeds = range(24)
+    with ThreadPoolExecutor(8) as pool:
+        found = pool.map(lambda seed: compose(["dataset=rag", "metric=exact_match", f"seed={seed}"]).values, seeds)
+        assert [values["seed"] for values in found] == list(seeds)
+
+
+def run(*arguments: str, cwd: Path, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """The program itself."""
+    command = [sys.executable, "-m", "evalflow", *arguments]
+    return subprocess.run(command, cwd=cwd, env={**os.environ, **(env or {})}, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("dataset=nope", "metric=exact_match"),
+        ("dataset=rag", "metric=null"),
+        ("dataset=rag", "metric=exact_match", "seed=["),
+        ("dataset=rag", "metric=exact_match", "nonsense=1"),
+        ("-m", "dataset=rag", "metric=exact_match,nope"),
+        ("frobnicate",),
+        ("--config-dir", "nowhere", "dataset=rag", "metric=exact_match"),
+    ],
+)
+def test_mistakes_end_with_2_and_without_a_traceback(arguments: tuple[str, ...], tmp_path: Path) -> None:
+    done = run(*arguments, cwd=tmp_path)
+    assert done.returncode == 2, done.stderr
+    assert "Traceback" not in done.stderr
+    assert "error:" in done.stderr
+    runs = [path for path in tmp_path.glob("outputs/runs/*") if path.is_dir()]
+    assert runs == []
+
+
+def test_a_resolved_configuration_names_secrets_and_does_not_show_them(tmp_path: Path) -> None:
+    arguments = ("dataset=rag", "metric=exact_match", "judge=openai", "judge.model=m", "--cfg", "job", "--resolve")
+    done = run(*arguments, cwd=tmp_path, env={"OPENAI_API_KEY": "sk-very-secret"})
+    assert done.returncode == 0, done.stderr
+    assert "api_key_env: OPENAI_API_KEY" in done.stdout
+    assert "sk-very-secret" not in done.stdout + done.stderr
+
+
+def test_two_runs_started_together_share_no_folder(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(2) as pool:
+        done = list(pool.map(lambda _: run("dataset=rag", "metric=exact_match", cwd=tmp_path), range(2)))
+    assert [one.returncode for one in done] == [0, 0], done[0].stderr
+    assert len(list((tmp_path / "outputs" / "runs").iterdir())) == 2
+
+
+def test_shadowing_is_said(tmp_path: Path, folder: Folder) -> None:
+    own = folder({"dataset/rag.yaml": "# @package dataset.rag\npath: mine.jsonl\n"})
+    (tmp_path / "mine.jsonl").write_text('{"question": "q", "answer": "a", "reference": "a"}\n', encoding="utf-8")
+    done = run("--config-dir", str(own), "dataset=rag", "metric=exact_match", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("in place of the packaged") == 1
