@@ -1,0 +1,87 @@
+"""Every shipped judge and target composes, is valid, and shows every key that there is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evalflow.config.load import compose
+from evalflow.config.schema import Endpoint
+from evalflow.errors import UserError
+from evalflow.llm.registry import judge_config_model
+from evalflow.paths import share_dir
+from evalflow.targets.registry import target_config_model
+
+RUN = ["dataset=rag", "metric=faithfulness"]
+WANTED = {  # what a file leaves to the user, by group and name
+    ("judge", "azure"): {"model", "base_url"},
+    ("judge", "ollama"): {"model"},
+    ("judge", "openrouter"): {"model"},
+    ("judge", "vllm"): {"model"},
+    ("target", "ollama"): {"model"},
+    ("target", "vllm"): {"model"},
+}
+KEYS = {
+    "openai": "OPENAI_API_KEY",
+    "azure": "AZURE_OPENAI_API_KEY",
+    "bedrock": "AWS_BEARER_TOKEN_BEDROCK",
+    "gemini": "GEMINI_API_KEY",
+    "anthropic": "ANTHROPIC_API_KEY",
+    "openrouter": "OPENROUTER_API_KEY",
+    "ollama": None,
+    "vllm": None,
+}
+
+
+def _files() -> list[tuple[str, str]]:
+    files: list[Path] = []
+    for group in ("judge", "target"):
+        files += sorted((share_dir() / "conf" / group).glob("*.yaml"))
+    return [(file.parent.name, file.stem) for file in files if not file.stem.startswith("_")]
+
+
+def _composed(group: str, name: str) -> dict[str, Any]:
+    given = {"model": "m", "base_url": "http://127.0.0.1:9/v1"}
+    wanted = [f"{group}.{key}={given[key]}" for key in WANTED.get((group, name), ())]
+    generate = ["generate=true"] if group == "target" and name != "recorded" else []
+    return compose([*RUN, f"{group}={name}", *wanted, *generate]).values[group]
+
+
+def test_the_documented_endpoints_are_there() -> None:
+    assert {name for group, name in _files() if group == "judge"} == {"embedded", *KEYS}
+    assert {"recorded", "openai"} <= {name for group, name in _files() if group == "target"}
+
+
+@pytest.mark.parametrize(("group", "name"), _files())
+def test_a_file_is_valid_and_shows_every_key(group: str, name: str) -> None:
+    values = _composed(group, name)
+    model = (judge_config_model if group == "judge" else target_config_model)(values["kind"])
+    config = model.model_validate(values)
+    assert set(values) == set(model.model_fields)
+    if isinstance(config, Endpoint):
+        assert config.api_key_env == KEYS[name]
+        assert values["concurrency"] == config.concurrency.model_dump()
+
+
+@pytest.mark.parametrize(("group", "name"), _files())
+def test_a_file_begins_with_what_it_is(group: str, name: str) -> None:
+    first = (share_dir() / "conf" / group / f"{name}.yaml").read_text().splitlines()[0]
+    assert first.startswith("# ")
+    assert first.endswith(".")
+    if KEYS.get(name):
+        assert KEYS[name] in first
+
+
+@pytest.mark.parametrize(("group", "name"), list(WANTED))
+def test_what_has_no_sensible_default_is_asked_for(group: str, name: str) -> None:
+    with pytest.raises(UserError, match=rf"{group}\.(model|base_url)"):
+        compose([*RUN, f"{group}={name}"])
+
+
+def test_one_key_can_be_changed_without_a_plus() -> None:
+    overrides = [*RUN, "judge=openai", "judge.concurrency.max=100", "judge.thresholds={faithfulness: 0.5}"]
+    judge = compose([*overrides, "judge.base_url=http://127.0.0.1:8000/v1", "judge.api_key_env=MY_KEY"]).values["judge"]
+    assert judge["concurrency"] == {"start": 8, "max": 100}
+    assert (judge["api_key_env"], judge["thresholds"]) == ("MY_KEY", {"faithfulness": 0.5})
