@@ -6,7 +6,7 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, Literal, cast
@@ -66,7 +66,7 @@ def of_malformed(response: Response, reason: str) -> Fault:
     """
     status = _details(response.body).get("code")
     if isinstance(status, int) and 400 <= status < 600:
-        return of_status(Response(status, response.headers, response.body))
+        return of_status(replace(response, status=status))
     text = excerpt(response.body)
     return Fault("retry", "malformed", f"{reason}: {text}" if text else reason, raw=text)
 

@@ -109,7 +109,7 @@ class Gateway:
             return self._eased(faults.of_malformed(response, str(error)), slot)
         self._succeeded = True
         self._limiter.succeeded()
-        return Sent(value, time.monotonic() - slot.started)
+        return Sent(value, response.elapsed_s)
 
     def _eased(self, fault: Fault, slot: Slot) -> Fault:
         """Tell the limiter of a fault that says how much the endpoint bears."""

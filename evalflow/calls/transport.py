@@ -28,11 +28,19 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """What came back, whatever its status. Header names are lower-case."""
+    """What came back, whatever its status.
+
+    Attributes:
+        status: The HTTP status.
+        headers: By lower-case name.
+        body: The whole body, decompressed.
+        elapsed_s: Seconds from sending to the last byte.
+    """
 
     status: int
     headers: Mapping[str, str]
     body: bytes
+    elapsed_s: float = 0.0
 
 
 class TransportError(Exception):

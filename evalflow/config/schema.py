@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
@@ -79,6 +80,8 @@ class Endpoint(Strict):
     def _http(cls, url: str | None) -> str | None:
         if url is not None and not re.match(r"https?://\S+\Z", url):
             raise ValueError("base_url must start with http:// or https://")
+        if url is not None:
+            _ = urlsplit(url).port  # raises ValueError for a port or an IPv6 address that makes no sense
         return url
 
 

@@ -141,6 +141,9 @@ def _api_key(config: Endpoint, role: str) -> str | None:
         raise UserError(
             Problem(f"the environment variable {config.api_key_env} is not set", f"{role}.api_key_env", hint)
         )
+    if not key.isascii() or not key.isprintable() or " " in key:
+        what = f"the environment variable {config.api_key_env} holds what cannot be a key"
+        raise UserError(Problem(what, f"{role}.api_key_env", "a key has no spaces, line breaks or accented letters"))
     return key
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import time
 from typing import TYPE_CHECKING
 
 from evalflow.calls.transport import Request, Response, TransportError
@@ -41,6 +42,7 @@ class SdkTransport:
 
         client = self._client = self._client or self._connect()
         options: RequestOptions = {"headers": self._headers()}
+        begun = time.monotonic()
         try:
             async with asyncio.timeout(request.timeout_s):
                 if request.method == "GET":
@@ -56,7 +58,7 @@ class SdkTransport:
         except TimeoutError:
             raise _timeout(request) from None
         headers = {name.lower(): value for name, value in response.headers.items()}
-        return Response(response.status_code, headers, response.content)
+        return Response(response.status_code, headers, response.content, time.monotonic() - begun)
 
     async def close(self) -> None:
         """Release connections; a later `send` opens new ones."""
@@ -87,7 +89,10 @@ class SdkTransport:
         limits = httpx2.Limits(
             max_connections=self._max_connections + 1, max_keepalive_connections=self._max_connections
         )
-        http = DefaultAsyncHttpxClient(limits=limits, timeout=httpx2.Timeout(None, connect=CONNECT_S))
+        try:
+            http = DefaultAsyncHttpxClient(limits=limits, timeout=httpx2.Timeout(None, connect=CONNECT_S))
+        except (ImportError, ValueError) as error:  # a proxy in the environment that needs a package, or is none
+            raise TransportError("unreachable", f"no connection: {error}") from None
         return AsyncOpenAI(
             api_key=self._api_key or "none",
             base_url=self._base_url,
@@ -117,7 +122,7 @@ def _transport_error(error: APIConnectionError, request: Request) -> TransportEr
 def _connect_error(error: Exception) -> TransportError:
     chain: BaseException | None = error
     while chain is not None:
-        if isinstance(chain, ssl.SSLError):
+        if isinstance(chain, ssl.SSLError) and not isinstance(chain, ssl.SSLEOFError):
             return TransportError("certificate", f"no secure connection: {chain}")
         chain = chain.__cause__ or chain.__context__
     return TransportError("unreachable", f"no connection: {error}")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from evalflow.calls.retry import RetryPolicy
 from evalflow.config.schema import OpenAIJudgeConfig
@@ -143,6 +143,20 @@ def test_a_missing_key_is_named_before_anything_is_sent(value: str | None, monke
     with pytest.raises(UserError, match="MY_KEY is not set") as failed:
         OpenAIJudge(config, "judge")
     assert failed.value.problems[0].where == "judge.api_key_env"
+
+
+@pytest.mark.parametrize("value", ["two words", "line\nbreak", "schlüssel"])
+def test_what_cannot_be_a_key_is_refused_and_not_shown(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_KEY", value)
+    with pytest.raises(UserError, match="MY_KEY holds what cannot be a key") as failed:
+        OpenAIJudge(OpenAIJudgeConfig(kind="openai", model="m", api_key_env="MY_KEY"), "judge")
+    assert value not in str(failed.value)
+
+
+@pytest.mark.parametrize("url", ["127.0.0.1:8000/v1", "http://127.0.0.1:99999/v1", "http://[::1/v1", "http://a b/v1"])
+def test_an_address_that_is_none_is_refused(url: str) -> None:
+    with pytest.raises(ValidationError, match="base_url"):
+        OpenAIJudgeConfig(kind="openai", model="m", base_url=url)
 
 
 def _free_port() -> int:
