@@ -57,8 +57,12 @@ class Prompts:
         self._environment.filters["fenced"] = fenced  # pyright: ignore[reportUnknownMemberType]
         self._folders = folders
 
-    def get(self, name: str) -> Template:
+    def get(self, name: str, asked: str | None = None) -> Template:
         """The compiled template of that name, such as `faithfulness/claims.jinja`.
+
+        Args:
+            name: The template.
+            asked: The template that includes it, if one does; for messages.
 
         Raises:
             UserError: There is none, or it does not parse.
@@ -66,7 +70,7 @@ class Prompts:
         try:
             return self._environment.get_template(name)
         except TemplateNotFound as error:
-            raise UserError(self._not_found(name, str(error.name or name))) from None
+            raise UserError(self._not_found(asked or name, str(error.name or name))) from None
         except TemplateSyntaxError as error:
             raise UserError(
                 Problem(error.message or "syntax error", f"{error.filename or name}:{error.lineno}")
@@ -96,7 +100,7 @@ class Prompts:
     def variables(self, name: str) -> set[str]:
         """The variables that a template, and what it includes, expects to be given."""
         found: set[str] = set()
-        for part in self._with_includes(name):
+        for part in self.parts(name):
             found |= meta.find_undeclared_variables(self._environment.parse(self.source(part)))
         return found
 
@@ -106,11 +110,12 @@ class Prompts:
 
     def digest(self, names: Sequence[str]) -> str:
         """A hash of the text of these templates and all that they include."""
-        parts = sorted({part for name in names for part in self._with_includes(name)})
+        parts = sorted({part for name in names for part in self.parts(name)})
         text = "\0".join(f"{part}\0{self.source(part)}" for part in parts)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
-    def _with_includes(self, name: str) -> list[str]:
+    def parts(self, name: str) -> list[str]:
+        """The template and all that it includes or imports."""
         names: list[str] = []
         queue = [name]
         while queue:
@@ -118,6 +123,7 @@ class Prompts:
             if part in names:
                 continue
             names.append(part)
+            self.get(part, asked=name)
             tree = self._environment.parse(self.source(part))
             queue += [ref for ref in meta.find_referenced_templates(tree) if ref is not None]
         return names

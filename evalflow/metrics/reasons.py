@@ -71,9 +71,9 @@ def _share(rule: ShareRule, seen: Mapping[str, Observed], direction: Direction) 
 def _clean(rule: ShareRule, noun: str, values: Sequence[Any], direction: Direction) -> str:
     """The line for a score at the good end of the scale."""
     if direction == "lower_is_better":
-        return f"none of {len(values)} {noun} {_any_of(rule)}"
+        return f"0 of {len(values)} {noun} {_any_of(rule)}"
     words = dict.fromkeys(_word(rule.field, value) for value in values)
-    return f"all {len(values)} {noun} {' or '.join(words)}"
+    return f"{len(values)} of {len(values)} {noun} {' or '.join(words)}"
 
 
 def _kinds(rule: ShareRule, values: Sequence[Any], direction: Direction) -> str:

@@ -65,7 +65,7 @@ def metric_config_model(kind: str) -> type[MetricConfig]:
     Raises:
         UserError: There is no such kind, or its package cannot be loaded.
     """
-    return _load(kind).Config
+    return _load(kind, metric_kinds()).Config
 
 
 def build_metric(name: str, config: MetricConfig, prompts: Prompts) -> Metric:
@@ -79,11 +79,13 @@ def build_metric(name: str, config: MetricConfig, prompts: Prompts) -> Metric:
     Raises:
         UserError: With every problem that was found.
     """
-    return _load(config.kind).build(name, config, prompts)
+    # Other packages are looked through once more only for a kind of theirs: its configuration was validated before, and
+    # a kind that is claimed twice did not come through that.
+    kinds = BUILT_IN if config.kind in BUILT_IN else metric_kinds()
+    return _load(config.kind, kinds).build(name, config, prompts)
 
 
-def _load(kind: str) -> MetricKind:
-    kinds = metric_kinds()
+def _load(kind: str, kinds: Mapping[str, str]) -> MetricKind:
     if kind not in kinds:
         raise UserError(Problem(f"unknown metric kind {kind!r}", hint=did_you_mean(kind, kinds)))
     module, _, attribute = kinds[kind].partition(":")

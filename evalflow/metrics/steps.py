@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from pydantic import BaseModel, Field, field_validator
+from pydantic import BaseModel, field_validator
 
 from evalflow.config.schema import FIELDS, IDENTIFIER, Strict, Word
 from evalflow.errors import Problem, UserError, did_you_mean
@@ -43,7 +43,7 @@ class StepConfig(Strict):
     prompt: Word
     returns: Returns
     task: Word | None = None
-    one_per: Word | None = Field(default=None, min_length=1)
+    one_per: Word | None = None
     source: Word | None = None
     against: Word | None = None
 

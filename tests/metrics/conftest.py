@@ -1,0 +1,98 @@
+"""A judge that says what a test wrote down, and short ways to build metrics, cases and answers."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from evalflow.errors import JudgeError
+from evalflow.metrics.registry import build_metric, metric_config_model
+from evalflow.prompts import Prompts
+from evalflow.protocols import Metric
+from evalflow.records import Answer, Ask, Case, Context, Message, Outcome, Reply
+
+ROOT = Path(__file__).parents[2]
+SHIPPED = sorted((ROOT / "conf" / "metric").glob("*.yaml"))
+
+
+@dataclass
+class ScriptedJudge:
+    """Answers by step id; an exception is raised. `chances` holds distributions by step id."""
+
+    script: Mapping[str, Any]
+    chances: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    weighted: bool = False
+    reasks: int = 0
+    asked: list[Ask] = field(default_factory=list)
+    name: str = "scripted"
+    nature: str = "a script"
+    identity: str = "scripted"
+    calibrated: bool = True
+    tasks: frozenset[str] | None = None
+    notice: str | None = None
+
+    def explain_refusal(self, task: str | None) -> str | None:
+        return None
+
+    async def ask(self, ask: Ask) -> Reply:
+        self.asked.append(ask)
+        said = self.script[ask.step]
+        if isinstance(said, Exception):
+            raise said
+        parsed = ask.reply_model.model_validate(said if ask.items is None else {"results": said})
+        raw = parsed.model_dump_json()
+        return Reply(parsed=parsed, raw=raw, probabilities=self.chances.get(ask.step), reasks=self.reasks)
+
+    async def close(self) -> None: ...
+
+
+@dataclass
+class Bench:
+    """What the tests of a metric need."""
+
+    prompts: Prompts = field(default_factory=lambda: Prompts([ROOT / "prompts"]))
+    judge: type[ScriptedJudge] = ScriptedJudge
+    error: type[JudgeError] = JudgeError
+
+    def verdicts(self, labels: Sequence[str]) -> list[dict[str, str]]:
+        """Replies of a one_per step: these labels in this order, each with a reason."""
+        return [{"reason": f"because {i}", "verdict": label} for i, label in enumerate(labels, 1)]
+
+    def case(self, **changes: Any) -> Case:
+        known: dict[str, Any] = {
+            "messages": (Message("user", "Who wrote it, and when?"),),
+            "reference": "Anna wrote it in 1999.",
+            "contexts": (Context("Anna wrote it in 1999.", title="The book"),),
+            "expected": True,
+        }
+        return Case(**{"dataset": "d", "index": 0, "id": "1", **known, **changes})
+
+    def answer(self, **changes: Any) -> Answer:
+        known: dict[str, Any] = {"answer": "Anna, in 1998.", "actual": True}
+        return Answer(**{"dataset": "d", "index": 0, "case_id": "1", "target": "t", **known, **changes})
+
+    def shipped(self, name: str, **changes: Any) -> Metric:
+        return self.build(name, {**yaml.safe_load((ROOT / "conf" / "metric" / f"{name}.yaml").read_text()), **changes})
+
+    def build(self, name: str, values: Mapping[str, Any], prompts: Prompts | None = None) -> Metric:
+        config = metric_config_model(values["kind"]).model_validate(values)
+        return build_metric(name, config, prompts or self.prompts)
+
+    def score(
+        self, metric: Metric, judge: ScriptedJudge | None = None, *, case: Any = None, answer: Any = None
+    ) -> Outcome:
+        return asyncio.run(metric.score(case or self.case(), answer or self.answer(), judge, 0))
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "shipped_name" in metafunc.fixturenames:
+        metafunc.parametrize("shipped_name", [path.stem for path in SHIPPED])

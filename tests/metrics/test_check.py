@@ -1,0 +1,108 @@
+"""Checks: rules over text that need no model."""
+
+import pytest
+from pydantic import ValidationError
+
+from evalflow.errors import UserError
+
+
+def metric(bench, *checks, **more):
+    needs = more.pop("needs", ["answer"])
+    return bench.build("mine", {"kind": "check", "needs": needs, "checks": list(checks), **more})
+
+
+def passes(bench, check, text, **more):
+    return bench.score(metric(bench, check, **more), answer=bench.answer(answer=text)).score == 1.0
+
+
+@pytest.mark.parametrize(
+    ("check", "text", "expected"),
+    [
+        ({"op": "equals", "value": "Ja"}, "Ja", True),
+        ({"op": "equals", "value": "Ja"}, "ja", False),
+        ({"op": "equals", "value": "Ja", "case_sensitive": False}, "JA", True),
+        ({"op": "equals", "value": "Ja"}, " Ja", False),
+        ({"op": "equals", "value": "Ja", "trim": True}, " Ja\n", True),
+        ({"op": "not_equals", "value": "Ja"}, "Nein", True),
+        ({"op": "not_equals", "value": "Ja"}, "Ja", False),
+        ({"op": "contains", "value": "b"}, "abc", True),
+        ({"op": "contains", "value": "B"}, "abc", False),
+        ({"op": "contains", "value": "STRASSE", "case_sensitive": False}, "Hauptstraße 1", True),
+        ({"op": "not_contains", "value": "b"}, "abc", False),
+        ({"op": "not_contains", "value": "x"}, "", True),
+        ({"op": "starts_with", "value": "a"}, "abc", True),
+        ({"op": "ends_with", "value": "a"}, "abc", False),
+        ({"op": "equals", "value": "ﬁ", "normalize": "NFKC"}, "fi", True),
+        ({"op": "equals", "value": "ﬁ"}, "fi", False),
+        ({"op": "equals", "value": "e\u0301", "normalize": None}, "é", False),
+        ({"op": "regex", "pattern": r"^\d{4}$"}, "1999", True),
+        ({"op": "regex", "pattern": r"\bcat\b"}, "a cat.", True),
+        ({"op": "regex", "pattern": "CAT"}, "a cat", False),
+        ({"op": "regex", "pattern": "CAT", "case_sensitive": False}, "a cat", True),
+        ({"op": "not_regex", "pattern": "(?i)as an ai"}, "As an AI, I", False),
+        ({"op": "not_regex", "pattern": "(?i)as an ai"}, "", True),
+    ],
+)
+def test_operations(bench, check, text, expected):
+    assert passes(bench, check, text) is expected
+
+
+@pytest.mark.parametrize(
+    ("combine", "expected", "value"), [("all", 0.0, False), ("any", 1.0, True), ("share", 2 / 3, 2 / 3)]
+)
+def test_combine(bench, combine, expected, value):
+    checks = [{"op": "contains", "value": letter} for letter in "abx"]
+    outcome = bench.score(metric(bench, *checks, combine=combine), answer=bench.answer(answer="abc"))
+    assert (outcome.score, outcome.value) == (expected, value)
+    assert [step["passed"] for step in outcome.steps] == [True, True, False]
+
+
+def test_the_reason_names_what_failed_or_what_held(bench):
+    checks = [{"op": "contains", "value": "a"}, {"op": "regex", "pattern": r"\d"}]
+    both = metric(bench, *checks)
+    assert bench.score(both, answer=bench.answer(answer="abc")).reason == r"the answer does not match: \d"
+    found = bench.score(both, answer=bench.answer(answer="a1")).reason
+    assert found == r'the answer contains "a"; the answer matches at "1": \d'
+
+
+def test_against_another_field_and_inside_metadata(bench):
+    check = {"op": "equals", "against": "expected"}
+    one = metric(bench, check, field="metadata.category", needs=["metadata.category", "expected"])
+    case = bench.case(expected="law")
+    assert bench.score(one, case=case, answer=bench.answer(metadata={"category": "law"})).score == 1.0
+    outcome = bench.score(one, case=case, answer=bench.answer(metadata={"category": "tax"}))
+    assert outcome.reason == 'the metadata.category does not equal the expected "law"'
+    absent = bench.score(one, case=case, answer=bench.answer(metadata={}))
+    assert (absent.status, absent.reason) == ("skipped", "the case has no metadata.category")
+
+
+def test_values_that_are_no_text_are_compared_as_json(bench):
+    one = metric(bench, {"op": "equals", "against": "expected"}, field="actual", needs=["actual", "expected"])
+    for expected, actual, score in (("3", 3, 1.0), (True, True, 1.0), ([1, 2], [2, 1], 0.0), ({"a": 1}, {"a": 1}, 1.0)):
+        outcome = bench.score(one, case=bench.case(expected=expected), answer=bench.answer(actual=actual))
+        assert outcome.score == score
+
+
+def test_fields_must_be_declared(bench):
+    with pytest.raises(UserError) as error:
+        metric(bench, {"op": "equals", "against": "reference"}, field="actual")
+    assert [(p.where, p.hint) for p in error.value.problems] == [
+        ("metric.mine.field", "needs: [answer, actual]"),
+        ("metric.mine.checks[0].against", "needs: [answer, reference]"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("check", "message"),
+    [
+        ({"op": "regex", "pattern": "(["}, "is no regular expression: unterminated character set"),
+        ({"op": "equals"}, "exactly one of `value` and `against`"),
+        ({"op": "equals", "value": "a", "against": "reference"}, "exactly one of `value` and `against`"),
+        ({"op": "equals", "value": True}, "put it in quotes"),
+        ({"op": "equals", "value": "a", "pattern": "b"}, "not permitted"),
+        ({"op": "equal", "value": "a"}, "'equals'"),
+    ],
+)
+def test_what_is_no_check(bench, check, message):
+    with pytest.raises(ValidationError, match=message):
+        metric(bench, check)

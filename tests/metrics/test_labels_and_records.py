@@ -1,0 +1,112 @@
+"""The kinds that read what stands in the data: classification and recorded."""
+
+from typing import Any
+
+import pytest
+
+from evalflow.errors import UserError
+
+
+def classification(bench, **more):
+    values = {"kind": "classification", "needs": ["expected", "actual"], **more}
+    return bench.build("mine", values)
+
+
+@pytest.mark.parametrize(
+    ("truth", "prediction", "score"), [("a", "a", 1.0), ("a", "b", 0.0), (1, 1.0, 1.0), (2, 3, 0.0)]
+)
+def test_classes(bench, truth, prediction, score):
+    outcome = bench.score(
+        classification(bench), case=bench.case(expected=truth), answer=bench.answer(actual=prediction)
+    )
+    assert (outcome.score, outcome.value) == (score, {"truth": truth, "prediction": prediction})
+
+
+@pytest.mark.parametrize(
+    ("truth", "prediction", "error"),
+    [
+        (True, "true", "expected is true or false (True), but actual is text ('true')"),
+        (1, True, "expected is a number (1), but actual is true or false (True)"),
+        (["a"], "a", "expected is ['a'], which is no label"),
+    ],
+)
+def test_values_that_cannot_be_compared_are_an_error_and_no_miss(bench, truth, prediction, error):
+    outcome = bench.score(
+        classification(bench), case=bench.case(expected=truth), answer=bench.answer(actual=prediction)
+    )
+    assert (outcome.status, outcome.score, outcome.error_type, outcome.error) == ("error", None, "data", error)
+
+
+def test_a_class_may_stand_anywhere(bench):
+    metric = classification(
+        bench, needs=["vars.topic", "metadata.topic"], truth="vars.topic", prediction="metadata.topic"
+    )
+    outcome = bench.score(metric, case=bench.case(vars={"topic": "x"}), answer=bench.answer(metadata={"topic": "x"}))
+    assert outcome.score == 1.0
+    assert metric.figures.positive is None
+
+
+def test_classes_must_be_declared(bench):
+    with pytest.raises(UserError) as error:
+        classification(bench, needs=["actual"])
+    assert [(p.where, p.hint) for p in error.value.problems] == [("metric.mine.truth", "needs: [actual, expected]")]
+
+
+def recorded(bench, field, scale: Any = "number", **more):
+    return bench.build("mine", {"kind": "recorded", "field": field, "scale": scale, **more})
+
+
+VARS = {
+    "quality": 4,
+    "nested": {"score": 0.5},
+    "judges": [{"by": "a", "score": 2}, {"by": "b", "score": 3}],
+    "gap": None,
+}
+LIKERT = {"type": "likert", "min": 1, "max": 5}
+
+
+@pytest.mark.parametrize(
+    ("field", "scale", "score", "value"),
+    [
+        ("quality", LIKERT, 0.75, 4),
+        ("nested.score", "number", 0.5, 0.5),
+        ("$.judges[?@.by == 'b'].score", LIKERT, 0.5, 3),
+        ("$.metadata.stars", "percentage", 0.9, 90),
+        ("metadata.stars", "number", 90.0, 90),
+    ],
+)
+def test_recorded_scores_are_found_and_scaled(bench, field, scale, score, value):
+    outcome = bench.score(recorded(bench, field, scale), case=bench.case(vars=VARS, metadata={"stars": 90}))
+    assert (outcome.status, outcome.score, outcome.value) == ("scored", score, value)
+
+
+@pytest.mark.parametrize("field", ["absent", "gap", "nested.absent", "$.absent", "$.gap"])
+def test_an_absent_score_is_skipped(bench, field):
+    outcome = bench.score(recorded(bench, field), case=bench.case(vars=VARS))
+    assert (outcome.status, outcome.score, outcome.reason) == ("skipped", None, f"the case has no {field}")
+
+
+@pytest.mark.parametrize(
+    ("field", "error"),
+    [
+        ("nested", "nested: {'score': 0.5} is not a number"),
+        ("$.judges[*].score", "$.judges[*].score leads to 2 values, and a score is one"),
+        ("answer", "answer: 'Anna, in 1998.' is not a number"),
+    ],
+)
+def test_what_is_no_score_is_an_error(bench, field, error):
+    outcome = bench.score(recorded(bench, field), case=bench.case(vars=VARS))
+    assert (outcome.status, outcome.score, outcome.error) == ("error", None, error)
+
+
+def test_a_natural_number_has_no_bounds_and_any_threshold(bench):
+    assert not recorded(bench, "quality", threshold=42).bounded
+    assert recorded(bench, "quality", LIKERT).bounded
+
+
+def test_what_is_wrong_with_a_recorded_metric_is_said_at_once(bench):
+    with pytest.raises(UserError) as error:
+        recorded(bench, "$.[", LIKERT, threshold=4)
+    assert [p.where for p in error.value.problems] == ["metric.mine.field", "metric.mine.threshold"]
+    assert "is no JSONPath" in error.value.problems[0].what
+    assert "4 is not in 0..1" in error.value.problems[1].what

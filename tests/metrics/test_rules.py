@@ -1,0 +1,217 @@
+"""Score rules as pure functions of replies."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import TypeAdapter, ValidationError
+
+from evalflow.metrics.replies import Observed, Shape
+from evalflow.metrics.returns import Returns
+from evalflow.metrics.rule_config import Rule, rule_problems
+from evalflow.metrics.rules import evaluate, f_beta
+
+LABELS = ["good", "bad", "unsure"]
+FIELDS = TypeAdapter(Returns).validate_python(
+    {
+        "reason": "str",
+        "verdict": {"type": "label", "labels": LABELS},
+        "grade": {"type": "int", "min": 1, "max": 5},
+        "flag": "bool",
+        "free": "float",
+        "tags": {"type": "list", "items": {"type": "label", "labels": ["x", "y"]}},
+        "parts": {"type": "list", "items": {"ok": "bool"}},
+    }
+)
+SINGLE = Shape("one", FIELDS)
+MANY = Shape("many", FIELDS, one_per="claims.claims")
+RULES = TypeAdapter(Rule)
+SHARE = {"op": "share", "of": "many", "field": "verdict", "equals": "good"}
+
+verdicts = st.lists(st.sampled_from(LABELS), min_size=1, max_size=30)
+chances = st.dictionaries(st.sampled_from(LABELS), st.floats(0.01, 1), min_size=1)
+
+
+def rule(**values):
+    return RULES.validate_python(values)
+
+
+def many(rows, probabilities=None):
+    return {"many": Observed(MANY, rows, probabilities, [f"c{i}" for i in range(len(rows))])}
+
+
+def one(reply, probabilities=None):
+    return {"one": Observed(SINGLE, reply, probabilities)}
+
+
+def score(values, seen, weighted=False):
+    return evaluate(rule(**values), seen, weighted)
+
+
+@given(verdicts, st.randoms())
+def test_a_share_is_a_count_over_a_count_whatever_the_order(labels, random):
+    rows = [{"verdict": label} for label in labels]
+    first = score(SHARE, many(rows)).score
+    random.shuffle(rows)
+    assert score(SHARE, many(rows)).score == first == labels.count("good") / len(labels)
+
+
+@given(verdicts)
+def test_certainty_gives_what_was_replied(labels):
+    rows = [{"verdict": label} for label in labels]
+    certain = [{"verdict": {label: 1.0}} for label in labels]
+    direct, weighted = score(SHARE, many(rows)), score(SHARE, many(rows, certain), weighted=True)
+    assert (weighted.score, weighted.weighted, direct.weighted) == (direct.score, True, False)
+
+
+@given(st.lists(chances, min_size=1, max_size=20))
+def test_an_expected_share_is_the_mean_probability_and_in_0_1(distributions):
+    rows = [{"verdict": "bad"}] * len(distributions)
+    result = score(SHARE, many(rows, [{"verdict": d} for d in distributions]), weighted=True)
+    expected = sum(d.get("good", 0) / sum(d.values()) for d in distributions) / len(distributions)
+    assert result.score == pytest.approx(expected)
+    assert result.score is not None
+    assert 0 <= result.score <= 1
+
+
+@given(st.lists(st.integers(1, 5), min_size=1, max_size=20))
+def test_a_mean_is_taken_to_0_1_and_keeps_its_own_scale(grades):
+    result = score({"op": "mean", "of": "many", "field": "grade"}, many([{"grade": g} for g in grades]))
+    assert result.value == pytest.approx(sum(grades) / len(grades))
+    assert result.score == pytest.approx((result.value - 1) / 4)
+
+
+@given(st.floats(0, 1), st.floats(0, 1), st.floats(0.1, 10))
+def test_f_beta_lies_between_precision_and_recall(precision, recall, beta):
+    f = f_beta(precision, recall, beta)
+    assert min(precision, recall) - 1e-9 <= f <= max(precision, recall) + 1e-9
+
+
+def test_f_beta_facts():
+    assert f_beta(0.8, 4 / 6) == pytest.approx(0.727273, abs=5e-7)
+    assert f_beta(0.0, 0.0) == 0.0
+    assert f_beta(0.5, 1.0, beta=2) == pytest.approx(2.5 / 3)
+
+
+def test_among_divides_by_those_only():
+    rows = [{"verdict": label} for label in ("good", "bad", "unsure", "unsure")]
+    assert score({**SHARE, "among": ["good", "bad"]}, many(rows)).score == 0.5
+    unsure = many([{"verdict": "unsure"}])
+    result = score({**SHARE, "among": ["good", "bad"]}, unsure)
+    assert (result.score, result.undefined) == (None, "nothing to divide by: none of the 1 claims is good, bad")
+
+
+def test_expected_share_among_is_a_ratio_of_expectations():
+    seen = many([{"verdict": "unsure"}] * 2, [{"verdict": {"good": 0.2, "unsure": 0.8}}, {"verdict": {"bad": 1.0}}])
+    assert score({**SHARE, "among": ["good", "bad"]}, seen, weighted=True).score == pytest.approx(0.2 / 1.2)
+
+
+def test_in_counts_each_of_several():
+    rows = [{"verdict": label} for label in LABELS]
+    assert score({"op": "share", "of": "many", "field": "verdict", "in": ["good", "unsure"]}, many(rows)).score == 2 / 3
+
+
+@pytest.mark.parametrize("values", [SHARE, {"op": "mean", "of": "many", "field": "flag"}])
+def test_no_items_is_undefined(values):
+    result = score(values, many([]))
+    assert (result.score, result.undefined) == (None, "nothing to divide by: there are no claims")
+
+
+def test_lists_inside_a_reply():
+    reply = one({"tags": ["x", "y", "x"], "parts": [{"ok": True}, {"ok": False}]})
+    assert score({"op": "share", "of": "one.tags", "equals": "x"}, reply).score == 2 / 3
+    assert score({"op": "mean", "of": "one.parts", "field": "ok"}, reply).score == 0.5
+
+
+@pytest.mark.parametrize(("field", "said", "expected"), [("grade", 4, 0.75), ("flag", True, 1.0), ("flag", False, 0.0)])
+def test_value(field, said, expected):
+    result = score({"op": "value", "of": "one", "field": field}, one({field: said}))
+    assert (result.score, result.value) == (expected, said)
+
+
+def test_an_expected_grade_is_a_number_between_grades():
+    seen = one({"grade": 4}, [{"grade": {4: 0.5, 5: 0.5}}])
+    result = score({"op": "value", "of": "one", "field": "grade"}, seen, weighted=True)
+    assert (result.value, result.score, result.weighted) == (4.5, 0.875, True)
+
+
+def test_map_and_its_expectation():
+    values = {"op": "map", "of": "one", "field": "verdict", "values": {"good": 1, "unsure": 0.5, "bad": 0}}
+    seen = one({"verdict": "good"}, [{"verdict": {"good": 0.6, "unsure": 0.2, "bad": 0.2}}])
+    assert (score(values, seen).score, score(values, seen).value) == (1.0, "good")
+    assert score(values, seen, weighted=True).score == pytest.approx(0.7)
+
+
+@pytest.mark.parametrize(
+    "lacking", [None, [{"verdict": {"good": 1.0}}, {}], [{"verdict": {}}, {"verdict": {"bad": 1}}]]
+)
+def test_without_a_distribution_for_every_row_the_replies_count(lacking):
+    rows = [{"verdict": "good"}, {"verdict": "bad"}]
+    result = score(SHARE, many(rows, lacking), weighted=True)
+    assert (result.score, result.weighted) == (0.5, False)
+
+
+def test_an_f_score_is_undefined_where_a_part_is():
+    f = {"op": "f_score", "precision": SHARE, "recall": {**SHARE, "among": ["unsure"], "equals": "unsure"}}
+    result = score(f, many([{"verdict": "good"}]))
+    assert result.score is None
+    assert result.undefined == "recall is undefined: nothing to divide by: none of the 1 claims is unsure"
+    nothing = {"op": "f_score", "precision": {**SHARE, "equals": "unsure"}, "recall": {**SHARE, "equals": "unsure"}}
+    assert score(nothing, many([{"verdict": "good"}])).score == 0.0
+
+
+SHAPES = {"one": SINGLE, "many": MANY}
+
+
+@pytest.mark.parametrize(
+    ("values", "where", "what", "hint"),
+    [
+        ({**SHARE, "of": "mny"}, "score", "'mny' names no step", ""),
+        ({**SHARE, "of": "one"}, "score", "replies once and is no list", ""),
+        ({**SHARE, "of": "many.tags"}, "score", "write 'many'", ""),
+        ({**SHARE, "of": "one.grade"}, "score", "is a int, not a list", ""),
+        ({**SHARE, "field": "verdct"}, "score", "did you mean 'verdict'?", ""),
+        ({**SHARE, "equals": "goood"}, "score.equals", "unknown label 'goood'", "did you mean 'good'?"),
+        ({**SHARE, "equals": True}, "score.equals", "True is no label", "quotes"),
+        ({**SHARE, "field": "flag", "equals": "good"}, "score.equals", "'good' is not true or false", ""),
+        ({**SHARE, "field": "grade", "equals": True}, "score.equals", "is no number", ""),
+        ({**SHARE, "among": ["bad"]}, "score.among", "always be 0", ""),
+        ({"op": "mean", "of": "many", "field": "free"}, "score.field", "no bounds", "`min` and `max`"),
+        ({"op": "mean", "of": "many", "field": "verdict"}, "score.field", "a number or bool is wanted", ""),
+        ({"op": "value", "of": "many", "field": "grade"}, "score.op", "replies once per item", "share or mean"),
+        ({"op": "value", "of": "one", "field": "grad"}, "score.field", "no field 'grad'", "did you mean 'grade'?"),
+        ({"op": "value", "of": "two", "field": "grade"}, "score.of", "no step 'two'", ""),
+        (
+            {"op": "map", "of": "one", "field": "verdict", "values": {"good": 1}},
+            "score.values",
+            "no number for bad",
+            "",
+        ),
+        ({"op": "map", "of": "one", "field": "grade", "values": {"good": 1}}, "score.field", "a label is wanted", ""),
+    ],
+)
+def test_what_does_not_fit_is_named(values, where, what, hint):
+    problems = list(rule_problems(rule(**values), SHAPES, "score"))
+    assert len(problems) == 1
+    assert problems[0].where == where
+    assert what in problems[0].what
+    assert hint in problems[0].hint
+
+
+def test_both_parts_of_an_f_score_are_looked_at():
+    f = rule(op="f_score", precision={**SHARE, "of": "a"}, recall={**SHARE, "of": "b"})
+    assert [p.where for p in rule_problems(f, SHAPES, "score")] == ["score.precision", "score.recall"]
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"op": "share", "of": "many"}, "exactly one of `equals` and `in`"),
+        ({**SHARE, "in": ["good"]}, "exactly one of `equals` and `in`"),
+        ({"op": "map", "of": "one", "field": "v", "values": {"good": 2}}, "must lie in 0..1, not good: 2"),
+        ({"op": "map", "of": "one", "field": "v", "values": {True: 1}}, "put it in quotes"),
+        ({"op": "median", "of": "one"}, "median"),
+    ],
+)
+def test_what_is_no_rule(values, message):
+    with pytest.raises(ValidationError, match=message):
+        rule(**values)
