@@ -51,13 +51,14 @@ def _confusion(
 def _matrix_spec(labels: list[str], counts: list[list[int]]) -> dict[str, Any]:
     most = max((n for row in counts for n in row), default=0) or 1
     values = [
-        {"expected": labels[i], "actual": labels[j], "n": n, "shade": 0.06 + 0.54 * n / most}
+        {"expected": labels[i], "actual": labels[j], "row": i, "column": j, "n": n, "shade": 0.06 + 0.54 * n / most}
         for i, row in enumerate(counts)
         for j, n in enumerate(row)
     ]
     axis = {"domain": False, "ticks": False, "labelLimit": 90}
-    x = {"field": "actual", "type": "nominal", "sort": labels, "axis": {**axis, "orient": "top", "labelAngle": 0}}
-    y = {"field": "expected", "type": "nominal", "sort": labels, "axis": axis}
+    above = {**axis, "orient": "top", "labelAngle": 0}
+    x = {"field": "actual", "type": "nominal", "sort": {"field": "column", "op": "min"}, "axis": above}
+    y = {"field": "expected", "type": "nominal", "sort": {"field": "row", "op": "min"}, "axis": axis}
     shade = {"field": "shade", "type": "quantitative", "scale": None, "legend": None}
     look = {"color": MAIN, "cornerRadius": 4, "stroke": PAPER, "strokeWidth": 3}
     text = {"text": {"field": "n", "type": "quantitative", "format": ",d"}}

@@ -142,10 +142,9 @@ def _spec(values: list[dict[str, Any]], facts: Mapping[str, Any], threshold: flo
         layers.append(
             {"mark": {"type": "rule", "color": INK, "strokeDash": [4, 3]}, "encoding": {"x": {"datum": threshold}}}
         )
-    data = {"values": values}
+    data = {"values": [{**value, "order": number} for number, value in enumerate(values)]}
     if not several:
         return {"data": data, "width": 320, "height": 120, "layer": layers}
-    order = list(dict.fromkeys(value["series"] for value in values))
     header = {"labelAnchor": "start", "labelFontWeight": "bold"}
-    facet = {"field": "series", "type": "nominal", "sort": order, "header": header}
+    facet = {"field": "series", "type": "nominal", "sort": {"field": "order", "op": "min"}, "header": header}
     return {"data": data, "facet": facet, "columns": 1, "spec": {"width": 320, "height": 64, "layer": layers}}

@@ -78,12 +78,11 @@ def _interval_spec(points: list[dict[str, Any]], domain: list[float] | None, tit
         {"mark": line, "encoding": {"y": y, "x": {**x, "field": "low"}, "x2": {"field": "high"}}},
         {"mark": dot, "encoding": {"y": y, "x": {**x, "field": "value"}}},
     ]
-    data = {"values": points}
+    data = {"values": [{**point, "order": number} for number, point in enumerate(points)]}
     if not any(point["metric"] for point in points):
         return {"data": data, "width": 250, "height": {"step": 26}, "layer": layers}
-    order = list(dict.fromkeys(point["metric"] for point in points))
     header = {"labelAnchor": "start", "labelFontWeight": "bold"}
-    facet = {"field": "metric", "type": "nominal", "sort": order, "header": header}
+    facet = {"field": "metric", "type": "nominal", "sort": {"field": "order", "op": "min"}, "header": header}
     inner = {"width": 170, "height": {"step": 22}, "layer": layers}
     return {"data": data, "facet": facet, "columns": 1, "spec": inner, "resolve": {"scale": {"y": "independent"}}}
 

@@ -57,7 +57,8 @@ def draw(title: str, sentence: str, spec: Mapping[str, Any]) -> Picture:
     Args:
         title: What is shown, in a few words.
         sentence: What it shows, plainly; with the title it is the label that a screen reader reads.
-        spec: Vega-Lite, with its data inline.
+        spec: Vega-Lite, with its data inline. Names and labels of others stand in the data alone: a list of them to
+            sort by, or a domain, would become part of an expression.
     """
     import vl_convert
 

@@ -1,0 +1,127 @@
+import re
+
+import pytest
+
+from evalflow.config.schema import MetricConfig
+from evalflow.report.confusion import confusions, matrix_of
+from evalflow.report.distribution import distributions
+from evalflow.report.intervals import interval_pictures
+
+METRICS = {
+    "faithfulness": MetricConfig(kind="judge", threshold=0.5),
+    "bias": MetricConfig(kind="judge", direction="lower_is_better"),
+}
+
+
+def row(**fields):
+    counts = {"n_undefined": 0, "n_error": 0, "n_skipped": 0}
+    known = {
+        "dataset": "d",
+        "target": "t",
+        "judge": "j",
+        "statistic": "mean",
+        "value": 0.5,
+        "ci_low": 0.4,
+        "ci_high": 0.6,
+    }
+    rates = {"pass_rate": None, "pass_rate_low": None, "pass_rate_high": None}
+    return {**counts, **known, **rates, "metric": "m", **fields}
+
+
+def texts(svg):
+    return re.findall(r"<text[^>]*>([^<]*)</text>", svg)
+
+
+def test_a_distribution_counts_every_score_once(make_scores):
+    cells = [{"case_id": f"{i}", "score": i / 10, "threshold": 0.5, "passed": i >= 5} for i in range(11)]
+    cells += [{"case_id": "u", "status": "undefined"}, {"case_id": "e", "status": "error"}]
+    (picture,) = distributions(make_scores(cells), METRICS)
+    assert picture.title == "Spread of faithfulness"
+    assert picture.sentence == (
+        "Half of 11 scores lie at or above 0.500; 6 pass (at least 0.5). "
+        "2 are not scored (1 undefined, 1 error, 0 skipped)."
+    )
+    assert picture.svg.count("var(--fail)") == 5
+    # 0.95 .. 1 holds 1.0, and nothing else shares a bin of a twentieth.
+    assert picture.svg.count("var(--pass)") == 6
+    assert 'role="img" aria-label="Spread of faithfulness. Half of 11' in picture.svg
+
+
+def test_lower_is_better_is_said(make_scores):
+    cells = [{"case_id": "a", "metric": "bias", "score": 0.1, "threshold": 0.2, "passed": True}]
+    (picture,) = distributions(make_scores(cells), METRICS)
+    assert "1 pass (at most 0.2)" in picture.sentence
+
+
+def test_judges_are_drawn_apart(make_scores):
+    cells = [{"case_id": "a", "judge": judge, "score": 0.5} for judge in ("first", "second")]
+    (picture,) = distributions(make_scores(cells), METRICS)
+    assert {"first", "second"} <= set(texts(picture.svg))
+
+
+def test_a_scale_of_its_own_keeps_its_range(make_scores):
+    cells = [{"case_id": str(i), "score": float(score)} for i, score in enumerate((-10, 0, 40))]
+    (picture,) = distributions(make_scores(cells), METRICS)
+    assert picture.svg.count("var(--accent)") == 3
+    assert "−10" in texts(picture.svg)
+
+
+def test_where_nothing_is_scored_there_is_no_picture_but_a_sentence(make_scores):
+    (picture,) = distributions(make_scores([{"case_id": "a", "status": "skipped"}]), METRICS)
+    assert picture.svg == ""
+    assert "no case is scored. 1 is not scored (0 undefined, 0 error, 1 skipped)" in picture.sentence
+
+
+def test_intervals_and_pass_rates():
+    rows = [
+        row(metric="a", n_error=2, pass_rate=0.999, pass_rate_low=0.9, pass_rate_high=1.0),
+        row(metric="b", pass_rate=0.25, pass_rate_low=0.1, pass_rate_high=0.5),
+    ]
+    means, rates = interval_pictures(rows)
+    assert "2 are not scored (0 undefined, 2 error, 0 skipped)" in means.sentence
+    assert {"a", "b"} <= set(texts(means.svg))
+    assert "b passes least often, 25 %" in rates.sentence
+
+
+def test_a_metrics_figures_count_their_unscored_cases_once():
+    rows = [row(statistic=name, n_undefined=3) for name in ("precision", "recall", "f1")]
+    (picture,) = interval_pictures(rows)
+    assert "3 are not scored" in picture.sentence
+    assert {"m precision", "m recall", "m f1"} <= set(texts(picture.svg))
+
+
+def test_natural_scales_have_a_picture_of_their_own():
+    titles = [
+        p.title for p in interval_pictures([row(metric="a"), row(metric="b", value=12.0, ci_low=8.0, ci_high=16.0)])
+    ]
+    assert titles == ["Means and figures", "Means and figures of b"]
+
+
+def test_a_value_without_interval_is_a_dot():
+    (picture,) = interval_pictures([row(ci_low=None, ci_high=None)])
+    assert picture.svg.count("mark-symbol") == 1
+
+
+def test_rows_that_differ_by_judge_are_headed_by_their_metric():
+    (picture,) = interval_pictures([row(judge="first"), row(judge="second")])
+    assert {"m", "first", "second"} <= set(texts(picture.svg))
+
+
+MATRIX = {"labels": ["no", "yes"], "rows": [[3, 1], [0, 4]]}
+
+
+@pytest.mark.parametrize("detail", [MATRIX, {"matrix": MATRIX}, {"labels": ["no", "yes"], "matrix": MATRIX["rows"]}])
+def test_a_matrix_is_found_wherever_it_stands(detail):
+    assert matrix_of(detail) == (MATRIX["labels"], MATRIX["rows"])
+
+
+@pytest.mark.parametrize("detail", [{}, {"labels": ["a"]}, {"labels": ["a"], "rows": [[1, 2]]}, {"rows": [[1]]}])
+def test_what_is_no_square_matrix_is_none(detail):
+    assert matrix_of(detail) is None
+
+
+def test_a_confusion_matrix_shows_its_counts():
+    detail = {"dataset": "d", "target": "t", "metric": "m", "judge": "j", "tag": None, **MATRIX}
+    (picture,) = confusions([detail, {**detail, "tag": "x"}], [row(n_skipped=2)])
+    assert picture.sentence.startswith("In 7 of 8 cases the actual label is the expected one. 2 are not scored")
+    assert [text for text in texts(picture.svg) if text.isdigit()] == ["3", "1", "0", "4"]

@@ -1,0 +1,233 @@
+import base64
+import hashlib
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from evalflow.config.schema import MetricConfig
+from evalflow.records import Context, Message
+from evalflow.report.explorer import BLOCK, ExplorerWriter, script_json
+from evalflow.report.header import facts, title
+from evalflow.report.judges import judge_lines
+from evalflow.report.write import write_reports
+
+EVIL = '</script><script>window.owned=1</script><img src=x onerror="window.owned=1"> \' <!-- {{ 7*7 }} \u2028'
+
+
+class Page(HTMLParser):
+    """Elements, script texts and visible text of a page, as a browser's parser sees them."""
+
+    def __init__(self, text):
+        super().__init__(convert_charrefs=True)
+        self.elements, self.scripts, self.text, self._in = [], [], [], None
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+        self._in = tag
+        if tag == "script":
+            self.scripts.append([dict(attrs), ""])
+
+    def handle_endtag(self, tag):
+        self._in = None
+
+    def handle_data(self, data):
+        if self._in == "script":
+            self.scripts[-1][1] += data
+        else:
+            self.text.append(data)
+
+    def data(self, name):
+        return next(json.loads(text) for attrs, text in self.scripts if attrs.get("id") == name)
+
+    def lines(self):
+        blocks = [text for attrs, text in self.scripts if attrs.get("class") == "block"]
+        return [[json.loads(line) for line in block.split("\n") if line] for block in blocks]
+
+
+@pytest.fixture(name="evil", scope="module")
+def _evil(make_run, make_case, tmp_path_factory):
+    """A report in which every text that a stranger could write is an attack."""
+    step = {"id": EVIL, "task": None, "items": [EVIL], "reply": [{"verdict": EVIL}], "probabilities": None, "reasks": 0}
+    case = make_case(
+        0,
+        id=EVIL,
+        messages=(Message(EVIL, EVIL), Message("user", EVIL)),
+        answer=EVIL,
+        reference=EVIL,
+        contexts=(Context(EVIL, EVIL, EVIL),),
+        tags=(EVIL,),
+        vars={EVIL: EVIL, "nan": float("nan")},
+    )
+    cell = {
+        "case_id": EVIL, "metric": EVIL, "judge": EVIL, "target": EVIL, "score": 0.2, "threshold": 0.5, "passed": False,
+        "reason": EVIL, "value": json.dumps(EVIL), "steps": json.dumps([step]), "tags": [EVIL],
+    }  # fmt: skip
+    manifest = {"run_id": EVIL, "judges": {EVIL: {"nature": EVIL}}, "overrides": [EVIL], "git_commit": EVIL}
+    matrix = {"dataset": "rag", "target": EVIL, "metric": EVIL, "judge": EVIL, "tag": None, "statistic": "confusion"}
+    run = make_run(
+        [case],
+        [cell],
+        manifest=manifest,
+        metrics={EVIL: MetricConfig(kind="judge", description=EVIL)},
+        details=[{**matrix, "labels": [EVIL, "b"], "rows": [[1, 2], [3, 4]]}, {**matrix, "statistic": EVIL, "x": EVIL}],
+    )
+    folder = tmp_path_factory.mktemp("evil")
+    write_reports(folder, run)
+    return (folder / "report.html").read_text(encoding="utf-8")
+
+
+def test_untrusted_text_makes_no_element_and_no_script(evil):
+    page = Page(evil)
+    assert not [tag for tag, _ in page.elements if tag in ("img", "iframe", "object", "link", "base")]
+    assert not [attrs for _, attrs in page.elements if any(name.startswith("on") for name in attrs)]
+    assert [attrs.get("type") for attrs, _ in page.scripts] == [
+        "application/json",
+        "application/json",
+        None,
+        "application/x-ndjson",
+    ]
+
+
+def test_untrusted_text_arrives_whole(evil):
+    page = Page(evil)
+    ((case,),) = page.lines()
+    assert case["messages"] == [[EVIL, EVIL], ["user", EVIL]]
+    assert case["answers"][0]["scores"][0]["steps"][0]["items"] == [EVIL]
+    assert case["vars"] == {EVIL: EVIL, "nan": "nan"}
+    assert page.data("index")[0][0] == EVIL
+    assert page.data("legend")["series"][0]["metric"] == EVIL
+    assert EVIL in "".join(page.text)
+
+
+def test_nothing_but_the_pages_own_style_and_script_may_run(evil):
+    policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]+)"', evil)[1].replace("&#39;", "'")
+    style = re.search(r"<style>(.*?)</style>", evil, re.DOTALL)[1]
+    script = re.search(r"<script>(.*?)</script>", evil, re.DOTALL)[1]
+    for kind, text in (("style", style), ("script", script)):
+        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        assert f"{kind}-src 'sha256-{digest}'" in policy
+    assert policy.startswith("default-src 'none';")
+    assert "unsafe" not in policy
+    assert not re.findall(r'\s(?:style|onclick)="', evil)
+
+
+def test_the_page_names_no_address_outside_itself(make_run, make_case, tmp_path):
+    write_reports(tmp_path, make_run([make_case(0)], [{"case_id": "case-0", "score": 0.5}]))
+    text = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert set(re.findall(r"https?://[^\s\"'<)]+", text)) <= {
+        "http://www.w3.org/2000/svg",
+        "http://www.w3.org/1999/xlink",
+    }
+    assert not re.findall(r"(?:src|href|url\(|@import)\s*=?\s*[\"']?(?!#)//", text)
+
+
+def test_the_page_says_who_judged_and_shows_all_four_counts(make_run, make_case, tmp_path):
+    cells = [{"case_id": "case-0", "score": 0.5}] + [
+        {"case_id": f"case-{i}", "status": status} for i, status in enumerate(("undefined", "error", "skipped"), 1)
+    ]
+    write_reports(tmp_path, make_run([make_case(i) for i in range(4)], cells))
+    page = Page((tmp_path / "report.html").read_text(encoding="utf-8"))
+    text = re.sub(r"\s+", " ", " ".join(page.text))
+    # Over the page, the summary, the pictures and the cases.
+    assert text.count("judge: embedded (text overlap, not an LLM), uncalibrated") == 4
+    assert re.search(r"0\.500 .{0,40}0\.460 to 0\.540 4 1 1 1 1 – t", text)
+    assert "3 are not scored (1 undefined, 1 error, 1 skipped)" in text
+    pictures = [attrs for tag, attrs in page.elements if tag == "svg" and attrs.get("role") == "img"]
+    assert pictures
+    assert all(attrs["aria-label"] for attrs in pictures)
+
+
+def test_index_and_details_of_a_case_stand_where_the_page_looks_for_them(make_run, make_case, tmp_path):
+    n = 2 * BLOCK + 3
+    cells = [{"case_id": f"case-{i}", "score": i / n, "threshold": 0.5, "passed": i / n >= 0.5} for i in range(n)]
+    write_reports(tmp_path, make_run([make_case(i) for i in range(n)], cells))
+    page = Page((tmp_path / "report.html").read_text(encoding="utf-8"))
+    index, legend, blocks = page.data("index"), page.data("legend"), page.lines()
+    assert [len(block) for block in blocks] == [BLOCK, BLOCK, 3]
+    at = BLOCK + 7
+    case_id, dataset, preview, tags, cells = index[at]
+    assert (case_id, legend["datasets"][dataset], preview, tags) == (
+        f"case-{at}",
+        "rag",
+        f"What does rule {at} say?",
+        [],
+    )
+    assert legend["series"][cells[0]]["metric"] == "faithfulness"
+    assert (legend["states"][cells[1]], cells[2]) == ("passed", pytest.approx(at / n, rel=1e-3))
+    details = blocks[at // legend["block"]][at % legend["block"]]
+    assert details["answers"][0]["answer"] == f"Rule {at} says so."
+
+
+def test_what_no_browser_could_open_is_left_out_and_said(make_run, make_case, tmp_path, monkeypatch):
+    monkeypatch.setattr(ExplorerWriter.__init__, "__defaults__", (1000,))
+    cells = [{"case_id": f"case-{i}", "score": 0.5} for i in range(9)]
+    write_reports(tmp_path, make_run([make_case(i) for i in range(9)], cells))
+    page = Page((tmp_path / "report.html").read_text(encoding="utf-8"))
+    shown = len(page.data("index"))
+    assert 0 < shown < 9
+    assert shown == sum(map(len, page.lines()))
+    assert f"shows the first {shown} of 9 cases" in "".join(page.text)
+
+
+def test_a_run_without_cases_has_a_page(make_run, tmp_path):
+    write_reports(tmp_path, make_run([], []))
+    page = Page((tmp_path / "report.html").read_text(encoding="utf-8"))
+    assert page.data("index") == []
+    assert (tmp_path / "cases.jsonl").read_text() == ""
+    assert (tmp_path / "results.csv").read_text().startswith("dataset,case_id")
+
+
+def test_lone_surrogates_do_not_stop_a_report(make_run, make_case, tmp_path):
+    write_reports(tmp_path, make_run([make_case(0, answer="a\ud800b")], [{"case_id": "case-0", "score": 0.5}]))
+    page = Page((tmp_path / "report.html").read_text(encoding="utf-8"))
+    assert page.lines()[0][0]["answers"][0]["answer"] == "a\ud800b"
+    assert json.loads((tmp_path / "cases.jsonl").read_text(encoding="utf-8"))["answer"] == "a\ud800b"
+
+
+def test_the_header_says_what_the_manifest_knows():
+    manifest = {
+        "run_id": "r",
+        "started_at": "2026-11-21T14:03:22+00:00",
+        "seconds": 75.2,
+        "overrides": ["dataset=rag", "metric=[a,b]"],
+        "datasets": {"rag": {"cases": 1200}},
+        "metrics": {"a": {}, "b": {}},
+        "target": {"name": "recorded"},
+        "requests": 1234,
+        "cached": 5,
+        "cost_usd": None,
+        "git_commit": "0123456789abcdef+",
+    }
+    assert facts(manifest) == [
+        ("Started", "2026-11-21 14:03:22 UTC"),
+        ("Took", "1 min 15 s"),
+        ("Dataset", "rag (1,200 cases)"),
+        ("Target", "recorded"),
+        ("Metrics", "a, b"),
+        ("Requests", "1,234, 5 more from the cache"),
+        ("Cost", "unknown"),
+        ("Versions", "commit 0123456789 with changes"),
+        ("Command", "python -m evalflow dataset=rag 'metric=[a,b]'"),
+    ]
+    assert title(manifest) == "a, b on rag"
+    assert title({"run_id": "r"}) == "r"
+
+
+def test_a_judge_is_uncalibrated_until_labels_say_otherwise():
+    judges = {"a": {"nature": "an LLM", "calibrated": True}, "b": {"nature": "an LLM", "labels": 40}, "c": {}}
+    assert judge_lines({"judges": judges}) == [
+        "judge: a (an LLM), uncalibrated",
+        "judge: b (an LLM), held against 40 labels",
+        "judge: c, uncalibrated",
+    ]
+    assert judge_lines({"judges": {}}) == ["judge: none (no metric asks one)"]
+
+
+def test_script_json_is_json_without_a_way_out():
+    value = {"a": ["</script>", float("inf"), {"b": float("-inf")}], "c": 1.5}
+    text = script_json(value)
+    assert "<" not in text
+    assert json.loads(text) == {"a": ["</script>", "inf", {"b": "-inf"}], "c": 1.5}

@@ -1,0 +1,92 @@
+from xml.etree import ElementTree
+
+import pytest
+
+from evalflow.report.junit import write_junit
+
+GATES = [
+    {"metric": "m", "statistic": "mean", "condition": ">= 0.8", "value": 0.9, "passed": True, "message": "0.9"},
+    {"metric": "m", "statistic": "pass_rate", "condition": "< 1", "value": 1.0, "passed": False, "message": "is 1"},
+    {"metric": "m", "statistic": "f1", "condition": "> 0", "value": None, "passed": None, "message": "undefined"},
+]
+CELLS = [
+    {"case_id": "pass", "threshold": 0.8, "score": 0.9, "passed": True, "latency_s": 1.5},
+    {"case_id": "fail", "threshold": 0.8, "score": 0.123456, "passed": False, "reason": "because\nof this"},
+    {"case_id": "error", "threshold": 0.8, "status": "error", "error_type": "timeout", "error": "no reply"},
+    {"case_id": "undefined", "threshold": 0.8, "status": "undefined", "reason": "no claims"},
+    {"case_id": "skipped", "threshold": 0.8, "status": "skipped"},
+    {"case_id": "unjudged", "threshold": 0.8, "score": 0.5},
+    {"case_id": "free", "score": 0.5},
+    {"case_id": "pass", "threshold": 0.8, "score": 0.5, "passed": False, "judge": "x", "member_of": "embedded"},
+]
+
+
+@pytest.fixture(name="written")
+def _written(tmp_path, make_scores):
+    def write(cells, gates=()):
+        write_junit(tmp_path / "junit.xml", run_id="run", gates=gates, scores=make_scores(cells))
+        return ElementTree.parse(tmp_path / "junit.xml").getroot()
+
+    return write
+
+
+def outcome(case):
+    return case[0].tag if len(case) else "passed"
+
+
+def test_states_become_what_junit_calls_them(written):
+    gates, scores = written(CELLS, GATES)
+    assert [(case.get("name"), outcome(case)) for case in gates] == [
+        ("m mean >= 0.8", "passed"),
+        ("m pass_rate < 1", "failure"),
+        ("m f1 > 0", "error"),
+    ]
+    assert [(case.get("name").split(" | ")[0], outcome(case)) for case in scores] == [
+        ("pass", "passed"),
+        ("fail", "failure"),
+        ("error", "error"),
+        ("undefined", "skipped"),
+        ("skipped", "skipped"),
+        ("unjudged", "skipped"),
+    ]
+    assert {case.get("classname") for case in scores} == {"rag.faithfulness"}
+    failure = scores[1][0]
+    assert failure.get("message") == "score 0.1235, threshold 0.8: because"
+    assert failure.text.endswith("because\nof this")
+    assert scores[2][0].get("type") == "timeout"
+
+
+def test_the_counts_are_those_of_what_is_there(written):
+    root = written(CELLS, GATES)
+    for suite in root:
+        found = [outcome(case) for case in suite]
+        assert int(suite.get("tests")) == len(found)
+        for attribute, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
+            assert int(suite.get(attribute)) == found.count(tag), (suite.get("name"), attribute)
+    assert (root.get("tests"), root.get("failures"), root.get("errors")) == ("9", "2", "2")
+    assert root[1].get("time") == "1.500"
+
+
+def test_a_run_without_gates_and_thresholds_is_valid_and_empty(written):
+    root = written([{"case_id": "x", "score": 1.0}])
+    assert [suite.get("tests") for suite in root] == ["0", "0"]
+    assert root[1].get("time") == "0.000"
+
+
+def test_names_tell_every_cell_apart(written):
+    cells = [
+        {"case_id": "x", "threshold": 0.5, "score": 1.0, "passed": True, "judge": j, "repeat": r, "target": t}
+        for j in ("a", "b") for r in (0, 1) for t in ("c", "d")
+    ]  # fmt: skip
+    names = [case.get("name") for case in written(cells)[1]]
+    assert len(set(names)) == 8
+
+
+def test_text_that_xml_forbids_or_that_looks_like_markup_is_harmless(written):
+    text = 'a\x00\x0b\x1b\ud800\ufffe </failure><evil a="b">]]> & é 😀'
+    cell = {"case_id": "x\x00", "threshold": 0.5, "score": 0.1, "passed": False, "reason": text.replace("\ud800", "")}
+    gate = {**GATES[1], "message": text}
+    gates, scores = written([cell], [gate])
+    assert gates[0][0].text == 'a </failure><evil a="b">]]> & é 😀'
+    assert scores[0][0].text.endswith('</failure><evil a="b">]]> & é 😀')
+    assert scores[0].get("name").startswith("x |")

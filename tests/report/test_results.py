@@ -1,0 +1,111 @@
+import csv
+import io
+import json
+
+import pytest
+
+from evalflow.report.join import rows
+from evalflow.report.results import CasesWriter, ResultsWriter, safe_text
+
+
+def table(run):
+    file = io.StringIO(newline="")
+    writer = ResultsWriter(file, run.scores)
+    for row in rows(run.cases, run.answers, run.scores):
+        writer.write(row)
+    return list(csv.DictReader(io.StringIO(file.getvalue(), newline="")))
+
+
+def test_one_row_per_case_with_score_passed_and_reason(make_run, make_case):
+    run = make_run(
+        [make_case(0, tags=("A", "B > C")), make_case(1, answer='two\nlines, "quoted"')],
+        [
+            {"case_id": "case-0", "score": 0.75, "passed": False, "reason": "1 of 4 is not supported"},
+            {"case_id": "case-1", "score": -0.5, "passed": None},
+        ],
+    )
+    first, second = table(run)
+    assert first == {
+        "dataset": "rag",
+        "case_id": "case-0",
+        "target": "recorded",
+        "target_repeat": "0",
+        "tags": "A; B > C",
+        "question": "What does rule 0 say?",
+        "answer": "Rule 0 says so.",
+        "faithfulness": "0.75",
+        "faithfulness_passed": "false",
+        "faithfulness_reason": "1 of 4 is not supported",
+    }
+    assert second["answer"] == 'two\nlines, "quoted"'
+    assert (second["faithfulness"], second["faithfulness_passed"]) == ("-0.5", "")
+
+
+def test_what_is_not_scored_has_no_number_and_says_why(make_run, make_case):
+    run = make_run(
+        [make_case(i) for i in range(4)],
+        [
+            {"case_id": "case-0", "status": "undefined", "reason": "no claims"},
+            {"case_id": "case-1", "status": "error", "error": "no reply", "error_type": "timeout"},
+            {"case_id": "case-2", "status": "skipped"},
+        ],
+    )
+    found = [(row["faithfulness"], row["faithfulness_reason"]) for row in table(run)]
+    assert found == [("", "undefined: no claims"), ("", "error: no reply"), ("", "skipped"), ("", "")]
+
+
+def test_judge_and_repeat_are_named_only_where_there_are_several(make_run, make_case):
+    cells = [
+        {"case_id": "case-0", "judge": judge, "repeat": repeat, "score": 0.5}
+        for judge in ("embedded", "m") for repeat in (0, 1)
+    ]  # fmt: skip
+    plain = {"case_id": "case-0", "metric": "exact_match", "judge": None, "score": 1.0}
+    names = set(table(make_run([make_case(0)], [*cells, plain]))[0])
+    assert {"faithfulness@m#1", "faithfulness_passed@embedded#0", "faithfulness_reason@m#0", "exact_match#0"} <= names
+    assert set(table(make_run([make_case(0)], [cells[0], plain]))[0]) >= {"faithfulness", "exact_match"}
+
+
+def test_a_panels_members_have_no_columns(make_run, make_case):
+    run = make_run(
+        [make_case(0)],
+        [
+            {"case_id": "case-0", "judge": "panel", "score": 0.5},
+            {"case_id": "case-0", "judge": "first", "member_of": "panel", "score": 0.9},
+        ],
+    )
+    (row,) = table(run)
+    assert row["faithfulness"] == "0.5"
+    assert not [name for name in row if "first" in name]
+
+
+@pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@x", "\tx", "\rx"])
+def test_formulas_are_made_text(make_run, make_case, text):
+    run = make_run(
+        [make_case(0, id=text, question=text, answer=text, tags=(text,))],
+        [{"case_id": text, "score": 1.0, "reason": text, "metric": text}],
+    )
+    (row,) = table(run)
+    for column in ("case_id", "question", "answer", "tags", f"'{text}_reason"):
+        assert row[column] == f"'{text}"
+
+
+def test_harmless_text_is_left_alone():
+    assert safe_text("1 - 1 = 0") == "1 - 1 = 0"
+    assert safe_text("") == ""
+
+
+def test_cases_are_written_once_with_their_first_answer(make_run, make_case):
+    cells = [{"case_id": f"case-{i}", "target": t, "score": 1.0} for i in range(2) for t in ("first", "second")]
+    run = make_run([make_case(0), make_case(1)], cells)
+
+    def answers(case, target, repeat):
+        from dataclasses import replace
+
+        return replace(run.answers(case, target, repeat), answer=f"{target} says")
+
+    file = io.StringIO()
+    writer = CasesWriter(file)
+    for row in rows(run.cases, answers, run.scores):
+        writer.write(row)
+    lines = [json.loads(line) for line in file.getvalue().splitlines()]
+    assert [(line["id"], line["answer"]) for line in lines] == [("case-0", "first says"), ("case-1", "first says")]
