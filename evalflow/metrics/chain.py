@@ -145,7 +145,7 @@ class ChainMetric(BaseMetric[C], Generic[C]):
             status="scored",
             score=result.score,
             value=result.value,
-            reason=reason_of(self._rule, seen, self.config.direction),
+            reason=reason_of(self._rule, seen, self.config.direction, weighted),
             steps=steps,
             path="weighted" if result.weighted else "reasked" if reasked else "direct",
         )

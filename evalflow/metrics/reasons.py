@@ -9,7 +9,7 @@ from typing import Any, cast
 from evalflow.metrics.replies import Observed, Rows, rows_at
 from evalflow.metrics.returns import StrType
 from evalflow.metrics.rule_config import FScoreRule, MapRule, MeanRule, Rule, ShareRule, ValueRule
-from evalflow.metrics.rules import cell, evaluate
+from evalflow.metrics.rules import cell, evaluate, hit_chances
 from evalflow.records import Direction
 
 LISTED = 5
@@ -17,7 +17,7 @@ QUOTE = 100
 REMARK = 160
 
 
-def reason_of(rule: Rule, seen: Mapping[str, Observed], direction: Direction) -> str:
+def reason_of(rule: Rule, seen: Mapping[str, Observed], direction: Direction, weighted: bool = False) -> str:
     """Why the rule gives what it gives.
 
     A share lists the items that speak against the answer: those that do not count where higher is better (what a
@@ -28,13 +28,18 @@ def reason_of(rule: Rule, seen: Mapping[str, Observed], direction: Direction) ->
         rule: The score rule.
         seen: What each step replied.
         direction: Which end of the scale is the good one.
+        weighted: Whether the score is an expectation over the judge's probabilities, where it gave them.
     """
     match rule:
         case ShareRule():
-            return _share(rule, seen, direction)
+            chances = hit_chances(rule, seen) if weighted and rule.among is None else None
+            return _expected_share(rule, seen, direction, chances) if chances else _share(rule, seen, direction)
         case FScoreRule():
             parts = (("precision", rule.precision), ("recall", rule.recall))
-            return "; ".join(f"{name} {_score(part, seen)}: {reason_of(part, seen, direction)}" for name, part in parts)
+            said = [
+                (name, _score(part, seen, weighted), reason_of(part, seen, direction, weighted)) for name, part in parts
+            ]
+            return "; ".join(f"{name} {score}: {reason}" for name, score, reason in said)
         case MeanRule():
             return _mean(rule, seen, direction)
         case ValueRule() | MapRule():
@@ -66,6 +71,23 @@ def _share(rule: ShareRule, seen: Mapping[str, Observed], direction: Direction) 
     quotes = [_quote(listed, i, seen.get(rule.of)) for i in against[:LISTED]]
     rest = [f"and {len(against) - LISTED} more"] if len(against) > LISTED else []
     return f"{head}: {'; '.join([*quotes, *rest])}"
+
+
+def _expected_share(
+    rule: ShareRule, seen: Mapping[str, Observed], direction: Direction, chances: Sequence[float]
+) -> str:
+    """The line for a share of probabilities: those below even odds of being right, or else the weakest one."""
+    listed = rows_at(rule.of, seen)
+    lower = direction == "lower_is_better"
+    right = [1 - chance for chance in chances] if lower else chances
+    order = sorted(range(len(right)), key=lambda i: right[i])
+    against = [i for i in order if right[i] < 0.5] or order[:1]
+    quotes = [_quote(listed, i, seen.get(rule.of)) for i in against[:LISTED]]
+    rest = [f"and {len(against) - LISTED} more"] if len(against) > LISTED else []
+    if len(chances) == 1:
+        return f"1 {listed.noun.removesuffix('s')}, {chances[0]:.2f} {_any_of(rule)}: {quotes[0]}"
+    head = f"{len(chances)} {listed.noun}, on average {sum(chances) / len(chances):.2f} {_any_of(rule)}"
+    return f"{head}; {'most' if lower else 'least'} so: {'; '.join([*quotes, *rest])}"
 
 
 def _clean(rule: ShareRule, noun: str, values: Sequence[Any], direction: Direction) -> str:
@@ -133,6 +155,6 @@ def _mean(rule: MeanRule, seen: Mapping[str, Observed], direction: Direction) ->
     return f"mean over {len(values)} {listed.noun}; {word}: {quote} {rule.field or ''} {worst}".replace("  ", " ")
 
 
-def _score(rule: Rule, seen: Mapping[str, Observed]) -> str:
-    score = evaluate(rule, seen, weighted=False).score
+def _score(rule: Rule, seen: Mapping[str, Observed], weighted: bool) -> str:
+    score = evaluate(rule, seen, weighted).score
     return "undefined" if score is None else f"{score:.2f}"

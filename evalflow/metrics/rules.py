@@ -66,6 +66,13 @@ def normalise(declared: Any, value: Any) -> float:
     return (value - declared.min) / (declared.max - declared.min)
 
 
+def hit_chances(rule: ShareRule, seen: Mapping[str, Observed]) -> list[float] | None:
+    """How likely each item of a share counts by the judge's probabilities; None where they are not known for all."""
+    listed = rows_at(rule.of, seen)
+    spread, used = _spread(listed.rows, rule.field, listed.probabilities, weighted=True)
+    return [_mass(chances, rule.hits) for chances in spread] if used and spread else None
+
+
 def _share(rule: ShareRule, seen: Mapping[str, Observed], weighted: bool) -> Result:
     listed = rows_at(rule.of, seen)
     if not listed.rows:
