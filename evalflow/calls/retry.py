@@ -27,8 +27,8 @@ class RetryPolicy:
     retry_after_cap_s: float = 60.0
     connect_attempts: int = 4
     connect_patience_s: float = 8.0
-    silence_s: float = 10.0
-    probe_s: float = 10.0
+    silence_s: float = 8.0
+    probe_s: float = 7.0
 
     def delay(self, attempt: int, fault: Fault) -> float:
         """Seconds to wait after the given try (the first is 1)."""
