@@ -105,7 +105,7 @@ class OpenAIJudge:
     async def ask(self, ask: Ask) -> Reply:
         """Answer one question. See `Judge`."""
         if ask.samples > 1:
-            return await samples.draw(ask.samples, lambda: self._ask_once(ask))
+            return await samples.draw(ask.samples, lambda: self._ask_once(ask), listed=ask.items is not None)
         return await self._ask_once(ask)
 
     async def close(self) -> None:

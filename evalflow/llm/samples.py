@@ -16,11 +16,16 @@ from evalflow.llm.values import choices, normalised
 from evalflow.records import Distribution, Reply, Usage
 
 
-async def draw(count: int, once: Callable[[], Awaitable[Reply]]) -> Reply:
+async def draw(count: int, once: Callable[[], Awaitable[Reply]], listed: bool) -> Reply:
     """Ask `count` times at the same time and take the replies together.
 
     The reply that is given is the first with the most frequent combination of values; the probabilities are
-    frequencies, one distribution per item where the reply is a list of `results`.
+    frequencies.
+
+    Args:
+        count: How many replies.
+        once: Asks for one.
+        listed: Whether a reply is a list of `results`, and there is one distribution for each.
 
     Raises:
         EvalflowError: What the first reply that failed raised; the others are given up.
@@ -30,17 +35,17 @@ async def draw(count: int, once: Callable[[], Awaitable[Reply]]) -> Reply:
             tasks = [group.create_task(_as_coroutine(once)) for _ in range(count)]
     except BaseExceptionGroup as failed:
         raise _first(failed) from None
-    return combine([task.result() for task in tasks])
+    return combine([task.result() for task in tasks], listed)
 
 
-def combine(replies: Sequence[Reply]) -> Reply:
-    """Several replies as one."""
-    votes = Counter(_vote(reply) for reply in replies)
-    winner = votes.most_common(1)[0][0]
-    chosen = next(reply for reply in replies if _vote(reply) == winner)
+def combine(replies: Sequence[Reply], listed: bool) -> Reply:
+    """Several replies as one. See `draw`."""
+    parts = [_parts(reply.parsed, listed) for reply in replies]
+    votes = [_vote(part) for part in parts]
+    winner = Counter(votes).most_common(1)[0][0]
     return replace(
-        chosen,
-        probabilities=_frequencies([_parts(reply.parsed) for reply in replies]),
+        replies[votes.index(winner)],
+        probabilities=_frequencies(parts),
         reasks=sum(reply.reasks for reply in replies),
         usage=reduce(_plus, (reply.usage for reply in replies)),
         cost_usd=_total([reply.cost_usd for reply in replies]),
@@ -56,13 +61,12 @@ def _frequencies(replies: Sequence[Sequence[BaseModel]]) -> tuple[Distribution, 
     return tuple({name: normalised(Counter(getattr(part, name) for part in item)) for name in names} for item in items)
 
 
-def _parts(parsed: BaseModel) -> Sequence[BaseModel]:
-    results: Any = getattr(parsed, "results", None)
-    return cast("list[BaseModel]", results) if isinstance(results, list) else (parsed,)
+def _parts(parsed: BaseModel, listed: bool) -> Sequence[BaseModel]:
+    return cast("Any", parsed).results if listed else (parsed,)
 
 
-def _vote(reply: Reply) -> str:
-    parts = _parts(reply.parsed)
+def _vote(parts: Sequence[BaseModel]) -> str:
+    """The values of all choices, in a form that can be counted."""
     return json.dumps([[getattr(part, name) for name in choices(type(part))] for part in parts])
 
 

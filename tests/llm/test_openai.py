@@ -155,6 +155,16 @@ async def test_samples_become_frequencies(build: Build) -> None:
     assert got.usage == Usage(40, 4)
 
 
+async def test_samples_of_a_list_become_frequencies_per_item(build: Build) -> None:
+    ask = replace(ASK, reply_model=Verdicts, items=("a", "b"), samples=2)
+    no = {**GOOD, "verdict": "no"}
+    replies = iter([{"results": [GOOD, no]}, {"results": [GOOD, GOOD]}])
+    async with Endpoint(lambda _: reply(next(replies))) as endpoint:
+        got = await build(endpoint.url).ask(ask)
+    assert got.probabilities is not None
+    assert [each["verdict"] for each in got.probabilities] == [{"yes": 1.0}, {"no": 0.5, "yes": 0.5}]
+
+
 async def test_a_failed_sample_fails_the_ask_with_its_own_error(build: Build) -> None:
     async with Endpoint(lambda request: status(400) if request.number == 1 else GOOD) as endpoint:
         with pytest.raises(JudgeError) as failed:
