@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
+import types
 import typing
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -45,17 +47,20 @@ def problems_of(
 def _problem(
     detail: ErrorDetails, model: type[BaseModel], key: str, file: Path | None, overrides: Sequence[str]
 ) -> Problem:
-    path = [str(part) for part in detail["loc"]]
+    path, keys = _walk(model, detail["loc"])
     full = ".".join([part for part in (key, *path) if part])
     where = "command line" if _on_command_line(full, overrides) else str(file or "configuration")
     if detail["type"] == "extra_forbidden":
-        return Problem(f"unknown key {full}", where, did_you_mean(path[-1], _keys_at(model, detail["loc"][:-1])))
+        return Problem(f"unknown key {full}", where, did_you_mean(path[-1], keys))
     if detail["type"] == "missing":
         return Problem(f"{full} is required", where, f"add {full}=... or the key to the file")
+    if detail["type"] == "union_tag_invalid":
+        tag, known = detail.get("ctx", {})["tag"], detail.get("ctx", {})["expected_tags"]
+        return Problem(f"{full}: unknown {tag!r}", where, did_you_mean(tag, re.findall("'([^']+)'", known)))
     what = _WORDS.get(detail["type"]) or detail["msg"].removeprefix("Value error, ")
     shown = detail.get("input")
     got = f", not {shown!r}" if detail["type"] != "value_error" and isinstance(shown, str | int | float) else ""
-    return Problem(f"{full}: {what[0].lower()}{what[1:]}{got}", where)
+    return Problem(f"{full}: {what if what[:2].isupper() else what[0].lower() + what[1:]}{got}", where)
 
 
 def _on_command_line(full: str, overrides: Iterable[str]) -> bool:
@@ -63,21 +68,52 @@ def _on_command_line(full: str, overrides: Iterable[str]) -> bool:
     return any(key == full or (full.startswith(f"{key}.") and "." in key) for key in keys)
 
 
-def _keys_at(model: type[BaseModel], loc: Sequence[int | str]) -> list[str]:
-    """The keys that the model knows at that place."""
+def _walk(model: type[BaseModel], loc: Sequence[int | str]) -> tuple[list[str], list[str]]:
+    """The key path to a place, and the keys that are known beside its last one.
+
+    Pydantic puts the tag of a union's member into the path (`scale.likert.min`), which is no key of the file.
+    """
     here: Any = model
+    path: list[str] = []
+    keys: list[str] = []
     for part in loc:
-        if isinstance(here, type) and issubclass(here, BaseModel):
-            here = here.model_fields[part].annotation if part in here.model_fields else None
+        models = _models(here)
+        tagged = [one for one in models if part in _tags(one)] if len(models) > 1 else []
+        if tagged:
+            here = tagged[0]
+            continue
+        path.append(str(part))
+        fields = {field.alias or name: field for name, field in models[0].model_fields.items()} if models else {}
+        keys = list(fields)
+        if models:
+            here = fields[str(part)].annotation if part in fields else None
         else:
-            arguments = typing.get_args(here)
+            arguments = typing.get_args(_bare(here))
             here = arguments[-1] if arguments else None
-        here = _without_none(here)
-    return list(here.model_fields) if isinstance(here, type) and issubclass(here, BaseModel) else []
+    return path, keys
 
 
-def _without_none(annotation: Any) -> Any:
-    if typing.get_origin(annotation) in (list, dict, Mapping):
-        return annotation
-    models = [a for a in typing.get_args(annotation) if isinstance(a, type) and issubclass(a, BaseModel)]
-    return models[0] if models else annotation
+def _bare(annotation: Any) -> Any:
+    """An annotation without what Annotated adds, and without None."""
+    if typing.get_origin(annotation) is Annotated:
+        return _bare(typing.get_args(annotation)[0])
+    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
+        others = [other for other in typing.get_args(annotation) if other is not type(None)]
+        return _bare(others[0]) if len(others) == 1 else annotation
+    return annotation
+
+
+def _models(annotation: Any) -> list[type[BaseModel]]:
+    """The models that stand at a place: one, those of a union, or none."""
+    bare = _bare(annotation)
+    if isinstance(bare, type) and issubclass(bare, BaseModel):
+        return [bare]
+    if typing.get_origin(bare) in (typing.Union, types.UnionType):
+        return [model for member in typing.get_args(bare) for model in _models(member)]
+    return []
+
+
+def _tags(model: type[BaseModel]) -> set[Any]:
+    """The words by which a union tells this member from the others."""
+    literals = (field.annotation for field in model.model_fields.values() if field.is_required())
+    return {word for one in literals if typing.get_origin(one) is Literal for word in typing.get_args(one)}
