@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
@@ -14,12 +14,13 @@ from evalflow.report.explorer import BLOCK, script_json
 from evalflow.report.header import facts, title
 from evalflow.report.judges import judge_lines
 from evalflow.report.page import write_page
-from evalflow.report.wording import varying
+from evalflow.report.wording import PARTS, series_name, varying
 
 if TYPE_CHECKING:
     from evalflow.report.explorer import ExplorerWriter
     from evalflow.report.inputs import Reported
 
+_NAMES = ("metric", "statistic", "tag", *PARTS)
 _STYLES = ("page.css", "tables.css", "explorer.css")
 _SCRIPTS = ("data.js", "filter.js", "list.js", "steps.js", "detail.js", "main.js")
 
@@ -44,7 +45,7 @@ def write_html(path: Path, run: Reported, explorer: ExplorerWriter) -> None:
         "parts": varying(rows),
         "metrics": run.metrics,
         "pictures": charts(run.scores, run.summary, run.details, run.metrics),
-        "details": [detail for detail in run.details if matrix_of(detail) is None],
+        "details": _notes(run.details),
         "cases": explorer.cases,
         "shown": explorer.shown,
     }
@@ -59,6 +60,21 @@ def _data(run: Reported, explorer: ExplorerWriter) -> dict[str, Any]:
         "index": _listed(explorer.index),
         "blocks": _blocks(explorer.details),
     }
+
+
+def _notes(details: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
+    """Label and text of the details over all tags that no picture shows."""
+    notes: list[tuple[str, str]] = []
+    for detail in details:
+        if detail.get("tag") is None and matrix_of(detail) is None:
+            label = " · ".join([detail["metric"], detail["statistic"], series_name(detail, varying(details))])
+            rest = {name: value for name, value in detail.items() if name not in _NAMES and value is not None}
+            notes.append((label.removesuffix(" · "), ", ".join(f"{name}: {_text(rest[name])}" for name in rest)))
+    return notes
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
 def _listed(file: TextIO) -> Iterator[str]:

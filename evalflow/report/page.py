@@ -51,7 +51,12 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    filters: dict[str, Any] = {"number": wording.number, "percent": wording.percent, "cost": wording.cost}
+    filters: dict[str, Any] = {
+        "number": wording.number,
+        "percent": wording.percent,
+        "cost": wording.cost,
+        "method": wording.method,
+    }
     made.filters = {**made.filters, **filters}  # pyright: ignore[reportUnknownMemberType] - untyped in Jinja
     return made
 

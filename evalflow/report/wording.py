@@ -7,6 +7,13 @@ from typing import Any
 
 PARTS = ("dataset", "target", "judge")
 """What tells two rows of one metric apart."""
+_LEAST = 0.001
+_METHODS = {
+    "cr1_t": "t, clustered",
+    "wilson": "Wilson",
+    "wilson_clusters": "Wilson, clustered",
+    "cluster_bootstrap": "bootstrap, clustered",
+}
 _UNSCORED = ("n_undefined", "n_error", "n_skipped")
 
 
@@ -22,8 +29,10 @@ def percent(value: float | None) -> str:
     if value is None:
         return "–"
     text = f"{100 * value:.0f}"
-    if (text == "0" and value > 0) or (text == "100" and value < 1):
-        text = f"{100 * value:.1f}"
+    if text == "0" and value > 0:
+        text = f"{100 * value:.1f}" if value >= _LEAST else "<0.1"
+    if text == "100" and value < 1:
+        text = f"{100 * value:.1f}" if value <= 1 - _LEAST else ">99.9"
     return f"{text} %"
 
 
@@ -32,6 +41,14 @@ def cost(usd: float | None) -> str:
     if usd is None:
         return "unknown"
     return f"${usd:,.2f}" if usd >= 1 or usd == 0 else f"${usd:.4f}"
+
+
+def method(code: str | None) -> str:
+    """How an interval was made, in words; what follows a colon in the code is kept, and so is an unknown code."""
+    if code is None:
+        return "–"
+    name, colon, rest = code.partition(":")
+    return _METHODS.get(name, name) + colon + rest
 
 
 def not_scored(counts: Mapping[str, Any]) -> str:

@@ -60,7 +60,8 @@ function contextList(contexts) {
 }
 
 function answerParts(answer, alone) {
-  const title = alone ? "Answer" : `Answer · ${answer.target}${several("target_repeat") ? ` · repeat ${answer.repeat}` : ""}`;
+  const noun = answer.answer === undefined && answer.actual !== undefined ? "Actual" : "Answer";
+  const title = alone ? noun : `${noun} · ${answer.target}${several("target_repeat") ? ` · repeat ${answer.repeat}` : ""}`;
   const said = answer.answer !== undefined ? text(answer.answer, "said") : null;
   const label = answer.actual !== undefined ? text(answer.actual, "said") : null;
   const failed = answer.error ? h("div", { class: "text state error" }, `${answer.error_type || "error"}: ${answer.error}`) : null;

@@ -61,7 +61,9 @@ function reveal(item) {
   const position = found.findIndex((entry) => entry.item === item);
   if (position < 0) return;
   const top = position * ROW;
-  if (top < list.scrollTop) list.scrollTop = top;
+  const far = top + ROW < list.scrollTop || top > list.scrollTop + list.clientHeight;
+  if (far) list.scrollTop = top - list.clientHeight / 3;
+  else if (top < list.scrollTop) list.scrollTop = top;
   else if (top + ROW > list.scrollTop + list.clientHeight) list.scrollTop = top + ROW - list.clientHeight;
 }
 

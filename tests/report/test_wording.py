@@ -1,0 +1,51 @@
+import pytest
+
+from evalflow.report.wording import cost, method, not_scored, number, percent, series_name, varying
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(None, "–"), (0.12345, "0.123"), (-0.5, "-0.500"), (99.9999, "100.000"), (1234.56, "1,234.6")]
+)
+def test_numbers(value, text):
+    assert number(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(None, "–"), (0.0, "0 %"), (1.0, "100 %"), (0.004, "0.4 %"), (0.996, "99.6 %"), (0.9999, ">99.9 %"), (0.0001, "<0.1 %"), (0.25, "25 %")]
+)
+def test_a_share_is_never_rounded_to_all_or_nothing(value, text):
+    assert percent(value) == text
+
+
+@pytest.mark.parametrize(
+    ("usd", "text"), [(None, "unknown"), (0.0, "$0.00"), (0.00123, "$0.0012"), (1234.5, "$1,234.50")]
+)
+def test_an_unknown_cost_is_not_zero(usd, text):
+    assert cost(usd) == text
+
+
+def test_methods_in_words():
+    assert [
+        method(code) for code in ("t", "wilson", "cr1_t: fewer than 10 clusters", "none: one case", "new", None)
+    ] == [
+        "t",
+        "Wilson",
+        "t, clustered: fewer than 10 clusters",
+        "none: one case",
+        "new",
+        "–",
+    ]
+
+
+def test_unscored_counts():
+    assert not_scored({"n_undefined": 1, "n_error": None, "n_skipped": 0}) == (
+        "1 is not scored (1 undefined, 0 error, 0 skipped)"
+    )
+    assert not_scored({}) == "None is left unscored"
+
+
+def test_only_what_varies_names_a_series():
+    rows = [{"dataset": "d", "target": "t", "judge": None}, {"dataset": "d", "target": "u", "judge": "j"}]
+    assert varying(rows) == ("target",)
+    assert series_name(rows[0], ("target", "judge")) == "t"
+    assert series_name(rows[1], ("target", "judge")) == "u · j"
