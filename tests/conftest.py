@@ -8,6 +8,11 @@ import socket
 from typing import Any
 
 import pytest
+from hypothesis import settings
+
+# No test fails for being slow on a busy machine.
+settings.register_profile("evalflow", deadline=None)
+settings.load_profile("evalflow")
 
 _PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
 
