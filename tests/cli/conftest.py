@@ -56,9 +56,10 @@ def faithful_judge(claims: dict[str, list[tuple[str, str]]]) -> Callable[[Reques
     """A judge of faithfulness: for each answer, its claims with their verdicts."""
 
     def script(request: Request) -> Any:
-        rows = next(rows for answer, rows in claims.items() if answer in request.text)
         if request.schema_name == "Claims":
+            rows = next(rows for answer, rows in claims.items() if answer in request.text)
             return {"claims": [claim for claim, _ in rows]}
+        rows = next(rows for rows in claims.values() if rows and f"1. {rows[0][0]}" in request.text)
         return {"results": [{"reason": f"about {claim}", "verdict": verdict} for claim, verdict in rows]}
 
     return script

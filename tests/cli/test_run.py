@@ -18,8 +18,22 @@ FILES = {
 }  # fmt: skip
 
 CASES = (
-    {"id": "c1", "question": "Q one?", "answer": "Alpha beta.", "contexts": ["alpha"], "tags": ["T > A"], "group": "g1"},
-    {"id": "c2", "question": "Q two?", "answer": "Gamma delta.", "contexts": ["gamma"], "tags": ["T > B"], "group": "g1"},
+    {
+        "id": "c1",
+        "question": "Q one?",
+        "answer": "Alpha beta.",
+        "contexts": ["alpha"],
+        "tags": ["T > A"],
+        "group": "g1",
+    },
+    {
+        "id": "c2",
+        "question": "Q two?",
+        "answer": "Gamma delta.",
+        "contexts": ["gamma"],
+        "tags": ["T > B"],
+        "group": "g1",
+    },
     {"id": "c3", "question": "Q three?", "answer": "Epsilon.", "contexts": []},
     {"id": "c4", "question": "Q four?", "answer": "Zeta eta.", "contexts": ["zeta"]},
     {"id": "c5", "question": "Q five?", "contexts": ["theta"]},
@@ -70,7 +84,9 @@ def test_results_are_readable_and_cases_load_again(program: Program) -> None:
     path = program.write("mine.jsonl", *CASES)
     with Endpoint(faithful_judge(CLAIMS)) as endpoint:
         judge = judge_arguments(endpoint.url)
-        first = program("dataset=rag", f"dataset.rag.path={path}", "dataset.rag.fields=null", "metric=faithfulness", *judge)
+        first = program(
+            "dataset=rag", f"dataset.rag.path={path}", "dataset.rag.fields=null", "metric=faithfulness", *judge
+        )
         assert first.returncode == 0, first.stderr
         with (program.latest / "results.csv").open(newline="", encoding="utf-8") as file:
             rows = list(csv.DictReader(file))

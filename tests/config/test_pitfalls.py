@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -118,7 +119,7 @@ def test_a_value_of_an_unknown_key_is_not_repeated(folder: Folder) -> None:
 def test_broken_yaml_says_where(folder: Folder) -> None:
     own = folder({"metric/mine.yaml": "# @package metric.mine\nkind: recorded\nfield: {{ x }\n"})
     text = complaint("dataset=rag", "metric=mine", config_dir=own)
-    assert "mine.yaml:3" in text
+    assert re.search(r"mine\.yaml:[34]: ", text)
 
 
 def test_a_missing_value_names_its_key() -> None:
