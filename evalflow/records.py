@@ -172,6 +172,7 @@ class Reply:
         raw: The text it was parsed from.
         probabilities: One distribution per item (one in all without items), or None where the judge gives none.
         reasks: How often an invalid reply was sent back before this one.
+        requests: Answered calls to the outside, re-asks included; 0 for a judge that needs none, or a cached reply.
         usage, cost_usd: Summed over the re-asks; None where unknown.
         latency_s: Seconds, waiting for a free slot left out.
         cached: True where no call was made for it.
@@ -182,6 +183,7 @@ class Reply:
     raw: str
     probabilities: Sequence[Distribution] | None = None
     reasks: int = 0
+    requests: int = 1
     usage: Usage | None = None
     cost_usd: float | None = None
     latency_s: float = 0.0

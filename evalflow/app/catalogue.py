@@ -110,7 +110,8 @@ def print_option(name: str, config_dir: Path | None, console: Console, *, as_jso
     """Print an option's YAML, the prompts it uses, and a command to try."""
     option = find_option(name, config_dir)
     templates = Prompts(prompt_dirs(config_dir))
-    prompts = {prompt: templates.source(prompt) for prompt in option.prompts}
+    names = dict.fromkeys(part for prompt in option.prompts for part in templates.parts(prompt))
+    prompts = {name: templates.source(name) for name in names}
     example = _EXAMPLES[option.group].format(name=option.name)
     if as_json:
         facts = {

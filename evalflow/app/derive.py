@@ -56,6 +56,7 @@ class Derived:
         summary: The columns of summary.parquet.
         gates: What became of each gate.
         directions: Of each metric, which way is better.
+        any_failed: Whether a score missed its threshold.
         error_types: Causes of errors with their counts, the most frequent first.
         exit_code: 0, 1 or 3.
     """
@@ -64,6 +65,7 @@ class Derived:
     summary: pl.DataFrame
     gates: tuple[Mapping[str, Any], ...]
     directions: Mapping[str, str]
+    any_failed: bool
     error_types: tuple[str, ...]
     exit_code: int
 
@@ -112,6 +114,7 @@ def derive(folder: RunFolder, recipe: Recipe, cases: Iterable[Case], manifest: M
         summary=summary.frame,
         gates=gate_rows,
         directions={name: metric.config.direction for name, metric in recipe.metrics.items()},
+        any_failed=bool((summary.frame["pass_rate"] < 1).any()),
         error_types=_error_types(scores),
         exit_code=_exit_code(results, manifest["scores"], run.max_error_rate),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ class TerminalScreen:
         metrics = ", ".join(inspection.parts.metrics)
         self._err.print(Text(f"{counts}; {metrics}; {inspection.cells:,} scores", style="bold"))
         for notice in inspection.notices():
-            self._err.print(Text(f"note: {notice}", style="yellow"))
+            self._err.print(Text(f"note: {notice}", style="yellow"), soft_wrap=True)
 
     async def follow(self, tally: Tally) -> None:
         """Show the progress until cancelled."""
@@ -47,13 +48,17 @@ class TerminalScreen:
         """The table, the worst cases, and where to read on."""
         self._out.print()
         print_summary(self._out, manifest, derived.summary)
-        print_worst(self._out, worst_rows(derived.scores, derived.directions))
+        worst = worst_rows(derived.scores, derived.directions)
+        print_worst(self._out, worst)
         print_gates(self._out, derived.gates)
         print_totals(self._out, manifest)
-        self._failures(manifest, derived)
-        here = shown(folder.path)
+        errors = manifest["scores"]["error"]
+        if errors:
+            share = errors / sum(manifest["scores"].values())
+            what = f"{errors} score{'s' if errors > 1 else ''} could not be made ({share:.1%} of all): "
+            self._out.print(Text(what + "; ".join(derived.error_types), style="red"))
         self._out.print()
-        self._line("more", f"python -m evalflow cases {shlex.quote(here)} --failed")
+        self._line("more", _more(folder, worst, failed=errors or derived.any_failed))
         self._line("report", shown(folder.report))
 
     def failed(self, error: EvalflowError, folder: Path | None) -> None:
@@ -69,15 +74,21 @@ class TerminalScreen:
         print_sweep(self._out, tables.summary, tables.agreement)
         self._line("report", shown(folder / "report.html"))
 
-    def _failures(self, manifest: dict[str, Any], derived: Derived) -> None:
-        errors = manifest["scores"]["error"]
-        if errors:
-            share = errors / max(sum(manifest["scores"].values()), 1)
-            text = f"{errors} score{'s' if errors > 1 else ''} could not be made ({share:.1%} of all): "
-            self._out.print(Text(text + "; ".join(derived.error_types), style="red"))
-
     def _line(self, label: str, text: str) -> None:
         self._out.print(Text.assemble((f"{label:<7}", "dim"), text), soft_wrap=True)
+
+
+def _more(folder: RunFolder, worst: Sequence[Mapping[str, Any]], *, failed: bool) -> str:
+    """The command that shows what is worth reading first."""
+    words = ["python", "-m", "evalflow", "cases"]
+    latest = Path("outputs") / "latest"
+    if folder.path.resolve() != latest.resolve():
+        words.append(shown(folder.path))
+    if failed:
+        words.append("--failed")
+    elif worst:
+        words += ["--id", worst[0]["case_id"]]
+    return shlex.join(words)
 
 
 def shown(path: Path) -> str:

@@ -85,8 +85,11 @@ def compose(overrides: Sequence[str], config_dir: Path | None = None, run_id: st
     Raises:
         UserError: The overrides or the files are wrong.
     """
-    packaged = initialize_config_dir(str(share_dir() / "conf"), job_name="evalflow", version_base="1.3")
-    with _COMPOSING, _hydra(config_dir, run_id, overrides), packaged:
+    with (
+        _COMPOSING,
+        _hydra(config_dir, run_id, overrides),
+        initialize_config_dir(str(share_dir() / "conf"), job_name="evalflow", version_base="1.3"),
+    ):
         config = hydra_compose(hydra_plugins.PRIMARY, list(overrides), return_hydra_config=True)
         return _plain(config, config.hydra.runtime.choices, tuple(overrides), config_dir)
 
@@ -96,7 +99,7 @@ def launch(arguments: Sequence[str], run: Callable[[Job], None], config_dir: Pat
 
     Args:
         arguments: Overrides and Hydra's own flags.
-        run: Does one job. It must not raise: Hydra would print a traceback and end the sweep.
+        run: Does one job. What it raises is raised again when all jobs are done.
         config_dir: A folder to search first.
         run_id: The id of this run or sweep.
 
@@ -114,14 +117,20 @@ def launch(arguments: Sequence[str], run: Callable[[Job], None], config_dir: Pat
                 return _plain(config, hydra.runtime.choices, given, config_dir)
 
         number = hydra.job.num if hydra.mode == RunMode.MULTIRUN else None
-        run(Job(Path(hydra.runtime.output_dir), number, read))
+        try:
+            run(Job(Path(hydra.runtime.output_dir), number, read))
+        except Exception as error:
+            failures.append(error)  # Hydra would print its own traceback, and end the sweep
 
+    failures: list[Exception] = []
     argv, sys.argv = sys.argv, ["evalflow", *arguments]
     try:
         with _COMPOSING, _hydra(config_dir, run_id, overrides):
             hydra_main(str(share_dir() / "conf"), hydra_plugins.PRIMARY, version_base="1.3")(task)()
     finally:
         sys.argv = argv
+    if failures:
+        raise failures[0]
 
 
 def swept_keys(overrides: Sequence[str]) -> set[str]:
@@ -227,6 +236,9 @@ def _yaml_problem(error: yaml.YAMLError) -> Problem:
 
 def _hydra_problem(error: Exception, overrides: Sequence[str]) -> Problem:
     text = "\n".join(line.rstrip() for line in str(error).strip().splitlines() if line.strip())
+    if "Config group override must be" in text:
+        given = ", ".join(o for o in overrides if o.endswith("=null")) or "null"
+        return Problem(f"a group is chosen by a name or a list of names, not by {given}", "command line")
     absent = re.search(r"Could not override '([^']+)'", text)
     if absent:
         key = absent[1].lstrip("+")

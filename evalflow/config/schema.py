@@ -53,13 +53,22 @@ class Concurrency(Strict):
         return self if self.start <= self.max else self.model_copy(update={"start": self.max})
 
 
+class RateLimit(Strict):
+    """What an endpoint allows in a minute, where that is known beforehand; null: as much as it bears."""
+
+    requests_per_minute: float | None = Field(default=None, gt=0)
+    tokens_per_minute: float | None = Field(default=None, gt=0)
+
+
 class Endpoint(Strict):
     """What every call to an OpenAI-compatible endpoint needs, judge or target.
 
     Attributes:
         base_url: Up to and including /v1; null is OpenAI's own.
         api_key_env: The environment variable that holds the key; null sends none.
+        client: What sends: `http`, which is fast, or `sdk`, the openai SDK, for what only that can do.
         timeout_s: Seconds for one try.
+        first_byte_timeout_s: Seconds of it within which a reply must begin; null: all of them.
         attempts: Tries in all for transient faults.
     """
 
@@ -70,9 +79,12 @@ class Endpoint(Strict):
     api_key_env: str | None = "OPENAI_API_KEY"
     temperature: float | None = Field(default=0.0, ge=0, le=2)
     max_tokens: int | None = Field(default=None, ge=1)
+    client: Literal["http", "sdk"] = "http"
     timeout_s: float = Field(default=60, gt=0)
+    first_byte_timeout_s: float | None = Field(default=None, gt=0)
     attempts: int = Field(default=6, ge=1, le=100)
     concurrency: Concurrency = Concurrency()
+    rate_limit: RateLimit = RateLimit()
     price: Price | None = None
 
     @field_validator("base_url")

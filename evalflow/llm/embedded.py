@@ -138,6 +138,7 @@ class EmbeddedJudge:
             parsed=parsed,
             raw=parsed.model_dump_json(),
             probabilities=probabilities,
+            requests=0,
             usage=Usage(),
             cost_usd=0.0,
             latency_s=time.perf_counter() - started,

@@ -132,6 +132,7 @@ class OpenAIJudge:
             raw=raw,
             probabilities=self._probabilities(ask, parsed, completion),
             reasks=reasks,
+            requests=spent.requests,
             usage=spent.usage,
             cost_usd=spent.cost_usd,
             latency_s=spent.latency_s,

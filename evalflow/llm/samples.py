@@ -47,6 +47,7 @@ def combine(replies: Sequence[Reply], listed: bool) -> Reply:
         replies[votes.index(winner)],
         probabilities=_frequencies(parts),
         reasks=sum(reply.reasks for reply in replies),
+        requests=sum(reply.requests for reply in replies),
         usage=reduce(_plus, (reply.usage for reply in replies)),
         cost_usd=_total([reply.cost_usd for reply in replies]),
         latency_s=max(reply.latency_s for reply in replies),

@@ -31,14 +31,7 @@ def print_summary(console: Console, manifest: Mapping[str, Any], summary: pl.Dat
     for line in judge_lines(manifest):
         console.print(Text(line, style="dim"))
     rows = headline_rows(summary)
-    parts = varying(rows)
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
-    table.add_column("metric", overflow="fold", ratio=1, min_width=16)
-    for title in ("value", "95 % interval", "n", *(short for _, short in _STATES), "pass"):
-        table.add_column(title, justify="right", no_wrap=True)
-    for row in rows:
-        table.add_row(*_cells(row, parts))
-    console.print(table)
+    _print_table(console, "metric", rows, varying(rows))
 
 
 def headline_rows(summary: pl.DataFrame) -> list[dict[str, Any]]:
@@ -116,15 +109,10 @@ def print_sweep(console: Console, summary: pl.DataFrame, agreement: pl.DataFrame
         summary: The columns of summary.parquet after a column `run`.
         agreement: metric, judge_a, judge_b, n, agreement, correlation.
     """
-    rows = headline_rows(summary)
-    parts = ("run",)
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
-    table.add_column("metric (run)", overflow="fold", ratio=1)
-    for title in ("value", "95 % interval", "n", *(short for _, short in _STATES), "pass"):
-        table.add_column(title, justify="right", no_wrap=True)
-    for row in sorted(rows, key=lambda row: (row["metric"], row["statistic"])):
-        table.add_row(*_cells(row, parts))
-    console.print(table)
+    rows = sorted(headline_rows(summary), key=lambda row: (row["metric"], row["statistic"]))
+    parts = varying(rows)
+    cells = {(row["metric"], row["statistic"], series_name(row, parts)) for row in rows}
+    _print_table(console, "metric", rows, parts if len(cells) == len(rows) else (*parts, "run"))
     for row in agreement.iter_rows(named=True):
         facts = [f"rank correlation {number(row['correlation'], 2)}"]
         if row["agreement"] is not None:
@@ -133,15 +121,29 @@ def print_sweep(console: Console, summary: pl.DataFrame, agreement: pl.DataFrame
         console.print(Text(f"{pair} on {row['n']} answers: {', '.join(facts)}"), soft_wrap=True)
 
 
-def _cells(row: Mapping[str, Any], parts: Sequence[str]) -> list[str]:
-    name = row["metric"] if row["statistic"] == "mean" else f"{row['metric']} {row['statistic']}"
-    which = series_name(row, parts)
+def _print_table(console: Console, title: str, rows: Sequence[Mapping[str, Any]], parts: Sequence[str]) -> None:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column(title, overflow="fold", ratio=1)
+    for head in ("value", "95 % interval", *(short for _, short in _STATES), "pass"):
+        table.add_column(head, justify="right", no_wrap=True)
+    above = None
+    for row in rows:
+        is_figure = row["statistic"] != "mean"
+        if is_figure and row["metric"] != above:
+            table.add_row(row["metric"])
+        above = row["metric"]
+        table.add_row(f"  {row['statistic']}" if is_figure else row["metric"], *_cells(row))
+        which = series_name(row, parts)
+        if which:
+            table.add_row(Text(f"  {which}", style="dim"))
+    console.print(table)
+
+
+def _cells(row: Mapping[str, Any]) -> list[str]:
     low, high = row["ci_low"], row["ci_high"]
     return [
-        f"{name} ({which})" if which else name,
         number(row["value"]),
         "–" if low is None or high is None else f"{number(low)} … {number(high)}",
-        str(row["n"]),
         *(str(row[state]) for state, _ in _STATES),
         percent(row["pass_rate"]) if row["pass_rate"] is not None else "–",
     ]

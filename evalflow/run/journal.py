@@ -31,7 +31,7 @@ class Journal:
         """Append one record. Recorded answers stand in the data already and are left out."""
         if isinstance(record, ScoreRecord):
             os.write(self._scores, _line(journal_row(record)))
-        elif record.latency_s is not None:
+        elif record.status == "error" or record.latency_s is not None:
             os.write(self._answers, _line(answer_row(record)))
             self._tally.count_answer(record)
 

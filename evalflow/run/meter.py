@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from evalflow.errors import CallError
 from evalflow.protocols import Judge
 from evalflow.records import Ask, Outcome, Reply, Usage
 from evalflow.run.tally import Tally
@@ -21,7 +22,7 @@ class Meter:
         self._judge = judge
         self._tally = tally
         self._usage: Usage | None = None
-        self._cost: float | None = None
+        self._cost = 0.0
         self._latency = 0.0
         self._calls = 0
         self._cached = 0
@@ -67,27 +68,18 @@ class Meter:
         return self._judge.explain_refusal(task)
 
     async def ask(self, ask: Ask) -> Reply:
-        """Ask the judge, and count."""
-        reply = await self._judge.ask(ask)
-        self._calls += 1
-        self._latency += reply.latency_s
+        """Ask the judge, and count; a call that failed has been paid for too."""
+        try:
+            reply = await self._judge.ask(ask)
+        except CallError as error:
+            if error.requests:
+                self._add(error.requests, error.usage, error.cost_usd, error.latency_s)
+            raise
         self._tally.reasks += reply.reasks
         if reply.cached:
             self._cached += 1
             self._tally.cached += 1
-            return reply
-        self._tally.requests += 1 + reply.reasks
-        self._tally.count_call(
-            reply.usage.input_tokens if reply.usage else 0,
-            reply.usage.output_tokens if reply.usage else 0,
-            reply.cost_usd,
-        )
-        if reply.usage:
-            self._usage = reply.usage + (self._usage or Usage())
-        if reply.cost_usd is None:
-            self._unpriced = True
-        else:
-            self._cost = (self._cost or 0.0) + reply.cost_usd
+        self._add(reply.requests, reply.usage, reply.cost_usd, reply.latency_s)
         return reply
 
     async def close(self) -> None:
@@ -100,7 +92,20 @@ class Meter:
         return replace(
             outcome,
             usage=self._usage,
-            cost_usd=None if self._unpriced else self._cost or 0.0,
+            cost_usd=None if self._unpriced else self._cost,
             latency_s=self._latency,
             cached=self._cached == self._calls,
         )
+
+    def _add(self, requests: int, usage: Usage | None, cost_usd: float | None, latency_s: float) -> None:
+        self._calls += 1
+        self._latency += latency_s
+        self._tally.requests += requests
+        if usage:
+            self._usage = usage + (self._usage or Usage())
+        if cost_usd is None:
+            self._unpriced = True
+        else:
+            self._cost += cost_usd
+        if requests:
+            self._tally.count_call(usage, cost_usd)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from evalflow.records import Answer, ScoreRecord
+from evalflow.records import Answer, ScoreRecord, Usage
 
 
 @dataclass(slots=True)
@@ -66,13 +66,13 @@ class Tally:
             self.cached += 1
             return
         self.requests += 1
-        usage = answer.usage
-        self.count_call(usage.input_tokens if usage else 0, usage.output_tokens if usage else 0, answer.cost_usd)
+        self.count_call(answer.usage, answer.cost_usd)
 
-    def count_call(self, input_tokens: int, output_tokens: int, cost_usd: float | None) -> None:
+    def count_call(self, usage: Usage | None, cost_usd: float | None) -> None:
         """Add what a call used; cost_usd None: its price is not known."""
-        self.input_tokens += input_tokens
-        self.output_tokens += output_tokens
+        if usage:
+            self.input_tokens += usage.input_tokens
+            self.output_tokens += usage.output_tokens
         if cost_usd is None:
             self.unpriced = True
         else:
