@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from evalflow.summary.aggregate import Units
 from evalflow.summary.journal import json_text
+from evalflow.summary.units import Units
 
 if TYPE_CHECKING:
     import polars as pl
@@ -36,7 +36,7 @@ def figures(cells: pl.LazyFrame, units: Units, metrics: Mapping[str, Metric], se
     """Compute all figures, unit by unit.
 
     Args:
-        cells: Scores with their `tagset`; the value of a classification is JSON text {"truth": ..., "prediction": ...}.
+        cells: Scores with their `part`; the value of a classification is JSON text {"truth": ..., "prediction": ...}.
         units: Of these cells.
         metrics: The metrics by name.
         seed: Of bootstrap intervals.
@@ -46,7 +46,7 @@ def figures(cells: pl.LazyFrame, units: Units, metrics: Mapping[str, Metric], se
     specs = {name: metric.figures for name, metric in metrics.items() if metric.figures is not None}
     if not specs:
         return []
-    counted = _counted(cells.filter(pl.col("metric").is_in(list(specs))), units)
+    counted = _counted(cells.filter(pl.col("metric").is_in(list(specs))))
     found: list[Slice] = []
     for row in units.table.filter(pl.col("metric").is_in(list(specs))).iter_rows(named=True):
         parts = units.links.filter(pl.col("unit") == row["unit"]).select("part")
@@ -76,14 +76,14 @@ def statistics(spec: FigureSpec) -> list[str]:
     return ["accuracy", *(f"{kind}{name}" for name in ("precision", "recall", "f1"))]
 
 
-def _counted(cells: pl.LazyFrame, units: Units) -> pl.DataFrame:
+def _counted(cells: pl.LazyFrame) -> pl.DataFrame:
     """Columns part, cluster (the group, else the case: repeats are no new cases), truth, prediction, n."""
     import polars as pl
 
     cluster = pl.struct(
         dataset="dataset", group="group", case=pl.when(pl.col("group").is_null()).then("case_id")
     ).alias("cluster")
-    scored = units.mark(cells.filter(pl.col("status") == "scored"))
+    scored = cells.filter(pl.col("status") == "scored")
     counted = scored.group_by("part", cluster, "value").agg(n=pl.len()).collect(engine="streaming")
     pairs = pl.DataFrame(
         list(_pairs(counted["value"].unique().to_list())),

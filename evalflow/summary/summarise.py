@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from evalflow.summary.aggregate import Units, counts, find_units, measures, own_cells
 from evalflow.summary.figures import Slice, figures
+from evalflow.summary.measures import measures
 from evalflow.summary.schema import SLICE, summary_schema
+from evalflow.summary.units import Units, counts, find_units, own_cells
 
 if TYPE_CHECKING:
     import polars as pl
@@ -78,7 +79,6 @@ def _mean_rows(units: Units, measured: pl.DataFrame, metrics: Mapping[str, Metri
         statistic=pl.lit("mean"),
         value="score_mean",
         std="score_std",
-        median="score_median",
         worst=pl.when(lower).then(ceiling).otherwise(floor),
         best=pl.when(lower).then(floor).otherwise(ceiling),
         std_error=_numbers(score.std_error),
