@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from xml.sax.saxutils import XMLGenerator
 from xml.sax.xmlreader import AttributesImpl
 
+from evalflow.report.files import replacing
+
 if TYPE_CHECKING:
     import polars as pl
 
@@ -42,7 +44,7 @@ def write_junit(path: Path, *, run_id: str, gates: Sequence[Mapping[str, Any]], 
     cells = scores.filter(pl.col("threshold").is_not_null() & pl.col("member_of").is_null())
     judged = [(f"{gate['metric']} {gate['statistic']} {gate['condition']}", _of_gate(gate)) for gate in gates]
     totals = [_gate_totals([verdict for _, verdict in judged]), _cell_totals(cells)]
-    with path.open("w", encoding="utf-8") as file:
+    with replacing(path) as file:
         xml = _Writer(XMLGenerator(file, "utf-8", short_empty_elements=True))
         xml.open("testsuites", name=run_id, **_added(totals))
         xml.open("testsuite", name="gates", **totals[0])

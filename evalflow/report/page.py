@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evalflow.report import wording
+from evalflow.report.files import replacing
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -32,12 +33,10 @@ def write_page(
     if script:
         script = f'"use strict";(() => {{\n{script}}})();'
     policy = _policy(style, script)
-    unfinished = path.with_name(f".{path.name}.part")
     # A lone surrogate, which JSON may carry, cannot be written as UTF-8; inside JSON its escape means the same.
-    with unfinished.open("w", encoding="utf-8", errors="backslashreplace") as file:
+    with replacing(path, errors="backslashreplace") as file:
         page = environment().get_template(template)
         file.writelines(page.generate(context, style=style, script=script, policy=policy))
-    unfinished.replace(path)
 
 
 def environment() -> Environment:

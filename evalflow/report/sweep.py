@@ -53,10 +53,11 @@ def write_sweep_report(
 
 def _columns(rows: Sequence[Mapping[str, Any]]) -> tuple[list[str], tuple[str, ...]]:
     """The table's columns and what they stand for: what varies; the runs where that does not tell all cells apart."""
-    parts = varying(rows)
+    varied = varying(rows)
+    parts = varied or ("judge",)
     cells = [(row["metric"], row["statistic"], series_name(row, parts)) for row in rows]
-    if not parts or len(set(cells)) < len(cells):
-        parts = (*parts, "run")
+    if len(set(cells)) < len(cells):
+        parts = (*varied, "run")
     return list(dict.fromkeys(series_name(row, parts) or "no judge" for row in rows)), parts
 
 
@@ -82,7 +83,7 @@ def _facts(manifest: Mapping[str, Any], runs: Sequence[Run]) -> list[Fact]:
     """The facts about the sweep, and those about its runs that are the same in all of them."""
     every = [facts(about) for _, about, _ in runs]
     shared = [fact for fact in every[0] if all(fact in other for other in every)] if every else []
-    own = facts(manifest)
+    own = facts({**manifest, "overrides": ["-m", *manifest.get("overrides", ())]})
     return [*own[:-1], *(fact for fact in shared if fact[0] in _SHARED), *own[-1:]]
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 
 from evalflow.report.explorer import ExplorerWriter
+from evalflow.report.files import replacing
 from evalflow.report.html import write_html
 from evalflow.report.inputs import Reported
 from evalflow.report.join import rows
@@ -19,13 +20,15 @@ __all__ = ["Reported", "write_reports"]
 def write_reports(folder: Path, run: Reported) -> None:
     """Write results.csv, cases.jsonl, report.html and junit.xml into the run's folder.
 
+    Each replaces the one before when it is complete; `run.cases` may come from the folder's own cases.jsonl.
+
     Raises:
-        UserError: The cases are not those that were scored.
+        UserError: The cases are not those that were scored; the files are as they were.
     """
     with ExitStack() as stack:
         # Lone surrogates cannot be written as UTF-8: JSON has an escape for them, a table has not.
-        table = stack.enter_context((folder / "results.csv").open("w", encoding="utf-8", errors="replace", newline=""))
-        cases = stack.enter_context((folder / "cases.jsonl").open("w", encoding="utf-8", errors="backslashreplace"))
+        table = stack.enter_context(replacing(folder / "results.csv", errors="replace", newline=""))
+        cases = stack.enter_context(replacing(folder / "cases.jsonl", errors="backslashreplace"))
         index, details = (
             stack.enter_context(TemporaryFile("w+", encoding="utf-8", errors="backslashreplace")) for _ in range(2)
         )

@@ -1,11 +1,14 @@
 import csv
 import io
 import json
+from dataclasses import replace
 
 import pytest
 
+from evalflow.errors import UserError
 from evalflow.report.join import rows
 from evalflow.report.results import CasesWriter, ResultsWriter, safe_text
+from evalflow.report.write import write_reports
 
 
 def table(run):
@@ -99,8 +102,6 @@ def test_cases_are_written_once_with_their_first_answer(make_run, make_case):
     run = make_run([make_case(0), make_case(1)], cells)
 
     def answers(case, target, repeat):
-        from dataclasses import replace
-
         return replace(run.answers(case, target, repeat), answer=f"{target} says")
 
     file = io.StringIO()
@@ -109,3 +110,26 @@ def test_cases_are_written_once_with_their_first_answer(make_run, make_case):
         writer.write(row)
     lines = [json.loads(line) for line in file.getvalue().splitlines()]
     assert [(line["id"], line["answer"]) for line in lines] == [("case-0", "first says"), ("case-1", "first says")]
+
+
+def test_reports_are_written_again_from_the_cases_that_they_wrote(make_run, make_case, tmp_path):
+    run = make_run([make_case(i) for i in range(3)], [{"case_id": f"case-{i}", "score": 0.5} for i in range(3)])
+    write_reports(tmp_path, run)
+    first = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+
+    def own_cases():
+        with (tmp_path / "cases.jsonl").open() as lines:
+            for index, line in enumerate(lines):
+                yield make_case(index, id=json.loads(line)["id"])
+
+    write_reports(tmp_path, replace(run, cases=own_cases()))
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == first
+
+
+def test_a_failed_report_leaves_the_files_as_they_were(make_run, make_case, tmp_path):
+    run = make_run([make_case(0)], [{"case_id": "case-0", "score": 0.5}])
+    write_reports(tmp_path, run)
+    first = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    with pytest.raises(UserError):
+        write_reports(tmp_path, replace(run, cases=[]))
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == first

@@ -12,7 +12,7 @@ def _page(tmp_path):
         agreed = agreement([run.scores for _, run in runs])
         write_sweep_report(
             tmp_path / "report.html",
-            manifest=manifest or {"run_id": "sweep", "overrides": ["-m", "judge=a,b"]},
+            manifest=manifest or {"run_id": "sweep", "overrides": ["judge=a,b"]},
             runs=[(name, run.manifest, run.summary) for name, run in runs],
             agreement=agreed,
         )
@@ -36,6 +36,7 @@ def test_metrics_by_judge_agreement_and_cost(page, make_run, make_case):
     ]
     text, words = page(runs)
     assert "Sweep of 2 runs" in words
+    assert "python -m evalflow -m judge=a,b" in words
     assert words.count("judge: a (nature of a), uncalibrated judge: b (nature of b), uncalibrated") == 5
     assert "Metric a b faithfulness mean 0.500 0.460 to 0.540" in words
     assert "n 3: 3 scored, 0 undefined, 0 error, 0 skipped" in words
@@ -57,6 +58,14 @@ def test_a_metric_that_one_run_lacks_is_not_run(page, make_run, make_case):
     second = make_run([make_case(0)], [{"case_id": "case-0", "judge": "b", "metric": "other", "score": 0.5}])
     _, words = page([("0", first), ("1", second)])
     assert words.count("not run") == 2
+
+
+def test_a_sweep_over_metrics_has_one_column(page, make_run, make_case):
+    first = run_of(make_run, make_case, "a", [0.1])
+    second = make_run([make_case(0)], [{"case_id": "case-0", "judge": "a", "metric": "other", "score": 0.5}])
+    _, words = page([("0", first), ("1", second)])
+    assert "Metric a faithfulness mean 0.100" in words
+    assert "not run" not in words
 
 
 def test_names_are_escaped(page, make_run, make_case):

@@ -11,7 +11,17 @@ def test_numbers(value, text):
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [(None, "–"), (0.0, "0 %"), (1.0, "100 %"), (0.004, "0.4 %"), (0.996, "99.6 %"), (0.9999, ">99.9 %"), (0.0001, "<0.1 %"), (0.25, "25 %")]
+    ("value", "text"),
+    [
+        (None, "–"),
+        (0.0, "0 %"),
+        (1.0, "100 %"),
+        (0.004, "0.4 %"),
+        (0.996, "99.6 %"),
+        (0.9999, ">99.9 %"),
+        (0.0001, "<0.1 %"),
+        (0.25, "25 %"),
+    ],
 )
 def test_a_share_is_never_rounded_to_all_or_nothing(value, text):
     assert percent(value) == text
