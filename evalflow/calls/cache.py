@@ -1,0 +1,147 @@
+"""What was asked before and need not be paid for again: replies of models by all that reached them."""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+
+from evalflow.calls.committer import Committer, replace_corrupt
+from evalflow.calls.entry import Entry, unpack
+from evalflow.calls.store import Corrupt, Foreign, Slot, Store, is_busy
+from evalflow.calls.tail import Orphans
+
+log = logging.getLogger("evalflow")
+
+Mode = Literal["on", "off", "read", "refresh"]
+MAX_BYTES = 1024**3
+SHARED = ""
+"""The scope of what every run may read; other scopes are ids of runs."""
+
+
+class Cache:
+    """Remembers replies in one file, for all runs and processes that name it.
+
+    It is opened by the first call, not before. Nothing that happens to the file ends a run: a damaged one is set aside,
+    one that cannot be written is only read, one that cannot be opened is done without; each is said once in the log.
+
+    Args:
+        path: The file.
+        mode: on (reads and stores); read (stores nothing); refresh (reads what this run has stored, and stores); off
+            (the same, and what it stores is for this run alone, so that it can be resumed).
+        run_id: The run that asks.
+        max_bytes: What the file may take; the least recently used replies go first.
+    """
+
+    def __init__(self, path: Path, mode: Mode = "on", *, run_id: str = "", max_bytes: int = MAX_BYTES) -> None:
+        self._path = path
+        self._mode: Mode = mode
+        self._run_id = run_id
+        self._scope = run_id if mode == "off" else SHARED
+        self._store: Store | None = None
+        self._max_bytes = max_bytes
+        self._committer = None if mode == "read" else Committer(path, max_bytes)
+        self._opened = False
+        self._seen = 0
+
+    def get(self, key: bytes) -> Entry | None:
+        """The reply to a request, or None where it must be asked for."""
+        slot = (key, self._scope)
+        entry = self._committer.find(slot) if self._committer else None
+        if entry is None:
+            entry = self._look_up(slot)
+        if entry is None or (self._mode in {"off", "refresh"} and entry.run_id != self._run_id):
+            return None
+        return entry
+
+    def put(self, key: bytes, entry: Entry) -> None:
+        """Remember the reply to a request. It can be got at once, and outlives this process when this returns."""
+        if self._committer is not None:
+            if not self._opened:
+                self._open()
+            self._committer.add((key, self._scope), replace(entry, run_id=self._run_id, made_at=time.time()))
+
+    def close(self) -> None:
+        """Write what is not in the file yet, and close it; a later call opens it again."""
+        if self._committer is not None:
+            self._committer.close()
+            self._committer = Committer(self._path, self._max_bytes)
+        self._drop()
+        self._opened = False
+
+    def _look_up(self, slot: Slot) -> Entry | None:
+        if not self._opened or (self._committer and self._committer.opened > self._seen):
+            self._open()
+        if self._store is None:
+            return None
+        try:
+            found = self._store.get(slot)
+        except Corrupt as error:
+            self._replace(error)
+            return None
+        except sqlite3.OperationalError as error:
+            if not is_busy(error):
+                self._do_without(error)
+            return None
+        if found is None:
+            return None
+        entry, note = found
+        if note and self._committer is not None:
+            self._committer.touch(slot)
+        return entry
+
+    def _open(self) -> None:
+        """Open the file for reading, take over what killed processes left, and remember that this was tried."""
+        self._opened = True
+        self._seen = self._committer.opened if self._committer else 0
+        self._drop()
+        reading = self._committer is None
+        if reading and not self._path.exists():
+            return
+        try:
+            self._store = Store(self._path, reading=reading)
+            if not reading:
+                _adopt(self._path, self._store)
+        except Corrupt as error:
+            self._replace(error)
+        except (Foreign, OSError, sqlite3.Error) as error:
+            self._do_without(error)
+
+    def _replace(self, error: Corrupt) -> None:
+        """Go on with a new file; one that may not be written is left where it is, and not read again."""
+        inode = self._store.inode if self._store else None
+        self._drop()
+        if self._committer is None:
+            log.warning("the cache %s is damaged (%s); the run goes on without it", self._path, error)
+            return
+        try:
+            replace_corrupt(self._path, inode, error)
+            self._store = Store(self._path)
+        except (Corrupt, Foreign, OSError, sqlite3.Error) as failed:
+            self._do_without(failed)
+
+    def _do_without(self, error: Exception) -> None:
+        self._drop()
+        log.warning("the cache %s cannot be read (%s); the run goes on without it", self._path, error)
+
+    def _drop(self) -> None:
+        if self._store is not None:
+            self._store.close()
+            self._store = None
+
+
+def _adopt(path: Path, store: Store) -> None:
+    """Store what processes that were killed had not yet committed; where that is impossible now, leave it for later."""
+    orphans = Orphans(path)
+    try:
+        entries = {(key, scope): entry for data in orphans.contents() for key, scope, entry in unpack(data)}
+        if entries:
+            store.write(entries, ())
+        orphans.remove()
+    except sqlite3.OperationalError as error:
+        log.warning("the cache %s cannot take over what a killed process left (%s)", path, error)
+    finally:
+        orphans.release()
