@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+CONNECT_S = 5.0
+"""Seconds for making one connection, the look-up of its name and TLS included."""
+
 TransportFault = Literal["unreachable", "certificate", "broken", "timeout"]
 
 
@@ -32,7 +35,7 @@ class Response:
 
     Attributes:
         status: The HTTP status.
-        headers: By lower-case name.
+        headers: Found by lower-case name.
         body: The whole body, decompressed.
         elapsed_s: Seconds from sending to the last byte.
     """

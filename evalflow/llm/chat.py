@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, Field, ValidationError
 
 from evalflow.calls.gateway import Gateway, Malformed
+from evalflow.calls.http import HttpTransport
 from evalflow.calls.limiter import Limiters
 from evalflow.calls.retry import RetryPolicy
 from evalflow.calls.transport import Request, Response, Transport
@@ -86,7 +87,7 @@ class ChatClient:
             (base_url, config.model, config.api_key_env or ""), bounds.start, bounds.max
         )
         self._gateway = Gateway(
-            transport or SdkTransport(base_url, key, bounds.max),
+            transport or _transport(config, base_url, key),
             limiter,
             policy or RetryPolicy(attempts=config.attempts),
             _public(base_url),
@@ -130,6 +131,11 @@ def identity(kind: str, config: BaseModel, fields: tuple[str, ...], extra: objec
     """A digest of the part of a configuration that decides what is answered."""
     values = [kind, config.model_dump(mode="json", include=set(fields)), extra]
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _transport(config: Endpoint, base_url: str, key: str | None) -> Transport:
+    make = HttpTransport if config.client == "http" else SdkTransport
+    return make(base_url, key, config.concurrency.max, config.first_byte_timeout_s)
 
 
 def _api_key(config: Endpoint, role: str) -> str | None:

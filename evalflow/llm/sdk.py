@@ -7,14 +7,13 @@ import ssl
 import time
 from typing import TYPE_CHECKING
 
-from evalflow.calls.transport import Request, Response, TransportError
+from evalflow.calls.transport import CONNECT_S, Request, Response, TransportError
 
 if TYPE_CHECKING:
     from openai import APIConnectionError, AsyncOpenAI, Omit
     from openai._types import RequestOptions
 
 OPENAI_URL = "https://api.openai.com/v1"
-CONNECT_S = 5.0
 
 
 class SdkTransport:
@@ -27,12 +26,16 @@ class SdkTransport:
         base_url: Up to and including /v1; None is OpenAI's own.
         api_key: None sends no key.
         max_connections: Connections that may be open at the same time.
+        first_byte_s: Seconds without any byte after which a try is given up; None: only its timeout counts.
     """
 
-    def __init__(self, base_url: str | None, api_key: str | None, max_connections: int) -> None:
+    def __init__(
+        self, base_url: str | None, api_key: str | None, max_connections: int, first_byte_s: float | None = None
+    ) -> None:
         self._base_url = base_url or OPENAI_URL
         self._api_key = api_key
         self._max_connections = max_connections
+        self._first_byte_s = first_byte_s
         self._client: AsyncOpenAI | None = None
 
     async def send(self, request: Request) -> Response:
@@ -54,7 +57,7 @@ class SdkTransport:
         except APIStatusError as error:
             response = error.response
         except APIConnectionError as error:
-            raise _transport_error(error, request) from None
+            raise self._transport_error(error, request) from None
         except TimeoutError:
             raise _timeout(request) from None
         headers = {name.lower(): value for name, value in response.headers.items()}
@@ -84,39 +87,41 @@ class SdkTransport:
         import httpx2
         from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
-        # Only connecting is timed here: `send` bounds the whole exchange. One more connection than the limiter lets
-        # calls through, for the watchdog's probe; so nothing ever waits for the pool.
+        # `send` bounds the whole exchange. One more connection than the limiter lets calls through, for the watchdog's
+        # probe; so nothing ever waits for the pool. Redirects: a key must not go where nobody sent it.
+        timeout = httpx2.Timeout(None, connect=CONNECT_S, read=self._first_byte_s)
         limits = httpx2.Limits(
             max_connections=self._max_connections + 1, max_keepalive_connections=self._max_connections
         )
         try:
-            http = DefaultAsyncHttpxClient(limits=limits, timeout=httpx2.Timeout(None, connect=CONNECT_S))
+            http = DefaultAsyncHttpxClient(limits=limits, timeout=timeout, follow_redirects=False)
         except (ImportError, ValueError) as error:  # a proxy in the environment that needs a package, or is none
             raise TransportError("unreachable", f"no connection: {error}") from None
         return AsyncOpenAI(
             api_key=self._api_key or "none",
             base_url=self._base_url,
             max_retries=0,
-            timeout=httpx2.Timeout(None, connect=CONNECT_S),
+            timeout=timeout,
             http_client=http,
         )
+
+    def _transport_error(self, error: APIConnectionError, request: Request) -> TransportError:
+        import httpx2
+
+        cause = error.__cause__
+        if isinstance(cause, httpx2.ConnectTimeout):
+            return TransportError("unreachable", f"no connection within {CONNECT_S:g} s")
+        if isinstance(cause, httpx2.ReadTimeout):
+            return TransportError("timeout", f"nothing came for {self._first_byte_s:g} s")
+        if isinstance(cause, httpx2.TimeoutException):
+            return _timeout(request)
+        if isinstance(cause, httpx2.ConnectError):
+            return _connect_error(cause)
+        return TransportError("broken", f"the connection was lost: {cause or error}")
 
 
 def _timeout(request: Request) -> TransportError:
     return TransportError("timeout", f"no whole response within {request.timeout_s:g} s")
-
-
-def _transport_error(error: APIConnectionError, request: Request) -> TransportError:
-    import httpx2
-
-    cause = error.__cause__
-    if isinstance(cause, httpx2.ConnectTimeout):
-        return TransportError("unreachable", f"no connection within {CONNECT_S:g} s")
-    if isinstance(cause, httpx2.TimeoutException):
-        return _timeout(request)
-    if isinstance(cause, httpx2.ConnectError):
-        return _connect_error(cause)
-    return TransportError("broken", f"the connection was lost: {cause or error}")
 
 
 def _connect_error(error: Exception) -> TransportError:

@@ -11,8 +11,6 @@
 A script is a callable, a list of replies, or nothing, which answers any schema with its smallest instance. Faults come
 on demand: `status`, `reset`, `cut`, `silence`, `trickle`, `html`, `malformed`, `off_schema`, `no_choices`, `refusal`,
 and `faulty` strews them over a script. Any step can be made late with `.after(seconds)`.
-
-Needs aiohttp: `pip install 'evalflow[testing]'`.
 """
 
 from evalflow.testing.embeddings import embeddings, vector

@@ -16,14 +16,14 @@ IMPATIENT = replace(QUICK, silence_s=0.1, probe_s=0.2)
 Build = Callable[..., OpenAIJudge]
 
 
-@pytest.fixture
-async def build() -> AsyncIterator[Build]:
-    """Makes judges that retry at once, and closes them."""
+@pytest.fixture(params=["http", "sdk"])
+async def build(request: pytest.FixtureRequest) -> AsyncIterator[Build]:
+    """Makes judges that retry at once, and closes them; each test runs over both ways to an endpoint."""
     judges: list[OpenAIJudge] = []
 
     def make(base_url: str, policy: RetryPolicy = QUICK, **keys: Any) -> OpenAIJudge:
-        keys = {"kind": "openai", "model": "m", "base_url": base_url, "api_key_env": None, **keys}
-        config = OpenAIJudgeConfig.model_validate(keys)
+        fixed = {"kind": "openai", "model": "m", "base_url": base_url, "api_key_env": None, "client": request.param}
+        config = OpenAIJudgeConfig.model_validate({**fixed, **keys})
         judges.append(OpenAIJudge(config, "judge", client=ChatClient(config, "judge", policy=policy)))
         return judges[-1]
 

@@ -1,0 +1,166 @@
+"""The transport for plain OpenAI-compatible endpoints: one aiohttp session, kept-alive connections, one try each.
+
+aiohttp was chosen by measurement: it spends about a tenth of a millisecond of CPU on a call, where the openai SDK
+spends more than one (`bench/overhead.py` measures both).
+"""
+
+from __future__ import annotations
+
+import ssl
+import time
+from typing import TYPE_CHECKING
+
+from evalflow import __version__
+from evalflow.calls.transport import CONNECT_S, Request, Response, TransportError
+
+if TYPE_CHECKING:
+    from aiohttp import ClientSession, ClientTimeout
+    from multidict import CIMultiDict
+    from yarl import URL
+
+KEEP_ALIVE_S = 4.0
+"""Shorter than the five seconds after which common servers (uvicorn, and so vLLM) close an idle connection: one that
+is closed in the very moment of a request costs a try."""
+
+
+class HttpTransport:
+    """Connections to one endpoint, for requests whose bytes are ready.
+
+    The session is made on the first request, in the event loop that sends it, so that aiohttp is imported only when
+    something is sent, and a closed transport can be used again. Proxies are taken from the environment as usual
+    (HTTPS_PROXY, NO_PROXY); redirects are not followed, since a key must not go where nobody sent it.
+
+    Args:
+        base_url: Up to and including /v1. A user and a password in it are sent instead of the key.
+        api_key: None sends no key.
+        max_connections: Connections that may be open at the same time.
+        first_byte_s: Seconds without any byte after which a try is given up; None: only its timeout counts.
+    """
+
+    def __init__(
+        self, base_url: str, api_key: str | None, max_connections: int, first_byte_s: float | None = None
+    ) -> None:
+        self._base_url = base_url
+        self._api_key = api_key
+        self._max_connections = max_connections
+        self._first_byte_s = first_byte_s
+        self._session: ClientSession | None = None
+        self._urls: dict[str, URL] = {}
+        self._timeouts: dict[float, ClientTimeout] = {}
+
+    async def send(self, request: Request) -> Response:
+        """Send one request and read the whole response. See `Transport`."""
+        import aiohttp
+
+        session = self._session or self._connect()
+        begun = time.monotonic()
+        try:
+            async with session.request(
+                request.method,
+                self._urls.get(request.path) or self._url(request.path),
+                data=request.body,
+                timeout=self._timeouts.get(request.timeout_s) or self._timeout(request.timeout_s),
+                allow_redirects=False,
+            ) as response:
+                body = await response.read()
+        except aiohttp.ConnectionTimeoutError:
+            raise TransportError("unreachable", f"no connection within {CONNECT_S:g} s") from None
+        except aiohttp.SocketTimeoutError:
+            raise TransportError("timeout", f"nothing came for {self._first_byte_s:g} s") from None
+        except TimeoutError:
+            raise TransportError("timeout", f"no whole response within {request.timeout_s:g} s") from None
+        except aiohttp.ClientConnectorError as error:
+            raise _connect_error(error) from None
+        except ValueError as error:
+            raise TransportError("unreachable", f"the address or the proxy cannot be used: {error}") from None
+        except (aiohttp.ClientError, OSError) as error:
+            raise TransportError("broken", f"the connection was lost: {error or type(error).__name__}") from None
+        return Response(response.status, response.headers, body, time.monotonic() - begun)
+
+    async def close(self) -> None:
+        """Release connections; a later `send` opens new ones."""
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    def _connect(self) -> ClientSession:
+        import aiohttp
+
+        # One more connection than the limiter lets calls through, for the watchdog's probe; so nothing ever waits for
+        # the pool, and the connect timeout times connecting alone.
+        secure = self._base_url.lower().startswith("https:")
+        connector = aiohttp.TCPConnector(
+            limit=self._max_connections + 1, keepalive_timeout=KEEP_ALIVE_S, ssl=_trust() if secure else True
+        )
+        self._session = aiohttp.ClientSession(
+            connector=connector,
+            headers=self._headers(),
+            proxy=_proxy(self._base_url),
+            cookie_jar=aiohttp.DummyCookieJar(),
+        )
+        return self._session
+
+    def _headers(self) -> CIMultiDict[str]:
+        import aiohttp
+        from multidict import CIMultiDict
+        from yarl import URL
+
+        # Replies are short, so that compressing them costs more than it saves; what comes compressed all the same is
+        # unpacked.
+        headers = CIMultiDict(
+            {
+                "Accept": "application/json",
+                "Accept-Encoding": "identity",
+                "Content-Type": "application/json",
+                "User-Agent": f"evalflow/{__version__}",
+            }
+        )
+        url = URL(self._base_url)
+        if url.user is not None:
+            headers["Authorization"] = aiohttp.encode_basic_auth(url.user, url.password or "")
+        elif self._api_key is not None:
+            headers["Authorization"] = f"Bearer {self._api_key}"
+        return headers
+
+    def _url(self, path: str) -> URL:
+        """The address of a path below the base URL; a query of the base URL stays behind it."""
+        from yarl import URL
+
+        base = URL(self._base_url).with_user(None)
+        url = base.with_path(base.raw_path.rstrip("/") + path, encoded=True, keep_query=True)
+        return self._urls.setdefault(path, url)
+
+    def _timeout(self, seconds: float) -> ClientTimeout:
+        import aiohttp
+
+        timeout = aiohttp.ClientTimeout(total=seconds, connect=CONNECT_S, sock_read=self._first_byte_s)
+        return self._timeouts.setdefault(seconds, timeout)
+
+
+def _trust() -> ssl.SSLContext:
+    """Whom the openai SDK trusts too: SSL_CERT_FILE, SSL_CERT_DIR, or the operating system's authorities."""
+    import httpx2
+
+    return httpx2.create_ssl_context()
+
+
+def _proxy(base_url: str) -> str | None:
+    """The proxy that the environment names for an address. Asked once, and not for each request."""
+    from urllib.parse import urlsplit
+    from urllib.request import getproxies, proxy_bypass
+
+    parts = urlsplit(base_url)
+    if not parts.hostname or proxy_bypass(parts.netloc.rpartition("@")[2]):
+        return None
+    proxies = getproxies()
+    return proxies.get(parts.scheme) or proxies.get("all")
+
+
+def _connect_error(error: Exception) -> TransportError:
+    """No connection, and whether that is for want of trust."""
+    chain: BaseException | None = error
+    while chain is not None:
+        if isinstance(chain, ssl.SSLError) and not isinstance(chain, ssl.SSLEOFError):
+            return TransportError("certificate", f"no secure connection: {chain}")
+        chain = chain.__cause__ or chain.__context__
+    return TransportError("unreachable", f"no connection: {error}")
