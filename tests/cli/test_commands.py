@@ -1,0 +1,141 @@
+"""cases, report, open, list, show and new."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from evalflow.testing import Endpoint
+from tests.cli.conftest import Program, faithful_judge, judge_arguments
+from tests.cli.test_run import CASES, CLAIMS
+
+
+@pytest.fixture
+def scored(program: Program) -> Program:
+    """A folder with one finished run."""
+    path = program.write("mine.jsonl", *CASES)
+    with Endpoint(faithful_judge(CLAIMS)) as endpoint:
+        done = program(
+            "dataset=rag", f"dataset.rag.path={path}", "dataset.rag.fields=null", "metric=faithfulness",
+            *judge_arguments(endpoint.url),
+        )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return program
+
+
+def ids(program: Program, *arguments: str) -> list[str]:
+    done = program("cases", "--json", *arguments)
+    assert done.returncode == 0, done.stderr
+    return [case["id"] for case in json.loads(done.stdout)["cases"]]
+
+
+def test_cases_are_chosen_by_outcome_tag_and_id(scored: Program) -> None:
+    assert ids(scored) == ["c1", "c2", "c3", "c4", "c5"]
+    assert ids(scored, "--failed") == ["c1"]
+    assert ids(scored, "--tag", "T") == ["c1", "c2"]
+    assert ids(scored, "--tag", "T > B") == ["c2"]
+    assert ids(scored, "--id", "c4") == ["c4"]
+    assert ids(scored, "--limit", "2") == ["c1", "c2"]
+    assert ids(scored, "outputs/latest", "--metric", "faithfulness") == ["c1", "c2", "c3", "c4", "c5"]
+
+
+def test_a_case_is_shown_with_everything_behind_its_score(scored: Program) -> None:
+    done = scored("cases", "--failed")
+    for text in ("Q one?", "Alpha beta.", "alpha", "about beta", "contradicted", "0.500"):
+        assert text in done.stdout
+    [case] = json.loads(scored("cases", "--id", "c1", "--json").stdout)["cases"]
+    assert [step["id"] for step in case["scores"][0]["steps"]] == ["claims", "verdicts"]
+
+
+@pytest.mark.parametrize(("option", "word"), [("--id", "c99"), ("--metric", "faithfulnes")])
+def test_what_the_run_does_not_have_is_told(scored: Program, option: str, word: str) -> None:
+    done = scored("cases", option, word)
+    assert done.returncode == 2
+    assert word in done.stderr
+
+
+def test_a_report_can_be_made_again_and_a_new_threshold_is_free(scored: Program) -> None:
+    before = {p.name: p.read_bytes() for p in scored.latest.iterdir() if p.suffix in (".csv", ".jsonl", ".html")}
+    for name in ("report.html", "results.csv", "summary.csv", "scores.parquet"):
+        (scored.latest / name).unlink()
+    done = scored("report")
+    assert done.returncode == 0, done.stderr
+    after = {p.name: p.read_bytes() for p in scored.latest.iterdir() if p.suffix in (".csv", ".jsonl", ".html")}
+    assert after == before
+
+
+def test_without_a_run_the_next_step_is_told(program: Program) -> None:
+    for verb in ("cases", "report", "open"):
+        done = program(verb)
+        assert done.returncode == 2
+        assert "python -m evalflow dataset=rag" in done.stderr
+
+
+def test_open_says_where_the_report_is(scored: Program) -> None:
+    done = scored("open", BROWSER="true")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip().endswith("report.html")
+
+
+def test_list_and_show_speak_json(program: Program) -> None:
+    rows = json.loads(program("list", "metric", "--json").stdout)
+    assert {"faithfulness", "relevance", "bias"} <= {row["name"] for row in rows}
+    shown = json.loads(program("show", "faithfulness", "--json").stdout)
+    assert shown["yaml"].startswith("# @package metric.faithfulness")
+    assert "faithfulness/verdicts.jinja" in shown["prompts"]
+    done = program("show", "faithfulnes")
+    assert done.returncode == 2
+    assert "'faithfulness'" in done.stderr
+
+
+def test_a_new_metric_passes_the_check_and_is_not_overwritten(program: Program) -> None:
+    assert program("new", "metric", "tone").returncode == 0
+    judge = judge_arguments("http://127.0.0.1:9/v1")
+    assert program("check", "dataset=rag", "metric=tone", "limit=2", *judge).returncode == 0
+    again = program("new", "metric", "tone")
+    assert again.returncode == 2
+    assert "there already" in again.stderr
+
+
+def test_a_copied_metric_has_its_own_prompts(program: Program) -> None:
+    assert program("new", "metric", "my_faithfulness", "--from", "faithfulness").returncode == 0
+    assert (program.folder / "prompts" / "my_faithfulness" / "verdicts.jinja").is_file()
+    text = (program.folder / "conf" / "metric" / "my_faithfulness.yaml").read_text(encoding="utf-8")
+    assert text.startswith("# @package metric.my_faithfulness\n")
+    assert "prompt: my_faithfulness/claims.jinja" in text
+    done = program("dataset=rag", "metric=my_faithfulness", "limit=2")
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("name", ["My-Metric", "1st", "a b"])
+def test_a_name_that_cannot_be_a_key_is_refused(program: Program, name: str) -> None:
+    done = program("new", "metric", name)
+    assert done.returncode == 2
+    assert not (program.folder / "conf").exists()
+
+
+def test_a_new_dataset_gets_a_proposed_mapping(program: Program) -> None:
+    path = program.write("theirs.jsonl", {"query": "q", "response": "a", "ground_truth": "a"})
+    assert program("new", "dataset", "theirs", "--path", path).returncode == 0
+    done = program("dataset=theirs", "metric=exact_match")
+    assert done.returncode == 0, done.stderr
+    assert Path(program.manifest["datasets"]["theirs"]["files"][0]).is_absolute()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        (("cases", "--nonsense"), "nonsense"),
+        (("list", "nonsense"), "nonsense"),
+        (("new", "dataset", "x"), "--path"),
+        (("chekc", "dataset=rag"), "'check'"),
+        (("check", "-m", "dataset=rag", "metric=exact_match"), "-m"),
+    ],
+)
+def test_wrong_arguments_end_with_2(program: Program, arguments: tuple[str, ...], word: str) -> None:
+    done = program(*arguments)
+    assert done.returncode == 2
+    assert word in done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,90 @@
+"""Sweeps: one run per combination, each answer generated once, one report over all."""
+
+from __future__ import annotations
+
+import json
+
+import polars as pl
+
+from evalflow.testing import Endpoint, Request, reply, status
+from tests.cli.conftest import Program
+
+ROWS = [{"id": f"c{i}", "question": f"Question {i}?", "reference": "yes"} for i in range(3)]
+
+
+def bot_and_judges(request: Request) -> object:
+    """Model `bot` answers; other models grade, and model `strict` gives less."""
+    if request.model == "bot":
+        return reply("yes")
+    return {"reason": "so it seems", "score": 2 if request.model == "strict" else 4}
+
+
+def arguments(path: str, url: str) -> list[str]:
+    return [
+        "dataset=rag", f"dataset.rag.path={path}", "dataset.rag.fields=null", "generate=true", "target=vllm",
+        "target.model=bot", f"target.base_url={url}",
+    ]  # fmt: skip
+
+
+def test_a_sweep_over_judges_asks_the_target_once(program: Program) -> None:
+    path = program.write("mine.jsonl", *ROWS)
+    with Endpoint(bot_and_judges) as endpoint:
+        judges = ("judge=vllm", "judge.model=kind,strict", f"judge.base_url={endpoint.url}")
+        done = program("-m", *arguments(path, endpoint.url), "metric=coherence", *judges)
+        assert done.returncode == 0, done.stderr
+        assert [request.model for request in endpoint.requests].count("bot") == 3
+        assert endpoint.count == 3 + 2 * 3
+
+    jobs = [path.name for path in sorted(program.latest.iterdir()) if path.is_dir()]
+    assert jobs == ["0_judge.model=kind", "1_judge.model=strict"]
+    assert program.manifest["jobs"] == jobs
+    assert program.manifest["requests"] == 9
+    for job in jobs:
+        rows = [json.loads(line) for line in (program.latest / job / "answers.jsonl").read_text().splitlines()]
+        assert sorted(row["case_id"] for row in rows) == ["c0", "c1", "c2"]
+        assert {row["cached"] for row in rows} == {job != jobs[0]}
+
+    summary = pl.read_parquet(program.latest / "summary.parquet").filter(pl.col("tag").is_null())
+    assert summary["judge"].to_list() == ["vllm:kind", "vllm:strict"]
+    assert summary["value"].to_list() == [0.75, 0.25]
+    assert summary["run"].to_list() == jobs
+    assert (program.latest / "report.html").stat().st_size > 10_000
+    assert "vllm:kind and vllm:strict on 3 answers" in done.stdout
+
+
+def test_a_sweep_over_targets_asks_each(program: Program) -> None:
+    path = program.write("mine.jsonl", *ROWS)
+    with Endpoint(lambda request: reply("yes" if request.model == "a" else "no")) as endpoint:
+        words = [word for word in arguments(path, endpoint.url) if not word.startswith("target.model")]
+        done = program("-m", *words, "metric=exact_match", "target.model=a,b")
+        assert done.returncode == 0, done.stderr
+        assert endpoint.count == 6
+    summary = pl.read_parquet(program.latest / "summary.parquet").filter(pl.col("tag").is_null())
+    assert dict(zip(summary["target"], summary["value"], strict=True)) == {"vllm:a": 1.0, "vllm:b": 0.0}
+
+
+def test_a_sweep_ends_with_the_worst_of_its_jobs(program: Program) -> None:
+    path = program.write("mine.jsonl", *ROWS)
+    with Endpoint(lambda request: status(401) if request.model == "b" else reply("yes")) as endpoint:
+        words = [word for word in arguments(path, endpoint.url) if not word.startswith("target.model")]
+        done = program("-m", *words, "metric=exact_match,coherence", "target.model=a,b")
+    assert done.returncode == 5, done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_refused_job_leaves_no_folder_and_the_others_run(program: Program) -> None:
+    done = program("-m", "dataset=rag", "metric=exact_match,coherence", "limit=2")
+    assert done.returncode == 2
+    assert [path.name for path in program.latest.iterdir() if path.is_dir()] == ["0_metric=exact_match"]
+
+
+def test_a_sweep_of_refused_jobs_leaves_nothing(program: Program) -> None:
+    done = program("-m", "dataset=rag", "metric=coherence,bias", "limit=2")
+    assert done.returncode == 2
+    assert not list(program.folder.glob("outputs/sweeps/*"))
+
+
+def test_one_bad_option_of_a_sweep_stops_it_before_it_starts(program: Program) -> None:
+    done = program("-m", "dataset=rag", "metric=exact_match", "target=recorded,nope")
+    assert done.returncode == 2
+    assert "nope" in done.stderr

@@ -1,0 +1,70 @@
+"""Every command and every YAML of the README is run."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from evalflow.testing import Endpoint
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+ADDRESS = "http://127.0.0.1:8000/v1"
+
+
+def blocks(language: str, text: str = README) -> list[str]:
+    """The fenced blocks of a language."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+
+
+def commands() -> list[str]:
+    return [line for block in blocks("bash") for line in block.splitlines() if line.strip()]
+
+
+def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    words = shlex.split(command)
+    assert words[0] == "python", command
+    return subprocess.run(
+        [sys.executable, *words[1:]], cwd=folder, env={**os.environ, "COLUMNS": "80"}, capture_output=True, text=True
+    )
+
+
+def test_the_two_commands_come_first() -> None:
+    before = README[: README.index("```")]
+    assert "make demo" in before
+    assert "make test" in before
+
+
+def test_every_command_works_in_the_order_of_the_page(tmp_path: Path) -> None:
+    assert len(commands()) > 12
+    with Endpoint(models=["my-model"]) as endpoint:
+        for command in commands():
+            done = run(command.replace(ADDRESS, endpoint.url), tmp_path)
+            assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+            assert "Traceback" not in done.stderr, command
+
+
+@pytest.mark.parametrize("text", blocks("yaml"))
+def test_every_yaml_is_a_metric_that_passes_the_check(text: str, tmp_path: Path) -> None:
+    name = re.match(r"# @package metric\.(\w+)\n", text)
+    assert name, "a metric's YAML begins with its package line"
+    assert run(f"python -m evalflow new metric {name[1]}", tmp_path).returncode == 0
+    (tmp_path / "conf" / "metric" / f"{name[1]}.yaml").write_text(text, encoding="utf-8")
+    judge = "judge=vllm judge.model=m judge.base_url=http://127.0.0.1:9/v1"
+    done = run(f"python -m evalflow check dataset=rag metric={name[1]} limit=3 {judge}", tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert yaml.safe_load(text)["kind"] in ("rubric", "judge")
+
+
+def test_every_link_leads_somewhere() -> None:
+    links = re.findall(r"\]\(([^)#]+)\)", README)
+    assert links
+    for link in links:
+        assert (ROOT / link).is_file(), link
