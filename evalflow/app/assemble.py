@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, Literal
 
@@ -104,7 +104,8 @@ def _metrics(settings: Settings, prompts: Prompts, problems: list[Problem]) -> d
         try:
             metrics[name] = build_metric(name, config, prompts)
         except UserError as error:
-            problems += error.problems
+            file = settings.composed.sources.get(f"metric.{name}")
+            problems += [replace(problem, where=f"{file}: {problem.where}") for problem in error.problems]
     return metrics
 
 

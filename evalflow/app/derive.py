@@ -1,4 +1,4 @@
-"""All that follows from a run's journals: scores, summary, gates, reports, exit code. Free, as often as wanted."""
+"""All that follows from a run's journals: scores, summary, gates, exit code, reports. Free, as often as wanted."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from evalflow.summary import (
     Gate,
     GateResult,
     Order,
+    Summary,
     Threshold,
     evaluate_gates,
     scan_journal,
@@ -49,74 +50,85 @@ class Recipe:
 
 @dataclass(frozen=True, slots=True)
 class Derived:
-    """What was derived, for showing.
+    """What was derived.
 
     Attributes:
         scores: The columns of scores.parquet.
-        summary: The columns of summary.parquet.
+        summary: The summary with its details.
         gates: What became of each gate.
-        directions: Of each metric, which way is better.
-        any_failed: Whether a score missed its threshold.
         error_types: Causes of errors with their counts, the most frequent first.
         exit_code: 0, 1 or 3.
     """
 
     scores: pl.LazyFrame
-    summary: pl.DataFrame
+    summary: Summary
     gates: tuple[Mapping[str, Any], ...]
-    directions: Mapping[str, str]
-    any_failed: bool
     error_types: tuple[str, ...]
     exit_code: int
 
+    @property
+    def any_failed(self) -> bool:
+        """Whether a score missed its threshold."""
+        return bool((self.summary.frame["pass_rate"] < 1).any())
 
-def derive(folder: RunFolder, recipe: Recipe, cases: Iterable[Case], manifest: Mapping[str, Any]) -> Derived:
-    """Write scores.parquet, the summaries and the reports into the run's folder.
+
+def derive(folder: RunFolder, recipe: Recipe, states: Mapping[str, int]) -> Derived:
+    """Write scores.parquet and the summaries from the run's journal, and hold the gates against them.
 
     Args:
         folder: The run's folder, with its journals.
         recipe: How.
-        cases: The cases that were evaluated, in input order.
-        manifest: run.json.
+        states: How many scores are in each state.
     """
     import polars as pl
 
     run = recipe.settings.run
-    journal = scan_journal(folder.journal)
     order = Order(datasets=list(run.dataset), metrics=list(run.metric))
-    write_scores(score_table(journal, thresholds(recipe), order), folder.scores)
+    write_scores(score_table(scan_journal(folder.journal), thresholds(recipe), order), folder.scores)
     scores = pl.scan_parquet(folder.scores)
     summary = summarise(scores, recipe.metrics, run.seed)
     write_summary(summary, folder.path)
     results = evaluate_gates(recipe.gates, summary.frame)
-    gate_rows = tuple(row for result in results for row in _gate_rows(result))
+    return Derived(
+        scores=scores,
+        summary=summary,
+        gates=tuple(row for result in results for row in _gate_rows(result)),
+        error_types=_error_types(scores),
+        exit_code=_exit_code(results, states, run.max_error_rate),
+    )
+
+
+def report(
+    folder: RunFolder, recipe: Recipe, derived: Derived, cases: Iterable[Case], manifest: Mapping[str, Any]
+) -> None:
+    """Write results.csv, cases.jsonl, report.html and junit.xml.
+
+    Args:
+        folder: The run's folder.
+        recipe: How.
+        derived: What `derive` gave.
+        cases: The cases that were evaluated, in input order.
+        manifest: run.json, as it will be in the end.
+    """
+    demo = recipe.settings.run.generate == "demo"
     book = AnswerBook([folder.answers])
 
-    def answer_of(case: Case, target: str, repeat: int) -> Answer | None:
+    def answer_of(case: Case, target: str, repeat: int) -> Answer:
         known = book.get(case.dataset, case.id, target, repeat)
-        return known or recorded_answer(case, target, repeat, demo=run.generate == "demo")
+        return known or recorded_answer(case, target, repeat, demo=demo)
 
     write_reports(
         folder.path,
         Reported(
-            scores=scores,
-            summary=summary.frame,
-            details=summary.details,
-            gates=gate_rows,
+            scores=derived.scores,
+            summary=derived.summary.frame,
+            details=derived.summary.details,
+            gates=derived.gates,
             manifest=manifest,
             metrics={name: metric.config for name, metric in recipe.metrics.items()},
             cases=cases,
             answers=answer_of,
         ),
-    )
-    return Derived(
-        scores=scores,
-        summary=summary.frame,
-        gates=gate_rows,
-        directions={name: metric.config.direction for name, metric in recipe.metrics.items()},
-        any_failed=bool((summary.frame["pass_rate"] < 1).any()),
-        error_types=_error_types(scores),
-        exit_code=_exit_code(results, manifest["scores"], run.max_error_rate),
     )
 
 

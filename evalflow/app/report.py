@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from evalflow.app.derive import derive
+from evalflow.app.derive import derive, report
 from evalflow.app.locate import find_folder, jobs_of
 from evalflow.app.saved import load
 from evalflow.app.screen import shown
@@ -36,18 +36,17 @@ def report_again(folders: Sequence[str], console: Console) -> int:
 
 
 def open_report(folder: str | None, console: Console) -> int:
-    """Show a report in the browser; without one, say where it is."""
-    report = find_folder(folder) / "report.html"
-    if not report.is_file():
-        raise UserError(
-            Problem("there is no report", str(report), f"write it: python -m evalflow report {report.parent}")
-        )
-    console.print(shown(report), soft_wrap=True)
-    if not webbrowser.open(report.as_uri()):
+    """Show a report in the browser; where none can be started, say where the page is."""
+    page = find_folder(folder) / "report.html"
+    if not page.is_file():
+        raise UserError(Problem("there is no report", str(page), f"write it: python -m evalflow report {page.parent}"))
+    console.print(shown(page), soft_wrap=True)
+    if not webbrowser.open(page.as_uri()):
         sys.stderr.write("no browser could be started; open the file yourself\n")
     return 0
 
 
 def _again(path: Path) -> None:
     saved = load(RunFolder(path))
-    derive(saved.folder, saved.recipe, saved.cases(), saved.manifest)
+    derived = derive(saved.folder, saved.recipe, saved.manifest["scores"])
+    report(saved.folder, saved.recipe, derived, saved.cases(), saved.manifest)

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from evalflow import datasets
 from evalflow.app.assemble import Parts, assemble
-from evalflow.app.derive import Derived, derive
+from evalflow.app.derive import Derived, Recipe, derive, report
 from evalflow.app.inspect import Inspection, inspect
 from evalflow.app.logs import log_to
 from evalflow.app.settings import settings_of
@@ -39,7 +39,7 @@ class Watcher(Protocol):
     async def follow(self, tally: Tally) -> None:
         """Show the progress until cancelled."""
 
-    def ends(self, folder: RunFolder, manifest: dict[str, Any], derived: Derived) -> None:
+    def ends(self, folder: RunFolder, manifest: dict[str, Any], recipe: Recipe, derived: Derived) -> None:
         """All files are written."""
 
 
@@ -94,12 +94,13 @@ def run(order: Order, watcher: Watcher) -> int:
             log.error("%s", error)
             raise
         finally:
+            recipe = parts.recipe()
+            derived = derive(folder, recipe, tally.scores)
+            code = derived.exit_code if status == "done" else code
             ended = manifests.closing(opening, status, code, tally, time.monotonic() - started)
-            derived = derive(folder, parts.recipe(), inspection.selected(), ended)
-            if status == "done":
-                ended = {**ended, "exit_code": derived.exit_code}
+            report(folder, recipe, derived, inspection.selected(), ended)
             folder.write_manifest(ended)
-        watcher.ends(folder, ended, derived)
+        watcher.ends(folder, ended, recipe, derived)
     return derived.exit_code
 
 

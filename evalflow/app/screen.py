@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from evalflow.app.derive import Derived
+from evalflow.app.derive import Derived, Recipe
 from evalflow.app.inspect import Inspection
 from evalflow.app.sweep import SweepTables
 from evalflow.errors import EvalflowError, UserError
@@ -44,11 +44,12 @@ class TerminalScreen:
         """Show the progress until cancelled."""
         await follow(tally, self._err)
 
-    def ends(self, folder: RunFolder, manifest: dict[str, Any], derived: Derived) -> None:
+    def ends(self, folder: RunFolder, manifest: dict[str, Any], recipe: Recipe, derived: Derived) -> None:
         """The table, the worst cases, and where to read on."""
+        directions = {name: metric.config.direction for name, metric in recipe.metrics.items()}
         self._out.print()
-        print_summary(self._out, manifest, derived.summary)
-        worst = worst_rows(derived.scores, derived.directions)
+        print_summary(self._out, manifest, derived.summary.frame)
+        worst = worst_rows(derived.scores, directions)
         print_worst(self._out, worst)
         print_gates(self._out, derived.gates)
         print_totals(self._out, manifest)

@@ -220,11 +220,11 @@ def _as_user_errors(overrides: Sequence[str]) -> Generator[None]:
         raise UserError(Problem(f"{key} has no value", hint=f"add {key}=...")) from None
     except yaml.YAMLError as error:
         raise UserError(_yaml_problem(error)) from None
+    except (HydraException, OmegaConfBaseException, ValueError) as error:  # metric=null is a ValueError
+        raise UserError(_hydra_problem(error, overrides)) from None
     except OSError as error:
         what = f"cannot write there: {error.strerror}"
         raise UserError(Problem(what, str(error.filename), "run in another folder, or set hydra.run.dir")) from None
-    except (HydraException, OmegaConfBaseException, ValueError) as error:  # metric=null is a ValueError
-        raise UserError(_hydra_problem(error, overrides)) from None
 
 
 def _yaml_problem(error: yaml.YAMLError) -> Problem:

@@ -82,7 +82,7 @@ def build_target(
     return MissingTarget(target, generates) if generate == "missing" else target
 
 
-def _recorded(_: RecordedTargetConfig, name: str, *shared: object) -> Target:
+def _recorded(_: RecordedTargetConfig, name: str, *_shared: object) -> Target:
     return RecordedTarget(name)
 
 
