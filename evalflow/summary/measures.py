@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from evalflow.summary.units import Units
 
@@ -200,6 +200,6 @@ class _Rows:
 
         wanted = links.join(self.spans, on="part").sort("unit")
         length, begin = wanted["length"].to_numpy(), wanted["begin"].to_numpy()
-        rows = pl.Series(np.repeat(begin - (np.cumsum(length) - length), length) + np.arange(length.sum()))
+        rows: Any = np.repeat(begin - (np.cumsum(length) - length), length) + np.arange(length.sum())
         unit = pl.Series(np.repeat(wanted["unit"].to_numpy(), length))
-        return self.frame.select(pl.all().gather(rows)).with_columns(unit=unit).lazy()
+        return self.frame.select(pl.all().gather(pl.Series(rows))).with_columns(unit=unit).lazy()
