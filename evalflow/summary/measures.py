@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from evalflow.summary.units import Units
 
@@ -195,11 +195,9 @@ class _Rows:
 
     def spread(self, links: pl.DataFrame) -> pl.LazyFrame:
         """The rows of these units, with their `unit`; a row stands there once for each."""
-        import numpy as np
         import polars as pl
 
-        wanted = links.join(self.spans, on="part").sort("unit")
-        length, begin = wanted["length"].to_numpy(), wanted["begin"].to_numpy()
-        rows: Any = np.repeat(begin - (np.cumsum(length) - length), length) + np.arange(length.sum())
-        unit = pl.Series(np.repeat(wanted["unit"].to_numpy(), length))
-        return self.frame.select(pl.all().gather(pl.Series(rows))).with_columns(unit=unit).lazy()
+        spans = links.join(self.spans, on="part").sort("unit")
+        rows = pl.int_ranges("begin", pl.col("begin") + pl.col("length")).alias("row")
+        wanted = spans.select("unit", rows).explode("row")
+        return self.frame.select(pl.all().gather(wanted["row"])).with_columns(wanted["unit"]).lazy()
