@@ -108,8 +108,7 @@ class Answer:
         dataset, index, case_id, target, target_repeat: Which answer it is; target_repeat counts from 0.
         status: answered; absent (recorded data has none); error (generation failed).
         messages: The conversation as played, without the final answer.
-        usage, cost_usd: None where unknown; never a false 0.
-        latency_s: Seconds the target took, None for recorded answers.
+        usage, cost_usd, latency_s (seconds): None where unknown, and for recorded answers; never a false 0.
         cached: True where no call was made for it.
         error_type, error: Why there is no answer.
     """
