@@ -17,7 +17,7 @@ from evalflow.summary.schema import SLICE
 if TYPE_CHECKING:
     import polars as pl
 
-_ROWS_AT_ONCE = 4_000_000
+_ROWS_AT_ONCE = 1_000_000
 STATES = ("scored", "undefined", "error", "skipped")
 
 
