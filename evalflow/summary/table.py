@@ -41,7 +41,7 @@ def score_table(journal: Journal, thresholds: Sequence[Threshold], order: Order)
         order: Of datasets and metrics. Within a dataset rows follow the cases' own order.
 
     Returns:
-        Columns as in `scores_schema`. `threshold` and `passed` are null unless the cell was scored against one.
+        Columns as in `scores_schema`. `passed` is null unless the cell was scored and has a threshold.
     """
     return with_passed(journal.ordered(order), thresholds).select(list(scores_schema()))
 
@@ -59,7 +59,7 @@ def with_passed(scores: pl.LazyFrame, thresholds: Sequence[Threshold]) -> pl.Laz
     return (
         scores.join(limits, on=["metric", "judge"], how="left", nulls_equal=True, maintain_order="left")
         .with_columns(
-            threshold=pl.when(score.is_not_null()).then(limit),
+            threshold=limit,
             passed=pl.when("_higher").then(score >= limit).otherwise(score <= limit),
         )
         .drop("_limit", "_higher")

@@ -45,7 +45,7 @@ def test_the_threshold_itself_passes(record: Make, table: Table, direction: str,
 def test_without_a_score_there_is_neither_pass_nor_fail(record: Make, table: Table, status: str):
     found = table([record(None, status=status), record(1.0, 1)], 0.5).collect()
     assert found["passed"].to_list() == [None, True]
-    assert found["threshold"].to_list() == [None, 0.5]
+    assert found["threshold"].to_list() == [0.5, 0.5]
 
 
 def test_a_threshold_holds_for_its_metric_and_judge_only(record: Make, table: Table):
