@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Literal
 
 from evalflow.calls.committer import Committer, replace_corrupt
+from evalflow.calls.damage import Corrupt, Foreign, is_busy
 from evalflow.calls.entry import Entry, unpack
-from evalflow.calls.store import Corrupt, Foreign, Slot, Store, is_busy
+from evalflow.calls.store import Slot, Store
 from evalflow.calls.tail import Orphans
 
 log = logging.getLogger("evalflow")
@@ -112,13 +113,12 @@ class Cache:
 
     def _replace(self, error: Corrupt) -> None:
         """Go on with a new file; one that may not be written is left where it is, and not read again."""
-        inode = self._store.inode if self._store else None
         self._drop()
         if self._committer is None:
             log.warning("the cache %s is damaged (%s); the run goes on without it", self._path, error)
             return
         try:
-            replace_corrupt(self._path, inode, error)
+            replace_corrupt(self._path, error)
             self._store = Store(self._path)
         except (Corrupt, Foreign, OSError, sqlite3.Error) as failed:
             self._do_without(failed)

@@ -8,8 +8,9 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+from evalflow.calls.damage import Corrupt, Foreign, is_busy, set_aside
 from evalflow.calls.entry import Entry, pack
-from evalflow.calls.store import Corrupt, Foreign, Slot, Store, is_busy, set_aside
+from evalflow.calls.store import Slot, Store
 from evalflow.calls.tail import Tails
 
 log = logging.getLogger("evalflow")
@@ -122,9 +123,8 @@ class Committer:
         try:
             self._current().write(entries, touched, self._max_bytes)
         except Corrupt as error:
-            inode = self._store.inode if self._store else None
             self._drop()
-            replace_corrupt(self._path, inode, error)
+            replace_corrupt(self._path, error)
             self._current().write(entries, touched, self._max_bytes)
 
     def _current(self) -> Store:
@@ -161,13 +161,13 @@ class Committer:
         log.warning("the cache %s cannot be written (%s); the run goes on without storing replies", self._path, error)
 
 
-def replace_corrupt(path: Path, inode: int | None, error: Exception) -> None:
+def replace_corrupt(path: Path, error: Corrupt) -> None:
     """Set a damaged database aside and say so.
 
     Raises:
         OSError: It cannot be moved.
     """
-    aside = set_aside(path, inode)
+    aside = set_aside(path, error.inode)
     if aside is not None:
         log.warning("the cache %s is damaged (%s); it is now %s, and a new one begins", path, error, aside.name)
 

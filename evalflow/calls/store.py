@@ -7,9 +7,9 @@ import struct
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
+from evalflow.calls.damage import Corrupt, Foreign, files_of, is_busy, told
 from evalflow.calls.entry import Entry
 from evalflow.records import Usage
 
@@ -39,14 +39,6 @@ SELECT COUNT(*), COALESCE(SUM(LENGTH(body)), 0), COUNT(DISTINCT run_id), COALESC
 
 Slot = tuple[bytes, str]
 """Key and scope."""
-
-
-class Corrupt(Exception):
-    """The file is no database, or a damaged one."""
-
-
-class Foreign(Exception):
-    """The file is a sound database of somebody else's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +81,11 @@ class Store:
         where = f"{path.absolute().as_uri()}?mode={'rw' if reading else 'rwc'}"
         self._db = sqlite3.connect(where, uri=True, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
         try:
-            self._prepare(reading)
             self.inode = path.stat().st_ino
+            self._prepare(reading)
         except sqlite3.DatabaseError as error:
             self._db.close()
-            raise told(error) from None
+            raise told(error, self.inode) from None
         except BaseException:
             self._db.close()
             raise
@@ -132,7 +124,7 @@ class Store:
         try:
             row = self._db.execute(_GET, slot).fetchone()
         except sqlite3.DatabaseError as error:
-            raise told(error) from None
+            raise told(error, self.inode) from None
         if row is None:
             return None
         body, requests, input_tokens, output_tokens, latency_s, run_id, made_at, checksum, used_at = row
@@ -145,7 +137,7 @@ class Store:
             made_at=made_at,
         )
         if not _sound(entry, checksum):
-            raise Corrupt("an entry is not what was stored")
+            raise Corrupt("an entry is not what was stored", self.inode)
         return entry, time.time() - used_at > TOUCH_S
 
     def write(self, entries: Mapping[Slot, Entry], touched: Iterable[Slot], max_bytes: int | None = None) -> None:
@@ -177,7 +169,7 @@ class Store:
                     self._db.execute("ROLLBACK")
                 raise
         except sqlite3.DatabaseError as error:
-            raise told(error) from None
+            raise told(error, self.inode) from None
 
     def shrink(self, max_bytes: int | None, before: float | None) -> int:
         """Remove entries that were made before a time, and the least recently used beyond a size; free the space.
@@ -201,12 +193,12 @@ class Store:
             self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
             return count - self.stats().entries
         except sqlite3.DatabaseError as error:
-            raise told(error) from None
+            raise told(error, self.inode) from None
 
     def stats(self) -> Stats:
         """What is in it."""
         entries, body_bytes, runs, private, oldest, newest = self._db.execute(_STATS).fetchone()
-        size = sum(file.stat().st_size for file in _files(self.path)[:2] if file.exists())
+        size = sum(file.stat().st_size for file in files_of(self.path)[:2] if file.exists())
         return Stats(entries, private, body_bytes, size, runs, oldest, newest)
 
     def close(self) -> None:
@@ -232,51 +224,6 @@ class Store:
 
     def _pragma(self, name: str) -> int:
         return self._db.execute(f"PRAGMA {name}").fetchone()[0]
-
-
-def set_aside(path: Path, inode: int | None) -> Path | None:
-    """Move a damaged file, and what belongs to it, out of the way.
-
-    Args:
-        path: The file.
-        inode: The file that was found damaged; None for whichever is there.
-
-    Returns:
-        Where it is now, or None where another process has moved it already.
-
-    Raises:
-        OSError: It cannot be moved.
-    """
-    if not path.exists() or (inode is not None and path.stat().st_ino != inode):
-        return None
-    moment = datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%SZ")
-    aside = path.with_name(f"{path.name}.corrupt-{moment}")
-    number = 1
-    while aside.exists():
-        number += 1
-        aside = path.with_name(f"{path.name}.corrupt-{moment}-{number}")
-    for file, to in zip(_files(path), _files(aside), strict=True):
-        if file.exists():
-            file.replace(to)
-    return aside
-
-
-def told(error: sqlite3.DatabaseError) -> Exception:
-    """The error as callers decide by it: `Corrupt` for a damaged file, else as it is."""
-    code = getattr(error, "sqlite_errorcode", None)
-    if code is not None and (code & 0xFF) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-        return Corrupt(str(error))
-    return error
-
-
-def is_busy(error: Exception) -> bool:
-    """Whether another process held the file for too long."""
-    return (getattr(error, "sqlite_errorcode", 0) & 0xFF) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
-
-
-def _files(path: Path) -> tuple[Path, Path, Path]:
-    """The database, its log and its shared memory."""
-    return path, path.with_name(f"{path.name}-wal"), path.with_name(f"{path.name}-shm")
 
 
 def _sound(entry: Entry, checksum: int) -> bool:

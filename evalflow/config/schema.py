@@ -219,6 +219,37 @@ class Repeats(Strict):
     judge: int = Field(default=1, ge=1)
 
 
+class CacheConfig(Strict):
+    """What was asked before and need not be paid for again.
+
+    Attributes:
+        mode: on; read (stores nothing); refresh (reads nothing that is older than the run); off (the same, and what it
+            stores serves to resume this run and no other).
+        path: The file; it may be shared by any number of runs.
+        max_bytes: What the file may take; the least recently used replies go first.
+    """
+
+    mode: Annotated[Literal["on", "off", "read", "refresh"], BeforeValidator(_unquoted_word)] = "on"
+    path: str = Field(default=".evalflow/cache.db", min_length=1)
+    max_bytes: int = Field(default=1024**3, ge=1024**2)
+
+
+class BudgetConfig(Strict):
+    """What a run may spend; null: without limit.
+
+    Attributes:
+        usd: US dollars.
+        requests: Requests, tries that failed included.
+        tokens: Of prompts and replies together.
+        allow_unpriced: Whether models without a price may be asked under a limit in dollars, where they count as free.
+    """
+
+    usd: float | None = Field(default=None, ge=0)
+    requests: int | None = Field(default=None, ge=0)
+    tokens: int | None = Field(default=None, ge=0)
+    allow_unpriced: bool = False
+
+
 class RunConfig(Strict):
     """One run: dataset x target x metric x judge. `metric`, `judge` and `target` hold the model of their kind."""
 
@@ -231,5 +262,7 @@ class RunConfig(Strict):
     limit: int | None = Field(default=None, ge=1)
     sample: int | None = Field(default=None, ge=1)
     seed: int = 0
+    cache: CacheConfig = CacheConfig()
+    budget: BudgetConfig = BudgetConfig()
     gate: dict[str, dict[str, str]] | None = None
     max_error_rate: float = Field(default=0.0, ge=0, le=1)
