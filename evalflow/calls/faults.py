@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-import math
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import Any, Literal, cast
 
+from evalflow.calls.allowance import retry_after_s
 from evalflow.calls.transport import Response, TransportError
 
 Decision = Literal["retry", "give_up", "stop"]
@@ -78,7 +75,7 @@ def of_status(response: Response) -> Fault:
     text = str(details.get("message") or excerpt(response.body) or "no explanation")
     decision, error_type, hint = _verdict(response.status, codes, text)
     message = f"HTTP {response.status}: {text}"
-    wait = retry_after(response.headers) if decision == "retry" else None
+    wait = retry_after_s(response.headers) if decision == "retry" else None
     return Fault(decision, error_type, message, hint, excerpt(response.body), wait)
 
 
@@ -104,36 +101,6 @@ def _verdict(status: int, codes: set[str], text: str) -> tuple[Decision, str, st
     if status >= 500 or status in RETRIED:
         return "retry", "server", ""
     return "give_up", "bad_request", ""
-
-
-def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds to wait, from `retry-after-ms` or `retry-after` (seconds or an HTTP date, RFC 9110 10.2.3).
-
-    Never negative; None where the header is absent or makes no sense.
-    """
-    milliseconds = _number(headers.get("retry-after-ms"))
-    if milliseconds is not None:
-        return milliseconds / 1000
-    value = headers.get("retry-after")
-    if value is None:
-        return None
-    seconds = _number(value)
-    if seconds is not None:
-        return seconds
-    try:
-        date = parsedate_to_datetime(value)
-    except ValueError:
-        return None
-    date = date if date.tzinfo else date.replace(tzinfo=UTC)
-    return max(0.0, (date - datetime.now(UTC)).total_seconds())
-
-
-def _number(value: str | None) -> float | None:
-    try:
-        number = float(value) if value is not None else math.nan
-    except ValueError:
-        return None
-    return None if math.isnan(number) else max(0.0, number)
 
 
 def excerpt(body: bytes) -> str:

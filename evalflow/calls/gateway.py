@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from evalflow.calls import faults
+from evalflow.calls.allowance import rest_s
 from evalflow.calls.faults import Fault
 from evalflow.calls.limiter import Limiter, Slot
 from evalflow.calls.retry import RetryPolicy
@@ -81,7 +82,7 @@ class Gateway:
         """
         begun: float | None = None
         for attempt in itertools.count(1):
-            async with self._limiter.slot() as slot:
+            async with self._limiter.slot(request.tokens) as slot:
                 begun = slot.started if begun is None else begun
                 outcome = await self._try(request, decode, slot)
             if isinstance(outcome, Sent):
@@ -101,6 +102,9 @@ class Gateway:
             response = await self._watchdog.send(request)
         except TransportError as error:
             return faults.of_transport(error)
+        rest = rest_s(response.headers)
+        if rest > 0:
+            self._pause(rest)
         if not 200 <= response.status < 300:
             return self._eased(faults.of_status(response), slot)
         try:
@@ -108,7 +112,7 @@ class Gateway:
         except Malformed as error:
             return self._eased(faults.of_malformed(response, str(error)), slot)
         self._succeeded = True
-        self._limiter.succeeded()
+        self._limiter.succeeded(slot, response.elapsed_s, request.kind)
         return Sent(value, response.elapsed_s)
 
     def _eased(self, fault: Fault, slot: Slot) -> Fault:
@@ -116,8 +120,11 @@ class Gateway:
         if fault.error_type == "rate_limit":
             self._limiter.overloaded(slot)
         if fault.retry_after_s is not None:
-            self._limiter.pause(min(fault.retry_after_s, self._policy.retry_after_cap_s))
+            self._pause(fault.retry_after_s)
         return fault
+
+    def _pause(self, seconds: float) -> None:
+        self._limiter.pause(min(seconds, self._policy.retry_after_cap_s))
 
     def _raise_if_over(self, fault: Fault, attempt: int, elapsed_s: float) -> None:
         policy = self._policy

@@ -5,11 +5,20 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from types import TracebackType
+
+from evalflow.calls.pace import Pace
+from evalflow.calls.pressure import Pressure
 
 SHRINK = 0.5
+"""What is left of the limit when the endpoint says that it is too much."""
+EASE = 0.9
+"""What is left of it when the endpoint merely grows slow."""
+HOLDS, SLOW = 2.0, 4.0
+"""The limit grows while the smoothed latency is below HOLDS times its least, and shrinks where it is above SLOW times
+that; in between it stays. An endpoint that is full makes calls wait for each other: more of them in flight would only
+wait longer, and in the end time out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +31,10 @@ class Slot:
 class Limiter:
     """Concurrency that adapts, additive increase and multiplicative decrease (Chiu and Jain, 1989).
 
-    It doubles each round trip until the endpoint first objects, then grows by one a round trip, and halves when the
-    endpoint objects again. Slots are given in the order in which they were asked for.
+    It doubles each round trip while the endpoint's latency holds, until the endpoint first objects; then it grows by
+    one a round trip. It halves when the endpoint objects again, and shrinks by a tenth, never below where it started,
+    when the latency has risen. If that is high even there, it is not our doing, and is taken for normal from then on.
+    Slots are given in the order in which they were asked for.
 
     Args:
         start: Calls in flight at first, at least 1.
@@ -32,12 +43,16 @@ class Limiter:
 
     def __init__(self, start: int, maximum: int) -> None:
         self._limit = float(min(start, maximum))
+        self._start = self._limit
         self._maximum = maximum
         self._in_flight = 0
-        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._waiting: deque[tuple[asyncio.Future[Slot], float]] = deque()
         self._resume_at = 0.0
         self._shrunk_at: float | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._pressures: dict[str, Pressure] = {}
+        self._requests: Pace | None = None
+        self._tokens: Pace | None = None
 
     @property
     def limit(self) -> int:
@@ -49,72 +64,148 @@ class Limiter:
         """Calls that are in flight now."""
         return self._in_flight
 
+    @property
+    def requests_per_minute(self) -> float | None:
+        """What it keeps to beside the limit; None: nothing."""
+        return self._requests.per_minute if self._requests else None
+
+    @property
+    def tokens_per_minute(self) -> float | None:
+        """The same for tokens."""
+        return self._tokens.per_minute if self._tokens else None
+
     def cap(self, maximum: int) -> None:
         """Lower the maximum; used where two configurations share one endpoint, model and key."""
         self._maximum = min(self._maximum, maximum)
         self._limit = min(self._limit, float(self._maximum))
+        self._start = min(self._start, self._limit)
 
-    @asynccontextmanager
-    async def slot(self) -> AsyncGenerator[Slot]:
-        """Wait for a slot and hold it."""
-        await self._acquire()
-        try:
-            yield Slot(time.monotonic())
-        finally:
-            self._in_flight -= 1
-            self._wake()
+    def keep_to(self, requests_per_minute: float | None, tokens_per_minute: float | None) -> None:
+        """Give slots for no more than so many requests and tokens a minute. The least that was asked for holds."""
+        self._requests = _slower(self._requests, requests_per_minute)
+        self._tokens = _slower(self._tokens, tokens_per_minute)
 
-    def succeeded(self) -> None:
-        """A call was answered: allow more, if the present limit was in use at all."""
-        if self._in_flight >= self.limit:
+    def slot(self, tokens: float = 0.0) -> Turn:
+        """Wait for a slot and hold it, for an `async with`.
+
+        Args:
+            tokens: What the call will take, as far as that can be told; `settle` corrects it.
+        """
+        return Turn(self, tokens)
+
+    def succeeded(self, slot: Slot, latency_s: float, kind: str = "") -> None:
+        """A call was answered: allow more if the present limit was in use, less if the endpoint has become slow.
+
+        Args:
+            slot: What the call was sent with.
+            latency_s: How long it took.
+            kind: Calls of one kind should take alike.
+        """
+        pressure = self._pressures.get(kind) or self._pressures.setdefault(kind, Pressure())
+        times = pressure.add(latency_s)
+        if times > SLOW:
+            if self._limit <= self._start:
+                pressure.accept()
+            else:
+                self._shrink(slot, EASE, self._start)
+        elif times < HOLDS and self._in_flight >= self.limit:
             growth = 1.0 if self._shrunk_at is None else 1.0 / self._limit
             self._limit = min(self._limit + growth, float(self._maximum))
 
+    def settle(self, tokens: float) -> None:
+        """A call took so many more tokens than was said before it; fewer, where negative."""
+        if self._tokens is not None:
+            self._tokens.take(tokens, time.monotonic())
+
     def overloaded(self, slot: Slot) -> None:
         """The endpoint asked for less: halve, once for all calls that were in flight together."""
-        if self._shrunk_at is None or slot.started > self._shrunk_at:
-            self._limit = max(1.0, self._limit * SHRINK)
-            self._shrunk_at = time.monotonic()
+        self._shrink(slot, SHRINK, 1.0)
 
     def pause(self, seconds: float) -> None:
         """Start no call for that long."""
         self._resume_at = max(self._resume_at, time.monotonic() + seconds)
 
-    async def _acquire(self) -> None:
-        if not self._waiting and self._free():
-            self._in_flight += 1
-            return
-        turn = asyncio.get_running_loop().create_future()
-        self._waiting.append(turn)
+    def _shrink(self, slot: Slot, factor: float, least: float) -> None:
+        if self._shrunk_at is None or slot.started > self._shrunk_at:
+            self._limit = max(min(least, self._limit), self._limit * factor)
+            self._shrunk_at = time.monotonic()
+
+    async def acquire(self, tokens: float) -> Slot:
+        """Wait for a slot; see `slot`."""
+        if not self._waiting:
+            now = time.monotonic()
+            if self._in_flight < self.limit and self._wait_s(now) <= 0:
+                return self._give(tokens, now)
+        turn: asyncio.Future[Slot] = asyncio.get_running_loop().create_future()
+        self._waiting.append((turn, tokens))
         self._wake()
         try:
-            await turn
+            return await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():  # the slot was given in the very moment of the cancellation
                 self._in_flight -= 1
             self._wake()
             raise
 
-    def _free(self) -> bool:
-        return self._in_flight < self.limit and time.monotonic() >= self._resume_at
+    def release(self) -> None:
+        """Give a slot back."""
+        self._in_flight -= 1
+        if self._waiting:
+            self._wake()
+
+    def _give(self, tokens: float, now: float) -> Slot:
+        self._in_flight += 1
+        if self._requests is not None:
+            self._requests.take(1.0, now)
+        if self._tokens is not None:
+            self._tokens.take(tokens, now)
+        return Slot(now)
+
+    def _wait_s(self, now: float) -> float:
+        """Seconds until a slot may be given, were one free; 0 or less: now."""
+        paces = [pace.wait_s(now) for pace in (self._requests, self._tokens) if pace is not None]
+        return max(self._resume_at - now, *paces) if paces else self._resume_at - now
 
     def _wake(self) -> None:
-        while self._waiting and self._waiting[0].done():
-            self._waiting.popleft()
-        while self._waiting and self._free():
-            turn = self._waiting.popleft()
-            if not turn.done():
-                self._in_flight += 1
-                turn.set_result(None)
-        self._wake_later()
-
-    def _wake_later(self) -> None:
-        pause = self._resume_at - time.monotonic()
+        """Give slots to those who wait, as far as they go, and come back when the next may be given."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self._waiting and pause > 0:
-            self._timer = asyncio.get_running_loop().call_later(pause, self._wake)
+        now = time.monotonic()
+        while self._waiting and self._in_flight < self.limit:
+            if self._waiting[0][0].done():
+                self._waiting.popleft()
+                continue
+            wait = self._wait_s(now)
+            if wait > 0:
+                self._timer = asyncio.get_running_loop().call_later(wait, self._wake)
+                return
+            turn, tokens = self._waiting.popleft()
+            turn.set_result(self._give(tokens, now))
+
+
+def _slower(pace: Pace | None, per_minute: float | None) -> Pace | None:
+    if per_minute is None or (pace is not None and pace.per_minute <= per_minute):
+        return pace
+    return Pace(per_minute)
+
+
+class Turn:
+    """Waits for a slot on entering, and gives it back on leaving."""
+
+    __slots__ = ("_limiter", "_tokens")
+
+    def __init__(self, limiter: Limiter, tokens: float) -> None:
+        self._limiter = limiter
+        self._tokens = tokens
+
+    async def __aenter__(self) -> Slot:
+        return await self._limiter.acquire(self._tokens)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._limiter.release()
 
 
 class Limiters:

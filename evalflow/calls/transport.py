@@ -21,12 +21,16 @@ class Request:
         path: Below the endpoint's base URL, with a leading slash.
         body: The very bytes that go out; None sends no body.
         timeout_s: Seconds for the whole exchange, connecting included.
+        kind: Calls of one kind should take alike; the limiter compares their latencies.
+        tokens: What it will take, as far as that can be told; for a limit of tokens a minute.
     """
 
     method: Literal["GET", "POST"]
     path: str
     body: bytes | None
     timeout_s: float
+    kind: str = ""
+    tokens: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

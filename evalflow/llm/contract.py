@@ -18,7 +18,7 @@ from evalflow.records import Message
 if TYPE_CHECKING:
     from instructor import Mode
 
-    from evalflow.llm.chat import Completion
+    from evalflow.llm.completion import Completion
 
 ReplyMode = Literal["json_schema", "tools", "json", "md_json"]
 MARK = "\x00prompt\x00"

@@ -12,7 +12,8 @@ from evalflow.calls.limiter import Limiters
 from evalflow.config.schema import OpenAIJudgeConfig
 from evalflow.errors import CallError, JudgeError, Problem, UserError
 from evalflow.llm import logprobs, samples
-from evalflow.llm.chat import ChatClient, Completion, identity
+from evalflow.llm.chat import ChatClient, identity
+from evalflow.llm.completion import Completion
 from evalflow.llm.contract import Contract, InvalidReply
 from evalflow.records import Ask, Distribution, Reply, Usage
 
@@ -73,6 +74,7 @@ class OpenAIJudge:
         self._config = config
         self._name = name
         self._client = client or ChatClient(config, "judge", limiters)
+        self._identity = identity("openai", config, DECISIVE)
         self._contracts: dict[type[BaseModel], Contract] = {}
 
     @property
@@ -88,7 +90,7 @@ class OpenAIJudge:
     @property
     def identity(self) -> str:
         """A digest of all that decides its replies."""
-        return identity("openai", self._config, DECISIVE)
+        return self._identity
 
     @property
     def calibrated(self) -> bool:
@@ -118,7 +120,7 @@ class OpenAIJudge:
         request = {**contract.request(ask.messages), **self._wants_logprobs(ask)}
         spent, reasks = _Spent(), 0
         while True:
-            completion = await self._complete(request, spent)
+            completion = await self._complete(request, f"{ask.metric}.{ask.step}", spent)
             try:
                 parsed, raw = contract.parse(completion, count)
                 break
@@ -136,12 +138,12 @@ class OpenAIJudge:
             usage=spent.usage,
             cost_usd=spent.cost_usd,
             latency_s=spent.latency_s,
-            identity=self.identity,
+            identity=self._identity,
         )
 
-    async def _complete(self, request: Mapping[str, Any], spent: _Spent) -> Completion:
+    async def _complete(self, request: Mapping[str, Any], kind: str, spent: _Spent) -> Completion:
         try:
-            completion = await self._client.complete(request)
+            completion = await self._client.complete(request, kind)
         except CallError as error:
             raise spent.error(error.error_type, str(error), error.raw) from None
         spent.add(completion)

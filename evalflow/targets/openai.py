@@ -11,7 +11,8 @@ from typing import Any, Literal
 from evalflow.calls.limiter import Limiters
 from evalflow.config.schema import OpenAITargetConfig
 from evalflow.errors import CallError, Problem, TargetError, UserError, did_you_mean
-from evalflow.llm.chat import ChatClient, Completion, identity
+from evalflow.llm.chat import ChatClient, identity
+from evalflow.llm.completion import Completion
 from evalflow.prompts import Prompts, render
 from evalflow.records import Answer, Case, Message
 

@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime, timedelta
-from email.utils import format_datetime
 
 import pytest
 from hypothesis import given
@@ -66,30 +64,6 @@ def test_an_error_inside_a_200_counts_as_what_it_is() -> None:
 def test_an_error_as_plain_text_is_understood() -> None:
     fault = faults.of_status(Response(400, {}, b'{"error": "model is required"}'))
     assert fault.message == "HTTP 400: model is required"
-
-
-@pytest.mark.parametrize(
-    ("headers", "seconds"),
-    [
-        ({}, None),
-        ({"retry-after": "3"}, 3.0),
-        ({"retry-after": "0.25"}, 0.25),
-        ({"retry-after": "-5"}, 0.0),
-        ({"retry-after": "soon"}, None),
-        ({"retry-after": "nan"}, None),
-        ({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}, 0.0),
-        ({"retry-after-ms": "1500", "retry-after": "9"}, 1.5),
-    ],
-)
-def test_retry_after_is_read_in_all_its_forms(headers: dict[str, str], seconds: float | None) -> None:
-    assert faults.retry_after(headers) == seconds
-
-
-def test_retry_after_as_a_date() -> None:
-    date = format_datetime(datetime.now(UTC) + timedelta(seconds=30), usegmt=True)
-    seconds = faults.retry_after({"retry-after": date})
-    assert seconds is not None
-    assert 25 < seconds <= 30
 
 
 @given(attempt=st.integers(1, 1000), asked=st.none() | st.floats(0, 1e9))

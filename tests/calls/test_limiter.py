@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack
 
 import pytest
 
@@ -15,10 +16,10 @@ async def _saturate(limiter: Limiter, calls: int) -> int:
 
     async def call() -> None:
         nonlocal most
-        async with limiter.slot():
+        async with limiter.slot() as slot:
             most = max(most, limiter.in_flight)
             await asyncio.sleep(0)
-            limiter.succeeded()
+            limiter.succeeded(slot, 1.0)
 
     async with asyncio.TaskGroup() as group:
         for _ in range(calls):
@@ -37,8 +38,8 @@ async def test_starts_at_start_and_grows_to_the_maximum_while_calls_succeed() ->
 async def test_does_not_grow_when_the_limit_is_not_in_use() -> None:
     limiter = Limiter(4, 10)
     for _ in range(20):
-        async with limiter.slot():
-            limiter.succeeded()
+        async with limiter.slot() as slot:
+            limiter.succeeded(slot, 1.0)
     assert limiter.limit == 4
 
 
@@ -59,6 +60,82 @@ async def test_grows_by_one_a_round_trip_after_the_first_objection() -> None:
     limiter.overloaded(Slot(0.0))
     await _saturate(limiter, 4)
     assert limiter.limit <= 5
+
+
+async def _answer(limiter: Limiter, latency_s: float, calls: int, kind: str = "") -> None:
+    """Run so many calls, always as many at once as the limit allows, each answered after that time as far as told."""
+    for _ in range(calls):
+        async with AsyncExitStack() as stack:
+            slots = [await stack.enter_async_context(limiter.slot()) for _ in range(limiter.limit)]
+            limiter.succeeded(slots[-1], latency_s, kind)
+
+
+async def test_stays_where_it_is_when_latency_rises_and_shrinks_when_it_rises_much() -> None:
+    limiter = Limiter(4, 1000)
+    await _answer(limiter, 1.0, 60)
+    grown = limiter.limit
+    assert grown > 50
+    await _answer(limiter, 3.0, 60)
+    held = limiter.limit
+    assert held - grown < 20
+    await _answer(limiter, 3.0, 60)
+    assert limiter.limit == held
+    await _answer(limiter, 9.0, 500)
+    assert limiter.limit < held / 2
+
+
+async def test_latency_never_takes_it_below_where_it_started_and_is_normal_if_high_even_there() -> None:
+    limiter = Limiter(4, 8)
+    await _answer(limiter, 1.0, 30)
+    assert limiter.limit == 8
+    seen: list[int] = []
+    for _ in range(300):
+        await _answer(limiter, 20.0, 1)
+        seen.append(limiter.limit)
+    assert min(seen) == 4
+    assert seen[-1] > 4
+
+
+async def test_one_slow_reply_is_no_trend() -> None:
+    limiter = Limiter(4, 100)
+    await _answer(limiter, 1.0, 20)
+    before = limiter.limit
+    await _answer(limiter, 600.0, 1)
+    await _answer(limiter, 1.0, 20)
+    assert limiter.limit == before + 21
+
+
+async def test_a_kind_of_calls_that_takes_longer_by_nature_is_no_rise() -> None:
+    limiter = Limiter(4, 100)
+    for _ in range(40):
+        await _answer(limiter, 0.1, 1, "short")
+        await _answer(limiter, 30.0, 1, "long")
+    assert limiter.limit == 84
+
+
+async def test_keeps_to_requests_and_tokens_a_minute() -> None:
+    limiter = Limiter(50, 50)
+    limiter.keep_to(6000, None)
+    loop = asyncio.get_running_loop()
+    begun = loop.time()
+    await _saturate(limiter, 130)  # the first hundred are the burst of one second
+    assert loop.time() - begun >= 0.25
+
+    limiter = Limiter(50, 50)
+    limiter.keep_to(None, 60_000)
+    begun = loop.time()
+    for _ in range(3):
+        async with limiter.slot(tokens=1100):
+            pass
+    assert loop.time() - begun >= 1.1
+
+
+def test_the_stricter_pace_holds_for_those_who_share_a_limiter() -> None:
+    limiter = Limiter(1, 1)
+    limiter.keep_to(60, 600)
+    limiter.keep_to(6, None)
+    limiter.keep_to(600, 6000)
+    assert (limiter.requests_per_minute, limiter.tokens_per_minute) == (6, 600)
 
 
 async def test_slots_are_given_in_the_order_of_asking() -> None:
