@@ -39,6 +39,8 @@ verbs (RUN is a run's folder; without it, the latest)
   show NAME                         YAML, prompts and an example
   new metric NAME [--from METRIC]   a metric of your own: YAML and prompts
   new dataset NAME --path FILE      a dataset of your own
+  cache stats                       replies that need not be paid for again
+  cache prune --older-than DAYS | --to-size 500MB | --all
 
 exit codes
   0 done   1 a gate failed   2 configuration or data error   3 inconclusive
@@ -180,6 +182,29 @@ def _new(words: list[str]) -> int:
     return new_dataset(options.name, options.path, _console())
 
 
+def _cache(words: list[str]) -> int:
+    from evalflow.app.cache import cache_path, cache_prune, cache_stats
+
+    config_dir, words = _config_dir(words)
+    parser = _parser("cache", "Look at the replies that need not be paid for again, or remove some.")
+    actions = parser.add_subparsers(dest="what", required=True, metavar="stats|prune")
+    stats = actions.add_parser("stats", help="how many, how large, how old")
+    prune = actions.add_parser("prune", help="remove some, and give the space back")
+    for action in (stats, prune):
+        action.add_argument("--path", type=Path, metavar="FILE", help="the cache's file; without it, the one of runs")
+    stats.add_argument("--json", action="store_true", help="one JSON document")
+    prune.add_argument("--older-than", type=float, metavar="DAYS", help="what was stored more than DAYS ago")
+    prune.add_argument("--to-size", metavar="SIZE", help="the least recently used, until SIZE is left, such as 500MB")
+    prune.add_argument("--all", action="store_true", help="everything")
+    options = parser.parse_args(words)
+    path = cache_path(options.path, config_dir)
+    if options.what == "stats":
+        return cache_stats(path, _console(), as_json=options.json)
+    return cache_prune(
+        path, _console(), older_than_days=options.older_than, to_size=options.to_size, everything=options.all
+    )
+
+
 VERBS: dict[str, Handler] = {
     "run": _run,
     "check": _check,
@@ -189,6 +214,7 @@ VERBS: dict[str, Handler] = {
     "list": _list,
     "show": _show,
     "new": _new,
+    "cache": _cache,
 }
 
 

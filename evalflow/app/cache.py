@@ -1,0 +1,137 @@
+"""The command `cache`: what is remembered, and letting go of it."""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+import time
+from collections.abc import Generator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.text import Text
+
+from evalflow.config.load import compose
+from evalflow.config.schema import CacheConfig
+from evalflow.errors import InfrastructureError, Problem, UserError
+
+if TYPE_CHECKING:
+    from evalflow.calls.store import Stats, Store
+
+_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 2**10, "mi": 2**20, "gi": 2**30}
+_DAY = 86400.0
+
+
+def cache_path(given: Path | None, config_dir: Path | None) -> Path:
+    """The cache's file: the one that is given, else the one that runs would use.
+
+    Raises:
+        UserError: The configuration is wrong.
+    """
+    if given is not None:
+        return given
+    values: dict[str, Any] = compose([], config_dir).values
+    return Path(CacheConfig.model_validate(values["cache"]).path).expanduser()
+
+
+def cache_stats(path: Path, console: Console, *, as_json: bool) -> int:
+    """Show what is remembered.
+
+    Raises:
+        UserError: There is no cache in that place.
+    """
+    with _opened(path, reading=True) as store:
+        stats = store.stats()
+    if as_json:
+        console.file.write(json.dumps({"path": str(path), **asdict(stats)}, indent=2) + "\n")
+        return 0
+    for label, text in _rows(path, stats):
+        console.print(Text.assemble((f"{label:<9}", "dim"), text), soft_wrap=True)
+    return 0
+
+
+def cache_prune(
+    path: Path, console: Console, *, older_than_days: float | None, to_size: str | None, everything: bool
+) -> int:
+    """Remove replies, and give the space back.
+
+    Args:
+        path: The cache's file.
+        console: Where to say what was done.
+        older_than_days: Remove what was stored longer ago than that.
+        to_size: Remove the least recently used until no more than this is left, such as 500MB.
+        everything: Remove all.
+
+    Raises:
+        UserError: It is not said what to remove, or there is no cache in that place.
+    """
+    if not (everything or to_size or older_than_days is not None):
+        hint = "cache prune --older-than 30, --to-size 500MB, or --all"
+        raise UserError(Problem("it is not said what to remove", "cache prune", hint))
+    before = time.time() + 1 if everything else None
+    if before is None and older_than_days is not None:
+        before = time.time() - older_than_days * _DAY
+    with _opened(path, reading=False) as store:
+        removed = store.shrink(_size(to_size) if to_size else None, before)
+        left = store.stats()
+    console.print(Text(f"{removed:,} removed; {left.entries:,} left in {_bytes(left.file_bytes)}"))
+    return 0
+
+
+@contextmanager
+def _opened(path: Path, *, reading: bool) -> Generator[Store]:
+    """The store of a cache, with its faults told as people need them."""
+    from evalflow.calls.damage import Corrupt, Foreign
+    from evalflow.calls.store import Store
+
+    if not path.is_file():
+        hint = "a run that asks a model makes one; --path names another place"
+        raise UserError(Problem("there is no cache", str(path), hint))
+    try:
+        with closing(Store(path, reading=reading)) as store:
+            yield store
+    except Corrupt as error:
+        hint = "the next run sets it aside and begins a new one"
+        raise UserError(Problem(f"it is damaged: {error}", str(path), hint)) from None
+    except Foreign as error:
+        raise UserError(Problem(str(error), "cache")) from None
+    except (OSError, sqlite3.Error) as error:
+        raise InfrastructureError(f"{path} cannot be used: {error}", "is a run writing to it just now?") from None
+
+
+def _rows(path: Path, stats: Stats) -> Sequence[tuple[str, str]]:
+    private = f", {stats.private:,} of them for the run that made them only" if stats.private else ""
+    rows = [
+        ("file", str(path)),
+        ("replies", f"{stats.entries:,} of {stats.runs:,} runs{private}"),
+        ("size", f"{_bytes(stats.file_bytes)}, replies alone {_bytes(stats.body_bytes)}"),
+    ]
+    if stats.oldest is not None and stats.newest is not None:
+        rows.append(("stored", f"{_moment(stats.oldest)} to {_moment(stats.newest)}"))
+    return rows
+
+
+def _size(text: str) -> int:
+    """Bytes from text such as 500MB, 1GiB or 4096."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmg]i?|)b?", text.strip().lower())
+    if not found:
+        raise UserError(Problem(f"{text!r} is no size", "--to-size", "such as 500MB, 1GiB or 4096"))
+    return round(float(found[1]) * _UNITS[found[2]])
+
+
+def _bytes(count: int) -> str:
+    value, unit = float(count), "B"
+    for unit in ("B", "kB", "MB", "GB"):
+        if value < 1000 or unit == "GB":
+            break
+        value /= 1000
+    return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+
+
+def _moment(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M UTC")
