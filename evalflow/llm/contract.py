@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ValidationError
@@ -36,6 +37,38 @@ class InvalidReply(ValueError):
         super().__init__(message)
 
 
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What Instructor makes of a reply model, once for all calls.
+
+    Attributes:
+        before, after: What stands around the prompt in the user's message.
+        system: What is added to the system message; often empty.
+        schema: The keys of the request that ask for the reply.
+    """
+
+    before: str
+    after: str
+    system: str
+    schema: dict[str, Any]
+
+
+def prepare(reply_model: type[BaseModel], mode: ReplyMode, strict: bool) -> Prepared:
+    """Let Instructor say how a reply model is asked for. See `Contract` for the arguments."""
+    from instructor.processing.response import handle_response_model
+
+    _, schema = handle_response_model(
+        reply_model, mode=_instructor_mode(mode), messages=[{"role": "user", "content": MARK}]
+    )
+    *system, user = schema.pop("messages")
+    before, after = user["content"].split(MARK)
+    if strict and mode == "json_schema":
+        schema["response_format"]["json_schema"]["strict"] = True
+    elif strict and mode == "tools":
+        schema["tools"][0]["function"]["strict"] = True
+    return Prepared(before, after, "\n\n".join(message["content"] for message in system), schema)
+
+
 class Contract:
     """How one reply model is asked for, parsed and asked for again.
 
@@ -44,24 +77,19 @@ class Contract:
         mode: json_schema (response format), tools (a forced tool call), json (JSON mode, the schema in the system
             message), md_json (the schema in the system message, the reply in a fenced block).
         strict: Ask the endpoint to enforce the schema to the letter; for json_schema and tools.
+        prepared: What `prepare` has made of these; None: it is made now.
     """
 
-    def __init__(self, reply_model: type[BaseModel], mode: ReplyMode, strict: bool = False) -> None:
-        from instructor.processing.response import handle_response_model
-
+    def __init__(
+        self,
+        reply_model: type[BaseModel],
+        mode: ReplyMode,
+        strict: bool = False,
+        prepared: Prepared | None = None,
+    ) -> None:
         self._reply_model = reply_model
         self._mode: ReplyMode = mode
-        _, prepared = handle_response_model(
-            reply_model, mode=_instructor_mode(mode), messages=[{"role": "user", "content": MARK}]
-        )
-        *system, user = prepared.pop("messages")
-        self._system: str = "\n\n".join(message["content"] for message in system)
-        self._before, self._after = user["content"].split(MARK)
-        self._schema: dict[str, Any] = prepared
-        if strict and mode == "json_schema":
-            prepared["response_format"]["json_schema"]["strict"] = True
-        elif strict and mode == "tools":
-            prepared["tools"][0]["function"]["strict"] = True
+        self._prepared = prepared or prepare(reply_model, mode, strict)
 
     def request(self, messages: Sequence[Message]) -> dict[str, Any]:
         """The part of a request that this contract decides: the messages, and how the reply is asked for.
@@ -69,13 +97,14 @@ class Contract:
         Args:
             messages: The prompt; the last one is the user's.
         """
+        made = self._prepared
         *before, last = [{"role": message.role, "content": message.content} for message in messages]
-        last["content"] = f"{self._before}{last['content']}{self._after}"
-        if self._system and before and before[0]["role"] == "system":
-            before[0]["content"] += f"\n\n{self._system}"
-        elif self._system:
-            before.insert(0, {"role": "system", "content": self._system})
-        return {"messages": [*before, last], **self._schema}
+        last["content"] = f"{made.before}{last['content']}{made.after}"
+        if made.system and before and before[0]["role"] == "system":
+            before[0]["content"] += f"\n\n{made.system}"
+        elif made.system:
+            before.insert(0, {"role": "system", "content": made.system})
+        return {"messages": [*before, last], **made.schema}
 
     def parse(self, completion: Completion, count: int | None = None) -> tuple[BaseModel, str]:
         """The validated reply, and the text that it was parsed from.

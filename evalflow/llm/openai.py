@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
@@ -15,6 +16,7 @@ from evalflow.llm import logprobs, samples
 from evalflow.llm.chat import ChatClient, identity
 from evalflow.llm.completion import Completion
 from evalflow.llm.contract import Contract, InvalidReply
+from evalflow.llm.contract_store import prepared
 from evalflow.records import Ask, Distribution, Reply, Usage
 
 DECISIVE = ("base_url", "model", "mode", "strict", "temperature", "max_tokens", "reasks", "logprobs")
@@ -51,6 +53,7 @@ class OpenAIJudge:
         config: The model, and how to ask it.
         name: The column value.
         limiters: Shared by all clients of a process.
+        contracts: Where prepared contracts are kept between runs; None keeps none.
         client: For tests, and for other ways to the endpoint.
 
     Raises:
@@ -66,6 +69,7 @@ class OpenAIJudge:
         name: str,
         limiters: Limiters | None = None,
         *,
+        contracts: Path | None = None,
         client: ChatClient | None = None,
     ) -> None:
         if config.strict and config.mode not in {"json_schema", "tools"}:
@@ -75,6 +79,7 @@ class OpenAIJudge:
         self._name = name
         self._client = client or ChatClient(config, "judge", limiters)
         self._identity = identity("openai", config, DECISIVE)
+        self._folder = contracts
         self._contracts: dict[type[BaseModel], Contract] = {}
 
     @property
@@ -162,7 +167,9 @@ class OpenAIJudge:
 
     def _contract(self, reply_model: type[BaseModel]) -> Contract:
         if reply_model not in self._contracts:
-            self._contracts[reply_model] = Contract(reply_model, self._config.mode, self._config.strict)
+            mode, strict, folder = self._config.mode, self._config.strict, self._folder
+            kept = prepared(folder, reply_model, mode, strict) if folder else None
+            self._contracts[reply_model] = Contract(reply_model, mode, strict, kept)
         return self._contracts[reply_model]
 
     def _wants_logprobs(self, ask: Ask) -> dict[str, Any]:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from evalflow.calls.limiter import Limiters
 from evalflow.config.kinds import Kinds
 from evalflow.config.schema import EmbeddedJudgeConfig, JudgeConfig, OpenAIJudgeConfig
 from evalflow.protocols import Judge
+
+CONTRACTS = Path(".evalflow/contracts")
+"""Beside the cache, in the working directory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,4 +76,4 @@ def _embedded(config: EmbeddedJudgeConfig, name: str, _: Limiters) -> Judge:
 def _openai(config: OpenAIJudgeConfig, name: str, limiters: Limiters) -> Judge:
     from evalflow.llm.openai import OpenAIJudge
 
-    return OpenAIJudge(config, name, limiters)
+    return OpenAIJudge(config, name, limiters, contracts=CONTRACTS)
