@@ -9,7 +9,7 @@ enclose, so that no text can contain its own closing delimiter, and equal texts 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,16 @@ def fenced(text: object, name: str) -> str:
     return f"<{name} id={mark}>\n{body}\n</{name} id={mark}>"
 
 
+class _Environment(ImmutableSandboxedEnvironment):
+    """Jinja's sandbox, whose templates have their globals in a plain dictionary.
+
+    Jinja chains two, and copies the chain for every template that is rendered or included.
+    """
+
+    def make_globals(self, d: MutableMapping[str, Any] | None) -> MutableMapping[str, Any]:
+        return {**self.globals, **(d or {})}  # pyright: ignore[reportUnknownMemberType]
+
+
 class Prompts:
     """The templates of a run.
 
@@ -47,12 +57,14 @@ class Prompts:
     """
 
     def __init__(self, folders: Sequence[Path]) -> None:
-        self._environment = ImmutableSandboxedEnvironment(
+        # A template is read once, also where every prompt includes it: a run keeps to the text that it started with.
+        self._environment = _Environment(
             loader=FileSystemLoader([str(folder) for folder in folders]),
             undefined=StrictUndefined,
             trim_blocks=True,
             lstrip_blocks=True,
             autoescape=False,
+            auto_reload=False,
         )
         self._environment.filters["fenced"] = fenced  # pyright: ignore[reportUnknownMemberType]
         self._folders = folders
