@@ -31,6 +31,7 @@ run it
 
 verbs (RUN is a run's folder; without it, the latest)
   check [OVERRIDES]                 everything short of the first request, with an estimate
+  resume [RUN] [--retry-errors]     finish a run; nothing finished is asked again
   cases [RUN] [--failed] [--metric M] [--tag T] [--id ID]
                                     question, answer, score, reason and steps
   report [DIR ...]                  write a run's or a sweep's report again
@@ -109,6 +110,18 @@ def _check(words: list[str]) -> int:
     as_json = "--json" in words
     config_dir, words = _config_dir([word for word in words if word != "--json"])
     return check(words, config_dir, _console(), as_json=as_json)
+
+
+def _resume(words: list[str]) -> int:
+    from evalflow.app.resume import resume
+    from evalflow.app.screen import TerminalScreen
+
+    parser = _parser("resume", "Finish a run; nothing that is finished is asked again.")
+    parser.add_argument("run", nargs="?", help="a run's folder; the latest without it")
+    parser.add_argument("--retry-errors", action="store_true", help="ask again what ended in error")
+    options = parser.parse_args(words)
+    screen = TerminalScreen(_console(), _console(stderr=True))
+    return resume(options.run, screen, retry_errors=options.retry_errors)
 
 
 def _cases(words: list[str]) -> int:
@@ -208,6 +221,7 @@ def _cache(words: list[str]) -> int:
 VERBS: dict[str, Handler] = {
     "run": _run,
     "check": _check,
+    "resume": _resume,
     "cases": _cases,
     "report": _report,
     "open": _open,

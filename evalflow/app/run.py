@@ -22,7 +22,9 @@ from evalflow.errors import EvalflowError, Problem, UserError
 from evalflow.protocols import Target
 from evalflow.run import manifest as manifests
 from evalflow.run.answers import AnswerBook, RememberingTarget
+from evalflow.run.finished import Finished, finished_cells
 from evalflow.run.folder import RunFolder, point_latest, write_atomically
+from evalflow.run.interrupt import interruptible
 from evalflow.run.journal import Journal
 from evalflow.run.pipeline import Pair, Pipeline, Plan
 from evalflow.run.tally import Tally
@@ -51,15 +53,19 @@ class Order:
         composed: The configuration.
         folder: Where to write.
         run_id: The run's id.
-        latest: What `outputs/latest` is to point to: the folder itself, or its sweep's.
+        latest: What `outputs/latest` is to point to: the folder itself, or its sweep's; None leaves it alone.
         siblings: Finished runs of the same sweep, whose answers are used again.
+        resumed: run.json of the run that is to be finished; None for a new run.
+        retry_errors: Whether a resumed run asks again what ended in error.
     """
 
     composed: Composed
     folder: Path
     run_id: str
-    latest: Path
+    latest: Path | None
     siblings: Sequence[Path] = ()
+    resumed: dict[str, Any] | None = None
+    retry_errors: bool = False
 
 
 def run(order: Order, watcher: Watcher) -> int:
@@ -75,16 +81,19 @@ def run(order: Order, watcher: Watcher) -> int:
     """
     parts = assemble(settings_of(order.composed))
     inspection = inspect(parts)
+    opening = _opening(order, _facts(inspection))
     folder = RunFolder(order.folder)
     tally = Tally(expected=inspection.cells)
     started = time.monotonic()
-    with log_to(folder.log):
-        opening = manifests.opening(order.run_id, order.composed.overrides, _facts(inspection))
-        _open(folder, opening, order.latest)
+    _make(folder)
+    with log_to(folder.log), closing(Journal(folder, tally)) as journal:
+        folder.write_manifest(opening)
+        if order.latest:
+            point_latest(order.latest, order.latest.parent.parent)
         watcher.starts(inspection, folder)
         status, code = "failed", EvalflowError.exit_code
         try:
-            _score(order, inspection, folder, tally, watcher)
+            _score(order, inspection, journal, tally, watcher)
             status = "done"
         except KeyboardInterrupt:
             status, code = "interrupted", 130
@@ -104,40 +113,80 @@ def run(order: Order, watcher: Watcher) -> int:
     return derived.exit_code
 
 
-def _score(order: Order, found: Inspection, folder: RunFolder, tally: Tally, watcher: Watcher) -> None:
+def _score(order: Order, found: Inspection, journal: Journal, tally: Tally, watcher: Watcher) -> None:
+    """Ask and score what is not finished. An interrupt finishes the cases under way, a second one stops at once."""
     parts, run = found.parts, found.parts.settings.run
+    finished = _finished(order, tally)
+    if journal.torn:
+        log.warning("cut off %d bytes of a line that was never finished", journal.torn)
 
-    async def work() -> None:
+    async def work() -> bool:
         pairs = tuple([Pair(await pair.metric.prepare(pair.judge), pair.judge) for pair in parts.pairs])
         plan = Plan(
-            order.run_id, _remembering(order, parts), pairs, run.repeats.target, run.repeats.judge, parts.width()
+            run_id=order.run_id,
+            target=_remembering(order, parts),
+            pairs=pairs,
+            target_repeats=run.repeats.target,
+            judge_repeats=run.repeats.judge,
+            width=parts.width(),
+            finished=finished.cells,
         )
+        pipeline = Pipeline(plan, journal, tally)
         following = asyncio.create_task(watcher.follow(tally))
         try:
-            await Pipeline(plan, journal, tally).run(found.selected())
+            return await interruptible(pipeline.run(found.selected()), pipeline.stop)
         finally:
             following.cancel()
             await parts.close()
 
-    with closing(Journal(folder, tally)) as journal:
-        asyncio.run(work())
+    if asyncio.run(work()):
+        raise KeyboardInterrupt
 
 
-def _open(folder: RunFolder, manifest: dict[str, Any], latest: Path) -> None:
+def _finished(order: Order, tally: Tally) -> Finished:
+    """What an earlier process has finished of this run, counted into the tally."""
+    if order.resumed is None:
+        return Finished()
+    finished = finished_cells(RunFolder(order.folder).journal, errors_too=not order.retry_errors)
+    tally.scores.update(finished.states)
+    tally.input_tokens, tally.output_tokens = finished.input_tokens, finished.output_tokens
+    tally.cost_usd, tally.unpriced = finished.cost_usd or 0.0, finished.cost_usd is None
+    # A process that was killed has not said how many requests it sent.
+    tally.requests, tally.uncounted = order.resumed.get("requests") or 0, order.resumed.get("requests") is None
+    return finished
+
+
+def _opening(order: Order, facts: dict[str, Any]) -> dict[str, Any]:
+    """The manifest with which the run begins, or goes on.
+
+    Raises:
+        UserError: What is to be resumed is not what was begun.
+    """
+    if order.resumed is None:
+        return manifests.opening(order.run_id, order.composed.overrides, facts)
+    changes = manifests.changes(order.resumed, facts)
+    if changes:
+        hint = "put it back as it was, or start a new run"
+        raise UserError(
+            [Problem(f"{change} has changed since the run began", str(order.folder), hint) for change in changes]
+        )
+    return manifests.reopening(order.resumed)
+
+
+def _make(folder: RunFolder) -> None:
     try:
         folder.path.mkdir(parents=True, exist_ok=True)
-        folder.write_manifest(manifest)
-        write_atomically(folder.prepared, "{}\n")
-        point_latest(latest, latest.parent.parent)
+        if not folder.prepared.exists():
+            write_atomically(folder.prepared, "{}\n")
     except OSError as error:
         raise UserError(Problem(f"cannot write there: {error.strerror}", str(folder.path))) from None
 
 
 def _remembering(order: Order, parts: Parts) -> Target:
-    """The target, that is not asked again for what a run of the same sweep has asked it already."""
-    if parts.settings.run.generate is False or not order.siblings:
+    """The target, that is not asked again for what this run, or one of the same sweep, has asked it already."""
+    if parts.settings.run.generate is False or not (order.siblings or order.resumed):
         return parts.target
-    journals: list[Path] = []
+    journals = [RunFolder(order.folder).answers] if order.resumed else []
     for path in order.siblings:
         sibling = RunFolder(path)
         if sibling.read_manifest()["target"]["identity"] == parts.target.identity:

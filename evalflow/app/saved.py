@@ -35,27 +35,40 @@ class Saved:
         return read_cases(self.folder, self.manifest)
 
 
+def read_manifest(folder: RunFolder) -> dict[str, Any]:
+    """run.json.
+
+    Raises:
+        UserError: It was written by another version.
+    """
+    manifest = folder.read_manifest()
+    if manifest.get("schema") != SCHEMA:
+        what = f"this run was written by another version of evalflow (schema {manifest.get('schema')}, not {SCHEMA})"
+        raise UserError(Problem(what, str(folder.manifest), "open it with the version named in it"))
+    return manifest
+
+
+def composed_of(manifest: dict[str, Any]) -> Composed:
+    """The configuration that a run was made from."""
+    search = manifest["search_folders"]
+    return Composed(
+        values=manifest["config"],
+        choices=manifest["choices"],
+        sources={},
+        overrides=tuple(manifest["overrides"]),
+        conf_folders=tuple(Path(path) for path in search["conf"]),
+        prompt_folders=tuple(Path(path) for path in search["prompts"]),
+    )
+
+
 def load(folder: RunFolder) -> Saved:
     """Read a run back.
 
     Raises:
         UserError: Its files are of another version, or what it was made from is gone.
     """
-    manifest = folder.read_manifest()
-    if manifest.get("schema") != SCHEMA:
-        what = f"this run was written by another version of evalflow (schema {manifest.get('schema')}, not {SCHEMA})"
-        raise UserError(Problem(what, str(folder.manifest), "open it with the version named in it"))
-    search = manifest["search_folders"]
-    settings = settings_of(
-        Composed(
-            values=manifest["config"],
-            choices=manifest["choices"],
-            sources={},
-            overrides=tuple(manifest["overrides"]),
-            conf_folders=tuple(Path(path) for path in search["conf"]),
-            prompt_folders=tuple(Path(path) for path in search["prompts"]),
-        )
-    )
+    manifest = read_manifest(folder)
+    settings = settings_of(composed_of(manifest))
     prompts = Prompts(settings.composed.prompt_folders)
     metrics = {name: build_metric(name, config, prompts) for name, config in settings.run.metric.items()}
     judge_of = {name: facts["judge"] for name, facts in manifest["metrics"].items()}

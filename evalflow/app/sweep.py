@@ -70,9 +70,9 @@ def write_sweep(folder: Path, jobs: Sequence[Path]) -> SweepTables:
 
 
 def _totals(runs: Sequence[tuple[str, dict[str, Any], pl.DataFrame]]) -> dict[str, Any]:
-    """Requests, tokens and cost of all runs; the cost is null where one is not known."""
-    manifests = [manifest for _, manifest, _ in runs]
-    costs = [manifest["cost_usd"] for manifest in manifests]
-    sums = {key: sum(manifest[key] for manifest in manifests) for key in ("requests", "cached", "seconds")}
-    tokens = {key: sum(manifest[key] for manifest in manifests) for key in ("input_tokens", "output_tokens")}
-    return {**sums, **tokens, "cost_usd": None if None in costs else sum(costs)}
+    """Requests, tokens, cost and time of all runs; null where one is not known."""
+    totals: dict[str, Any] = {}
+    for key in ("requests", "cached", "input_tokens", "output_tokens", "cost_usd", "seconds"):
+        values = [manifest[key] for _, manifest, _ in runs]
+        totals[key] = None if None in values else sum(values)
+    return totals

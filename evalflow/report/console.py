@@ -83,7 +83,7 @@ def worst_rows(scores: pl.LazyFrame, directions: Mapping[str, str], count: int =
 def print_totals(console: Console, manifest: Mapping[str, Any]) -> None:
     """Requests, tokens, cost and time in one line; tokens only where there are some."""
     requests, cached = manifest["requests"], manifest["cached"]
-    parts = [f"{requests:,} request{'' if requests == 1 else 's'}"]
+    parts = ["requests unknown" if requests is None else f"{requests:,} request{'' if requests == 1 else 's'}"]
     if cached:
         parts.append(f"{cached:,} from earlier")
     if tokens := manifest["input_tokens"] + manifest["output_tokens"]:

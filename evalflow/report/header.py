@@ -73,7 +73,8 @@ def _requests(manifest: Mapping[str, Any]) -> str | None:
     if "requests" not in manifest:
         return None
     cached = manifest.get("cached")
-    return f"{manifest['requests']:,}" + (f", {cached:,} more from the cache" if cached else "")
+    sent = manifest["requests"]
+    return ("unknown" if sent is None else f"{sent:,}") + (f", {cached:,} more from the cache" if cached else "")
 
 
 def _tokens(manifest: Mapping[str, Any]) -> str | None:

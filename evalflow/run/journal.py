@@ -1,50 +1,118 @@
-"""The journals: every finished answer and score is in the operating system's hands before the next call."""
+"""The journals: a finished answer or score is in the operating system's hands before its slot is used again."""
 
 from __future__ import annotations
 
 import json
 import os
+import threading
 from pathlib import Path
 from typing import Any
 
+from evalflow.errors import InfrastructureError, Problem, UserError
 from evalflow.records import Answer, ScoreRecord
 from evalflow.run.answers import answer_row
 from evalflow.run.folder import RunFolder
 from evalflow.run.tally import Tally
-from evalflow.summary import journal_row
+from evalflow.summary import journal_row, torn_tail
+
+SYNC_EVERY_S = 0.1
 
 
 class Journal:
     """A sink that appends to a run's answers.jsonl and scores.jsonl, one write call a record.
 
+    What is written survives the process at once, and the machine within `SYNC_EVERY_S`: a thread syncs both files to
+    disk in groups. Only one process can hold a run's journals.
+
     Args:
         folder: The run's folder; both files are made, empty where nothing comes.
         tally: Counts generated answers.
+
+    Attributes:
+        torn: Bytes of unfinished last lines that were cut off, the trace of a process that was killed.
+
+    Raises:
+        UserError: Another process holds them, or they cannot be written.
     """
 
     def __init__(self, folder: RunFolder, tally: Tally) -> None:
-        self._answers = _open(folder.answers)
+        self._folder = folder.path
         self._scores = _open(folder.journal)
+        _lock(self._scores, folder.path)
+        self._answers = _open(folder.answers)
         self._tally = tally
+        self.torn = _mend(folder.journal, self._scores) + _mend(folder.answers, self._answers)
+        self._dirty = threading.Event()
+        self._closed = threading.Event()
+        self._syncing = threading.Thread(target=self._sync_in_groups, name="journal-sync", daemon=True)
+        self._syncing.start()
 
     def write(self, record: Answer | ScoreRecord) -> None:
-        """Append one record. Recorded answers stand in the data already and are left out."""
-        if isinstance(record, ScoreRecord):
-            os.write(self._scores, _line(journal_row(record)))
-        elif record.status == "error" or record.latency_s is not None:
-            os.write(self._answers, _line(answer_row(record)))
-            self._tally.count_answer(record)
+        """Append one record. Recorded answers stand in the data already and are left out.
+
+        Raises:
+            InfrastructureError: The disk is full; what was written before stays, and `resume` goes on.
+        """
+        try:
+            if isinstance(record, ScoreRecord):
+                self._append(self._scores, journal_row(record))
+            elif record.status == "error" or record.latency_s is not None:
+                self._append(self._answers, answer_row(record))
+                self._tally.count_answer(record)
+        except OSError as error:
+            what = f"{self._folder} cannot be written: {error.strerror}"
+            raise InfrastructureError(what, f"make room, then: python -m evalflow resume {self._folder}") from None
 
     def close(self) -> None:
-        """Put both on the disk."""
+        """Put both on the disk, and let go of them."""
+        self._closed.set()
+        self._dirty.set()
+        self._syncing.join()
         for file in (self._answers, self._scores):
             os.fsync(file)
             os.close(file)
 
+    def _append(self, file: int, row: dict[str, Any]) -> None:
+        line = (json.dumps(row, ensure_ascii=False, separators=(",", ":"), default=str) + "\n").encode(
+            "utf-8", "backslashreplace"
+        )
+        written = os.write(file, line)
+        while written < len(line):
+            written += os.write(file, line[written:])
+        self._dirty.set()
+
+    def _sync_in_groups(self) -> None:
+        while not self._closed.is_set():
+            self._dirty.wait()
+            if self._closed.wait(SYNC_EVERY_S):
+                return
+            self._dirty.clear()
+            os.fsync(self._answers)
+            os.fsync(self._scores)
+
 
 def _open(path: Path) -> int:
-    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
 
 
-def _line(row: dict[str, Any]) -> bytes:
-    return (json.dumps(row, ensure_ascii=False, separators=(",", ":"), default=str) + "\n").encode()
+def _lock(file: int, folder: Path) -> None:
+    """Hold the file until it is closed or the process ends, however it ends."""
+    try:
+        import fcntl
+    except ImportError:  # Windows, where msvcrt would lock bytes that readers need
+        return
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(file)
+        raise UserError(
+            Problem("another process is working on this run", str(folder), "wait until it has ended, or end it")
+        ) from None
+
+
+def _mend(path: Path, file: int) -> int:
+    """Cut off a last line that was never finished; the number of bytes."""
+    torn = torn_tail(path)
+    if torn:
+        os.ftruncate(file, path.stat().st_size - torn)
+    return torn

@@ -47,6 +47,35 @@ def opening(run_id: str, overrides: tuple[str, ...], facts: Mapping[str, Any]) -
     }
 
 
+def reopening(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """The manifest of a run that goes on."""
+    resumed = [*manifest.get("resumed_at", []), now()]
+    return {**manifest, "status": "running", "finished_at": None, "resumed_at": resumed, "process": os.getpid()}
+
+
+def changes(manifest: Mapping[str, Any], facts: Mapping[str, Any]) -> list[str]:
+    """What a run was made from and is not the same any more: `dataset rag`, `metric faithfulness`, `judge x`.
+
+    Args:
+        manifest: run.json.
+        facts: What the parts are now, in the form of `opening`'s facts.
+    """
+    found: list[str] = []
+    for group, keys in (
+        ("datasets", ("files", "sha256", "cases")),
+        ("metrics", ("version", "prompt_sha256", "judge")),
+        ("judges", ("identity",)),
+    ):
+        before, after = manifest[group], facts[group]
+        for name in dict.fromkeys([*before, *after]):
+            old, new = before.get(name, {}), after.get(name, {})
+            if any(old.get(key) != new.get(key) for key in keys):
+                found.append(f"{group.removesuffix('s')} {name}")
+    if manifest["target"]["identity"] != facts["target"]["identity"]:
+        found.append(f"target {facts['target']['name']}")
+    return found
+
+
 def closing(manifest: Mapping[str, Any], status: str, exit_code: int, tally: Tally, seconds: float) -> dict[str, Any]:
     """The manifest of a run that has ended.
 
@@ -65,7 +94,7 @@ def closing(manifest: Mapping[str, Any], status: str, exit_code: int, tally: Tal
         "seconds": round(seconds, 3),
         "scores": {state: tally.scores[state] for state in ("scored", "undefined", "error", "skipped")},
         "answers": dict(tally.answers),
-        "requests": tally.requests,
+        "requests": None if tally.uncounted else tally.requests,
         "cached": tally.cached,
         "reasks": tally.reasks,
         "input_tokens": tally.input_tokens,

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from evalflow.errors import EvalflowError
 from evalflow.protocols import Judge, Metric, Sink, Target
 from evalflow.records import Answer, Case, Outcome, ScoreRecord
+from evalflow.run.finished import cell_digest
 from evalflow.run.meter import Meter
 from evalflow.run.tally import Tally
 
@@ -33,6 +34,7 @@ class Plan:
         target_repeats: Answers a case.
         judge_repeats: Scores an answer and metric; a metric that asks nobody is scored once.
         width: Cases under way at once; the calls in flight are bounded by the limiters, not here.
+        finished: Digests of the cells that are scored already and not scored again.
     """
 
     run_id: str
@@ -41,6 +43,7 @@ class Plan:
     target_repeats: int = 1
     judge_repeats: int = 1
     width: int = 16
+    finished: Set[int] = frozenset()
 
 
 class Pipeline:
@@ -56,6 +59,11 @@ class Pipeline:
         self._plan = plan
         self._sink = sink
         self._tally = tally
+        self._stopping = False
+
+    def stop(self) -> None:
+        """Begin no further case; those under way are finished."""
+        self._stopping = True
 
     async def run(self, cases: Iterable[Case]) -> None:
         """Work through the cases, reading the next one only when there is room for it.
@@ -73,18 +81,36 @@ class Pipeline:
 
     async def _work(self, queue: Iterator[Case]) -> None:
         for case in queue:
+            if self._stopping:
+                return
             self._tally.in_flight += 1
             for repeat in range(self._plan.target_repeats):
                 await self._case(case, repeat)
             self._tally.in_flight -= 1
 
     async def _case(self, case: Case, target_repeat: int) -> None:
+        cells = self._remaining(case, target_repeat)
+        if not cells:
+            return
         answer = await self._plan.target.answer(case, target_repeat)
         self._sink.write(answer)
-        cells = list(self._cells(case))
         async with asyncio.TaskGroup() as scoring:
             for pair, repeat in cells:
                 scoring.create_task(self._cell(case, answer, pair, repeat))
+
+    def _remaining(self, case: Case, target_repeat: int) -> list[tuple[Pair, int]]:
+        """The cells of the case that are not finished."""
+        cells = list(self._cells(case))
+        finished = self._plan.finished
+        if not finished:
+            return cells
+        target = self._plan.target.name
+        return [
+            (pair, repeat)
+            for pair, repeat in cells
+            if cell_digest(case.dataset, case.id, target, target_repeat, pair.metric.name, _name(pair.judge), repeat)
+            not in finished
+        ]
 
     def _cells(self, case: Case) -> Iterator[tuple[Pair, int]]:
         for pair in self._plan.pairs:
@@ -116,7 +142,7 @@ class Pipeline:
             target_repeat=answer.target_repeat,
             metric=pair.metric.name,
             metric_version=pair.metric.config.version,
-            judge=pair.judge.name if pair.judge else None,
+            judge=_name(pair.judge),
             repeat=repeat,
             status=outcome.status,
             score=outcome.score,
@@ -133,6 +159,10 @@ class Pipeline:
             cached=outcome.cached,
             finished_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
         )
+
+
+def _name(judge: Judge | None) -> str | None:
+    return judge.name if judge else None
 
 
 def _first(failures: ExceptionGroup[EvalflowError]) -> EvalflowError:

@@ -16,7 +16,7 @@ class Tally:
         expected: How many scores the run will have, as far as known.
         scores: Scores by status.
         answers: Generated answers by status.
-        requests: Calls that were sent; `cached` ones were not.
+        requests: Calls that were sent; `cached` ones were not. `uncounted` says that there were others before.
         reasks: Invalid replies that were sent back.
         in_flight: Cases being worked on.
         input_tokens, output_tokens: Over judges and targets.
@@ -27,6 +27,7 @@ class Tally:
     scores: Counter[str] = field(default_factory=Counter[str])
     answers: Counter[str] = field(default_factory=Counter[str])
     requests: int = 0
+    uncounted: bool = False
     cached: int = 0
     reasks: int = 0
     in_flight: int = 0

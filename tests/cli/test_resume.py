@@ -1,0 +1,173 @@
+"""A run that was stopped goes on where it was, and ends as if it had not been stopped."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from typing import Any
+
+import polars as pl
+import pytest
+
+from evalflow.testing import Endpoint, Request, malformed, reply
+from tests.cli.conftest import Program, judge_arguments
+
+ROWS = [{"id": f"c{i:02}", "question": f"Question {i}?", "answer": f"Answer {i}."} for i in range(30)]
+
+
+def grade(request: Request) -> Any:
+    return {"reason": "so it seems", "score": 1 + int(request.text.count("1")) % 5}
+
+
+class Gate:
+    """A script that answers `free` requests and then holds all others until it is opened."""
+
+    def __init__(self, free: int) -> None:
+        self.free = free
+        self.open = threading.Event()
+        self.reached = threading.Event()
+
+    async def __call__(self, request: Request) -> Any:
+        import asyncio
+
+        self.free -= 1
+        if self.free < 0:
+            self.reached.set()
+            while not self.open.is_set():
+                await asyncio.sleep(0.01)
+        return grade(request)
+
+
+def arguments(program: Program, url: str) -> list[str]:
+    path = program.write("mine.jsonl", *ROWS)
+    return [
+        "dataset=rag", f"dataset.rag.path={path}", "dataset.rag.fields=null", "metric=coherence",
+        *judge_arguments(url), "judge.concurrency.max=2", "cache.mode=off",
+    ]  # fmt: skip
+
+
+def started(program: Program, words: list[str]) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "evalflow", *words]
+    return subprocess.Popen(command, cwd=program.folder, text=True, stderr=subprocess.PIPE, stdout=subprocess.PIPE)
+
+
+def scores(program: Program) -> list[tuple[Any, ...]]:
+    frame = pl.read_parquet(program.latest / "scores.parquet")
+    return frame.select("case_id", "metric", "judge", "repeat", "status", "score", "reason").rows()
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGKILL, -9), (signal.SIGINT, 130), (signal.SIGTERM, 130)])
+def test_what_is_finished_is_not_asked_again(program: Program, number: signal.Signals, code: int) -> None:
+    gate = Gate(free=5)
+    with Endpoint(gate) as endpoint:
+        words = arguments(program, endpoint.url)
+        process = started(program, words)
+        assert gate.reached.wait(60)
+        os.kill(process.pid, number)
+        if number != signal.SIGKILL:
+            gate.open.set()
+        assert process.wait(60) == code
+        gate.open.set()
+        done_before = len((program.latest / "scores.jsonl").read_text(encoding="utf-8").splitlines())
+        assert 0 < done_before < len(ROWS)
+        asked_before = endpoint.count
+
+        resumed = program("resume")
+        assert resumed.returncode == 0, resumed.stderr
+        assert endpoint.count - asked_before <= len(ROWS) - done_before
+        first = scores(program)
+        assert [row[0] for row in first] == [row["id"] for row in ROWS]
+        assert program.manifest["status"] == "done"
+        assert program.manifest["scores"]["scored"] == len(ROWS)
+
+        assert program(*words).returncode == 0
+        assert scores(program) == first
+
+
+def test_a_torn_line_is_cut_off_and_asked_again(program: Program) -> None:
+    with Endpoint(grade) as endpoint:
+        assert program(*arguments(program, endpoint.url)).returncode == 0
+        before = scores(program)
+        journal = program.latest / "scores.jsonl"
+        lines = journal.read_bytes().splitlines(keepends=True)
+        journal.write_bytes(b"".join(lines[:-1]) + lines[-1][:40])
+        asked = endpoint.count
+        done = program("resume")
+        assert done.returncode == 0, done.stderr
+        assert endpoint.count == asked + 1
+    assert scores(program) == before
+    assert "cut off 40 bytes" in (program.latest / "evalflow.log").read_text(encoding="utf-8")
+
+
+def test_errors_are_asked_again_only_when_told_to(program: Program) -> None:
+    broken = {"now": True}
+
+    def script(request: Request) -> Any:
+        return malformed() if broken["now"] and "Question 3?" in request.text else grade(request)
+
+    with Endpoint(script) as endpoint:
+        assert program(*arguments(program, endpoint.url)).returncode == 3
+        broken["now"] = False
+        asked = endpoint.count
+        assert program("resume").returncode == 3
+        assert endpoint.count == asked
+        done = program("resume", "--retry-errors")
+        assert done.returncode == 0, done.stderr
+        assert endpoint.count == asked + 1
+    assert [row[4] for row in scores(program)] == ["scored"] * len(ROWS)
+    assert program.manifest["scores"]["error"] == 0
+
+
+def test_generated_answers_are_not_asked_for_again(program: Program) -> None:
+    path = program.write("bare.jsonl", *({"id": row["id"], "question": row["question"]} for row in ROWS))
+
+    def script(request: Request) -> Any:
+        return reply("An answer.") if request.model == "bot" else malformed()
+
+    with Endpoint(script) as endpoint:
+        done = program(
+            "dataset=rag", f"dataset.rag.path={path}", "dataset.rag.fields=null", "metric=coherence",
+            *judge_arguments(endpoint.url), "generate=true", "target=vllm", "target.model=bot",
+            f"target.base_url={endpoint.url}", "cache.mode=off",
+        )  # fmt: skip
+        assert done.returncode == 3, done.stderr
+        assert program("resume", "--retry-errors").returncode == 3
+        assert [request.model for request in endpoint.requests].count("bot") == len(ROWS)
+
+
+@pytest.mark.parametrize("change", ["data", "prompt"])
+def test_a_run_whose_parts_have_changed_is_refused(program: Program, change: str) -> None:
+    assert program("new", "metric", "tone").returncode == 0
+    with Endpoint(grade) as endpoint:
+        words = [word.replace("metric=coherence", "metric=tone") for word in arguments(program, endpoint.url)]
+        assert program(*words).returncode == 0
+        if change == "data":
+            with (program.folder / "mine.jsonl").open("a", encoding="utf-8") as file:
+                file.write(json.dumps({"question": "new?", "answer": "new"}) + "\n")
+        else:
+            prompt = program.folder / "prompts" / "tone" / "grade.jinja"
+            prompt.write_text(prompt.read_text(encoding="utf-8") + "\nBe strict.", encoding="utf-8")
+        asked = endpoint.count
+        done = program("resume")
+        assert done.returncode == 2
+        assert {"data": "dataset rag", "prompt": "metric tone"}[change] in done.stderr
+        assert endpoint.count == asked
+    assert program.manifest["status"] == "done"
+
+
+def test_a_second_process_on_one_run_is_refused(program: Program) -> None:
+    gate = Gate(free=3)
+    with Endpoint(gate) as endpoint:
+        process = started(program, arguments(program, endpoint.url))
+        assert gate.reached.wait(60)
+        second = program("resume")
+        assert second.returncode == 2
+        assert "another process" in second.stderr
+        gate.open.set()
+        process.communicate(timeout=60)
+        assert process.returncode == 0
+    assert program.manifest["scores"]["scored"] == len(ROWS)
