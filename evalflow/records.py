@@ -53,15 +53,12 @@ class Case:
     A field that the data does not have is None (never an empty value): metrics that need it are skipped.
 
     Attributes:
-        dataset: Name of the dataset it came from.
-        index: Position in the dataset, from 0.
+        dataset, index: The dataset it came from, and its position in it, from 0.
         id: Unique in the dataset; the file's own, else a hash of the content.
         messages: The conversation.
-        answer: The recorded answer.
-        reference: The ideal answer.
+        answer, reference: The recorded answer, and the ideal one.
         contexts: What was retrieved; an empty tuple means that nothing was found.
-        expected: The true label, or the expected ids.
-        actual: The recorded prediction, or the retrieved ids.
+        expected, actual: The true label and the recorded prediction; or the expected ids and the retrieved ones.
         metadata: What the target sent beside its answer.
         demo_answer: An example answer to try metrics on; not used in runs.
         checks: Checks this case brings along: identifier, enabled, params.
@@ -108,6 +105,7 @@ class Answer:
         dataset, index, case_id, target, target_repeat: Which answer it is; target_repeat counts from 0.
         status: answered; absent (recorded data has none); error (generation failed).
         messages: The conversation as played, without the final answer.
+        requests: Calls that were answered for it, and so have been paid.
         usage, cost_usd, latency_s (seconds): None where unknown, and for recorded answers; never a false 0.
         cached: True where no call was made for it.
         error_type, error: Why there is no answer.
@@ -124,12 +122,18 @@ class Answer:
     actual: Any = None
     contexts: tuple[Context, ...] | None = None
     metadata: Mapping[str, Any] | None = None
+    requests: int = 0
     usage: Usage | None = None
     cost_usd: float | None = None
     latency_s: float | None = None
     cached: bool = False
     error_type: str | None = None
     error: str | None = None
+
+    @property
+    def generated(self) -> bool:
+        """Whether a target made it, or tried to; False for what stands in the data."""
+        return self.status == "error" or self.requests > 0 or self.latency_s is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,8 +149,7 @@ class Ask:
         variables: The step's template variables. A step with a task also has `source` (extract_claims: the text
             to split) or `against` (verify_claims: the text, or contexts, to hold claims against).
         items: What a one_per step goes over, else None.
-        samples: How many replies to draw.
-        logprobs: Whether token probabilities are wanted.
+        samples, logprobs: How many replies to draw, and whether token probabilities are wanted.
         repeat: The judge's repeat, from 0; makes repeats distinct in caches.
     """
 
@@ -167,8 +170,7 @@ class Reply:
     """A judge's answer to an Ask, valid against its reply model.
 
     Attributes:
-        parsed: The validated reply.
-        raw: The text it was parsed from.
+        parsed, raw: The validated reply, and the text it was parsed from.
         probabilities: One distribution per item (one in all without items), or None where the judge gives none.
         reasks: How often an invalid reply was sent back before this one.
         requests: Answered calls to the outside, re-asks included; 0 for a judge that needs none, or a cached reply.
@@ -198,8 +200,7 @@ class Outcome:
         status: One of the four states; only `scored` has a score.
         score: 0..1 for a scale, natural otherwise; None unless scored.
         value: The same on the metric's own scale.
-        reason: Why; also why undefined or skipped.
-        steps: What the judge said, step by step.
+        reason, steps: Why (also why undefined or skipped), and what the judge said, step by step.
         path: How the score came about: weighted by probabilities, direct, or after a re-ask.
         parts: A panel's members.
     """
@@ -285,8 +286,7 @@ class Figure:
         statistic: Its name: precision, recall, f1, accuracy, ...
         value: The number, or None where it is undefined (nothing to divide by).
         n: What it was divided by, or how many cases it rests on.
-        std_error, ci_low, ci_high: 95 % interval; None where there is none to give.
-        ci_method: How the interval was made.
+        std_error, ci_low, ci_high, ci_method: 95 % interval and how it was made; None where there is none to give.
         details: A matrix or a list that goes with it.
     """
 

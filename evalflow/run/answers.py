@@ -32,6 +32,7 @@ def answer_row(answer: Answer) -> dict[str, Any]:
         if answer.contexts is None
         else [{"text": c.text, "title": c.title, "path": c.path} for c in answer.contexts],
         "metadata": answer.metadata,
+        "requests": answer.requests,
         "usage": {"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens} if usage else None,
         "cost_usd": answer.cost_usd,
         "latency_s": answer.latency_s,
@@ -116,7 +117,7 @@ class RememberingTarget:
         known = self._book.get(case.dataset, case.id, self.name, repeat)
         if known is None or known.status == "error":
             return await self._target.answer(case, repeat)
-        return replace(known, index=case.index, cached=True)
+        return replace(known, index=case.index, requests=0, cached=True)
 
     async def close(self) -> None:
         """Release the target's connections."""

@@ -56,7 +56,7 @@ class Journal:
         try:
             if isinstance(record, ScoreRecord):
                 self._append(self._scores, journal_row(record))
-            elif record.status == "error" or record.latency_s is not None:
+            elif record.generated:
                 self._append(self._answers, answer_row(record))
                 self._tally.count_answer(record)
         except OSError as error:

@@ -61,13 +61,14 @@ class Tally:
         self.scores[record.status] += 1
 
     def count_answer(self, answer: Answer) -> None:
-        """Count one generated answer and its call."""
+        """Count one generated answer and what was sent for it, where anything was."""
         self.answers[answer.status] += 1
         if answer.cached:
             self.cached += 1
             return
-        self.requests += 1
-        self.count_call(answer.usage, answer.cost_usd)
+        if answer.requests:
+            self.requests += answer.requests
+            self.count_call(answer.usage, answer.cost_usd)
 
     def count_call(self, usage: Usage | None, cost_usd: float | None) -> None:
         """Add what a call used; cost_usd None: its price is not known."""

@@ -98,8 +98,14 @@ class OpenAITarget:
         except UserError as error:
             return replace(blank, status="error", error_type="prompt", error=str(error))
         except CallError as error:
-            return replace(blank, status="error", error_type=error.error_type, error=str(error))
-        paid = replace(blank, usage=completion.usage, cost_usd=completion.cost_usd, latency_s=completion.latency_s)
+            return _failed(blank, error)
+        paid = replace(
+            blank,
+            requests=1,
+            usage=completion.usage,
+            cost_usd=completion.cost_usd,
+            latency_s=completion.latency_s,
+        )
         return self._filled(paid, completion)
 
     async def close(self) -> None:
@@ -116,6 +122,20 @@ class OpenAITarget:
         if self._generates[answer.dataset] == "actual":
             return replace(answer, actual=scalar(text))
         return replace(answer, answer=text)
+
+
+def _failed(answer: Answer, error: CallError) -> Answer:
+    """The answer in state `error`, with what was paid for all the same."""
+    return replace(
+        answer,
+        status="error",
+        error_type=error.error_type,
+        error=str(error),
+        requests=error.requests,
+        usage=error.usage,
+        cost_usd=error.cost_usd,
+        latency_s=error.latency_s if error.requests else None,
+    )
 
 
 def scalar(text: str) -> Any:

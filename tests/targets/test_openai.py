@@ -8,7 +8,7 @@ import pytest
 
 from evalflow.calls.retry import RetryPolicy
 from evalflow.config.schema import OpenAITargetConfig
-from evalflow.errors import InfrastructureError, UserError
+from evalflow.errors import CallError, InfrastructureError, UserError
 from evalflow.llm.chat import ChatClient
 from evalflow.prompts import Prompts
 from evalflow.records import Case, Context, Message, Usage
@@ -95,6 +95,31 @@ async def test_a_failed_generation_is_an_answer_in_state_error(build: Build) -> 
     assert "after 2 tries" in (first.error or "")
     assert (second.status, second.error_type) == ("error", "bad_request")
     assert third.status == "answered"
+
+
+async def test_an_answer_says_how_many_requests_it_took(build: Build) -> None:
+    async with Endpoint(["Because.", ""]) as endpoint:
+        target = build(endpoint.url)
+        said, empty = [await target.answer(CASE, 0) for _ in range(2)]
+        unrendered = await build(endpoint.url, prompt="{{ vars.color }}").answer(CASE, 0)
+    assert (said.requests, empty.requests, unrendered.requests) == (1, 1, 0)
+    assert (empty.status, unrendered.status, unrendered.latency_s) == ("error", "error", None)
+
+
+class Failing(ChatClient):
+    """Its calls fail after replies that were paid for."""
+
+    async def complete(self, body: Any, kind: str = "") -> Any:
+        raise CallError("malformed", "no JSON", requests=2, usage=Usage(10, 3), cost_usd=0.5, latency_s=1.5)
+
+
+async def test_a_failed_generation_keeps_what_it_took(tmp_path: Path) -> None:
+    config = OpenAITargetConfig(kind="openai", model="m", base_url="http://127.0.0.1:9/v1", api_key_env=None)
+    target = OpenAITarget(config, "bot", Prompts([tmp_path]), GENERATES, client=Failing(config, "target"))
+    answer = await target.answer(CASE, 0)
+    await target.close()
+    assert (answer.status, answer.error_type) == ("error", "malformed")
+    assert (answer.requests, answer.usage, answer.cost_usd, answer.latency_s) == (2, Usage(10, 3), 0.5, 1.5)
 
 
 async def test_what_every_call_would_meet_is_raised(build: Build) -> None:

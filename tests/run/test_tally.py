@@ -1,0 +1,61 @@
+"""Answers are counted by what was sent for them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from evalflow.records import Answer, Usage
+from evalflow.run.tally import Tally
+
+
+def answer(**changes: Any) -> Answer:
+    known: dict[str, Any] = {"dataset": "d", "index": 0, "case_id": "c", "target": "t", "latency_s": 0.1}
+    return Answer(**{**known, **changes})
+
+
+def test_an_answer_counts_its_requests_tokens_and_cost() -> None:
+    tally = Tally()
+    tally.count_answer(answer(requests=2, usage=Usage(10, 3), cost_usd=0.5))
+    tally.count_answer(answer(requests=1, usage=Usage(1, 1), cost_usd=0.25))
+    assert (tally.requests, tally.input_tokens, tally.output_tokens, tally.cost) == (3, 11, 4, 0.75)
+    assert tally.answers == {"answered": 2}
+
+
+def test_a_failure_before_anything_was_sent_costs_nothing() -> None:
+    tally = Tally()
+    tally.count_answer(answer(status="error", error_type="prompt", latency_s=None))
+    assert (tally.requests, tally.cost, tally.answers) == (0, 0.0, {"error": 1})
+
+
+def test_a_failure_that_was_paid_for_counts() -> None:
+    tally = Tally()
+    tally.count_answer(answer(status="error", requests=1, usage=Usage(10, 0), cost_usd=0.5))
+    assert (tally.requests, tally.input_tokens, tally.cost) == (1, 10, 0.5)
+
+
+def test_a_price_that_is_not_known_makes_the_cost_unknown() -> None:
+    tally = Tally()
+    tally.count_answer(answer(requests=1))
+    assert tally.cost is None
+
+
+def test_a_cached_answer_counts_no_request() -> None:
+    tally = Tally()
+    tally.count_answer(answer(cached=True, requests=0, usage=Usage(10, 3), cost_usd=0.5))
+    assert (tally.requests, tally.cached, tally.input_tokens, tally.cost) == (0, 1, 0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "generated"),
+    [
+        ({}, True),
+        ({"latency_s": None, "requests": 1}, True),
+        ({"latency_s": None, "status": "error"}, True),
+        ({"latency_s": None}, False),
+        ({"latency_s": None, "status": "absent"}, False),
+    ],
+)
+def test_generated_tells_a_targets_answer_from_a_recorded_one(changes: dict[str, Any], generated: bool) -> None:
+    assert answer(**changes).generated is generated
