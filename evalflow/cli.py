@@ -34,7 +34,8 @@ verbs (RUN is a run's folder; without it, the latest)
   resume [RUN] [--retry-errors]     finish a run; nothing finished is asked again
   cases [RUN] [--failed] [--metric M] [--tag T] [--id ID]
                                     question, answer, score, reason and steps
-  report [DIR ...]                  write a run's or a sweep's report again
+  report [DIR ...] [metric.M.threshold=X]
+                                    write reports again, for free, with other thresholds
   open [RUN]                        show the report in a browser
   list [GROUP]                      dataset, metric, judge, target, experiment
   show NAME                         YAML, prompts and an example
@@ -141,9 +142,10 @@ def _cases(words: list[str]) -> int:
 def _report(words: list[str]) -> int:
     from evalflow.app.report import report_again
 
-    parser = _parser("report", "Write the reports of runs or sweeps again, from what they recorded.")
-    parser.add_argument("folders", nargs="*", help="folders of runs or sweeps; the latest without any")
-    return report_again(parser.parse_args(words).folders, _console())
+    parser = _parser("report", "Write the reports of runs or sweeps again, from what they recorded; nothing is asked.")
+    what = "folders of runs or sweeps, the latest without any; other thresholds: metric.NAME.threshold=X"
+    parser.add_argument("words", nargs="*", metavar="DIR | KEY=VALUE", help=what)
+    return report_again(parser.parse_args(words).words, _console())
 
 
 def _open(words: list[str]) -> int:

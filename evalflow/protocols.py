@@ -90,17 +90,36 @@ class Judge(Protocol):
         ...
 
 
-class Metric(Protocol):
+class Measured(Protocol):
+    """What is known of a metric's scores once they are made."""
+
+    @property
+    def config(self) -> MetricConfig:
+        """What its YAML declares."""
+        ...
+
+    @property
+    def bounded(self) -> bool:
+        """Whether scores lie in 0..1, so that what is missing has a worst and a best case."""
+        ...
+
+    @property
+    def figures(self) -> FigureSpec | None:
+        """Figures over a run that are more than a mean; None for most metrics.
+
+        A metric only declares them and `evalflow.summary` computes them, since metrics and stats do not know each
+        other. A classification metric declares `FigureSpec("classification", positive=...)`, and the `value` of each
+        of its scores is a mapping {"truth": ..., "prediction": ...} of labels, equal labels written equally.
+        """
+        ...
+
+
+class Metric(Measured, Protocol):
     """How an answer becomes a score."""
 
     @property
     def name(self) -> str:
         """The column value."""
-        ...
-
-    @property
-    def config(self) -> MetricConfig:
-        """What its YAML declares."""
         ...
 
     @property
@@ -136,21 +155,6 @@ class Metric(Protocol):
 
     async def score(self, case: Case, answer: Answer, judge: Judge | None, repeat: int) -> Outcome:
         """Score one answer. Never raises for what a judge or the data did; that is a status."""
-        ...
-
-    @property
-    def bounded(self) -> bool:
-        """Whether scores lie in 0..1, so that what is missing has a worst and a best case."""
-        ...
-
-    @property
-    def figures(self) -> FigureSpec | None:
-        """Figures over a run that are more than a mean; None for most metrics.
-
-        A metric only declares them and `evalflow.summary` computes them, since metrics and stats do not know each
-        other. A classification metric declares `FigureSpec("classification", positive=...)`, and the `value` of each
-        of its scores is a mapping {"truth": ..., "prediction": ...} of labels, equal labels written equally.
-        """
         ...
 
 

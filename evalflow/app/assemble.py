@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 from typing import Any, Literal
 
-from evalflow import datasets
 from evalflow.app.derive import Recipe
+from evalflow.app.select import offered
 from evalflow.calls.limiter import Limiters
 from evalflow.config.schema import Concurrency, DatasetConfig
 from evalflow.config.validate import Settings
@@ -63,8 +62,7 @@ class Parts:
 
     def cases(self) -> Iterator[Case]:
         """The cases of all datasets, streamed; of each the first `limit`, where there is a limit."""
-        for name, config in self.datasets.items():
-            yield from islice(datasets.read(name, config), self.settings.run.limit)
+        yield from offered(self.settings.run)
 
     def width(self) -> int:
         """Cases under way at once: enough that the limiters are always fed, never less than a few."""

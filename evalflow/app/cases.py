@@ -4,52 +4,65 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
+from evalflow.app.derive import standing_answer
 from evalflow.app.locate import find_run
-from evalflow.app.saved import read_cases
+from evalflow.app.saved import load
 from evalflow.errors import Problem, UserError, did_you_mean
-from evalflow.records import Case
+from evalflow.records import Answer, Case
 from evalflow.report.case_console import print_case
+from evalflow.report.join import Row, as_answered, rows
+from evalflow.run.answers import AnswerBook
 from evalflow.run.folder import RunFolder
 
 if TYPE_CHECKING:
     import polars as pl
 
 
+_SCORE_KEYS = (
+    "metric", "judge", "repeat", "status", "score", "threshold", "passed", "reason", "error_type", "error", "path",
+)  # fmt: skip
+
+
 def show_cases(options: argparse.Namespace, console: Console) -> int:
-    """Show the cases that the options leave, in input order.
+    """Show the cases that the options leave, in input order, each as every target answered it.
 
     Args:
         options: run, failed, metric, tag, id, limit, json.
         console: Where to print.
 
     Raises:
-        UserError: There is no such run, metric, tag or case.
+        UserError: There is no such run, metric or case, or the run has no tables yet.
     """
+    import polars as pl
+
     folder = find_run(options.run)
-    scores = _matching(folder, options)
-    ids = scores.select("dataset", "case_id").unique(maintain_order=True)
+    if not folder.scores.is_file():
+        where = folder.path
+        hint = f"write them: python -m evalflow report {where}\n  or finish it: python -m evalflow resume {where}"
+        raise UserError(Problem("the run ended before its tables were written", str(folder.path), hint))
+    scores = _matching(pl.scan_parquet(folder.scores), folder, options)
+    ids = scores.select("dataset", "case_id").unique(maintain_order=True).collect(engine="streaming")
     wanted = ids.head(options.limit) if options.limit else ids
-    shown = list(_join(folder, scores, wanted))
+    shown = list(_rows(folder, scores, wanted))
     if options.json:
         console.file.write(json.dumps({"n": ids.height, "cases": shown}, ensure_ascii=False, indent=2) + "\n")
         return 0
     for case in shown:
         print_case(console, case)
-    left = ids.height - len(shown)
+    left = ids.height - wanted.height
     more = f"; {left} more with --limit 0" if left else ""
-    console.print(f"{len(shown)} case{'' if len(shown) == 1 else 's'}{more}", style="dim")
+    console.print(f"{wanted.height} case{'' if wanted.height == 1 else 's'}{more}", style="dim")
     return 0
 
 
-def _matching(folder: RunFolder, options: argparse.Namespace) -> pl.DataFrame:
+def _matching(scores: pl.LazyFrame, folder: RunFolder, options: argparse.Namespace) -> pl.LazyFrame:
     import polars as pl
 
-    scores = pl.scan_parquet(folder.scores)
     for column, given in (("metric", options.metric), ("case_id", options.id)):
         if given is None:
             continue
@@ -66,43 +79,48 @@ def _matching(folder: RunFolder, options: argparse.Namespace) -> pl.DataFrame:
         )
     if options.failed:
         scores = scores.filter((pl.col("status") == "error") | ~pl.col("passed").fill_null(value=True))
-    return scores.collect()
+    return scores
 
 
-def _join(folder: RunFolder, scores: pl.DataFrame, wanted: pl.DataFrame) -> Iterator[dict[str, Any]]:
-    """Each wanted case with its score rows."""
-    by_case: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    rows = scores.join(wanted, on=["dataset", "case_id"], how="semi", maintain_order="left")
-    for row in rows.iter_rows(named=True):
-        by_case.setdefault((row["dataset"], row["case_id"]), []).append(row)
-    for case in read_cases(folder, folder.read_manifest()):
-        found = by_case.pop((case.dataset, case.id), None)
-        if found:
-            yield _described(case, found)
-        if not by_case:
-            return
+def _rows(folder: RunFolder, scores: pl.LazyFrame, wanted: pl.DataFrame) -> Iterator[dict[str, Any]]:
+    """Each wanted case with its answers and score rows."""
+    saved = load(folder)
+    keys = set(wanted.iter_rows())
+    chosen = scores.join(wanted.lazy(), on=["dataset", "case_id"], how="semi", maintain_order="left")
+    cases = (case for case in saved.cases() if (case.dataset, case.id) in keys)
+    with AnswerBook() as book:
+        book.add(folder.answers, saved.recipe.settings.run.dataset)
+
+        def answer_of(case: Case, target: str, repeat: int) -> Answer | None:
+            known = book.get(case.dataset, case.id, target, repeat)
+            return known or standing_answer(saved.recipe.settings.run, case, target, repeat)
+
+        for row in rows(cases, answer_of, chosen):
+            if row.scores:
+                yield _described(row)
 
 
-def _described(case: Case, scores: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def _described(row: Row) -> dict[str, Any]:
+    case = as_answered(row.case, row.answer)
     return {
         "dataset": case.dataset,
         "id": case.id,
         "tags": list(case.tags),
+        "target": row.target,
+        "target_repeat": row.target_repeat,
         "messages": [{"role": message.role, "content": message.content} for message in case.messages],
         "answer": case.answer,
         "actual": case.actual,
+        "error": row.answer.error if row.answer else None,
         "reference": case.reference,
+        "expected": case.expected,
         "contexts": [{"title": c.title, "text": c.text} for c in case.contexts or ()],
         "scores": [
             {
-                **{
-                    key: score[key]
-                    for key in ("metric", "judge", "target", "target_repeat", "repeat", "status", "score", "threshold",
-                                "passed", "reason", "error_type", "error", "path")
-                },
+                **{key: score[key] for key in _SCORE_KEYS},
                 "value": json.loads(score["value"]) if score["value"] else None,
                 "steps": json.loads(score["steps"] or "[]"),
             }
-            for score in scores
+            for score in row.scores
         ],
-    }  # fmt: skip
+    }

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from evalflow.config.schema import RunConfig
 from evalflow.config.validate import Settings
-from evalflow.protocols import Metric
+from evalflow.protocols import Measured
 from evalflow.records import Answer, Case
 from evalflow.report.write import Reported, write_reports
 from evalflow.run.answers import AnswerBook
@@ -43,7 +44,7 @@ class Recipe:
     """
 
     settings: Settings
-    metrics: Mapping[str, Metric]
+    metrics: Mapping[str, Measured]
     judge_of: Mapping[str, str | None]
     gates: Sequence[Gate]
 
@@ -55,6 +56,7 @@ class Derived:
     Attributes:
         scores: The columns of scores.parquet.
         summary: The summary with its details.
+        states: How many scores are in each state.
         gates: What became of each gate.
         error_types: Causes of errors with their counts, the most frequent first.
         exit_code: 0, 1 or 3.
@@ -62,6 +64,7 @@ class Derived:
 
     scores: pl.LazyFrame
     summary: Summary
+    states: Mapping[str, int]
     gates: tuple[Mapping[str, Any], ...]
     error_types: tuple[str, ...]
     exit_code: int
@@ -72,13 +75,12 @@ class Derived:
         return bool((self.summary.frame["pass_rate"] < 1).any())
 
 
-def derive(folder: RunFolder, recipe: Recipe, states: Mapping[str, int]) -> Derived:
+def derive(folder: RunFolder, recipe: Recipe) -> Derived:
     """Write scores.parquet and the summaries from the run's journal, and hold the gates against them.
 
     Args:
         folder: The run's folder, with its journals.
         recipe: How.
-        states: How many scores are in each state.
     """
     import polars as pl
 
@@ -89,9 +91,11 @@ def derive(folder: RunFolder, recipe: Recipe, states: Mapping[str, int]) -> Deri
     summary = summarise(scores, recipe.metrics, run.seed)
     write_summary(summary, folder.path)
     results = evaluate_gates(recipe.gates, summary.frame)
+    states = _states(scores)
     return Derived(
         scores=scores,
         summary=summary,
+        states=states,
         gates=tuple(row for result in results for row in _gate_rows(result)),
         error_types=_error_types(scores),
         exit_code=_exit_code(results, states, run.max_error_rate),
@@ -110,26 +114,35 @@ def report(
         cases: The cases that were evaluated, in input order.
         manifest: run.json, as it will be in the end.
     """
-    demo = recipe.settings.run.generate == "demo"
-    book = AnswerBook([folder.answers])
+    run = recipe.settings.run
+    with AnswerBook() as book:
+        book.add(folder.answers, run.dataset)
 
-    def answer_of(case: Case, target: str, repeat: int) -> Answer:
-        known = book.get(case.dataset, case.id, target, repeat)
-        return known or recorded_answer(case, target, repeat, demo=demo)
+        def answer_of(case: Case, target: str, repeat: int) -> Answer | None:
+            known = book.get(case.dataset, case.id, target, repeat)
+            return known or standing_answer(run, case, target, repeat)
 
-    write_reports(
-        folder.path,
-        Reported(
-            scores=derived.scores,
-            summary=derived.summary.frame,
-            details=derived.summary.details,
-            gates=derived.gates,
-            manifest=manifest,
-            metrics={name: metric.config for name, metric in recipe.metrics.items()},
-            cases=cases,
-            answers=answer_of,
-        ),
-    )
+        write_reports(
+            folder.path,
+            Reported(
+                scores=derived.scores,
+                summary=derived.summary.frame,
+                details=derived.summary.details,
+                gates=derived.gates,
+                manifest=manifest,
+                metrics={name: metric.config for name, metric in recipe.metrics.items()},
+                cases=cases,
+                answers=answer_of,
+            ),
+        )
+
+
+def standing_answer(run: RunConfig, case: Case, target: str, repeat: int) -> Answer | None:
+    """The answer that the run took from the data, or None where it asked the target for one."""
+    field = run.dataset[case.dataset].generates
+    if run.generate is True or (run.generate == "missing" and getattr(case, field) is None):
+        return None
+    return recorded_answer(case, target, repeat, demo=run.generate == "demo")
 
 
 def thresholds(recipe: Recipe) -> list[Threshold]:
@@ -171,6 +184,11 @@ def _exit_code(results: Iterable[GateResult], scores: Mapping[str, int], max_err
     if False in outcomes:
         return 1
     return 3 if None in outcomes else 0
+
+
+def _states(scores: pl.LazyFrame) -> dict[str, int]:
+    counted = dict(scores.select("status").collect(engine="streaming")["status"].value_counts().iter_rows())
+    return {state: counted.get(state, 0) for state in ("scored", "undefined", "error", "skipped")}
 
 
 def _error_types(scores: pl.LazyFrame) -> tuple[str, ...]:

@@ -12,7 +12,8 @@ from evalflow.app.run import Order, Watcher, run
 from evalflow.app.sweep import SweepTables, open_sweep, write_sweep
 from evalflow.config.load import Job, launch
 from evalflow.config.runid import new_run_id
-from evalflow.errors import EvalflowError, UserError
+from evalflow.errors import EvalflowError
+from evalflow.run.folder import RunFolder
 
 WORST_FIRST = (130, 5, 4, 2, 3, 1, 0)
 
@@ -22,6 +23,9 @@ class Screen(Watcher, Protocol):
 
     def failed(self, error: EvalflowError, folder: Path | None) -> None:
         """A run ended early; `folder` is what it left behind, if anything."""
+
+    def interrupted(self, folder: Path | None) -> None:
+        """A run was stopped by hand; `folder` is what it left behind, if anything."""
 
     def swept(self, folder: Path, tables: SweepTables) -> None:
         """A sweep is done and its report written."""
@@ -57,8 +61,10 @@ def execute(arguments: Sequence[str], config_dir: Path | None, screen: Screen) -
         launch(arguments, lambda job: jobs.codes.append(_one(job, run_id, overrides, jobs, screen)), config_dir, run_id)
     except KeyboardInterrupt:
         jobs.codes.append(130)
-    if jobs.sweep:
-        _end_sweep(jobs, jobs.sweep, screen)
+        screen.interrupted(jobs.folders[-1] if jobs.folders else None)
+    finally:
+        if jobs.sweep:
+            _end_sweep(jobs, jobs.sweep, screen)
     return next((code for code in WORST_FIRST if code in jobs.codes), 0)
 
 
@@ -70,17 +76,20 @@ def _one(job: Job, run_id: str, overrides: Sequence[str], jobs: _Jobs, screen: S
             jobs.sweep = job.folder.parent
             open_sweep(jobs.sweep, run_id, overrides)
     try:
-        code = run(Order(job.read(), job.folder, own_id, latest, tuple(jobs.folders)), screen)
-    except UserError as error:
-        _leave_nothing(job.folder)
-        screen.failed(error, None)
-        return error.exit_code
+        return run(Order(job.read(), job.folder, own_id, latest, tuple(jobs.folders)), screen)
     except EvalflowError as error:
-        jobs.folders.append(job.folder)
-        screen.failed(error, job.folder)
+        screen.failed(error, job.folder if _has_begun(job.folder, own_id) else None)
         return error.exit_code
-    jobs.folders.append(job.folder)
-    return code
+    finally:
+        if _has_begun(job.folder, own_id):
+            jobs.folders.append(job.folder)
+        else:
+            _leave_nothing(job.folder)
+
+
+def _has_begun(folder: Path, run_id: str) -> bool:
+    """Whether the folder holds this very run."""
+    return RunFolder(folder).manifest.exists() and RunFolder(folder).read_manifest()["run_id"] == run_id
 
 
 def _leave_nothing(folder: Path) -> None:

@@ -5,30 +5,35 @@ from __future__ import annotations
 import sys
 import webbrowser
 from collections.abc import Sequence
-from pathlib import Path
 
 from rich.console import Console
 
 from evalflow.app.derive import derive, report
 from evalflow.app.locate import find_folder, jobs_of
-from evalflow.app.saved import load
+from evalflow.app.saved import load, read_manifest, rederived
 from evalflow.app.screen import shown
 from evalflow.app.sweep import write_sweep
 from evalflow.errors import Problem, UserError
 from evalflow.run.folder import RunFolder
 
 
-def report_again(folders: Sequence[str], console: Console) -> int:
+def report_again(words: Sequence[str], console: Console) -> int:
     """Write everything that is derived again: of runs, and of sweeps with all their runs.
 
     Args:
-        folders: Folders of runs or sweeps; the latest where there is none.
+        words: Folders of runs or sweeps, the latest where there is none; and overrides of what is derived, such as
+            `metric.faithfulness.threshold=0.9`, which are kept in run.json.
         console: Says what was written.
+
+    Raises:
+        UserError: There is no such run, or an override would need new scores.
     """
-    for path in [find_folder(folder) for folder in folders] or [find_folder(None)]:
+    overrides = [word for word in words if "=" in word]
+    folders = [find_folder(word) for word in words if "=" not in word] or [find_folder(None)]
+    for path in folders:
         jobs = jobs_of(path)
         for run in jobs if jobs is not None else [path]:
-            _again(run)
+            _again(RunFolder(run), overrides)
         if jobs is not None:
             write_sweep(path, jobs)
         console.print(shown(path / "report.html"), soft_wrap=True)
@@ -46,7 +51,13 @@ def open_report(folder: str | None, console: Console) -> int:
     return 0
 
 
-def _again(path: Path) -> None:
-    saved = load(RunFolder(path))
-    derived = derive(saved.folder, saved.recipe, saved.manifest["scores"])
-    report(saved.folder, saved.recipe, derived, saved.cases(), saved.manifest)
+def _again(folder: RunFolder, overrides: Sequence[str]) -> None:
+    if overrides:
+        folder.write_manifest(rederived(read_manifest(folder), overrides))
+    saved = load(folder)
+    derived = derive(folder, saved.recipe)
+    manifest = {**saved.manifest, "scores": derived.states}
+    if manifest["status"] == "done":
+        manifest["exit_code"] = derived.exit_code
+    report(folder, saved.recipe, derived, saved.cases(), manifest)
+    folder.write_manifest(manifest)

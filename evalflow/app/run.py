@@ -6,8 +6,8 @@ import asyncio
 import logging
 import time
 from collections.abc import Sequence
-from contextlib import closing
-from dataclasses import dataclass
+from contextlib import ExitStack, closing
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -82,14 +82,13 @@ def run(order: Order, watcher: Watcher) -> int:
     parts = assemble(settings_of(order.composed))
     inspection = inspect(parts)
     opening = _opening(order, _facts(inspection))
-    folder = RunFolder(order.folder)
+    folder = _folder(order)
     tally = Tally(expected=inspection.cells)
     started = time.monotonic()
-    _make(folder)
     with log_to(folder.log), closing(Journal(folder, tally)) as journal:
         folder.write_manifest(opening)
         if order.latest:
-            point_latest(order.latest, order.latest.parent.parent)
+            point_latest(order.latest)
         watcher.starts(inspection, folder)
         status, code = "failed", EvalflowError.exit_code
         try:
@@ -104,9 +103,9 @@ def run(order: Order, watcher: Watcher) -> int:
             raise
         finally:
             recipe = parts.recipe()
-            derived = derive(folder, recipe, tally.scores)
+            derived = derive(folder, recipe)
             code = derived.exit_code if status == "done" else code
-            ended = manifests.closing(opening, status, code, tally, time.monotonic() - started)
+            ended = manifests.closing(opening, status, code, tally, derived.states, time.monotonic() - started)
             report(folder, recipe, derived, inspection.selected(), ended)
             folder.write_manifest(ended)
         watcher.ends(folder, ended, recipe, derived)
@@ -120,11 +119,11 @@ def _score(order: Order, found: Inspection, journal: Journal, tally: Tally, watc
     if journal.torn:
         log.warning("cut off %d bytes of a line that was never finished", journal.torn)
 
-    async def work() -> bool:
+    async def work(known: ExitStack) -> bool:
         pairs = tuple([Pair(await pair.metric.prepare(pair.judge), pair.judge) for pair in parts.pairs])
         plan = Plan(
             run_id=order.run_id,
-            target=_remembering(order, parts),
+            target=_remembering(order, parts, known),
             pairs=pairs,
             target_repeats=run.repeats.target,
             judge_repeats=run.repeats.judge,
@@ -139,8 +138,9 @@ def _score(order: Order, found: Inspection, journal: Journal, tally: Tally, watc
             following.cancel()
             await parts.close()
 
-    if asyncio.run(work()):
-        raise KeyboardInterrupt
+    with ExitStack() as known:
+        if asyncio.run(work(known)):
+            raise KeyboardInterrupt
 
 
 def _finished(order: Order, tally: Tally) -> Finished:
@@ -173,25 +173,49 @@ def _opening(order: Order, facts: dict[str, Any]) -> dict[str, Any]:
     return manifests.reopening(order.resumed)
 
 
-def _make(folder: RunFolder) -> None:
+def _folder(order: Order) -> RunFolder:
+    """The run's folder, made where it is missing.
+
+    Raises:
+        UserError: It cannot be written, or holds another run.
+    """
+    folder = RunFolder(order.folder)
+    if order.resumed is None and folder.manifest.exists():
+        hint = f"choose another folder, or go on with that run: python -m evalflow resume {order.folder}"
+        raise UserError(Problem("this folder holds a run already", str(order.folder), hint))
     try:
         folder.path.mkdir(parents=True, exist_ok=True)
         if not folder.prepared.exists():
             write_atomically(folder.prepared, "{}\n")
     except OSError as error:
         raise UserError(Problem(f"cannot write there: {error.strerror}", str(folder.path))) from None
+    return folder
 
 
-def _remembering(order: Order, parts: Parts) -> Target:
+def _remembering(order: Order, parts: Parts, known: ExitStack) -> Target:
     """The target, that is not asked again for what this run, or one of the same sweep, has asked it already."""
     if parts.settings.run.generate is False or not (order.siblings or order.resumed):
         return parts.target
-    journals = [RunFolder(order.folder).answers] if order.resumed else []
+    book = known.enter_context(AnswerBook())
     for path in order.siblings:
         sibling = RunFolder(path)
-        if sibling.read_manifest()["target"]["identity"] == parts.target.identity:
-            journals.append(sibling.answers)
-    return RememberingTarget(parts.target, AnswerBook(journals))
+        manifest = sibling.read_manifest()
+        if manifest["target"]["identity"] == parts.target.identity:
+            book.add(sibling.answers, _same_data(manifest, parts))
+    if order.resumed:
+        book.add(RunFolder(order.folder).answers, parts.datasets)
+    return RememberingTarget(parts.target, book)
+
+
+def _same_data(manifest: dict[str, Any], parts: Parts) -> list[str]:
+    """The datasets that another run has read from the same data in the same way."""
+    mine = parts.settings.composed.values["dataset"]
+    return [
+        name
+        for name, config in parts.datasets.items()
+        if manifest["config"]["dataset"].get(name) == mine[name]
+        and manifest["datasets"][name]["sha256"] == datasets.digest(config)
+    ]
 
 
 def _facts(inspection: Inspection) -> dict[str, Any]:
@@ -218,6 +242,8 @@ def _facts(inspection: Inspection) -> dict[str, Any]:
                 "version": metric.config.version,
                 "prompt_sha256": parts.prompts.digest(metric.prompts) if metric.prompts else None,
                 "judge": next((p.judge.name for p in parts.pairs if p.metric is metric and p.judge), None),
+                "bounded": metric.bounded,
+                "figures": asdict(metric.figures) if metric.figures else None,
             }
             for name, metric in parts.metrics.items()
         },

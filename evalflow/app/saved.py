@@ -2,24 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
+
+import yaml
 
 from evalflow import datasets
 from evalflow.app.derive import Recipe
+from evalflow.app.select import select
 from evalflow.app.settings import settings_of
 from evalflow.config.load import Composed
-from evalflow.config.schema import DatasetConfig
+from evalflow.config.schema import DatasetConfig, MetricConfig
 from evalflow.errors import Problem, UserError
-from evalflow.metrics.registry import build_metric
-from evalflow.prompts import Prompts
-from evalflow.records import Case
+from evalflow.records import Case, FigureSpec
 from evalflow.run.folder import RunFolder
 from evalflow.run.manifest import SCHEMA
 from evalflow.summary import parse_gates
+
+_DERIVED = re.compile(r"\+?(metric\.\w+\.(threshold|gate)|judge\.thresholds|gate|max_error_rate)")
+"""What may be changed of a finished run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """A metric as run.json describes it; implements Measured without the prompts, which may be gone."""
+
+    config: MetricConfig
+    bounded: bool
+    figures: FigureSpec | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +46,11 @@ class Saved:
     recipe: Recipe
 
     def cases(self) -> Iterator[Case]:
-        """The cases as evaluated, in input order."""
-        return read_cases(self.folder, self.manifest)
+        """The cases as evaluated, in input order; from the data where the run ended before it wrote them down."""
+        if self.folder.cases.is_file():
+            yield from read_cases(self.folder, self.manifest)
+        else:
+            yield from select(self.recipe.settings.run)
 
 
 def read_manifest(folder: RunFolder) -> dict[str, Any]:
@@ -61,6 +79,35 @@ def composed_of(manifest: dict[str, Any]) -> Composed:
     )
 
 
+def rederived(manifest: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
+    """The manifest with other thresholds or gates: what a run's scores mean, not what they are.
+
+    Args:
+        manifest: run.json.
+        overrides: `metric.NAME.threshold=X`, `metric.NAME.gate={...}`, `judge.thresholds={...}`, `gate={...}`,
+            `max_error_rate=X`.
+
+    Raises:
+        UserError: An override would need new scores.
+    """
+    config = json.loads(json.dumps(manifest["config"]))
+    problems: list[Problem] = []
+    for override in overrides:
+        key, _, text = override.partition("=")
+        *parents, last = key.lstrip("+").split(".")
+        here: Any = config
+        for parent in parents:
+            here = cast("dict[str, Any]", here).get(parent) if isinstance(here, dict) else None
+        if not _DERIVED.fullmatch(key) or not isinstance(here, dict):
+            what = f"{key} cannot be changed after the run"
+            problems.append(Problem(what, "command line", "thresholds and gates can; for all else start a new run"))
+            continue
+        here[last] = yaml.safe_load(text)
+    if problems:
+        raise UserError(problems)
+    return {**manifest, "config": config, "overrides": [*manifest["overrides"], *overrides]}
+
+
 def load(folder: RunFolder) -> Saved:
     """Read a run back.
 
@@ -69,21 +116,19 @@ def load(folder: RunFolder) -> Saved:
     """
     manifest = read_manifest(folder)
     settings = settings_of(composed_of(manifest))
-    prompts = Prompts(settings.composed.prompt_folders)
-    metrics = {name: build_metric(name, config, prompts) for name, config in settings.run.metric.items()}
+    metrics = {
+        name: Described(
+            settings.run.metric[name], facts["bounded"], FigureSpec(**facts["figures"]) if facts["figures"] else None
+        )
+        for name, facts in manifest["metrics"].items()
+    }
     judge_of = {name: facts["judge"] for name, facts in manifest["metrics"].items()}
     gates = parse_gates(settings.run.gate, metrics)
     return Saved(folder, manifest, Recipe(settings, metrics, judge_of, gates))
 
 
 def read_cases(folder: RunFolder, manifest: dict[str, Any]) -> Iterator[Case]:
-    """The cases of a run's cases.jsonl, each under the name of the dataset it came from.
-
-    Raises:
-        UserError: The file is missing.
-    """
-    if not folder.cases.is_file():
-        raise UserError(Problem("the run has no cases.jsonl: it ended before it could be written", str(folder.path)))
+    """The cases of a run's cases.jsonl, each under the name of the dataset it came from."""
     everything = datasets.read("cases", DatasetConfig(path=str(folder.cases), format="jsonl"))
     for name, facts in manifest["datasets"].items():
         for case in islice(everything, facts["cases"]):

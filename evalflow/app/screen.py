@@ -69,6 +69,13 @@ class TerminalScreen:
         if folder:
             self._err.print(Text(f"what was finished is in {shown(folder)}"), soft_wrap=True)
 
+    def interrupted(self, folder: Path | None) -> None:
+        """Say that what is finished is kept, and how to go on."""
+        self._err.print(Text("interrupted", style="bold red"))
+        if folder:
+            self._line("kept", shown(folder))
+            self._line("go on", f"python -m evalflow resume {shlex.quote(shown(folder))}")
+
     def swept(self, folder: Path, tables: SweepTables) -> None:
         """The table over all runs of a sweep, and how far its judges agree."""
         self._out.print()

@@ -21,7 +21,8 @@ def print_case(console: Console, case: Mapping[str, Any]) -> None:
         console: Where to print.
         case: dataset, id, tags, messages, answer, reference, contexts, and scores with their steps.
     """
-    console.rule(Text(f"{case['dataset']} · {case['id']}", style="bold"), align="left")
+    whose = f" · {case['target']}" + (f" #{case['target_repeat']}" if case["target_repeat"] else "")
+    console.rule(Text(f"{case['dataset']} · {case['id']}{whose}", style="bold"), align="left")
     if case["tags"]:
         console.print(Text(" ".join(f"[{tag}]" for tag in case["tags"]), style="dim"))
     for message in case["messages"]:
@@ -29,7 +30,10 @@ def print_case(console: Console, case: Mapping[str, Any]) -> None:
     _block(console, "answer", case["answer"])
     if case["actual"] is not None:
         _block(console, "actual", str(case["actual"]))
+    _block(console, "no answer", case["error"])
     _block(console, "reference", case["reference"])
+    if case["expected"] is not None:
+        _block(console, "expected", str(case["expected"]))
     for position, context in enumerate(case["contexts"], 1):
         text = context["text"]
         _block(console, f"context {position}", text if len(text) <= _CONTEXT else f"{text[:_CONTEXT]} …")
@@ -60,7 +64,7 @@ def _score(console: Console, score: Mapping[str, Any]) -> None:
 
 def _step(console: Console, step: Mapping[str, Any]) -> None:
     console.print(Padding(Text(f"step {step['id']}", style="dim"), (0, 0, 0, 2)))
-    reply: Any = step.get("reply")
+    reply: Any = step["reply"] if "reply" in step else {k: v for k, v in step.items() if k != "id"}
     items: Sequence[Any] = step.get("items") or []
     replies = cast("list[Any]", reply) if isinstance(reply, list) else [reply]
     lines = [_plain(one) for one in replies]

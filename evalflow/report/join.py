@@ -57,9 +57,9 @@ def rows(cases: Iterable[Case], answers: AnswerOf, scores: pl.LazyFrame) -> Iter
 
 
 def as_answered(case: Case, answer: Answer | None) -> Case:
-    """The case with what this answer says in the place of what was recorded."""
+    """The case with what this answer says in the place of what was recorded; without an answer, with none."""
     if answer is None:
-        return case
+        return replace(case, answer=None, actual=None)
     return replace(
         case,
         answer=answer.answer,

@@ -79,7 +79,8 @@ def _line(counts: Counts, started: float) -> str:
 
 def _facts(counts: Counts, started: float) -> str:
     rate = counts.done / max(time.monotonic() - started, 1e-9)
-    facts = [f"{counts.in_flight} in flight", f"{rate:.1f}/s", f"{counts.errors} errors"]
+    pace = f"{rate:.1f}/s" if rate >= 1 else f"{60 * rate:.1f}/min"
+    facts = [f"{counts.in_flight} cases under way", pace, f"{counts.errors} errors"]
     if counts.requests:
-        facts.append(cost(counts.cost))
+        facts.append(f"cost {cost(counts.cost)}")
     return " · ".join(facts)

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable
 from dataclasses import replace
+from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from evalflow.protocols import Target
 from evalflow.records import Answer, Case, Context, Message, Usage
-
-Key = tuple[str, str, str, int]
-"""dataset, case_id, target, target_repeat."""
 
 
 def answer_row(answer: Answer) -> dict[str, Any]:
@@ -54,40 +53,58 @@ def answer_from_row(row: dict[str, Any]) -> Answer:
 
 
 class AnswerBook:
-    """Answers in journals, found by where they stand in the file.
+    """Answers in journals, found by where they stand in the file; for a `with`.
 
-    Args:
-        journals: Files of answers; one that does not exist is an empty one, a torn last line is left out.
+    A line that was never finished is left out, and of several lines for one answer the last one counts.
     """
 
-    def __init__(self, journals: Iterable[Path]) -> None:
-        self._places: dict[Key, tuple[Path, int]] = {}
-        for journal in journals:
-            if journal.exists():
-                self._index(journal)
+    def __init__(self) -> None:
+        self._files: list[int] = []
+        self._places: dict[int, tuple[int, int, int]] = {}
+
+    def add(self, journal: Path, datasets: Iterable[str]) -> None:
+        """Add a journal, where it exists: its answers to cases of these datasets."""
+        if not journal.exists():
+            return
+        wanted = set(datasets)
+        file = os.open(journal, os.O_RDONLY)
+        self._files.append(file)
+        offset = 0
+        with journal.open("rb") as lines:
+            for line in lines:
+                if line.endswith(b"\n"):
+                    row = json.loads(line)
+                    if row["dataset"] in wanted:
+                        key = _digest(row["dataset"], row["case_id"], row["target"], row["target_repeat"])
+                        self._places[key] = (file, offset, len(line))
+                offset += len(line)
 
     def get(self, dataset: str, case_id: str, target: str, repeat: int) -> Answer | None:
-        """The answer of that case, or None. The last one counts where there are several."""
-        place = self._places.get((dataset, case_id, target, repeat))
+        """The answer of that case, or None."""
+        place = self._places.get(_digest(dataset, case_id, target, repeat))
         if place is None:
             return None
-        path, offset = place
-        with path.open("rb") as file:
-            file.seek(offset)
-            return answer_from_row(json.loads(file.readline()))
+        file, offset, length = place
+        return answer_from_row(json.loads(os.pread(file, length, offset)))
+
+    def close(self) -> None:
+        """Let go of the journals."""
+        while self._files:
+            os.close(self._files.pop())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def __len__(self) -> int:
         return len(self._places)
 
-    def _index(self, journal: Path) -> None:
-        offset = 0
-        with journal.open("rb") as file:
-            for line in file:
-                if line.endswith(b"\n"):
-                    row = json.loads(line)
-                    key = (row["dataset"], row["case_id"], row["target"], row["target_repeat"])
-                    self._places[key] = (journal, offset)
-                offset += len(line)
+
+def _digest(dataset: str, case_id: str, target: str, repeat: int) -> int:
+    text = "\0".join((dataset, case_id, target, str(repeat)))
+    return int.from_bytes(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big")
 
 
 class RememberingTarget:

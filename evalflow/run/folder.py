@@ -82,11 +82,16 @@ def write_atomically(path: Path, text: str) -> None:
     draft.replace(path)
 
 
-def point_latest(folder: Path, outputs: Path) -> None:
-    """Make `outputs/latest` a link to the folder; a file system without links is left without it."""
+def point_latest(folder: Path) -> None:
+    """Make `outputs/latest` of the working directory a link to the folder, wherever that is.
+
+    A file system without links is left without it.
+    """
+    outputs = Path("outputs").absolute()
     link = outputs / "latest"
     draft = outputs / f".latest.{os.getpid()}"
     with contextlib.suppress(OSError):
+        outputs.mkdir(exist_ok=True)
         draft.unlink(missing_ok=True)
         draft.symlink_to(os.path.relpath(folder, outputs), target_is_directory=True)
         draft.replace(link)

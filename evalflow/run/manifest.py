@@ -76,7 +76,9 @@ def changes(manifest: Mapping[str, Any], facts: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def closing(manifest: Mapping[str, Any], status: str, exit_code: int, tally: Tally, seconds: float) -> dict[str, Any]:
+def closing(
+    manifest: Mapping[str, Any], status: str, exit_code: int, tally: Tally, states: Mapping[str, int], seconds: float
+) -> dict[str, Any]:
     """The manifest of a run that has ended.
 
     Args:
@@ -84,6 +86,7 @@ def closing(manifest: Mapping[str, Any], status: str, exit_code: int, tally: Tal
         status: done, failed or interrupted.
         exit_code: What the command ends with.
         tally: What it did.
+        states: How many scores are in each state.
         seconds: How long it took.
     """
     return {
@@ -92,7 +95,7 @@ def closing(manifest: Mapping[str, Any], status: str, exit_code: int, tally: Tal
         "exit_code": exit_code,
         "finished_at": now(),
         "seconds": round(seconds, 3),
-        "scores": {state: tally.scores[state] for state in ("scored", "undefined", "error", "skipped")},
+        "scores": dict(states),
         "answers": dict(tally.answers),
         "requests": None if tally.uncounted else tally.requests,
         "cached": tally.cached,

@@ -13,7 +13,7 @@ from evalflow.summary.units import Units
 if TYPE_CHECKING:
     import polars as pl
 
-    from evalflow.protocols import Metric
+    from evalflow.protocols import Measured
     from evalflow.records import Figure, FigureSpec
 
 
@@ -32,7 +32,7 @@ class Slice:
     figures: Sequence[Figure]
 
 
-def figures(cells: pl.LazyFrame, units: Units, metrics: Mapping[str, Metric], seed: int) -> list[Slice]:
+def figures(cells: pl.LazyFrame, units: Units, metrics: Mapping[str, Measured], seed: int) -> list[Slice]:
     """Compute all figures, unit by unit.
 
     Args:

@@ -14,7 +14,7 @@ from evalflow.summary.figures import statistics
 if TYPE_CHECKING:
     import polars as pl
 
-    from evalflow.protocols import Metric
+    from evalflow.protocols import Measured
 
 Operator = Literal[">=", "<=", ">", "<", "=="]
 _HOLDS = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt, "==": operator.eq}
@@ -94,7 +94,7 @@ def parse_condition(text: str, where: str) -> Condition:
     return Condition(sign, float(match[2]))
 
 
-def parse_gates(gates: Mapping[str, Mapping[str, str]] | None, metrics: Mapping[str, Metric]) -> list[Gate]:
+def parse_gates(gates: Mapping[str, Mapping[str, str]] | None, metrics: Mapping[str, Measured]) -> list[Gate]:
     """All gates of a run: those in the metrics' own files, and those of the run, which hold where both name one.
 
     Args:
@@ -143,7 +143,7 @@ def _rows(gate: Gate, summary: pl.DataFrame) -> list[GateRow]:
     return found
 
 
-def _check_names(name: str, statistic: str, where: str, metrics: Mapping[str, Metric]) -> None:
+def _check_names(name: str, statistic: str, where: str, metrics: Mapping[str, Measured]) -> None:
     metric = metrics.get(name)
     if metric is None:
         # What the cases' own checks are called is known only once they are read.

@@ -14,7 +14,7 @@ from evalflow.summary.units import Units, counts, find_units, own_cells
 if TYPE_CHECKING:
     import polars as pl
 
-    from evalflow.protocols import Metric
+    from evalflow.protocols import Measured
     from evalflow.stats.intervals import Moments
 
 
@@ -33,7 +33,7 @@ class Summary:
     details: list[dict[str, Any]]
 
 
-def summarise(scores: pl.LazyFrame, metrics: Mapping[str, Metric], seed: int = 0) -> Summary:
+def summarise(scores: pl.LazyFrame, metrics: Mapping[str, Measured], seed: int = 0) -> Summary:
     """Summarise a table of scores.
 
     Cells are counted as they are. Values, intervals and pass rates are over cases: repeats of a case are averaged
@@ -61,7 +61,7 @@ def summarise(scores: pl.LazyFrame, metrics: Mapping[str, Metric], seed: int = 0
     return Summary(ordered.select(list(summary_schema())), details)
 
 
-def _mean_rows(units: Units, measured: pl.DataFrame, metrics: Mapping[str, Metric]) -> pl.DataFrame:
+def _mean_rows(units: Units, measured: pl.DataFrame, metrics: Mapping[str, Measured]) -> pl.DataFrame:
     """The rows of the statistic `mean`, with the units' numbers."""
     import numpy as np
     import polars as pl
