@@ -17,7 +17,8 @@ def fields_of(case: Case, answer: Answer) -> dict[str, Any]:
     answer and actual come from the answer, contexts and metadata from the answer or else from the case, and the
     conversation is the one that was played.
     """
-    played = replace(case, messages=answer.messages or case.messages)
+    as_recorded = not answer.messages or answer.messages is case.messages
+    played = case if as_recorded else replace(case, messages=answer.messages)
     return {
         "question": played.question,
         "history": played.history,

@@ -6,12 +6,15 @@ index at once and the details of a case only when somebody looks at it.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, TextIO, cast
+from operator import itemgetter
+from typing import Any, TextIO
+
+from pydantic_core import from_json
 
 from evalflow.records import Answer, Case, Context
 from evalflow.report.join import Row, Score
+from evalflow.summary import json_line
 
 BLOCK = 100
 """Cases in one script block of details; the page finds a case by dividing."""
@@ -20,6 +23,8 @@ MAX_BYTES = 200_000_000
 
 _STATES = ("passed", "failed", "scored", "undefined", "error", "skipped")
 _PREVIEW = 160
+_SERIES = ("metric", "judge", "repeat", "target", "target_repeat", "member_of")
+_SERIES_OF = itemgetter(*_SERIES)
 _SCORE_KEYS = (
     "status",
     "score",
@@ -76,11 +81,10 @@ class ExplorerWriter:
 
     def legend(self) -> dict[str, Any]:
         """What the numbers of the index stand for."""
-        names = ("metric", "judge", "repeat", "target", "target_repeat", "member_of")
         return {
             "block": BLOCK,
             "states": _STATES,
-            "series": [dict(zip(names, key, strict=True)) for key in self._series],
+            "series": [dict(zip(_SERIES, key, strict=True)) for key in self._series],
             "datasets": list(self._datasets),
             "tags": list(self._tags),
         }
@@ -112,25 +116,11 @@ class _Numbers:
 
 def script_json(value: Any) -> str:
     """JSON on one line that can stand in a script element: no `<`, so nothing in it can end the element."""
-    try:
-        text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=str)
-    except ValueError:  # NaN or infinity, which no browser parses
-        text = json.dumps(_finite(value), ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=str)
-    return text.replace("<", "\\u003c")
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, float):
-        return value if abs(value) < float("inf") else str(value)
-    if isinstance(value, Mapping):
-        return {key: _finite(inner) for key, inner in cast("Mapping[Any, Any]", value).items()}
-    if isinstance(value, (list, tuple)):
-        return [_finite(item) for item in cast("Sequence[Any]", value)]
-    return value
+    return json_line(value).decode().replace("<", "\\u003c")
 
 
 def _series(score: Score) -> tuple[Any, ...]:
-    return tuple(score[name] for name in ("metric", "judge", "repeat", "target", "target_repeat", "member_of"))
+    return _SERIES_OF(score)
 
 
 def _state(score: Score) -> str:
@@ -171,7 +161,7 @@ def _said(answer: Answer, case: Case) -> dict[str, Any]:
 
 
 def _score(score: Score, number: int) -> dict[str, Any]:
-    loaded = {name: json.loads(score[name]) if score[name] else None for name in ("steps", "value")}
+    loaded = {name: from_json(score[name]) if score[name] else None for name in ("steps", "value")}
     return _present({"series": number} | {name: score[name] for name in _SCORE_KEYS} | loaded)
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TextIO
 
 from evalflow.report.join import Row, Score, as_answered
+from evalflow.summary import json_line
 
 if TYPE_CHECKING:
     import polars as pl
@@ -85,8 +86,8 @@ class CasesWriter:
         key = (row.case.dataset, row.case.id)
         if key != self._last:
             self._last = key
-            line = json.dumps(case_to_row(as_answered(row.case, row.answer)), ensure_ascii=False, default=str)
-            self._file.write(f"{line}\n")
+            line = json_line(case_to_row(as_answered(row.case, row.answer)))
+            self._file.write(f"{line.decode()}\n")
 
 
 def safe_text(text: str) -> str:

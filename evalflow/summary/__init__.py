@@ -2,6 +2,7 @@
 
 from evalflow.summary.gates import Condition, Gate, GateResult, GateRow, evaluate_gates, parse_condition, parse_gates
 from evalflow.summary.journal import journal_record, journal_row, json_text, torn_tail
+from evalflow.summary.jsonline import json_line
 from evalflow.summary.scan import Journal, Order, scan_journal
 from evalflow.summary.schema import journal_schema, scores_schema, summary_schema
 from evalflow.summary.summarise import Summary, summarise
@@ -21,6 +22,7 @@ __all__ = [
     "journal_record",
     "journal_row",
     "journal_schema",
+    "json_line",
     "json_text",
     "parse_condition",
     "parse_gates",

@@ -96,7 +96,7 @@ def test_untrusted_text_arrives_whole(evil):
     ((case,),) = page.lines()
     assert case["messages"] == [[EVIL, EVIL], ["user", EVIL]]
     assert case["answers"][0]["scores"][0]["steps"][0]["items"] == [EVIL]
-    assert case["vars"] == {EVIL: EVIL, "nan": "nan"}
+    assert case["vars"] == {EVIL: EVIL, "nan": "NaN"}
     assert page.data("index")[0][0] == EVIL
     assert page.data("legend")["series"][0]["metric"] == EVIL
     assert EVIL in "".join(page.text)
@@ -230,4 +230,4 @@ def test_script_json_is_json_without_a_way_out():
     value = {"a": ["</script>", float("inf"), {"b": float("-inf")}], "c": 1.5}
     text = script_json(value)
     assert "<" not in text
-    assert json.loads(text) == {"a": ["</script>", "inf", {"b": "-inf"}], "c": 1.5}
+    assert json.loads(text) == {"a": ["</script>", "Infinity", {"b": "-Infinity"}], "c": 1.5}
