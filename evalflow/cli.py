@@ -64,7 +64,7 @@ def run_command(arguments: Sequence[str]) -> int:
         The exit code.
     """
     words = list(arguments)
-    if words[:1] in (["--help"], ["-h"], ["help"]):
+    if _wants_help(words):
         sys.stdout.write(HELP)
         return 0
     if words == ["--version"]:
@@ -86,6 +86,14 @@ def run_command(arguments: Sequence[str]) -> int:
         traceback.print_exc()
         sys.stderr.write("\nThis is a bug in evalflow, not your mistake. What was finished is kept.\n")
         return EvalflowError.exit_code
+
+
+def _wants_help(words: list[str]) -> bool:
+    """Whether the overview is asked for; verbs with arguments of their own have a help of their own."""
+    if words[:1] == ["help"]:
+        return True
+    overrides_follow = not words or words[0] not in VERBS or words[0] in ("run", "check")
+    return overrides_follow and not {"--help", "-h"}.isdisjoint(words)
 
 
 def _handler(words: list[str]) -> Handler:
@@ -246,14 +254,22 @@ def _parser(verb: str, description: str) -> _Parser:
 
 
 def _config_dir(words: list[str]) -> tuple[Path | None, list[str]]:
-    """`--config-dir DIR` or `--config-dir=DIR`, and the other words. Hydra's own would lose to packaged files."""
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
-    parser.add_argument("--config-dir", "-cd", type=Path)
-    try:
-        options, rest = parser.parse_known_args(words)
-    except argparse.ArgumentError as error:
-        raise UserError(Problem(str(error), "command line")) from None
-    return (options.config_dir.absolute() if options.config_dir else None), rest
+    """`--config-dir DIR`, `--config-dir=DIR` or `-cd DIR`, and the other words; Hydra's own loses to packaged files.
+
+    Not by argparse, for which Hydra's `-c job` would be a beginning of `-cd`.
+    """
+    found: str | None = None
+    rest: list[str] = []
+    following = iter(words)
+    for word in following:
+        name, _, value = word.partition("=")
+        if name == "--config-dir" or word == "-cd":
+            found = value or next(following, "")
+            if not found:
+                raise UserError(Problem(f"{name} needs a folder", "command line", f"{name} DIR"))
+        else:
+            rest.append(word)
+    return (Path(found).absolute() if found else None), rest
 
 
 def _console(*, stderr: bool = False) -> Console:

@@ -1,0 +1,69 @@
+"""The command line's own arguments, those beside Hydra's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from evalflow.cli import HELP, run_command
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--help"],
+        ["-h"],
+        ["help"],
+        ["run", "--help"],
+        ["check", "-h"],
+        ["dataset=rag", "metric=faithfulness", "--help"],
+        ["check", "dataset=rag", "--help"],
+    ],
+    ids=" ".join,
+)
+def test_whoever_asks_for_help_gets_the_overview(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(words) == 0
+    assert capsys.readouterr().out == HELP
+
+
+def test_a_verb_with_arguments_of_its_own_explains_them(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        run_command(["cases", "--help"])
+    assert ended.value.code == 0
+    assert "--failed" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("flag", ["-c", "--cfg"])
+def test_the_short_flag_of_hydra_is_no_config_folder(
+    flag: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run_command([flag, "job", "dataset=rag", "metric=faithfulness"]) == 0
+    assert "repeats:" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("form", ["--config-dir {}", "--config-dir={}", "-cd {}"])
+def test_every_form_of_the_config_folder_is_read(
+    form: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "metric").mkdir()
+    text = "# @package metric.mine\nkind: recorded\nfield: vars.mark\nscale: {type: boolean}\ndescription: Mine.\n"
+    (tmp_path / "metric" / "mine.yaml").write_text(text, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    assert run_command(["list", *form.format(".").split(), "metric"]) == 0
+    assert "Mine." in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("words", [["--config-dir"], ["--config-dir="], ["check", "-cd"]])
+def test_a_config_folder_without_a_name_is_a_mistake(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(words) == 2
+    assert "needs a folder" in capsys.readouterr().err
+
+
+def test_hydra_calls_the_program_by_its_name(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run_command(["--cfg", "hydra", "--package", "hydra.job.name"]) == 0
+    assert capsys.readouterr().out.strip() == "evalflow"
