@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 from pydantic import BaseModel, ValidationError
 
 from evalflow.config.explain import problems_of
-from evalflow.config.schema import DatasetConfig, JudgeConfig, MetricConfig, RunConfig
+from evalflow.config.schema import DatasetConfig, JudgeConfig, MetricConfig, RunConfig, TargetConfig
 from evalflow.errors import Problem, UserError
 
 if TYPE_CHECKING:
@@ -72,10 +72,11 @@ def validate(composed: Composed, metric_model: ModelOf, judge_model: ModelOf, ta
     judges = _judges(checker, metrics, values.get("judge"), judge, judge_model)
     rest = {key: value for key, value in values.items() if key not in ("dataset", "metric", "judge", "target")}
     checker.part(RunConfig, {**rest, "dataset": {}, "metric": {}, "judge": {"kind": "-"}, "target": {"kind": "-"}}, "")
+    kind = target.kind if isinstance(target, TargetConfig) else None
+    checker.problems += _combination(rest, kind)
     if checker.problems:
         raise UserError(checker.problems)
     run = RunConfig.model_validate({**rest, "dataset": datasets, "metric": metrics, "judge": judge, "target": target})
-    _check_combination(run)
     return Settings(run, judges, composed)
 
 
@@ -132,9 +133,16 @@ def _judges(
     return judges
 
 
-def _check_combination(run: RunConfig) -> None:
+def _combination(rest: Mapping[str, Any], target: str | None) -> list[Problem]:
+    """What is wrong with keys together, whether or not another key is wrong by itself.
+
+    Args:
+        rest: The root keys beside the groups.
+        target: The target's kind; None where the target is wrong by itself.
+    """
     problems: list[Problem] = []
-    if run.generate is False and run.target.kind != "recorded":
+    generate = rest.get("generate", False)
+    if not generate and target not in ("recorded", None):
         problems.append(
             Problem(
                 "generate is false, so the target would never be asked",
@@ -142,11 +150,10 @@ def _check_combination(run: RunConfig) -> None:
                 "add generate=true, or leave the target out to score the recorded answers",
             )
         )
-    if run.generate in (True, "missing") and run.target.kind == "recorded":
+    if generate in (True, "missing") and target == "recorded":
         problems.append(
             Problem("generate asks for new answers, but the target is `recorded`", "command line", "add target=openai")
         )
-    if run.limit is not None and run.sample is not None:
+    if rest.get("limit") is not None and rest.get("sample") is not None:
         problems.append(Problem("limit and sample exclude each other", "command line", "give one of them"))
-    if problems:
-        raise UserError(problems)
+    return problems
