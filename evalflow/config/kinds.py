@@ -17,7 +17,7 @@ class Kinds(Generic[T]):
     An entry point of the group names an object of the same type as the built-in ones.
 
     Args:
-        role: The configuration group, for messages: judge, target.
+        role: The configuration group, for messages: judge, target, metric.
         group: The entry points' group.
         builtin: A loader for each built-in kind.
     """
@@ -35,12 +35,19 @@ class Kinds(Generic[T]):
         """
         return sorted({*self._builtin, *self._plugins()})
 
-    def get(self, kind: str) -> T:
+    def get(self, kind: str, *, validated: bool = False) -> T:
         """What a kind stands for.
+
+        Args:
+            kind: Its name.
+            validated: Whether it went through here before. A built-in kind, which no package has claimed then, is given
+                without another look through all installed packages.
 
         Raises:
             UserError: There is no such kind, two packages claim one, or its package cannot be imported.
         """
+        if validated and kind in self._builtin:
+            return self._builtin[kind]()
         plugins = self._plugins()
         if kind in self._builtin:
             return self._builtin[kind]()

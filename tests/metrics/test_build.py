@@ -6,8 +6,8 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
+from evalflow.config import kinds
 from evalflow.errors import UserError
-from evalflow.metrics import registry
 from evalflow.metrics.registry import build_metric, metric_config_model
 from evalflow.prompts import Prompts
 
@@ -151,16 +151,16 @@ def test_what_the_configuration_model_refuses(folder, old, new, message):
 
 
 def test_an_unknown_kind():
-    with pytest.raises(UserError, match="unknown metric kind 'rubrik'\n  hint: did you mean 'rubric'"):
+    with pytest.raises(UserError, match=r"no metric kind 'rubrik'\n  hint: did you mean 'rubric'"):
         metric_config_model("rubrik")
 
 
 def entry(name, value):
-    return EntryPoint(name, value, registry.GROUP)
+    return EntryPoint(name, value, "evalflow.metrics")
 
 
 def plugged(monkeypatch, *entries):
-    monkeypatch.setattr(registry, "entry_points", lambda group: [e for e in entries if e.group == group])
+    monkeypatch.setattr(kinds, "entry_points", lambda group: [e for e in entries if e.group == group])
 
 
 def test_other_packages_add_kinds_through_the_same_door(monkeypatch):
@@ -168,17 +168,28 @@ def test_other_packages_add_kinds_through_the_same_door(monkeypatch):
     assert metric_config_model("verse") is metric_config_model("rubric")
 
 
+def test_a_built_in_kind_is_built_without_another_look_at_the_packages(monkeypatch, tmp_path):
+    (tmp_path / "a.jinja").write_text("{{ answer }}")
+    values = {"kind": "rubric", "needs": ["answer"], "prompt": "a.jinja", "scale": {"type": "boolean"}}
+    config = metric_config_model("rubric").model_validate(values)
+    plugged(monkeypatch, entry("rubric", "theirs:Rubric"))
+    assert build_metric("m", config, Prompts([tmp_path])).name == "m"
+
+
 def test_two_claims_to_one_kind_are_an_error(monkeypatch):
     plugged(monkeypatch, entry("rubric", "theirs:Rubric"), entry("verse", "a:A"), entry("verse", "b:B"))
     with pytest.raises(UserError) as error:
         metric_config_model("judge")
     assert [p.what for p in error.value.problems] == [
-        "the metric kind 'rubric' comes from evalflow and from theirs:Rubric",
-        "the metric kind 'verse' comes from a:A and from b:B",
+        "the metric kind 'rubric' is defined by evalflow and by theirs:Rubric",
+        "the metric kind 'verse' is defined by a:A and by b:B",
     ]
 
 
 def test_a_kind_that_cannot_be_loaded(monkeypatch):
     plugged(monkeypatch, entry("verse", "evalflow_no_such_module:Verse"))
-    with pytest.raises(UserError, match="'verse' cannot be loaded: No module named 'evalflow_no_such_module'"):
+    with pytest.raises(
+        UserError,
+        match="cannot be loaded from evalflow_no_such_module:Verse: No module named",
+    ):
         metric_config_model("verse")
