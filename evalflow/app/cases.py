@@ -54,6 +54,8 @@ def show_cases(options: argparse.Namespace, console: Console) -> int:
         return 0
     for case in shown:
         print_case(console, case)
+    if options.failed and not shown and not _can_fail(folder):
+        console.print("no score of this run can fail: no threshold counts here; leave --failed out")
     left = ids.height - wanted.height
     more = f"; {left} more with --limit 0" if left else ""
     console.print(f"{wanted.height} case{'' if wanted.height == 1 else 's'}{more}", style="dim")
@@ -80,6 +82,12 @@ def _matching(scores: pl.LazyFrame, folder: RunFolder, options: argparse.Namespa
     if options.failed:
         scores = scores.filter((pl.col("status") == "error") | ~pl.col("passed").fill_null(value=True))
     return scores
+
+
+def _can_fail(folder: RunFolder) -> bool:
+    import polars as pl
+
+    return bool(pl.scan_parquet(folder.scores).select(pl.col("threshold").is_not_null().any()).collect().item())
 
 
 def _rows(folder: RunFolder, scores: pl.LazyFrame, wanted: pl.DataFrame) -> Iterator[dict[str, Any]]:

@@ -80,7 +80,7 @@ def find_option(name: str, config_dir: Path | None) -> Option:
     everything = options(config_dir)
     matching = [option for option in everything if option.name == own and group in ("", option.group)]
     if not matching:
-        known = [option.name for option in everything]
+        known = {option.name for option in everything}
         raise UserError(Problem(f"there is nothing called {name!r}", "command line", did_you_mean(own, known)))
     if len(matching) > 1:
         choices = " or ".join(f"{option.group}/{option.name}" for option in matching)

@@ -63,7 +63,7 @@ def _print(console: Console, facts: dict[str, Any]) -> None:
         ("judges", "; ".join(f"{name} ({nature})" for name, nature in facts["judges"].items()) or "none"),
         ("metrics", ", ".join(facts["metrics"])),
         ("scores", f"{facts['scores']:,}"),
-        ("requests", f"about {estimate['requests']:,}"),
+        ("requests", f"about {estimate['requests']:,}" if estimate["requests"] else "none"),
     ]
     if estimate["requests"]:
         rows += [

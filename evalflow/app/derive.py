@@ -59,6 +59,7 @@ class Derived:
         states: How many scores are in each state.
         gates: What became of each gate.
         error_types: Causes of errors with their counts, the most frequent first.
+        error_example: The message of one error of the most frequent cause, in one line; None without errors.
         exit_code: 0, 1 or 3.
     """
 
@@ -67,6 +68,7 @@ class Derived:
     states: Mapping[str, int]
     gates: tuple[Mapping[str, Any], ...]
     error_types: tuple[str, ...]
+    error_example: str | None
     exit_code: int
 
     @property
@@ -92,12 +94,14 @@ def derive(folder: RunFolder, recipe: Recipe) -> Derived:
     write_summary(summary, folder.path)
     results = evaluate_gates(recipe.gates, summary.frame)
     states = _states(scores)
+    error_types, error_example = _errors(scores)
     return Derived(
         scores=scores,
         summary=summary,
         states=states,
         gates=tuple(row for result in results for row in _gate_rows(result)),
-        error_types=_error_types(scores),
+        error_types=error_types,
+        error_example=error_example,
         exit_code=_exit_code(results, states, run.max_error_rate),
     )
 
@@ -191,14 +195,17 @@ def _states(scores: pl.LazyFrame) -> dict[str, int]:
     return {state: counted.get(state, 0) for state in ("scored", "undefined", "error", "skipped")}
 
 
-def _error_types(scores: pl.LazyFrame) -> tuple[str, ...]:
+def _errors(scores: pl.LazyFrame) -> tuple[tuple[str, ...], str | None]:
+    """The causes of errors, the most frequent first, and a message of the first."""
     import polars as pl
 
-    counts = (
+    causes = (
         scores.filter(pl.col("status") == "error")
         .group_by("error_type")
-        .agg(n=pl.len())
+        .agg(n=pl.len(), example=pl.col("error").min())
         .sort("n", "error_type", descending=[True, False])
         .collect()
     )
-    return tuple(f"{n} {cause or 'unknown'}" for cause, n in counts.iter_rows())
+    types = tuple(f"{n} {cause or 'unknown'}" for cause, n, _ in causes.iter_rows())
+    example = causes["example"][0] if causes.height else None
+    return types, " ".join(example.split()) if example else None

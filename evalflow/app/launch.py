@@ -37,6 +37,7 @@ class _Jobs:
 
     codes: list[int] = field(default_factory=list[int])
     folders: list[Path] = field(default_factory=list[Path])
+    failed: dict[str, str] = field(default_factory=dict[str, str])
     sweep: Path | None = None
 
 
@@ -78,6 +79,7 @@ def _one(job: Job, run_id: str, overrides: Sequence[str], jobs: _Jobs, screen: S
     try:
         return run(Order(job.read(), job.folder, own_id, latest, tuple(jobs.folders)), screen)
     except EvalflowError as error:
+        jobs.failed[job.folder.name] = " ".join(str(error).split())
         screen.failed(error, job.folder if _has_begun(job.folder, own_id) else None)
         return error.exit_code
     finally:
@@ -102,4 +104,4 @@ def _end_sweep(jobs: _Jobs, sweep: Path, screen: Screen) -> None:
     if not jobs.folders:
         shutil.rmtree(sweep, ignore_errors=True)
         return
-    screen.swept(sweep, write_sweep(sweep, jobs.folders))
+    screen.swept(sweep, write_sweep(sweep, jobs.folders, jobs.failed))

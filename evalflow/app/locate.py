@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 from evalflow.errors import Problem, UserError
@@ -36,8 +37,9 @@ def find_run(given: str | None) -> RunFolder:
     folder = RunFolder(find_folder(given))
     jobs = folder.read_manifest().get("jobs")
     if jobs is not None:
-        names = "\n    ".join(str(folder.path / job) for job in jobs)
-        raise UserError(Problem("this is a sweep of several runs", str(folder.path), f"name one of them:\n    {names}"))
+        names = "\n    ".join(shlex.quote(f"{given or LATEST}/{job}") for job in jobs)
+        where = str(given or LATEST)
+        raise UserError(Problem("this is a sweep of several runs", where, f"name one of them:\n    {names}"))
     return folder
 
 

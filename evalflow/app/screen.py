@@ -19,6 +19,11 @@ from evalflow.report.progress import follow
 from evalflow.run.folder import RunFolder
 from evalflow.run.tally import Tally
 
+_MEANING = {
+    1: "a gate failed (exit code 1)",
+    3: "inconclusive: too many errors, or a gate that the scores cannot decide (exit code 3)",
+}
+
 
 class TerminalScreen:
     """Implements Screen.
@@ -48,7 +53,7 @@ class TerminalScreen:
         """The table, the worst cases, and where to read on."""
         directions = {name: metric.config.direction for name, metric in recipe.metrics.items()}
         self._out.print()
-        print_summary(self._out, manifest, derived.summary.frame)
+        print_summary(self._out, manifest, derived.summary.frame, directions)
         worst = worst_rows(derived.scores, directions)
         print_worst(self._out, worst)
         print_gates(self._out, derived.gates)
@@ -57,7 +62,10 @@ class TerminalScreen:
         if errors:
             share = errors / sum(manifest["scores"].values())
             what = f"{errors} score{'s' if errors > 1 else ''} could not be made ({share:.1%} of all): "
-            self._out.print(Text(what + "; ".join(derived.error_types), style="red"))
+            self._out.print(Text(what + "; ".join(derived.error_types), style="red"), soft_wrap=True)
+            self._out.print(Text(f"  such as: {derived.error_example}", style="dim"), soft_wrap=True)
+        if manifest["exit_code"]:
+            self._out.print(Text(_MEANING[manifest["exit_code"]], style="bold red"))
         self._out.print()
         self._line("more", _more(folder, worst, failed=errors or derived.any_failed))
         self._line("report", shown(folder.report))
@@ -80,6 +88,8 @@ class TerminalScreen:
         """The table over all runs of a sweep, and how far its judges agree."""
         self._out.print()
         print_sweep(self._out, tables.summary, tables.agreement)
+        for name, why in tables.failed.items():
+            self._out.print(Text(f"{name} failed: {why}", style="red"), soft_wrap=True)
         self._line("report", shown(folder / "report.html"))
 
     def _line(self, label: str, text: str) -> None:

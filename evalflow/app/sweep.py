@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,10 +24,12 @@ class SweepTables:
     Attributes:
         summary: The summaries of all runs, with the column `run` in front: the job's folder name.
         agreement: How far the judges agree, per metric and pair of judges.
+        failed: Runs that ended early, by folder name, and why.
     """
 
     summary: pl.DataFrame
     agreement: pl.DataFrame
+    failed: Mapping[str, str]
 
 
 def open_sweep(folder: Path, run_id: str, overrides: Sequence[str]) -> None:
@@ -46,12 +48,13 @@ def open_sweep(folder: Path, run_id: str, overrides: Sequence[str]) -> None:
     )
 
 
-def write_sweep(folder: Path, jobs: Sequence[Path]) -> SweepTables:
+def write_sweep(folder: Path, jobs: Sequence[Path], failures: Mapping[str, str] | None = None) -> SweepTables:
     """Write the sweep's tables and report from what its runs wrote.
 
     Args:
         folder: The sweep's folder, with a run.json.
-        jobs: The folders of its runs, in order.
+        jobs: The folders of the runs that have something to show, in order.
+        failures: Runs that ended early, by folder name, and why; None: those that run.json names.
     """
     import polars as pl
 
@@ -63,16 +66,24 @@ def write_sweep(folder: Path, jobs: Sequence[Path]) -> SweepTables:
     agreed = agreement([pl.scan_parquet(RunFolder(job).scores) for job in jobs])
     write_summary(Summary(summary, []), folder)
     opened = RunFolder(folder).read_manifest()
-    manifest = {**opened, "status": "done", "finished_at": now(), "jobs": [job.name for job in jobs], **_totals(runs)}
+    failed: Mapping[str, str] = opened.get("failed", {}) if failures is None else failures
+    manifest = {
+        **opened,
+        "status": "failed" if failed else "done",
+        "finished_at": now(),
+        "jobs": [job.name for job in jobs],
+        "failed": failed,
+        **_totals(runs),
+    }
     write_sweep_report(folder / "report.html", manifest=manifest, runs=runs, agreement=agreed)
     RunFolder(folder).write_manifest(manifest)
-    return SweepTables(summary, agreed)
+    return SweepTables(summary, agreed, failed)
 
 
 def _totals(runs: Sequence[tuple[str, dict[str, Any], pl.DataFrame]]) -> dict[str, Any]:
     """Requests, tokens, cost and time of all runs; null where one is not known."""
     totals: dict[str, Any] = {}
     for key in ("requests", "cached", "input_tokens", "output_tokens", "cost_usd", "seconds"):
-        values = [manifest[key] for _, manifest, _ in runs]
-        totals[key] = None if None in values else sum(values)
+        values = [manifest[key] for _, manifest, _ in runs if manifest.get(key) is not None]
+        totals[key] = sum(values) if len(values) == len(runs) else None
     return totals

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 from evalflow.report.confusion import confusions
 from evalflow.report.distribution import distributions
 from evalflow.report.intervals import interval_pictures
+from evalflow.report.wording import without_means_of_figures
 
 if TYPE_CHECKING:
     import polars as pl
 
     from evalflow.config.schema import MetricConfig
-    from evalflow.report.pictures import Picture
+from evalflow.report.pictures import Picture
 
 
 def charts(
@@ -30,5 +31,5 @@ def charts(
         details: Matrices that go with figures, as under `details` in summary.json.
         metrics: What the metrics declare.
     """
-    rows = summary.filter(summary["tag"].is_null()).to_dicts()
+    rows = without_means_of_figures(summary.filter(summary["tag"].is_null()).to_dicts())
     return [*interval_pictures(rows), *confusions(details, rows), *distributions(scores, metrics)]

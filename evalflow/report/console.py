@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -11,34 +12,45 @@ from rich.table import Table
 from rich.text import Text
 
 from evalflow.report.judges import judge_lines
-from evalflow.report.wording import cost, number, percent, series_name, varying
+from evalflow.report.wording import cost, number, percent, series_name, varying, without_means_of_figures
 
 if TYPE_CHECKING:
     import polars as pl
 
 _STATES = (("n_scored", "scored"), ("n_undefined", "undef"), ("n_error", "error"), ("n_skipped", "skip"))
 _WORST = 3
+_NAME_WIDTH = 26
 
 
-def print_summary(console: Console, manifest: Mapping[str, Any], summary: pl.DataFrame) -> None:
+def print_summary(
+    console: Console, manifest: Mapping[str, Any], summary: pl.DataFrame, directions: Mapping[str, str]
+) -> None:
     """The table of a run: a line per metric, or per figure where a metric has figures; over it, who judged.
 
     Args:
         console: Where to print.
         manifest: run.json.
         summary: The columns of summary.parquet; only the rows over all tags are shown.
+        directions: higher_is_better or lower_is_better, by metric.
     """
     for line in judge_lines(manifest):
-        console.print(Text(line, style="dim"))
+        console.print(Text(line, style="dim"), soft_wrap=True)
     rows = headline_rows(summary)
-    _print_table(console, "metric", rows, varying(rows))
+    _print_table(console, rows, varying(rows))
+    for metric in dict.fromkeys(row["metric"] for row in rows):
+        if directions.get(metric) == "lower_is_better":
+            console.print(Text(f"{metric}: lower is better", style="dim"))
+    for row in rows:
+        if row["n_scored"] and ":" in (row["ci_method"] or ""):
+            name = row["metric"] if row["statistic"] == "mean" else f"{row['metric']} {row['statistic']}"
+            method, why = row["ci_method"].split(":", 1)
+            what = "no interval" if method == "none" else "a rough interval"
+            console.print(Text(f"{name}: {what},{why}", style="dim"))
 
 
 def headline_rows(summary: pl.DataFrame) -> list[dict[str, Any]]:
     """The rows that matter most: over all tags, and of a metric with figures the figures, not its mean."""
-    rows = [row for row in summary.iter_rows(named=True) if row["tag"] is None]
-    with_figures = {row["metric"] for row in rows if row["statistic"] != "mean"}
-    return [row for row in rows if row["statistic"] != "mean" or row["metric"] not in with_figures]
+    return without_means_of_figures(row for row in summary.iter_rows(named=True) if row["tag"] is None)
 
 
 def print_worst(console: Console, worst: Sequence[Mapping[str, Any]]) -> None:
@@ -62,6 +74,8 @@ def print_worst(console: Console, worst: Sequence[Mapping[str, Any]]) -> None:
 def worst_rows(scores: pl.LazyFrame, directions: Mapping[str, str], count: int = _WORST) -> list[dict[str, Any]]:
     """The worst scored cells: by score against the metric's direction, one per case, ties in input order.
 
+    A perfect score (1, or 0 where lower is better) is never among them.
+
     Args:
         scores: The columns of scores.parquet.
         directions: higher_is_better or lower_is_better, by metric.
@@ -71,12 +85,10 @@ def worst_rows(scores: pl.LazyFrame, directions: Mapping[str, str], count: int =
 
     lower = [metric for metric, direction in directions.items() if direction == "lower_is_better"]
     badness = pl.when(pl.col("metric").is_in(lower)).then(pl.col("score")).otherwise(-pl.col("score"))
-    bad = (
-        scores.filter((pl.col("status") == "scored") & pl.col("member_of").is_null())
-        .select("dataset", "case_id", "metric", "status", "score", "reason", "error", badness.alias("badness"))
-        .filter(pl.col("badness") > pl.col("badness").min().over("metric"))
-    )
-    ordered = bad.sort("badness", descending=True, maintain_order=True)
+    perfect = pl.when(pl.col("metric").is_in(lower)).then(pl.col("score") <= 0).otherwise(pl.col("score") >= 1)
+    bad = scores.filter((pl.col("status") == "scored") & pl.col("member_of").is_null() & ~perfect)
+    named = bad.select("dataset", "case_id", "metric", "status", "score", "reason", "error", badness.alias("badness"))
+    ordered = named.sort("badness", descending=True, maintain_order=True)
     return ordered.unique(["dataset", "case_id"], keep="first", maintain_order=True).head(count).collect().to_dicts()
 
 
@@ -98,7 +110,7 @@ def print_gates(console: Console, gates: Sequence[Mapping[str, Any]]) -> None:
     words = {True: ("passed", "green"), False: ("FAILED", "bold red"), None: ("undecided", "yellow")}
     for gate in gates:
         word, style = words[gate["passed"]]
-        console.print(Text.assemble("gate ", (word, style), f"  {gate['message']}"))
+        console.print(Text.assemble("gate ", (word, style), f"  {gate['message']}"), soft_wrap=True)
 
 
 def print_sweep(console: Console, summary: pl.DataFrame, agreement: pl.DataFrame) -> None:
@@ -112,7 +124,7 @@ def print_sweep(console: Console, summary: pl.DataFrame, agreement: pl.DataFrame
     rows = sorted(headline_rows(summary), key=lambda row: (row["metric"], row["statistic"]))
     parts = varying(rows)
     cells = {(row["metric"], row["statistic"], series_name(row, parts)) for row in rows}
-    _print_table(console, "metric", rows, parts if len(cells) == len(rows) else (*parts, "run"))
+    _print_table(console, rows, parts if len(cells) == len(rows) else (*parts, "run"))
     for row in agreement.iter_rows(named=True):
         facts = [f"rank correlation {number(row['correlation'], 2)}"]
         if row["agreement"] is not None:
@@ -121,22 +133,32 @@ def print_sweep(console: Console, summary: pl.DataFrame, agreement: pl.DataFrame
         console.print(Text(f"{pair} on {row['n']} answers: {', '.join(facts)}"), soft_wrap=True)
 
 
-def _print_table(console: Console, title: str, rows: Sequence[Mapping[str, Any]], parts: Sequence[str]) -> None:
+def _print_table(console: Console, rows: Sequence[Mapping[str, Any]], parts: Sequence[str]) -> None:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    table.add_column(title, overflow="fold", ratio=1)
+    table.add_column("metric", no_wrap=True)
     for head in ("value", "95 % interval", *(short for _, short in _STATES), "pass"):
         table.add_column(head, justify="right", no_wrap=True)
     above = None
     for row in rows:
         is_figure = row["statistic"] != "mean"
         if is_figure and row["metric"] != above:
-            table.add_row(row["metric"])
+            table.add_row(_folded(row["metric"]))
         above = row["metric"]
-        table.add_row(f"  {row['statistic']}" if is_figure else row["metric"], *_cells(row))
+        table.add_row(f"  {row['statistic']}" if is_figure else _folded(row["metric"]), *_cells(row))
         which = series_name(row, parts)
         if which:
-            table.add_row(Text(f"  {which}", style="dim"))
+            table.add_row(Text(_folded(f"  {which}", "  "), style="dim"))
     console.print(table)
+
+
+def _folded(name: str, indent: str = "  ") -> str:
+    """A long name in several lines, broken where its words end."""
+    lines = [""]
+    for word in re.findall(r"[^_.=· /-]*[_.=· /-]*", name):
+        if len(lines[-1]) + len(word) > _NAME_WIDTH and lines[-1].strip():
+            lines.append(indent)
+        lines[-1] += word
+    return "\n".join(lines)
 
 
 def _cells(row: Mapping[str, Any]) -> list[str]:

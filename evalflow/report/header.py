@@ -78,7 +78,7 @@ def _requests(manifest: Mapping[str, Any]) -> str | None:
 
 
 def _tokens(manifest: Mapping[str, Any]) -> str | None:
-    if "input_tokens" not in manifest:
+    if manifest.get("input_tokens") is None or manifest.get("output_tokens") is None:
         return None
     return f"{manifest['input_tokens']:,} in, {manifest['output_tokens']:,} out"
 

@@ -14,7 +14,7 @@ from evalflow.report.explorer import BLOCK, script_json
 from evalflow.report.header import facts, title
 from evalflow.report.judges import judge_lines
 from evalflow.report.page import write_page
-from evalflow.report.wording import PARTS, series_name, varying
+from evalflow.report.wording import PARTS, series_name, varying, without_means_of_figures
 
 if TYPE_CHECKING:
     from evalflow.report.explorer import ExplorerWriter
@@ -33,7 +33,7 @@ def write_html(path: Path, run: Reported, explorer: ExplorerWriter) -> None:
         run: What to show.
         explorer: Has taken in every row of the run, and is finished.
     """
-    rows = run.summary.to_dicts()
+    rows = without_means_of_figures(run.summary.to_dicts())
     context = {
         "title": title(run.manifest),
         "run_id": run.manifest["run_id"],

@@ -60,13 +60,10 @@ def as_answered(case: Case, answer: Answer | None) -> Case:
     """The case with what this answer says in the place of what was recorded; without an answer, with none."""
     if answer is None:
         return replace(case, answer=None, actual=None)
-    return replace(
-        case,
-        answer=answer.answer,
-        actual=answer.actual,
-        contexts=case.contexts if answer.contexts is None else answer.contexts,
-        metadata=case.metadata if answer.metadata is None else answer.metadata,
-    )
+    said: dict[str, Any] = {"answer": answer.answer, "actual": answer.actual}
+    said |= {name: value for name in ("contexts", "metadata") if (value := getattr(answer, name)) is not None}
+    as_recorded = all(value is getattr(case, name) for name, value in said.items())
+    return case if as_recorded else replace(case, **said)
 
 
 def _pairs(scores: pl.LazyFrame) -> list[tuple[str, int]]:

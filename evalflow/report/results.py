@@ -128,7 +128,7 @@ def _cells(score: Mapping[str, Any] | None) -> list[Any]:
         return ["", "", ""]
     passed = "" if score["passed"] is None else str(score["passed"]).lower()
     if score["status"] == "scored":
-        return [score["score"], passed, safe_text(score["reason"] or "")]
+        return [round(score["score"], 4), passed, safe_text(score["reason"] or "")]
     why = score["error"] or score["reason"] or ""
     return ["", passed, f"{score['status']}: {why}" if why else score["status"]]
 

@@ -83,3 +83,10 @@ def unscored(rows: Sequence[Mapping[str, Any]]) -> str:
     """`not_scored` over rows of the summary. A metric's mean and figures share their cells, which count once."""
     cells = {tuple(row[part] for part in ("metric", *PARTS)): row for row in rows}
     return not_scored({state: sum(row[state] or 0 for row in cells.values()) for state in _UNSCORED})
+
+
+def without_means_of_figures(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Rows of the summary without the mean of a metric that has figures: its accuracy is the same number."""
+    every = [dict(row) for row in rows]
+    with_figures = {row["metric"] for row in every if row["statistic"] != "mean"}
+    return [row for row in every if row["statistic"] != "mean" or row["metric"] not in with_figures]

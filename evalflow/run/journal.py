@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import threading
 from pathlib import Path
@@ -13,7 +12,7 @@ from evalflow.records import Answer, ScoreRecord
 from evalflow.run.answers import answer_row
 from evalflow.run.folder import RunFolder
 from evalflow.run.tally import Tally
-from evalflow.summary import journal_row, torn_tail
+from evalflow.summary import journal_row, json_line, torn_tail
 
 SYNC_EVERY_S = 0.1
 
@@ -73,9 +72,7 @@ class Journal:
             os.close(file)
 
     def _append(self, file: int, row: dict[str, Any]) -> None:
-        line = (json.dumps(row, ensure_ascii=False, separators=(",", ":"), default=str) + "\n").encode(
-            "utf-8", "backslashreplace"
-        )
+        line = json_line(row) + b"\n"
         written = os.write(file, line)
         while written < len(line):
             written += os.write(file, line[written:])

@@ -94,6 +94,9 @@ class Pipeline:
             return
         answer = await self._plan.target.answer(case, target_repeat)
         self._sink.write(answer)
+        if len(cells) == 1:  # the common case, without the cost of a task for it
+            await self._cell(case, answer, *cells[0])
+            return
         async with asyncio.TaskGroup() as scoring:
             for pair, repeat in cells:
                 scoring.create_task(self._cell(case, answer, pair, repeat))

@@ -50,9 +50,9 @@ def arguments(program: Program, url: str) -> list[str]:
     ]  # fmt: skip
 
 
-def started(program: Program, words: list[str]) -> subprocess.Popen[str]:
+def started(program: Program, words: list[str]) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "evalflow", *words]
-    return subprocess.Popen(command, cwd=program.folder, text=True, stderr=subprocess.PIPE, stdout=subprocess.PIPE)
+    return subprocess.Popen(command, cwd=program.folder, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
 
 
 def scores(program: Program) -> list[tuple[Any, ...]]:
@@ -168,6 +168,6 @@ def test_a_second_process_on_one_run_is_refused(program: Program) -> None:
         assert second.returncode == 2
         assert "another process" in second.stderr
         gate.open.set()
-        process.communicate(timeout=60)
+        process.wait(timeout=60)
         assert process.returncode == 0
     assert program.manifest["scores"]["scored"] == len(ROWS)

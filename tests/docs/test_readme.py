@@ -28,6 +28,12 @@ def commands() -> list[str]:
     return [line for block in blocks("bash") for line in block.splitlines() if line.strip()]
 
 
+def named_files() -> list[tuple[str, str]]:
+    """The YAML blocks that say which file they are."""
+    found = [(re.match(r"# (conf/\S+)\n", text), text) for text in blocks("yaml")]
+    return [(name[1], text) for name, text in found if name]
+
+
 def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
     words = shlex.split(command)
     assert words[0] == "python", command
@@ -45,13 +51,16 @@ def test_the_two_commands_come_first() -> None:
 def test_every_command_works_in_the_order_of_the_page(tmp_path: Path) -> None:
     assert len(commands()) > 12
     with Endpoint(models=["my-model"]) as endpoint:
+        for name, text in named_files():
+            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / name).write_text(text.replace(ADDRESS, endpoint.url), encoding="utf-8")
         for command in commands():
             done = run(command.replace(ADDRESS, endpoint.url), tmp_path)
             assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
             assert "Traceback" not in done.stderr, command
 
 
-@pytest.mark.parametrize("text", blocks("yaml"))
+@pytest.mark.parametrize("text", [text for text in blocks("yaml") if text.startswith("# @package")])
 def test_every_yaml_is_a_metric_that_passes_the_check(text: str, tmp_path: Path) -> None:
     name = re.match(r"# @package metric\.(\w+)\n", text)
     assert name, "a metric's YAML begins with its package line"
