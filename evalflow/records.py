@@ -106,7 +106,9 @@ class Answer:
         status: answered; absent (recorded data has none); error (generation failed).
         messages: The conversation as played, without the final answer.
         requests: Calls that were answered for it, and so have been paid.
-        usage, cost_usd, latency_s (seconds): None where unknown, and for recorded answers; never a false 0.
+        usage, cost_usd, latency_s (seconds): None where unknown, and for recorded answers; never a false 0. A cached
+            answer cost nothing, and took as long as when it was made.
+        saved_usd: What a cached answer had cost; None where unknown.
         cached: True where no call was made for it.
         error_type, error: Why there is no answer.
     """
@@ -125,6 +127,7 @@ class Answer:
     requests: int = 0
     usage: Usage | None = None
     cost_usd: float | None = None
+    saved_usd: float | None = 0.0
     latency_s: float | None = None
     cached: bool = False
     error_type: str | None = None
@@ -174,8 +177,9 @@ class Reply:
         probabilities: One distribution per item (one in all without items), or None where the judge gives none.
         reasks: How often an invalid reply was sent back before this one.
         requests: Answered calls to the outside, re-asks included; 0 for a judge that needs none, or a cached reply.
-        usage, cost_usd: Summed over the re-asks; None where unknown.
-        latency_s: Seconds, waiting for a free slot left out.
+        usage, cost_usd: Summed over the re-asks; None where unknown. A cached reply cost nothing.
+        saved_usd: What a cached reply had cost; None where unknown.
+        latency_s: Seconds, waiting for a free slot left out; of a cached reply, when it was made.
         cached: True where no call was made for it.
         identity: The judge's identity.
     """
@@ -187,6 +191,7 @@ class Reply:
     requests: int = 1
     usage: Usage | None = None
     cost_usd: float | None = None
+    saved_usd: float | None = 0.0
     latency_s: float = 0.0
     cached: bool = False
     identity: str = ""

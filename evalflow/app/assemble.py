@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Literal
 
 from evalflow.app.derive import Recipe
 from evalflow.app.select import offered
-from evalflow.calls.limiter import Limiters
-from evalflow.config.schema import Concurrency, DatasetConfig
+from evalflow.calls.budget import Budget
+from evalflow.calls.cache import Cache
+from evalflow.calls.once import Once
+from evalflow.calls.session import CallSession
+from evalflow.config.schema import Concurrency, DatasetConfig, RunConfig
 from evalflow.config.validate import Settings
 from evalflow.errors import Problem, UserError
 from evalflow.llm.registry import build_judge
@@ -32,6 +36,7 @@ class Parts:
         target: Who answers.
         prompts: The templates.
         gates: The conditions that decide the exit code.
+        session: What judges and target share.
     """
 
     settings: Settings
@@ -39,6 +44,7 @@ class Parts:
     target: Target
     prompts: Prompts
     gates: Sequence[Gate]
+    session: CallSession
 
     @property
     def metrics(self) -> dict[str, Metric]:
@@ -71,29 +77,44 @@ class Parts:
         return max([8, *limits])
 
     async def close(self) -> None:
-        """Release every connection."""
-        await self.target.close()
-        for judge in self.judges.values():
-            await judge.close()
+        """Release every connection, and write what is to be remembered."""
+        try:
+            await self.target.close()
+            for judge in self.judges.values():
+                await judge.close()
+        finally:
+            self.session.close()
 
 
-def assemble(settings: Settings) -> Parts:
-    """Build every part, and report the problems of all of them together.
+def assemble(settings: Settings, run_id: str = "") -> Parts:
+    """Build every part, and report the problems of all of them together. No file is opened for writing.
+
+    Args:
+        settings: What the run is made from.
+        run_id: The run that will ask; without one nothing may be asked.
 
     Raises:
         UserError: A prompt, a metric, a key or a name is wrong.
     """
     problems: list[Problem] = []
     prompts = Prompts(settings.composed.prompt_folders)
-    limiters = Limiters()
+    session = _session(settings.run, run_id)
     metrics = _metrics(settings, prompts, problems)
-    judges = _judges(settings, metrics, limiters, problems)
-    target = _target(settings, prompts, limiters, problems)
+    judges = _judges(settings, metrics, session, problems)
+    target = _target(settings, prompts, session, problems)
     gates = _gates(settings, metrics, problems)
     if problems or target is None:
         raise UserError(problems)
     pairs = tuple(Pair(metric, judges.get(name)) for name, metric in metrics.items())
-    return Parts(settings, pairs, target, prompts, gates)
+    return Parts(settings, pairs, target, prompts, gates, session)
+
+
+def _session(run: RunConfig, run_id: str) -> CallSession:
+    path = Path(run.cache.path).expanduser()
+    cache = Cache(path, run.cache.mode, run_id=run_id, max_bytes=run.cache.max_bytes)
+    limits = run.budget
+    limited = any(limit is not None for limit in (limits.usd, limits.requests, limits.tokens))
+    return CallSession(once=Once(cache), budget=Budget(limits) if limited else None)
 
 
 def _metrics(settings: Settings, prompts: Prompts, problems: list[Problem]) -> dict[str, Metric]:
@@ -108,7 +129,7 @@ def _metrics(settings: Settings, prompts: Prompts, problems: list[Problem]) -> d
 
 
 def _judges(
-    settings: Settings, metrics: Mapping[str, Metric], limiters: Limiters, problems: list[Problem]
+    settings: Settings, metrics: Mapping[str, Metric], session: CallSession, problems: list[Problem]
 ) -> dict[str, Judge]:
     """The judge of each metric that asks one; metrics with the same configuration share it."""
     built: list[tuple[Any, Judge]] = []
@@ -119,7 +140,7 @@ def _judges(
         known = next((judge for other, judge in built if other == config), None)
         if known is None:
             try:
-                known = build_judge(config, settings.composed.choices["judge"], limiters)
+                known = build_judge(config, settings.composed.choices["judge"], session)
             except UserError as error:
                 problems += [problem for problem in error.problems if problem not in problems]
                 continue
@@ -131,11 +152,11 @@ def _judges(
     return judges
 
 
-def _target(settings: Settings, prompts: Prompts, limiters: Limiters, problems: list[Problem]) -> Target | None:
+def _target(settings: Settings, prompts: Prompts, session: CallSession, problems: list[Problem]) -> Target | None:
     run = settings.run
     generates: dict[str, Literal["answer", "actual"]] = {name: config.generates for name, config in run.dataset.items()}
     try:
-        return build_target(run.target, settings.composed.choices["target"], prompts, generates, run.generate, limiters)
+        return build_target(run.target, settings.composed.choices["target"], prompts, generates, run.generate, session)
     except UserError as error:
         problems += error.problems
         return None

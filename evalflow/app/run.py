@@ -17,6 +17,7 @@ from evalflow.app.derive import Derived, Recipe, derive, report
 from evalflow.app.inspect import Inspection, inspect
 from evalflow.app.logs import log_to
 from evalflow.app.settings import settings_of
+from evalflow.calls.budget import Amount
 from evalflow.config.load import Composed
 from evalflow.errors import EvalflowError, Problem, UserError
 from evalflow.protocols import Target
@@ -79,7 +80,7 @@ def run(order: Order, watcher: Watcher) -> int:
         InfrastructureError, BudgetError: A call could not be made any more; what was finished is written.
         KeyboardInterrupt: Likewise.
     """
-    parts = assemble(settings_of(order.composed))
+    parts = assemble(settings_of(order.composed), order.run_id)
     inspection = inspect(parts)
     opening = _opening(order, _facts(inspection))
     folder = _folder(order)
@@ -116,6 +117,8 @@ def _score(order: Order, found: Inspection, journal: Journal, tally: Tally, watc
     """Ask and score what is not finished. An interrupt finishes the cases under way, a second one stops at once."""
     parts, run = found.parts, found.parts.settings.run
     finished = _finished(order, tally)
+    if parts.session.budget:
+        parts.session.budget.spent = Amount(tally.requests, tally.input_tokens + tally.output_tokens, tally.cost_usd)
     if journal.torn:
         log.warning("cut off %d bytes of a line that was never finished", journal.torn)
 

@@ -83,7 +83,7 @@ def write_sweep(folder: Path, jobs: Sequence[Path], failures: Mapping[str, str] 
 def _totals(runs: Sequence[tuple[str, dict[str, Any], pl.DataFrame]]) -> dict[str, Any]:
     """Requests, tokens, cost and time of all runs; null where one is not known."""
     totals: dict[str, Any] = {}
-    for key in ("requests", "cached", "input_tokens", "output_tokens", "cost_usd", "seconds"):
+    for key in ("requests", "cached", "input_tokens", "output_tokens", "cost_usd", "saved_usd", "seconds"):
         values = [manifest[key] for _, manifest, _ in runs if manifest.get(key) is not None]
         totals[key] = sum(values) if len(values) == len(runs) else None
     return totals

@@ -7,18 +7,34 @@ import itertools
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from evalflow.calls import faults
 from evalflow.calls.allowance import rest_s
+from evalflow.calls.budget import Account, Amount
 from evalflow.calls.faults import Fault
 from evalflow.calls.limiter import Limiter, Slot
 from evalflow.calls.retry import RetryPolicy
 from evalflow.calls.transport import Request, Response, Transport, TransportError
 from evalflow.calls.watchdog import Watchdog
 from evalflow.errors import CallError, InfrastructureError
+from evalflow.records import Usage
 
-T = TypeVar("T")
+
+class Billed(Protocol):
+    """A decoded response that says what it took."""
+
+    @property
+    def usage(self) -> Usage | None:
+        """Tokens, or None where the endpoint does not say."""
+        ...
+
+
+T = TypeVar("T", bound=Billed)
+
+
+MAYBE_PAID = frozenset({"timeout", "connection", "malformed"})
+"""Faults after which the model may have answered, unheard."""
 
 
 class Malformed(ValueError):
@@ -48,6 +64,7 @@ class Gateway:
         where: The endpoint's address, for messages.
         key_hint: What to check about the key, for messages.
         secret: The key itself, kept out of every message.
+        account: What every try is held against; None: no budget is set.
     """
 
     def __init__(
@@ -59,7 +76,9 @@ class Gateway:
         *,
         key_hint: str = "",
         secret: str | None = None,
+        account: Account | None = None,
     ) -> None:
+        self._account = account
         self._transport = transport
         self._limiter = limiter
         self._policy = policy
@@ -79,12 +98,20 @@ class Gateway:
         Raises:
             CallError: This call failed for good.
             InfrastructureError: Every further call would fail too.
+            BudgetError: The budget does not cover it.
         """
         begun: float | None = None
         for attempt in itertools.count(1):
-            async with self._limiter.slot(request.tokens) as slot:
-                begun = slot.started if begun is None else begun
-                outcome = await self._try(request, decode, slot)
+            reserved = await self._account.reserve(request) if self._account else Amount()
+            spent = reserved  # what ends without an answer may have been paid for all the same
+            try:
+                async with self._limiter.slot(request.tokens) as slot:
+                    begun = slot.started if begun is None else begun
+                    outcome = await self._try(request, decode, slot)
+                spent = self._spent(outcome, reserved)
+            finally:
+                if self._account:
+                    self._account.budget.settle(reserved, spent)
             if isinstance(outcome, Sent):
                 return outcome
             fault = self._redacted(outcome)
@@ -114,6 +141,17 @@ class Gateway:
         self._succeeded = True
         self._limiter.succeeded(slot, response.elapsed_s, request.kind)
         return Sent(value, response.elapsed_s)
+
+    def _spent(self, outcome: Sent[T] | Fault, reserved: Amount) -> Amount:
+        """What a try took, as far as that is known; what is not known to be less took all that was reserved."""
+        if self._account is None:
+            return reserved
+        if isinstance(outcome, Sent):
+            usage = outcome.value.usage
+            return self._account.actual(usage) if usage else reserved
+        if outcome.unreachable:
+            return Amount()
+        return reserved if outcome.error_type in MAYBE_PAID else Amount(requests=1)
 
     def _eased(self, fault: Fault, slot: Slot) -> Fault:
         """Tell the limiter of a fault that says how much the endpoint bears."""

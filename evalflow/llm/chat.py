@@ -5,25 +5,30 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel
 from pydantic_core import PydanticSerializationError, to_json
 
-from evalflow.calls.gateway import Gateway
+from evalflow.calls.budget import Account
+from evalflow.calls.entry import Entry, key_of
+from evalflow.calls.gateway import Gateway, Malformed
 from evalflow.calls.http import HttpTransport
-from evalflow.calls.limiter import Limiters
+from evalflow.calls.once import Unreadable
 from evalflow.calls.retry import RetryPolicy
-from evalflow.calls.transport import Request, Transport
+from evalflow.calls.session import CallSession
+from evalflow.calls.transport import Request, Response, Transport
 from evalflow.config.schema import Endpoint
 from evalflow.errors import Problem, UserError
-from evalflow.llm.completion import Completion, read
+from evalflow.llm.completion import Completion, cost, read
 from evalflow.llm.sdk import OPENAI_URL, SdkTransport
 from evalflow.records import Usage
 
+T = TypeVar("T")
 PATH = "/chat/completions"
 BYTES_A_TOKEN = 4.0
 REPLY_TOKENS = 256
@@ -33,33 +38,33 @@ REPLIES = 16
 
 
 class ChatClient:
-    """Sends chat requests to one endpoint, under its limiter.
+    """Sends chat requests to one endpoint, under its limiter and the run's budget.
 
     Args:
         config: The endpoint, and what every request to it carries.
         role: The configuration group, `judge` or `target`, for messages.
-        limiters: Shared by all clients of a process, so that two clients of one endpoint keep its limit together.
+        session: Shared by all clients of a run, so that two clients of one endpoint keep its limit together.
         transport, policy: For tests, and for other ways to the endpoint.
 
     Raises:
-        UserError: The environment variable of the API key is not set.
+        UserError: The environment variable of the API key is not set, or a budget in dollars meets an unknown price.
     """
 
     def __init__(
         self,
         config: Endpoint,
         role: str,
-        limiters: Limiters | None = None,
+        session: CallSession | None = None,
         *,
         transport: Transport | None = None,
         policy: RetryPolicy | None = None,
     ) -> None:
+        session = session or CallSession()
         base_url = config.base_url or OPENAI_URL
+        account = _account(config, role, session)
         key = _api_key(config, role)
         bounds = config.concurrency
-        limiter = (limiters or Limiters()).get(
-            (base_url, config.model, config.api_key_env or ""), bounds.start, bounds.max
-        )
+        limiter = session.limiters.get((base_url, config.model, config.api_key_env or ""), bounds.start, bounds.max)
         limiter.keep_to(config.rate_limit.requests_per_minute, config.rate_limit.tokens_per_minute)
         self._limiter = limiter
         self._gateway = Gateway(
@@ -69,30 +74,69 @@ class ChatClient:
             _public(base_url),
             key_hint=f"check the API key in ${config.api_key_env}" if key else f"{role}.api_key_env names no key",
             secret=key,
+            account=account,
         )
+        self._once = session.once
+        self._base_url = base_url
+        self._price = config.price
         self._timeout_s = config.timeout_s
         self._read = partial(read, price=config.price)
         self._reply_tokens = float(min(REPLY_TOKENS, config.max_tokens or REPLY_TOKENS))
         self._fixed = _fixed(config, base_url)
 
-    async def complete(self, body: Mapping[str, Any], kind: str = "") -> Completion:
-        """Ask the model.
+    def request(self, body: Mapping[str, Any], kind: str = "") -> Request:
+        """What is sent.
 
         Args:
             body: The request's JSON without the model and its parameters.
             kind: Calls of one kind should take alike, as those of one step of a metric do.
+        """
+        data = canonical({**self._fixed, **body})
+        return Request("POST", PATH, data, self._timeout_s, kind, self._expected_tokens(data))
+
+    async def complete(self, request: Request) -> Completion:
+        """Ask the model.
 
         Raises:
             CallError: This call failed for good.
             InfrastructureError: Every further call would fail too.
+            BudgetError: The budget does not cover it.
         """
-        data = canonical({**self._fixed, **body})
-        tokens = self._expected_tokens(data)
-        request = Request("POST", PATH, data, self._timeout_s, kind, tokens)
         completion = (await self._gateway.send(request, self._read)).value
         if completion.usage is not None:
-            self._settle(tokens, completion.usage)
+            self._settle(request.tokens, completion.usage)
         return completion
+
+    async def once(
+        self,
+        request: Request,
+        repeats: tuple[int, ...],
+        ask: Callable[[], Awaitable[tuple[T, Entry]]],
+        read: Callable[[Entry], T],
+    ) -> tuple[T, bool]:
+        """The value of a request, and whether it was had without asking. See `Once`.
+
+        Args:
+            request: What is sent first; it decides the value.
+            repeats: Which of several wanted values it is.
+            ask: Asks, and gives the value and what to remember of it.
+            read: The value of what is remembered; raises Unreadable.
+        """
+        if self._once is None:
+            return (await ask())[0], False
+        return await self._once(key_of(self._base_url, request.path, request.body or b"", *repeats), ask, read)
+
+    def recall(self, entry: Entry) -> Completion:
+        """The completion that is remembered, with what all requests that led to it took, at today's price.
+
+        Raises:
+            Unreadable: It is none.
+        """
+        try:
+            completion = self._read(Response(200, {}, entry.body, entry.latency_s))
+        except Malformed as error:
+            raise Unreadable(str(error)) from None
+        return replace(completion, usage=entry.usage, cost_usd=cost(entry.usage, self._price))
 
     async def close(self) -> None:
         """Release connections."""
@@ -128,6 +172,18 @@ def identity(kind: str, config: BaseModel, fields: tuple[str, ...], extra: objec
 def _transport(config: Endpoint, base_url: str, key: str | None) -> Transport:
     make = HttpTransport if config.client == "http" else SdkTransport
     return make(base_url, key, config.concurrency.max, config.first_byte_timeout_s)
+
+
+def _account(config: Endpoint, role: str, session: CallSession) -> Account | None:
+    """What calls are held against; None without a budget."""
+    budget = session.budget
+    if budget is None:
+        return None
+    if budget.limits.usd is not None and config.price is None and not budget.limits.allow_unpriced:
+        what = f"budget.usd is set, and the price of {config.model} is not known"
+        hint = f"'{role}.price={{input_per_million: 0.4, output_per_million: 1.6}}', or budget.allow_unpriced=true"
+        raise UserError(Problem(what, f"{role}.price", hint))
+    return Account(budget, config.price, config.max_tokens)
 
 
 def _api_key(config: Endpoint, role: str) -> str | None:

@@ -38,6 +38,7 @@ class Completion:
         tokens: The content's tokens with their log probabilities, as the API gives them, or None.
         usage, cost_usd: None where unknown.
         latency_s: Seconds of the try that was answered.
+        body: The response as it came.
     """
 
     text: str | None
@@ -48,6 +49,7 @@ class Completion:
     usage: Usage | None = None
     cost_usd: float | None = None
     latency_s: float = 0.0
+    body: bytes = b""
 
 
 def read(response: Response, price: Price | None) -> Completion:
@@ -76,8 +78,9 @@ def read(response: Response, price: Price | None) -> Completion:
         finish_reason=choice.get("finish_reason"),
         tokens=tuple(tokens) if tokens else None,
         usage=usage,
-        cost_usd=_cost(usage, price),
+        cost_usd=cost(usage, price),
         latency_s=response.elapsed_s,
+        body=response.body,
     )
 
 
@@ -138,7 +141,8 @@ def _tool_call(call: _Call, index: int) -> ToolCall:
     return ToolCall(call.get("id") or f"call_{index}", function.get("name", ""), text)
 
 
-def _cost(usage: Usage | None, price: Price | None) -> float | None:
+def cost(usage: Usage | None, price: Price | None) -> float | None:
+    """US dollars, or None where the usage or the price is not known."""
     if usage is None or price is None:
         return None
     dollars = usage.input_tokens * price.input_per_million + usage.output_tokens * price.output_per_million

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
 
-from evalflow.calls.limiter import Limiters
+from evalflow.calls.entry import Entry
+from evalflow.calls.once import Unreadable
+from evalflow.calls.session import CallSession
+from evalflow.calls.transport import Request
 from evalflow.config.schema import OpenAIJudgeConfig
 from evalflow.errors import CallError, JudgeError, Problem, UserError
 from evalflow.llm import logprobs, samples
@@ -52,7 +56,7 @@ class OpenAIJudge:
     Args:
         config: The model, and how to ask it.
         name: The column value.
-        limiters: Shared by all clients of a process.
+        session: Shared by all clients of a run.
         contracts: Where prepared contracts are kept between runs; None keeps none.
         client: For tests, and for other ways to the endpoint.
 
@@ -67,7 +71,7 @@ class OpenAIJudge:
         self,
         config: OpenAIJudgeConfig,
         name: str,
-        limiters: Limiters | None = None,
+        session: CallSession | None = None,
         *,
         contracts: Path | None = None,
         client: ChatClient | None = None,
@@ -77,7 +81,7 @@ class OpenAIJudge:
             raise UserError(Problem(what, "judge.strict", "use judge.mode=json_schema, or tools"))
         self._config = config
         self._name = name
-        self._client = client or ChatClient(config, "judge", limiters)
+        self._client = client or ChatClient(config, "judge", session)
         self._identity = identity("openai", config, DECISIVE)
         self._folder = contracts
         self._contracts: dict[type[BaseModel], Contract] = {}
@@ -112,43 +116,69 @@ class OpenAIJudge:
     async def ask(self, ask: Ask) -> Reply:
         """Answer one question. See `Judge`."""
         if ask.samples > 1:
-            return await samples.draw(ask.samples, lambda: self._ask_once(ask), listed=ask.items is not None)
+            once = partial(self._ask_once, ask)
+            return await samples.draw(ask.samples, once, listed=ask.items is not None)
         return await self._ask_once(ask)
 
     async def close(self) -> None:
         """Release connections."""
         await self._client.close()
 
-    async def _ask_once(self, ask: Ask) -> Reply:
-        contract = self._contract(ask.reply_model)
-        count = None if ask.items is None else len(ask.items)
-        request = {**contract.request(ask.messages), **self._wants_logprobs(ask)}
-        spent, reasks = _Spent(), 0
+    async def _ask_once(self, ask: Ask, number: int = 0) -> Reply:
+        body = {**self._contract(ask.reply_model).request(ask.messages), **self._wants_logprobs(ask)}
+        request = self._client.request(body, kind=f"{ask.metric}.{ask.step}")
+        reply, known = await self._client.once(
+            request, (ask.repeat, number), partial(self._paid, ask, body, request), partial(self._remembered, ask)
+        )
+        if not known:
+            return reply
+        return replace(reply, requests=0, cost_usd=0.0, saved_usd=reply.cost_usd, cached=True)
+
+    async def _paid(self, ask: Ask, body: Mapping[str, Any], request: Request) -> tuple[Reply, Entry]:
+        """Ask until the reply is valid; gives it, and what is to be remembered of it."""
+        contract, spent = self._contract(ask.reply_model), _Spent()
         while True:
-            completion = await self._complete(request, f"{ask.metric}.{ask.step}", spent)
+            completion = await self._complete(request, spent)
             try:
-                parsed, raw = contract.parse(completion, count)
+                parsed, raw = contract.parse(completion, _count(ask))
                 break
             except InvalidReply as error:
-                if reasks == self._config.reasks or completion.finish_reason == "length":
+                if spent.requests > self._config.reasks or completion.finish_reason == "length":
                     raise self._invalid(error, completion, spent) from None
-                request = contract.reask(request, completion, error)
-                reasks += 1
+                body = contract.reask(body, completion, error)
+                request = self._client.request(body, kind=request.kind)
+        entry = Entry(
+            body=completion.body, requests=spent.requests, usage=spent.usage, latency_s=round(spent.latency_s, 6)
+        )
+        return self._reply(ask, parsed, raw, completion, entry, spent.cost_usd), entry
+
+    def _remembered(self, ask: Ask, entry: Entry) -> Reply:
+        """The reply that is remembered, as it was when it was paid for."""
+        completion = self._client.recall(entry)
+        try:
+            parsed, raw = self._contract(ask.reply_model).parse(completion, _count(ask))
+        except InvalidReply as error:
+            raise Unreadable(str(error)) from None
+        return self._reply(ask, parsed, raw, completion, entry, completion.cost_usd)
+
+    def _reply(
+        self, ask: Ask, parsed: BaseModel, raw: str, completion: Completion, entry: Entry, cost_usd: float | None
+    ) -> Reply:
         return Reply(
             parsed=parsed,
             raw=raw,
             probabilities=self._probabilities(ask, parsed, completion),
-            reasks=reasks,
-            requests=spent.requests,
-            usage=spent.usage,
-            cost_usd=spent.cost_usd,
-            latency_s=spent.latency_s,
+            reasks=entry.requests - 1,
+            requests=entry.requests,
+            usage=entry.usage,
+            cost_usd=cost_usd,
+            latency_s=entry.latency_s,
             identity=self._identity,
         )
 
-    async def _complete(self, request: Mapping[str, Any], kind: str, spent: _Spent) -> Completion:
+    async def _complete(self, request: Request, spent: _Spent) -> Completion:
         try:
-            completion = await self._client.complete(request, kind)
+            completion = await self._client.complete(request)
         except CallError as error:
             raise spent.error(error.error_type, str(error), error.raw) from None
         spent.add(completion)
@@ -182,3 +212,8 @@ class OpenAIJudge:
             return None
         found = logprobs.distribution(parsed, completion.text or "", completion.tokens)
         return (found,) if found else None
+
+
+def _count(ask: Ask) -> int | None:
+    """How many results a reply must have; None for a reply without."""
+    return None if ask.items is None else len(ask.items)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from evalflow.calls.limiter import Limiters
+from evalflow.calls.session import CallSession
 from evalflow.config.kinds import Kinds
 from evalflow.config.schema import EmbeddedJudgeConfig, JudgeConfig, OpenAIJudgeConfig
 from evalflow.protocols import Judge
@@ -22,11 +22,11 @@ class JudgeKind:
 
     Attributes:
         config_model: The model of its configuration.
-        build: Makes one, given its configuration, its name, and the limiters that it shares with others.
+        build: Makes one, given its configuration, its name, and what it shares with others of its run.
     """
 
     config_model: type[JudgeConfig]
-    build: Callable[[Any, str, Limiters], Judge]
+    build: Callable[[Any, str, CallSession], Judge]
 
 
 def judge_kinds() -> Kinds[JudgeKind]:
@@ -47,18 +47,18 @@ def judge_config_model(kind: str) -> type[JudgeConfig]:
     return judge_kinds().get(kind).config_model
 
 
-def build_judge(config: JudgeConfig, choice: str, limiters: Limiters | None = None) -> Judge:
+def build_judge(config: JudgeConfig, choice: str, session: CallSession | None = None) -> Judge:
     """The judge that a configuration describes.
 
     Args:
         config: Of the model that belongs to its kind.
         choice: The file of conf/judge that was chosen; the name defaults to `<choice>:<model>`, or to the choice.
-        limiters: Shared by all judges and targets of a process.
+        session: Shared by all judges and targets of a run.
 
     Raises:
         UserError: The configuration cannot work, such as without an API key.
     """
-    return judge_kinds().get(config.kind).build(config, default_name(config, choice), limiters or Limiters())
+    return judge_kinds().get(config.kind).build(config, default_name(config, choice), session or CallSession())
 
 
 def default_name(config: Any, choice: str) -> str:
@@ -67,13 +67,13 @@ def default_name(config: Any, choice: str) -> str:
     return config.name or (f"{choice}:{model}" if model else choice)
 
 
-def _embedded(config: EmbeddedJudgeConfig, name: str, _: Limiters) -> Judge:
+def _embedded(config: EmbeddedJudgeConfig, name: str, _: CallSession) -> Judge:
     from evalflow.llm.embedded import EmbeddedJudge
 
     return EmbeddedJudge(config.model_copy(update={"name": name}))
 
 
-def _openai(config: OpenAIJudgeConfig, name: str, limiters: Limiters) -> Judge:
+def _openai(config: OpenAIJudgeConfig, name: str, session: CallSession) -> Judge:
     from evalflow.llm.openai import OpenAIJudge
 
-    return OpenAIJudge(config, name, limiters, contracts=CONTRACTS)
+    return OpenAIJudge(config, name, session, contracts=CONTRACTS)

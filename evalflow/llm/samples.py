@@ -16,7 +16,7 @@ from evalflow.llm.values import choices, normalised
 from evalflow.records import Distribution, Reply, Usage
 
 
-async def draw(count: int, once: Callable[[], Awaitable[Reply]], listed: bool) -> Reply:
+async def draw(count: int, once: Callable[[int], Awaitable[Reply]], listed: bool) -> Reply:
     """Ask `count` times at the same time and take the replies together.
 
     The reply that is given is the first with the most frequent combination of values; the probabilities are
@@ -24,7 +24,7 @@ async def draw(count: int, once: Callable[[], Awaitable[Reply]], listed: bool) -
 
     Args:
         count: How many replies.
-        once: Asks for one.
+        once: Asks for one, given its number.
         listed: Whether a reply is a list of `results`, and there is one distribution for each.
 
     Raises:
@@ -32,7 +32,7 @@ async def draw(count: int, once: Callable[[], Awaitable[Reply]], listed: bool) -
     """
     try:
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(_as_coroutine(once)) for _ in range(count)]
+            tasks = [group.create_task(_as_coroutine(once, number)) for number in range(count)]
     except BaseExceptionGroup as failed:
         raise _first(failed) from None
     return combine([task.result() for task in tasks], listed)
@@ -50,6 +50,8 @@ def combine(replies: Sequence[Reply], listed: bool) -> Reply:
         requests=sum(reply.requests for reply in replies),
         usage=reduce(_plus, (reply.usage for reply in replies)),
         cost_usd=_total([reply.cost_usd for reply in replies]),
+        saved_usd=_total([reply.saved_usd for reply in replies]),
+        cached=all(reply.cached for reply in replies),
         latency_s=max(reply.latency_s for reply in replies),
     )
 
@@ -80,8 +82,8 @@ def _total(costs: Sequence[float | None]) -> float | None:
     return sum(known) if len(known) == len(costs) else None
 
 
-async def _as_coroutine(once: Callable[[], Awaitable[Reply]]) -> Reply:
-    return await once()
+async def _as_coroutine(once: Callable[[int], Awaitable[Reply]], number: int) -> Reply:
+    return await once(number)
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -97,7 +97,8 @@ def print_totals(console: Console, manifest: Mapping[str, Any]) -> None:
     requests, cached = manifest["requests"], manifest["cached"]
     parts = ["requests unknown" if requests is None else f"{requests:,} request{'' if requests == 1 else 's'}"]
     if cached:
-        parts.append(f"{cached:,} from earlier")
+        saved = manifest.get("saved_usd")
+        parts.append(f"{cached:,} from earlier" + (f", which saves {cost(saved)}" if saved else ""))
     if tokens := manifest["input_tokens"] + manifest["output_tokens"]:
         parts.append(f"{tokens:,} tokens")
         parts.append(f"cost {cost(manifest['cost_usd'])}")

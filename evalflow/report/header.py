@@ -30,6 +30,7 @@ def facts(manifest: Mapping[str, Any]) -> list[Fact]:
         ("Requests", _requests(manifest)),
         ("Tokens", _tokens(manifest)),
         ("Cost", cost(manifest["cost_usd"]) if "cost_usd" in manifest else None),
+        ("Saved", cost(manifest["saved_usd"]) if "saved_usd" in manifest and manifest.get("cached") else None),
         ("Versions", _versions(manifest)),
         ("Command", _command(manifest.get("overrides"))),
     ]

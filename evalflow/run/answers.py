@@ -34,6 +34,7 @@ def answer_row(answer: Answer) -> dict[str, Any]:
         "requests": answer.requests,
         "usage": {"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens} if usage else None,
         "cost_usd": answer.cost_usd,
+        "saved_usd": answer.saved_usd,
         "latency_s": answer.latency_s,
         "cached": answer.cached,
         "error_type": answer.error_type,
@@ -134,7 +135,8 @@ class RememberingTarget:
         known = self._book.get(case.dataset, case.id, self.name, repeat)
         if known is None or known.status == "error":
             return await self._target.answer(case, repeat)
-        return replace(known, index=case.index, requests=0, cached=True)
+        saved_usd = known.saved_usd if known.cached else known.cost_usd
+        return replace(known, index=case.index, requests=0, cost_usd=0.0, saved_usd=saved_usd, cached=True)
 
     async def close(self) -> None:
         """Release the target's connections."""

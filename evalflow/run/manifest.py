@@ -103,6 +103,7 @@ def closing(
         "input_tokens": tally.input_tokens,
         "output_tokens": tally.output_tokens,
         "cost_usd": tally.cost,
+        "saved_usd": tally.saved,
     }
 
 

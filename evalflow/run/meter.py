@@ -75,10 +75,12 @@ class Meter:
             if error.requests:
                 self._add(error.requests, error.usage, error.cost_usd, error.latency_s)
             raise
-        self._tally.reasks += reply.reasks
+        self._tally.count_saved(reply.saved_usd)
         if reply.cached:
             self._cached += 1
             self._tally.cached += 1
+        else:
+            self._tally.reasks += reply.reasks
         self._add(reply.requests, reply.usage, reply.cost_usd, reply.latency_s)
         return reply
 

@@ -21,6 +21,7 @@ class Tally:
         in_flight: Cases being worked on.
         input_tokens, output_tokens: Over judges and targets.
         cost_usd: What was paid; `unpriced` says that some calls have no known price.
+        saved_usd: What was not paid since it was remembered; `saved_unpriced` likewise.
     """
 
     expected: int = 0
@@ -35,6 +36,8 @@ class Tally:
     output_tokens: int = 0
     cost_usd: float = 0.0
     unpriced: bool = False
+    saved_usd: float = 0.0
+    saved_unpriced: bool = False
 
     @property
     def done(self) -> int:
@@ -52,6 +55,11 @@ class Tally:
         return None if self.unpriced else self.cost_usd
 
     @property
+    def saved(self) -> float | None:
+        """US dollars that need not be paid again, or None where a price is not known."""
+        return None if self.saved_unpriced else self.saved_usd
+
+    @property
     def error_rate(self) -> float:
         """Share of finished scores in state error, 0 to 1."""
         return self.errors / self.done if self.done else 0.0
@@ -65,6 +73,7 @@ class Tally:
         self.answers[answer.status] += 1
         if answer.cached:
             self.cached += 1
+            self.count_saved(answer.saved_usd)
             return
         if answer.requests:
             self.requests += answer.requests
@@ -79,3 +88,10 @@ class Tally:
             self.unpriced = True
         else:
             self.cost_usd += cost_usd
+
+    def count_saved(self, saved_usd: float | None) -> None:
+        """Add what need not be paid; None: its price is not known."""
+        if saved_usd is None:
+            self.saved_unpriced = True
+        else:
+            self.saved_usd += saved_usd

@@ -8,7 +8,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
-from evalflow.calls.limiter import Limiters
+from evalflow.calls.entry import Entry
+from evalflow.calls.session import CallSession
+from evalflow.calls.transport import Request
 from evalflow.config.schema import OpenAITargetConfig
 from evalflow.errors import CallError, Problem, TargetError, UserError, did_you_mean
 from evalflow.llm.chat import ChatClient, identity
@@ -29,7 +31,7 @@ class OpenAITarget:
         name: The column value.
         prompts: The templates.
         generates: By dataset, the case field that the reply fills.
-        limiters: Shared by all clients of a process.
+        session: Shared by all clients of a run.
         client: For tests, and for other ways to the endpoint.
 
     Raises:
@@ -42,7 +44,7 @@ class OpenAITarget:
         name: str,
         prompts: Prompts,
         generates: Mapping[str, Literal["answer", "actual"]],
-        limiters: Limiters | None = None,
+        session: CallSession | None = None,
         *,
         client: ChatClient | None = None,
     ) -> None:
@@ -51,7 +53,7 @@ class OpenAITarget:
         self._generates = generates
         self._system = _template(config.system_prompt, "target.system_prompt", prompts)
         self._prompt = _template(config.prompt, "target.prompt", prompts)
-        self._client = client or ChatClient(config, "target", limiters)
+        self._client = client or ChatClient(config, "target", session)
 
     @property
     def name(self) -> str:
@@ -94,34 +96,54 @@ class OpenAITarget:
             sent = [{"role": message.role, "content": message.content} for message in self.render(case)]
             if not sent:
                 raise TargetError("no_question", "the case has no message and target.prompt is not set")
-            completion = await self._client.complete({"messages": sent})
+            request = self._client.request({"messages": sent})
+            completion, known = await self._client.once(
+                request, (repeat,), partial(self._paid, request), self._client.recall
+            )
         except UserError as error:
             return replace(blank, status="error", error_type="prompt", error=str(error))
         except CallError as error:
             return _failed(blank, error)
-        paid = replace(
+        text, cost_usd = said(completion), completion.cost_usd
+        is_actual = self._generates[case.dataset] == "actual"
+        return replace(
             blank,
-            requests=1,
+            answer=None if is_actual else text,
+            actual=scalar(text) if is_actual else None,
+            requests=0 if known else 1,
             usage=completion.usage,
-            cost_usd=completion.cost_usd,
+            cost_usd=0.0 if known else cost_usd,
+            saved_usd=cost_usd if known else 0.0,
             latency_s=completion.latency_s,
+            cached=known,
         )
-        return self._filled(paid, completion)
 
     async def close(self) -> None:
         """Release connections."""
         await self._client.close()
 
-    def _filled(self, answer: Answer, completion: Completion) -> Answer:
-        text = completion.text or completion.refusal  # a refusal is an answer, and often the right one
-        if completion.finish_reason == "content_filter":
-            return replace(answer, status="error", error_type="refused", error="the content filter withheld the answer")
-        if not text:
-            why = f"the reply has no text (finish_reason: {completion.finish_reason})"
-            return replace(answer, status="error", error_type="empty", error=why)
-        if self._generates[answer.dataset] == "actual":
-            return replace(answer, actual=scalar(text))
-        return replace(answer, answer=text)
+    async def _paid(self, request: Request) -> tuple[Completion, Entry]:
+        """Ask for an answer; what is none has been paid for, and is not to be remembered."""
+        completion = await self._client.complete(request)
+        fault = _fault(completion)
+        if fault:
+            usage, cost_usd, latency_s = completion.usage, completion.cost_usd, completion.latency_s
+            raise TargetError(*fault, requests=1, usage=usage, cost_usd=cost_usd, latency_s=latency_s)
+        return completion, Entry(body=completion.body, usage=completion.usage, latency_s=completion.latency_s)
+
+
+def said(completion: Completion) -> str:
+    """The answer; a refusal is one too, and often the right one."""
+    return completion.text or completion.refusal or ""
+
+
+def _fault(completion: Completion) -> tuple[str, str] | None:
+    """Why there is no answer: error_type and message."""
+    if completion.finish_reason == "content_filter":
+        return "refused", "the content filter withheld the answer"
+    if not said(completion):
+        return "empty", f"the reply has no text (finish_reason: {completion.finish_reason})"
+    return None
 
 
 def _failed(answer: Answer, error: CallError) -> Answer:

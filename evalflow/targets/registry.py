@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from evalflow.calls.limiter import Limiters
+from evalflow.calls.session import CallSession
 from evalflow.config.kinds import Kinds
 from evalflow.config.schema import OpenAITargetConfig, RecordedTargetConfig, TargetConfig
 from evalflow.llm.registry import default_name
@@ -29,11 +29,11 @@ class TargetKind:
     Attributes:
         config_model: The model of its configuration.
         build: Makes one, given its configuration, its name, the templates, by dataset the case field that it fills,
-            and the limiters that it shares with others.
+            and what it shares with others of its run.
     """
 
     config_model: type[TargetConfig]
-    build: Callable[[Any, str, Prompts, Generates, Limiters], Target]
+    build: Callable[[Any, str, Prompts, Generates, CallSession], Target]
 
 
 def target_kinds() -> Kinds[TargetKind]:
@@ -60,7 +60,7 @@ def build_target(
     prompts: Prompts,
     generates: Generates,
     generate: Generate,
-    limiters: Limiters | None = None,
+    session: CallSession | None = None,
 ) -> Target:
     """The target that a configuration describes.
 
@@ -70,7 +70,7 @@ def build_target(
         prompts: The templates.
         generates: By dataset, the case field that a live target fills.
         generate: The run's `generate`: demo takes the example answers instead, missing asks for what the data lack.
-        limiters: Shared by all judges and targets of a process.
+        session: Shared by all judges and targets of a run.
 
     Raises:
         UserError: The configuration cannot work, such as without an API key.
@@ -78,7 +78,7 @@ def build_target(
     if generate == "demo":
         return RecordedTarget("demo", demo=True)
     name = default_name(config, choice)
-    target = target_kinds().get(config.kind).build(config, name, prompts, generates, limiters or Limiters())
+    target = target_kinds().get(config.kind).build(config, name, prompts, generates, session or CallSession())
     return MissingTarget(target, generates) if generate == "missing" else target
 
 
@@ -87,8 +87,8 @@ def _recorded(_: RecordedTargetConfig, name: str, *_shared: object) -> Target:
 
 
 def _openai(
-    config: OpenAITargetConfig, name: str, prompts: Prompts, generates: Generates, limiters: Limiters
+    config: OpenAITargetConfig, name: str, prompts: Prompts, generates: Generates, session: CallSession
 ) -> Target:
     from evalflow.targets.openai import OpenAITarget
 
-    return OpenAITarget(config, name, prompts, generates, limiters)
+    return OpenAITarget(config, name, prompts, generates, session)
