@@ -128,6 +128,11 @@ class Metric(Measured, Protocol):
         ...
 
     @property
+    def reads_scores(self) -> bool:
+        """Whether its scores stand in the data, and so are of recorded answers and of no other."""
+        ...
+
+    @property
     def tasks(self) -> Mapping[str, str | None]:
         """What it asks a judge: step id to task, or to None where only a judge that reads prompts can answer."""
         ...

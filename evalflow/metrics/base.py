@@ -60,6 +60,11 @@ class BaseMetric(Generic[C]):
         return False
 
     @property
+    def reads_scores(self) -> bool:
+        """Whether its scores stand in the data."""
+        return False
+
+    @property
     def bounded(self) -> bool:
         """Whether scores lie in 0..1."""
         return True

@@ -34,6 +34,11 @@ def fields_of(case: Case, answer: Answer) -> dict[str, Any]:
     }
 
 
+def is_recorded(case: Case, answer: Answer) -> bool:
+    """Whether the answer is the one that stands in the data, and not a generated or an example answer."""
+    return not answer.generated and (answer.answer, answer.actual) == (case.answer, case.actual)
+
+
 def look_up(path: str, fields: Mapping[str, Any]) -> Any:
     """The field, or what a dotted path such as `metadata.category` leads to inside of it; None where absent."""
     here: Any = fields

@@ -65,6 +65,11 @@ VARS = {
 LIKERT = {"type": "likert", "min": 1, "max": 5}
 
 
+def known(bench, **more):
+    """A case whose recorded answer is the one that is scored."""
+    return bench.case(answer="Anna, in 1998.", actual=True, vars=VARS, **more)
+
+
 @pytest.mark.parametrize(
     ("field", "scale", "score", "value"),
     [
@@ -76,13 +81,13 @@ LIKERT = {"type": "likert", "min": 1, "max": 5}
     ],
 )
 def test_recorded_scores_are_found_and_scaled(bench, field, scale, score, value):
-    outcome = bench.score(recorded(bench, field, scale), case=bench.case(vars=VARS, metadata={"stars": 90}))
+    outcome = bench.score(recorded(bench, field, scale), case=known(bench, metadata={"stars": 90}))
     assert (outcome.status, outcome.score, outcome.value) == ("scored", score, value)
 
 
 @pytest.mark.parametrize("field", ["absent", "gap", "nested.absent", "$.absent", "$.gap"])
 def test_an_absent_score_is_skipped(bench, field):
-    outcome = bench.score(recorded(bench, field), case=bench.case(vars=VARS))
+    outcome = bench.score(recorded(bench, field), case=known(bench))
     assert (outcome.status, outcome.score, outcome.reason) == ("skipped", None, f"the case has no {field}")
 
 
@@ -95,8 +100,28 @@ def test_an_absent_score_is_skipped(bench, field):
     ],
 )
 def test_what_is_no_score_is_an_error(bench, field, error):
-    outcome = bench.score(recorded(bench, field), case=bench.case(vars=VARS))
+    outcome = bench.score(recorded(bench, field), case=known(bench))
     assert (outcome.status, outcome.score, outcome.error) == ("error", None, error)
+
+
+@pytest.mark.parametrize(
+    ("answer", "which"),
+    [
+        ({"latency_s": 0.5, "requests": 1}, "generated"),
+        ({"latency_s": 0.5, "cached": True}, "generated"),
+        ({"status": "error", "answer": None}, "generated"),
+        ({"answer": "An example.", "actual": None}, "an example"),
+    ],
+)
+def test_a_score_is_not_credited_to_another_answer_than_the_recorded_one(bench, answer, which):
+    outcome = bench.score(recorded(bench, "quality"), case=known(bench), answer=bench.answer(**answer))
+    assert (outcome.status, outcome.score) == ("skipped", None)
+    assert outcome.reason == f"the score is of the recorded answer, and this one is {which}"
+
+
+def test_a_failed_generation_does_not_get_the_score_of_a_case_without_an_answer(bench):
+    failed = bench.answer(answer=None, actual=None, status="error")
+    assert bench.score(recorded(bench, "quality"), case=bench.case(vars=VARS), answer=failed).status == "skipped"
 
 
 def test_a_natural_number_has_no_bounds_and_any_threshold(bench):

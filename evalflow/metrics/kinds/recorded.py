@@ -8,7 +8,7 @@ from typing import Any, Literal, Self
 from evalflow.config.schema import MetricConfig, Word
 from evalflow.errors import Problem, UserError
 from evalflow.metrics.base import BaseMetric
-from evalflow.metrics.inputs import fields_of, look_up
+from evalflow.metrics.inputs import fields_of, is_recorded, look_up
 from evalflow.metrics.scale import NumberScale, RecordedScale, read
 from evalflow.prompts import Prompts
 from evalflow.protocols import Judge
@@ -29,7 +29,7 @@ class RecordedMetricConfig(MetricConfig):
 
 
 class RecordedMetric(BaseMetric[RecordedMetricConfig]):
-    """Reads scores; asks nobody, and takes no notice of what a target says."""
+    """Reads scores; asks nobody. What was recorded is of the recorded answer, and of no other."""
 
     Config = RecordedMetricConfig
 
@@ -57,8 +57,16 @@ class RecordedMetric(BaseMetric[RecordedMetricConfig]):
         """Every scale but `number` is taken to 0..1."""
         return not isinstance(self.config.scale, NumberScale)
 
+    @property
+    def reads_scores(self) -> bool:
+        """Always."""
+        return True
+
     async def score(self, case: Case, answer: Answer, judge: Judge | None, repeat: int) -> Outcome:
-        """Read the score."""
+        """Read the score; skipped where another answer than the recorded one is to be scored."""
+        if not is_recorded(case, answer):
+            which = "generated" if answer.generated else "an example"
+            return Outcome(status="skipped", reason=f"the score is of the recorded answer, and this one is {which}")
         fields = fields_of(case, answer)
         row = {**{name: value for name, value in fields.items() if value is not None}, **case.vars}
         found = _find(self.config.field, row)
