@@ -67,6 +67,11 @@ class Judge(Protocol):
         ...
 
     @property
+    def remote(self) -> bool:
+        """Whether it sends what it is asked to an endpoint, where it takes requests, tokens and perhaps money."""
+        ...
+
+    @property
     def notice(self) -> str | None:
         """What people should know before they read its scores, such as that it goes without a part; or None."""
         ...

@@ -92,6 +92,11 @@ class EmbeddedJudge:
         return LEXICAL_TASKS | EMBEDDING_TASKS if self._minilm else LEXICAL_TASKS
 
     @property
+    def remote(self) -> bool:
+        """Never: all of it happens in this process."""
+        return False
+
+    @property
     def notice(self) -> str | None:
         """What it goes without and what to install, as a notice for people; None where nothing is missing."""
         if self._minilm:

@@ -66,6 +66,7 @@ class OpenAIJudge:
 
     weighted = False
     tasks = None
+    remote = True
 
     def __init__(
         self,

@@ -59,6 +59,11 @@ class Meter:
         return self._judge.tasks
 
     @property
+    def remote(self) -> bool:
+        """Whether it sends what it is asked to an endpoint."""
+        return self._judge.remote
+
+    @property
     def notice(self) -> str | None:
         """What people should know about the judge."""
         return self._judge.notice

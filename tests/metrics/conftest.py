@@ -33,6 +33,7 @@ class ScriptedJudge:
     identity: str = "scripted"
     calibrated: bool = True
     tasks: frozenset[str] | None = None
+    remote: bool = False
     notice: str | None = None
 
     def explain_refusal(self, task: str | None) -> str | None:
