@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 import traceback
@@ -63,6 +64,9 @@ def run_command(arguments: Sequence[str]) -> int:
     Returns:
         The exit code.
     """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that cannot show a character shows a question mark
     words = list(arguments)
     if _wants_help(words):
         sys.stdout.write(HELP)
@@ -275,7 +279,13 @@ def _config_dir(words: list[str]) -> tuple[Path | None, list[str]]:
 def _console(*, stderr: bool = False) -> Console:
     from rich.console import Console
 
-    return Console(stderr=stderr, highlight=False)
+    class Terminal(Console):
+        """A console whose broken pipe is an exception like any other, not an exit code of its own."""
+
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError
+
+    return Terminal(stderr=stderr, highlight=False)
 
 
 def _load_env() -> None:

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from evalflow import datasets
-from evalflow.app.catalogue import find_option
+from evalflow.app.catalogue import find_option, options
 from evalflow.app.screen import shown
 from evalflow.config.schema import IDENTIFIER, DatasetConfig
 from evalflow.errors import Problem, UserError
@@ -73,6 +73,7 @@ def new_metric(name: str, source: str | None, console: Console) -> int:
     files: dict[Path, str] = {}
     conf = Path("conf") / "metric" / f"{name}.yaml"
     _check_name(name)
+    _check_free("metric", name)
     if source is None:
         files[conf] = METRIC.format(name=name)
         files[Path("prompts") / name / "grade.jinja"] = PROMPT
@@ -92,6 +93,7 @@ def new_dataset(name: str, path: str, console: Console) -> int:
         UserError: The name cannot be used, the file cannot be read, or the YAML is there already.
     """
     _check_name(name)
+    _check_free("dataset", name)
     columns = datasets.columns(DatasetConfig(path=path))
     proposed = datasets.propose_fields(columns)
     lines = "".join(f"\n  {field}: {column}" for field, column in proposed.items()) or " null"
@@ -126,6 +128,12 @@ def _check_name(name: str) -> None:
         raise UserError(
             Problem(f"{name!r} cannot be a name", "command line", "lower-case letters, digits and _, a letter first")
         )
+
+
+def _check_free(group: str, name: str) -> None:
+    """Refuse the name of one that ships: a file of one's own would be used in its place."""
+    if any(option.name == name for option in options(None, group)):
+        raise UserError(Problem(f"there already is a {group} {name!r}", "command line", "choose another name"))
 
 
 def _write(files: dict[Path, str], console: Console) -> None:

@@ -19,7 +19,7 @@ from evalflow.app.logs import log_to
 from evalflow.app.settings import settings_of
 from evalflow.calls.budget import Amount
 from evalflow.config.load import Composed
-from evalflow.errors import EvalflowError, Problem, UserError
+from evalflow.errors import EvalflowError, InfrastructureError, Problem, UserError
 from evalflow.protocols import Target
 from evalflow.run import manifest as manifests
 from evalflow.run.answers import AnswerBook, RememberingTarget
@@ -31,6 +31,7 @@ from evalflow.run.pipeline import Pair, Pipeline, Plan
 from evalflow.run.tally import Tally
 
 log = logging.getLogger("evalflow")
+_KEPT = "the scores are kept; put the data back, then: python -m evalflow report"
 
 
 class Watcher(Protocol):
@@ -95,6 +96,10 @@ def run(order: Order, watcher: Watcher) -> int:
         try:
             _score(order, inspection, journal, tally, watcher)
             status = "done"
+        except UserError as error:
+            # Everything was checked before, so it is the data that have changed; and exit 2 would say nothing was sent.
+            code = InfrastructureError.exit_code
+            raise InfrastructureError(f"the data changed while the run was going: {error}", _KEPT) from None
         except KeyboardInterrupt:
             status, code = "interrupted", 130
             raise
@@ -107,10 +112,17 @@ def run(order: Order, watcher: Watcher) -> int:
             derived = derive(folder, recipe)
             code = derived.exit_code if status == "done" else code
             ended = manifests.closing(opening, status, code, tally, derived.states, time.monotonic() - started)
-            report(folder, recipe, derived, inspection.selected(), ended)
             folder.write_manifest(ended)
+            _report(folder, recipe, derived, inspection, ended)
         watcher.ends(folder, ended, recipe, derived)
     return derived.exit_code
+
+
+def _report(folder: RunFolder, recipe: Recipe, derived: Derived, found: Inspection, manifest: dict[str, Any]) -> None:
+    try:
+        report(folder, recipe, derived, found.selected(), manifest)
+    except UserError as error:
+        raise InfrastructureError(f"the reports cannot be written: {error}", _KEPT) from None
 
 
 def _score(order: Order, found: Inspection, journal: Journal, tally: Tally, watcher: Watcher) -> None:
@@ -212,7 +224,7 @@ def _remembering(order: Order, parts: Parts, known: ExitStack) -> Target:
 
 def _same_data(manifest: dict[str, Any], parts: Parts) -> list[str]:
     """The datasets that another run has read from the same data in the same way."""
-    mine = parts.settings.composed.values["dataset"]
+    mine = parts.settings.composed.storable["dataset"]
     return [
         name
         for name, config in parts.datasets.items()
@@ -226,7 +238,7 @@ def _facts(inspection: Inspection) -> dict[str, Any]:
     parts = inspection.parts
     composed = parts.settings.composed
     return {
-        "config": composed.values,
+        "config": composed.storable,
         "choices": {group: composed.choices[group] for group in ("judge", "target")},
         "search_folders": {
             "conf": [str(folder) for folder in composed.conf_folders],

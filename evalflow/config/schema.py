@@ -261,7 +261,7 @@ class RunConfig(Strict):
     repeats: Repeats = Repeats()
     limit: int | None = Field(default=None, ge=1)
     sample: int | None = Field(default=None, ge=1)
-    seed: int = 0
+    seed: int = Field(default=0, ge=-(2**63), lt=2**63)
     cache: CacheConfig = CacheConfig()
     budget: BudgetConfig = BudgetConfig()
     gate: dict[str, dict[str, str]] | None = None

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+log = logging.getLogger("evalflow")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +88,17 @@ def write_atomically(path: Path, text: str) -> None:
 def point_latest(folder: Path) -> None:
     """Make `outputs/latest` of the working directory a link to the folder, wherever that is.
 
-    A file system without links is left without it.
+    Where there can be no link, or something else has that name, the log says so.
     """
     outputs = Path("outputs").absolute()
     link = outputs / "latest"
     draft = outputs / f".latest.{os.getpid()}"
-    with contextlib.suppress(OSError):
+    try:
         outputs.mkdir(exist_ok=True)
         draft.unlink(missing_ok=True)
         draft.symlink_to(os.path.relpath(folder, outputs), target_is_directory=True)
         draft.replace(link)
+    except OSError as error:
+        log.warning("%s was not switched to this run: %s", link, error.strerror)
+        with contextlib.suppress(OSError):
+            draft.unlink(missing_ok=True)

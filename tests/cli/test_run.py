@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import csv
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import polars as pl
 import pytest
 
-from evalflow.testing import Endpoint, malformed, reply, status
+from evalflow.testing import Endpoint, Request, malformed, reply, status
 from tests.cli.conftest import Program, faithful_judge, judge_arguments
 
 FILES = {
@@ -323,3 +325,42 @@ def test_help_needs_no_hydra(tmp_path: Path) -> None:
     done = Program(tmp_path)("--help")
     assert done.returncode == 0
     assert "exit codes" in done.stdout
+
+
+def test_data_that_change_under_way_cost_no_score(program: Program) -> None:
+    path = program.write("mine.jsonl", *CASES[:2])
+
+    def script(request: Request) -> object:
+        program.write("mine.jsonl", {**CASES[0], "id": "another"})
+        return faithful_judge(CLAIMS)(request)
+
+    with Endpoint(script) as endpoint:
+        done = program(
+            "dataset=rag", f"dataset.rag.path={path}", "dataset.rag.fields=null", "metric=faithfulness",
+            *judge_arguments(endpoint.url),
+        )  # fmt: skip
+    assert done.returncode == 5, done.stderr
+    assert "Traceback" not in done.stderr
+    assert program.manifest["status"] != "running"
+    assert scores_of(program)["status"].to_list() == ["scored", "scored"]
+
+
+def test_a_reader_that_goes_away_is_no_failed_gate(program: Program) -> None:
+    command = f"{sys.executable} -m evalflow dataset=rag metric=exact_match limit=3 | true; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", command], cwd=program.folder, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_terminal_without_unicode_gets_question_marks(program: Program) -> None:
+    done = program("dataset=rag", "metric=exact_match", "limit=3", PYTHONIOENCODING="ascii", PYTHONUTF8="0", LC_ALL="C")
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_folder_that_holds_a_run_is_not_written_again(program: Program) -> None:
+    arguments = ("dataset=rag", "metric=exact_match", "limit=2", "hydra.run.dir=same")
+    assert program(*arguments).returncode == 0
+    done = program(*arguments)
+    assert done.returncode == 2
+    assert "resume" in done.stderr
+    assert len((program.folder / "same" / "scores.jsonl").read_text(encoding="utf-8").splitlines()) == 2
+    assert program.latest == program.folder / "same"
