@@ -64,8 +64,7 @@ class Case:
         checks: Checks this case brings along: identifier, enabled, params.
         tags: Names for slicing; hierarchical with " > ".
         group: The cluster for error bars (source document, user, template).
-        labels: People's judgements that stand in the data, by metric name.
-        vars: All other columns.
+        labels, vars: People's judgements that stand in the data, by metric name; and all other columns.
     """
 
     dataset: str
@@ -108,8 +107,7 @@ class Answer:
         requests: Calls that were answered for it, and so have been paid.
         usage, cost_usd, latency_s (seconds): None where unknown, and for recorded answers; never a false 0. A cached
             answer cost nothing, and took as long as when it was made.
-        saved_usd: What a cached answer had cost; None where unknown.
-        cached: True where no call was made for it.
+        cached, saved_usd: Whether no call was made for it, and what it had cost then; None where unknown.
         error_type, error: Why there is no answer.
     """
 
@@ -178,10 +176,8 @@ class Reply:
         reasks: How often an invalid reply was sent back before this one.
         requests: Answered calls to the outside, re-asks included; 0 for a judge that needs none, or a cached reply.
         usage, cost_usd: Summed over the re-asks; None where unknown. A cached reply cost nothing.
-        saved_usd: What a cached reply had cost; None where unknown.
         latency_s: Seconds, waiting for a free slot left out; of a cached reply, when it was made.
-        cached: True where no call was made for it.
-        identity: The judge's identity.
+        cached, saved_usd: Whether no call was made for it, and what it had cost then; None where unknown.
     """
 
     parsed: BaseModel
@@ -203,8 +199,7 @@ class Outcome:
 
     Attributes:
         status: One of the four states; only `scored` has a score.
-        score: 0..1 for a scale, natural otherwise; None unless scored.
-        value: The same on the metric's own scale.
+        score, value: 0..1 for a scale, natural otherwise, and on the metric's own scale; None unless scored.
         reason, steps: Why (also why undefined or skipped), and what the judge said, step by step.
         path: How the score came about: weighted by probabilities, direct, or after a re-ask.
         parts: A panel's members.
