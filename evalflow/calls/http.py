@@ -6,6 +6,8 @@ spends more than one (`bench/overhead.py` measures both).
 
 from __future__ import annotations
 
+import os
+import socket
 import ssl
 import time
 from typing import TYPE_CHECKING
@@ -14,7 +16,7 @@ from evalflow import __version__
 from evalflow.calls.transport import CONNECT_S, Request, Response, TransportError
 
 if TYPE_CHECKING:
-    from aiohttp import ClientSession, ClientTimeout
+    from aiohttp import ClientConnectorError, ClientSession, ClientTimeout
     from multidict import CIMultiDict
     from yarl import URL
 
@@ -156,11 +158,13 @@ def _proxy(base_url: str) -> str | None:
     return proxies.get(parts.scheme) or proxies.get("all")
 
 
-def _connect_error(error: Exception) -> TransportError:
+def _connect_error(error: ClientConnectorError) -> TransportError:
     """No connection, and whether that is for want of trust."""
     chain: BaseException | None = error
     while chain is not None:
         if isinstance(chain, ssl.SSLError) and not isinstance(chain, ssl.SSLEOFError):
             return TransportError("certificate", f"no secure connection: {chain}")
         chain = chain.__cause__ or chain.__context__
-    return TransportError("unreachable", f"no connection: {error}")
+    cause = error.os_error
+    why = cause.strerror if isinstance(cause, socket.gaierror) or not cause.errno else os.strerror(cause.errno)
+    return TransportError("unreachable", f"no connection: {why or error}")
