@@ -17,41 +17,6 @@ from evalflow.errors import EvalflowError, Problem, UserError, did_you_mean
 if TYPE_CHECKING:
     from rich.console import Console
 
-HELP = """\
-evalflow: evaluate LLM applications from YAML, with numbers that can be defended
-
-usage: python -m evalflow [run] [OVERRIDES] [-m] [--config-dir DIR]
-       python -m evalflow VERB ...
-
-run it
-  python -m evalflow dataset=rag metric=faithfulness                  one metric, no key needed
-  python -m evalflow dataset=rag 'metric=[faithfulness,relevance]'    several together, one run
-  python -m evalflow -m dataset=rag metric=faithfulness judge=a,b     a sweep, one run per judge
-  python -m evalflow ... metric.faithfulness.threshold=0.9            change a value
-  Brackets mean together, commas mean one after another.
-
-verbs (RUN is a run's folder; without it, the latest)
-  check [OVERRIDES]                 everything short of the first request, with an estimate
-  resume [RUN] [--retry-errors]     finish a run; nothing finished is asked again
-  cases [RUN] [--failed] [--metric M] [--tag T] [--id ID]
-                                    question, answer, score, reason and steps
-  report [DIR ...] [metric.M.threshold=X]
-                                    write reports again, for free, with other thresholds
-  open [RUN]                        show the report in a browser
-  list [GROUP]                      dataset, metric, judge, target, experiment
-  show NAME                         YAML, prompts and an example
-  new metric NAME [--from METRIC]   a metric of your own: YAML and prompts
-  new dataset NAME --path FILE      a dataset of your own
-  cache stats                       replies that need not be paid for again
-  cache prune --older-than DAYS | --to-size 500MB | --all
-
-exit codes
-  0 done   1 a gate failed   2 configuration or data error   3 inconclusive
-  4 budget ran out   5 infrastructure error   130 interrupted
-
-Hydra's own flags work too: --cfg job, --info defaults, --hydra-help.
-"""
-
 Handler = Callable[[list[str]], int]
 
 
@@ -69,7 +34,7 @@ def run_command(arguments: Sequence[str]) -> int:
             stream.reconfigure(errors="replace")  # a terminal that cannot show a character shows a question mark
     words = list(arguments)
     if _wants_help(words):
-        sys.stdout.write(HELP)
+        sys.stdout.write(help_text())
         return 0
     if words == ["--version"]:
         sys.stdout.write(f"evalflow {__version__}\n")
@@ -90,6 +55,11 @@ def run_command(arguments: Sequence[str]) -> int:
         traceback.print_exc()
         sys.stderr.write("\nThis is a bug in evalflow, not your mistake. What was finished is kept.\n")
         return EvalflowError.exit_code
+
+
+def help_text() -> str:
+    """What `--help` prints; it needs no import of Hydra."""
+    return Path(__file__).with_name("help.txt").read_text(encoding="utf-8")
 
 
 def _wants_help(words: list[str]) -> bool:

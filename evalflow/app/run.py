@@ -7,13 +7,14 @@ import logging
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from evalflow import datasets
 from evalflow.app.assemble import Parts, assemble
 from evalflow.app.derive import Derived, Recipe, derive, report
+from evalflow.app.facts import facts_of
 from evalflow.app.inspect import Inspection, inspect
 from evalflow.app.logs import log_to
 from evalflow.app.settings import settings_of
@@ -83,7 +84,7 @@ def run(order: Order, watcher: Watcher) -> int:
     """
     parts = assemble(settings_of(order.composed), order.run_id)
     inspection = inspect(parts)
-    opening = _opening(order, _facts(inspection))
+    opening = _opening(order, facts_of(inspection))
     folder = _folder(order)
     tally = Tally(expected=inspection.cells)
     started = time.monotonic()
@@ -231,40 +232,3 @@ def _same_data(manifest: dict[str, Any], parts: Parts) -> list[str]:
         if manifest["config"]["dataset"].get(name) == mine[name]
         and manifest["datasets"][name]["sha256"] == datasets.digest(config)
     ]
-
-
-def _facts(inspection: Inspection) -> dict[str, Any]:
-    """What run.json says of the parts."""
-    parts = inspection.parts
-    composed = parts.settings.composed
-    return {
-        "config": composed.storable,
-        "choices": {group: composed.choices[group] for group in ("judge", "target")},
-        "search_folders": {
-            "conf": [str(folder) for folder in composed.conf_folders],
-            "prompts": [str(folder) for folder in composed.prompt_folders],
-        },
-        "datasets": {
-            name: {
-                "files": [str(path) for path in datasets.files(config)],
-                "sha256": datasets.digest(config),
-                "cases": inspection.cases[name],
-            }
-            for name, config in parts.datasets.items()
-        },
-        "metrics": {
-            name: {
-                "version": metric.config.version,
-                "prompt_sha256": parts.prompts.digest(metric.prompts) if metric.prompts else None,
-                "judge": next((p.judge.name for p in parts.pairs if p.metric is metric and p.judge), None),
-                "bounded": metric.bounded,
-                "figures": asdict(metric.figures) if metric.figures else None,
-            }
-            for name, metric in parts.metrics.items()
-        },
-        "judges": {
-            name: {"nature": judge.nature, "identity": judge.identity, "calibrated": judge.calibrated}
-            for name, judge in parts.judges.items()
-        },
-        "target": {"name": parts.target.name, "identity": parts.target.identity},
-    }

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from evalflow.cli import HELP, run_command
+from evalflow.cli import help_text, run_command
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ from evalflow.cli import HELP, run_command
 )
 def test_whoever_asks_for_help_gets_the_overview(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(words) == 0
-    assert capsys.readouterr().out == HELP
+    assert capsys.readouterr().out == help_text()
 
 
 def test_a_verb_with_arguments_of_its_own_explains_them(capsys: pytest.CaptureFixture[str]) -> None:
