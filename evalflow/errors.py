@@ -112,8 +112,9 @@ class TargetError(CallError):
 
 def nearest(word: str, known: Iterable[str]) -> str:
     """The known word that `word` most likely was meant to be, or an empty string."""
-    match = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
-    return match[0] if match else ""
+    matches = difflib.get_close_matches(word, list(known), n=5, cutoff=0.6)
+    swapped = [match for match in matches if sorted(match) == sorted(word)]
+    return next(iter(swapped or matches), "")
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

@@ -14,8 +14,7 @@ from rich.text import Text
 from evalflow.app.assemble import assemble
 from evalflow.app.derive import thresholds
 from evalflow.app.inspect import Inspection, inspect
-from evalflow.app.settings import settings_of
-from evalflow.config.load import compose
+from evalflow.app.settings import composed_settings
 from evalflow.errors import Problem, UserError
 
 
@@ -28,7 +27,7 @@ def check(overrides: Sequence[str], config_dir: Path | None, console: Console, *
     flags = [word for word in overrides if word.startswith("-")]
     if flags:
         raise UserError(Problem(f"check does not take {flags[0]}", "command line", "check one composition at a time"))
-    found = inspect(assemble(settings_of(compose(overrides, config_dir))))
+    found = inspect(assemble(composed_settings(overrides, config_dir)))
     facts = _facts(found)
     if as_json:
         console.file.write(json.dumps(facts, indent=2, ensure_ascii=False) + "\n")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from evalflow.app.run import Order, Watcher, run
+from evalflow.app.settings import settings_of
 from evalflow.app.sweep import SweepTables, open_sweep, write_sweep
 from evalflow.config.load import Job, launch
 from evalflow.config.runid import new_run_id
@@ -59,7 +60,13 @@ def execute(arguments: Sequence[str], config_dir: Path | None, screen: Screen) -
     run_id = new_run_id(overrides)
     jobs = _Jobs()
     try:
-        launch(arguments, lambda job: jobs.codes.append(_one(job, run_id, overrides, jobs, screen)), config_dir, run_id)
+        launch(
+            arguments,
+            lambda job: jobs.codes.append(_one(job, run_id, overrides, jobs, screen)),
+            config_dir,
+            run_id,
+            settings_of,
+        )
     except KeyboardInterrupt:
         jobs.codes.append(130)
         screen.interrupted(jobs.folders[-1] if jobs.folders else None)

@@ -16,7 +16,7 @@ from evalflow import datasets
 from evalflow.app.derive import Recipe
 from evalflow.app.select import select
 from evalflow.app.settings import settings_of
-from evalflow.config.load import Composed
+from evalflow.config.load import Composed, resolved
 from evalflow.config.schema import DatasetConfig, MetricConfig
 from evalflow.errors import Problem, UserError
 from evalflow.records import Case, FigureSpec
@@ -70,7 +70,8 @@ def composed_of(manifest: dict[str, Any]) -> Composed:
     """The configuration that a run was made from."""
     search = manifest["search_folders"]
     return Composed(
-        values=manifest["config"],
+        values=resolved(manifest["config"]),
+        unresolved=manifest["config"],
         choices=manifest["choices"],
         sources={},
         overrides=tuple(manifest["overrides"]),

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from evalflow.config.load import Composed
+from collections.abc import Sequence
+from pathlib import Path
+
+from evalflow.config.load import Composed, compose
 from evalflow.config.validate import Settings, validate
 from evalflow.llm.registry import judge_config_model
 from evalflow.metrics.registry import metric_config_model
@@ -16,3 +19,16 @@ def settings_of(composed: Composed) -> Settings:
         UserError: With every problem that was found.
     """
     return validate(composed, metric_config_model, judge_config_model, target_config_model)
+
+
+def composed_settings(overrides: Sequence[str], config_dir: Path | None) -> Settings:
+    """The typed settings that a command line describes; nothing is run.
+
+    Args:
+        overrides: Hydra overrides.
+        config_dir: A config folder to search first.
+
+    Raises:
+        UserError: With every problem that was found.
+    """
+    return settings_of(compose(overrides, config_dir, check=settings_of))

@@ -44,6 +44,11 @@ def problems_of(
     return [_problem(detail, model, key, file, overrides) for detail in error.errors(include_url=False)]
 
 
+def unknown_key(path: str) -> str:
+    """What is said of a key that no model knows."""
+    return f"unknown key {path}"
+
+
 def _problem(
     detail: ErrorDetails, model: type[BaseModel], key: str, file: Path | None, overrides: Sequence[str]
 ) -> Problem:
@@ -51,7 +56,7 @@ def _problem(
     full = ".".join([part for part in (key, *path) if part])
     where = "command line" if _on_command_line(full, overrides) else str(file or "configuration")
     if detail["type"] == "extra_forbidden":
-        return Problem(f"unknown key {full}", where, did_you_mean(path[-1], keys))
+        return Problem(unknown_key(full), where, did_you_mean(path[-1], keys))
     if detail["type"] == "missing":
         return Problem(f"{full} is required", where, f"add {full}=... or the key to the file")
     if detail["type"] == "union_tag_invalid":

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from evalflow.app.settings import settings_of
+from evalflow.app.settings import composed_settings, settings_of
 from evalflow.config.load import compose
 from evalflow.errors import UserError
 
@@ -38,7 +38,7 @@ def folder(tmp_path: Path) -> Folder:
 def complaint(*overrides: str, config_dir: Path | None = None) -> str:
     """What the user is told about a command line."""
     with pytest.raises(UserError) as caught:
-        settings_of(compose(overrides, config_dir))
+        composed_settings(overrides, config_dir)
     return str(caught.value)
 
 

@@ -1,0 +1,101 @@
+"""Keys that the command line changes and no file has: each is a slip of the pen, or takes a `+`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from hydra.core.override_parser.overrides_parser import OverridesParser
+
+from evalflow.config.explain import unknown_key
+from evalflow.config.faults import AbsentKeyError
+from evalflow.errors import Problem, UserError, did_you_mean
+
+if TYPE_CHECKING:
+    from evalflow.config.load import Composed
+
+COMMAND_LINE = "command line"
+
+
+def problems_of_absent(
+    error: AbsentKeyError,
+    overrides: Sequence[str],
+    compose: Callable[[Sequence[str]], Composed],
+    check: Callable[[Composed], object],
+) -> Sequence[Problem]:
+    """What is wrong with the keys that a composition did not find, and with all else that validation can tell.
+
+    The keys are forced in, since only the typed models know which of them could stand there.
+
+    Args:
+        error: The first of them, as Hydra complained of it.
+        overrides: The command line's overrides.
+        compose: Composes other overrides, raises AbsentKeyError again, and leaves values open that must still be given.
+        check: Validates; raises UserError.
+    """
+    keys = _keys(overrides)
+    base, absent = _without_absent(keys, compose)
+    if base is None or not absent:
+        return error.problems  # of a sweep, the first job has all keys, and a later one has not
+    misnamed = {line: _misnamed_part(keys[line], base.values) for line in absent}
+    problems = [problem for problem in misnamed.values() if problem]
+    possible = [line for line, problem in misnamed.items() if problem is None]
+    try:
+        forced = compose([*(line for line in keys if line not in absent), *(f"++{line}" for line in possible)])
+    except UserError as found:
+        return [*problems, *found.problems]
+    try:
+        check(forced)
+    except UserError as found:
+        problems += found.problems
+    unknown = {problem.what for problem in problems}
+    for line in possible:
+        key = keys[line]
+        if unknown.isdisjoint(unknown_key(above) for above in _with_parents(key)):
+            problems.append(Problem(f"{key} is not in its file", COMMAND_LINE, f"to add it, write a +: '+{line}'"))
+    return problems
+
+
+def _keys(overrides: Sequence[str]) -> dict[str, str]:
+    """Overrides, each with its key. One with several values, for a sweep, is reduced to its first."""
+    keys: dict[str, str] = {}
+    for override in OverridesParser.create().parse_overrides(list(overrides)):
+        line = str(override.input_line)
+        if override.is_sweep_override():
+            line = f"{line.partition('=')[0]}={next(iter(override.sweep_string_iterator()))}"
+        keys[line] = override.key_or_group
+    return keys
+
+
+def _without_absent(
+    keys: Mapping[str, str], compose: Callable[[Sequence[str]], Composed]
+) -> tuple[Composed | None, list[str]]:
+    """The composition without the overrides whose keys are absent, and those overrides."""
+    absent: list[str] = []
+    while True:
+        try:
+            return compose([line for line in keys if line not in absent]), absent
+        except AbsentKeyError as error:
+            more = [line for line, key in keys.items() if key == error.key and line not in absent]
+            if not more:
+                return None, absent
+            absent += more
+
+
+def _misnamed_part(key: str, values: Mapping[str, Any]) -> Problem | None:
+    """What is wrong with the first words of a key, those that no typed model knows."""
+    root, *below = key.split(".")
+    if root == "hydra":
+        return Problem(unknown_key(key), COMMAND_LINE, "`--cfg hydra` shows Hydra's own keys")
+    if root not in values:
+        return Problem(unknown_key(root), COMMAND_LINE, did_you_mean(root, [*values, "experiment"]))
+    chosen: Mapping[str, Any] = values[root] or {}
+    if root in ("dataset", "metric") and below and below[0] not in chosen:
+        hint = did_you_mean(below[0], chosen) if chosen else f"add {root}={below[0]}"
+        return Problem(f"{key}: no {root} {below[0]!r} is chosen", COMMAND_LINE, hint)
+    return None
+
+
+def _with_parents(key: str) -> list[str]:
+    words = key.split(".")
+    return [".".join(words[:length]) for length in range(1, len(words) + 1)]

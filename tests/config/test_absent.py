@@ -1,0 +1,114 @@
+"""A key on the command line that is in no file: the nearest right name, or the line with the plus, and all at once."""
+
+from __future__ import annotations
+
+import pytest
+
+from evalflow.app.settings import composed_settings, settings_of
+from evalflow.config.load import Job, compose, launch
+from evalflow.errors import Problem, UserError
+
+CHOSEN = ("dataset=rag", "metric=faithfulness")
+KEY = "judge.thresholds.faithfulness"
+
+
+def problems(*overrides: str) -> list[Problem]:
+    """What is told of a command line."""
+    with pytest.raises(UserError) as caught:
+        composed_settings([*CHOSEN, *overrides], None)
+    return list(caught.value.problems)
+
+
+@pytest.mark.parametrize(
+    ("override", "what", "nearest"),
+    [
+        ("sed=1", "unknown key sed", "seed"),
+        ("mertic=bias", "unknown key mertic", "metric"),
+        ("repeats.jugde=2", "unknown key repeats.jugde", "judge"),
+        ("metric.faithfulness.treshold=0.9", "unknown key metric.faithfulness.treshold", "threshold"),
+        ("metric.faithfulness.score.equls=x", "unknown key metric.faithfulness.score.equls", "equals"),
+        ("metric.fathfulness.threshold=1", "metric.fathfulness.threshold: no metric 'fathfulness' is chosen",
+         "faithfulness"),
+        ("dataset.rga.path=x", "dataset.rga.path: no dataset 'rga' is chosen", "rag"),
+        ("judge.calibratd=true", "unknown key judge.calibratd", "calibrated"),
+    ],
+)  # fmt: skip
+def test_a_slip_of_the_pen_is_told_with_the_nearest_right_name(override: str, what: str, nearest: str) -> None:
+    assert problems(override) == [Problem(what, "command line", f"did you mean {nearest!r}?")]
+
+
+def test_a_value_that_is_still_missing_does_not_hide_the_key() -> None:
+    [problem] = problems("judge=vllm", "judge.modle=x")
+    assert problem.what == "unknown key judge.modle"
+    assert "'model'" in problem.hint
+
+
+def test_all_of_them_are_told_at_once_with_all_else() -> None:
+    told = [problem.what for problem in problems("sed=1", "metric.faithfulness.treshold=1", "limit=x", "foo.bar=1")]
+    assert told == [
+        "unknown key sed",
+        "unknown key foo",
+        "unknown key metric.faithfulness.treshold",
+        "limit: must be a whole number, not 'x'",
+    ]
+
+
+def test_a_plus_is_told_for_a_key_that_could_stand_there_and_then_is_taken() -> None:
+    override = f"{KEY}=0.9"
+    assert problems(override, "sed=1")[1:] == [
+        Problem(
+            "judge.thresholds.faithfulness is not in its file", "command line", f"to add it, write a +: '+{override}'"
+        )
+    ]
+    judge = composed_settings([*CHOSEN, f"+{override}"], None).run.judge
+    assert judge.thresholds == {"faithfulness": 0.9}
+
+
+def test_the_value_of_an_unknown_key_is_not_repeated() -> None:
+    assert "sk-secret" not in str(problems("judge=openai", "judge.model=m", "judge.api_key=sk-secret"))
+
+
+def test_a_key_of_hydra_names_the_way_to_see_them_all() -> None:
+    assert problems("hydra.run.dirr=x") == [
+        Problem("unknown key hydra.run.dirr", "command line", "`--cfg hydra` shows Hydra's own keys")
+    ]
+
+
+@pytest.mark.parametrize("arguments", [["sed=1"], ["-m", "sed=1,2"], ["limit=1,2", "-m", "sed=1"]])
+def test_runs_and_sweeps_tell_the_same(arguments: list[str], tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    jobs: list[Job] = []
+    with pytest.raises(UserError) as caught:
+        launch([*CHOSEN, *arguments], jobs.append, None, "id", settings_of)
+    assert [problem.hint for problem in caught.value.problems] == ["did you mean 'seed'?"]
+    assert jobs == []
+
+
+def test_a_key_that_only_a_later_job_lacks_is_named(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    jobs: list[Job] = []
+    arguments = ["-m", "dataset=rag", "metric=bias,coherence", "metric.bias.threshold=0.5"]
+    with pytest.raises(UserError, match=r"there is no key metric\.bias\.threshold to change"):
+        launch(arguments, jobs.append, None, "id", settings_of)
+    assert jobs == []
+
+
+def test_without_a_validation_the_key_alone_is_named() -> None:
+    with pytest.raises(UserError, match="there is no key sed to change"):
+        compose([*CHOSEN, "sed=1"])
+
+
+def test_an_unknown_choice_names_the_nearest() -> None:
+    assert problems("metric=fathfulness") == [
+        Problem("there is no metric 'fathfulness'", "metric=fathfulness", "did you mean 'faithfulness'?")
+    ]
+
+
+def test_a_word_that_is_no_override_is_repeated() -> None:
+    [problem] = problems("faithfulness")
+    assert problem.what == "cannot read 'faithfulness'"
+
+
+def test_a_variable_that_is_not_set_is_named_with_its_key() -> None:
+    [problem] = problems("judge=vllm", "judge.model=m", "judge.base_url=${oc.env:NOT_SET_ANYWHERE}")
+    assert (problem.where, problem.what) == ("judge.base_url", "the environment variable NOT_SET_ANYWHERE is not set")
