@@ -15,7 +15,7 @@ from evalflow.calls.once import Once
 from evalflow.calls.session import CallSession
 from evalflow.config.schema import Concurrency, DatasetConfig, RunConfig
 from evalflow.config.validate import Settings
-from evalflow.errors import Problem, UserError
+from evalflow.errors import Problem, UserError, did_you_mean
 from evalflow.llm.registry import build_judge
 from evalflow.metrics.registry import build_metric
 from evalflow.prompts import Prompts
@@ -103,6 +103,7 @@ def assemble(settings: Settings, run_id: str = "") -> Parts:
     judges = _judges(settings, metrics, session, problems)
     target = _target(settings, prompts, session, problems)
     gates = _gates(settings, metrics, problems)
+    problems += _thresholds(settings)
     if problems or target is None:
         raise UserError(problems)
     pairs = tuple(Pair(metric, judges.get(name)) for name, metric in metrics.items())
@@ -170,6 +171,20 @@ def _gates(settings: Settings, metrics: Mapping[str, Metric], problems: list[Pro
     except UserError as error:
         problems += error.problems
         return []
+
+
+def _thresholds(settings: Settings) -> Iterator[Problem]:
+    """Judges' thresholds for what is no metric. A judge may well have some for metrics that this run leaves out."""
+    run = settings.run
+    files = (file for folder in settings.composed.conf_folders for file in (folder / "metric").glob("[!_]*.yaml"))
+    known = {*run.metric, *(file.stem for file in files)}
+    own = {name: (metric.judge or {}).get("thresholds") for name, metric in run.metric.items()}
+    declared = {"judge": run.judge.thresholds, **{f"metric.{name}.judge": found for name, found in own.items()}}
+    for key, thresholds in declared.items():
+        for name in thresholds or {}:
+            if name not in known:
+                where = f"{key}.thresholds.{name}"
+                yield Problem(f"there is no metric {name!r}", where, did_you_mean(name, known))
 
 
 def _same_name(what: str, name: str, key: str) -> Problem:
