@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from evalflow.app.assemble import Parts
+from evalflow.app.foresee import foreseen
 from evalflow.config.schema import Price
 from evalflow.errors import Problem, UserError
-from evalflow.records import Answer, Ask, Case
+from evalflow.records import Ask, Case
 
 # Characters a token: English prose has about 4.5, dense or non-Latin text 2.5.
 SPARSE, DENSE = 4.5, 2.5
@@ -39,54 +42,64 @@ class Estimator:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        self._cases = 0
-        self._sum = Estimate()
+        self._cases: Counter[str] = Counter()
+        self._sums: defaultdict[str, Estimate] = defaultdict(Estimate)
         self.problems: list[Problem] = []
 
     def add(self, case: Case) -> None:
         """Add one case."""
         run = self._parts.settings.run
-        self._cases += 1
-        if run.generate is True or (run.generate == "missing" and case.answer is None):
+        self._cases[case.dataset] += 1
+        total = self._sums[case.dataset]
+        answer = foreseen(run, case)
+        if answer.requests:
             text = sum(len(message.content) for message in case.messages)
-            self._call(text, TARGET_BRIEF, TARGET_WORDY, run.repeats.target, run.target)
-        answer = _stand_in(case)
+            times = run.repeats.target * answer.requests
+            _count(total, text, (TARGET_BRIEF, TARGET_WORDY), times, run.target)
         for pair in self._parts.pairs:
             if pair.judge is None:
                 continue
+            remote, repeats = pair.judge.remote, run.repeats.judge * run.repeats.target
             config = self._parts.settings.judges[pair.metric.name]
             try:
                 asks = [ask for metric in pair.metric.bind(case) for ask in metric.preview(case, answer)]
             except UserError as error:
                 self.problems += [problem for problem in error.problems if problem not in self.problems]
                 continue
-            for ask in asks:
+            for ask in asks if remote else ():
                 items = max(1, len(ask.items or ()))
-                repeats = run.repeats.judge * run.repeats.target
-                self._call(_length(ask), BRIEF * items, WORDY * items, repeats, config)
+                _count(total, _length(ask), (BRIEF * items, WORDY * items), repeats, config)
 
-    def scaled(self, cases: int) -> Estimate:
-        """The estimate for that many cases."""
-        factor = cases / self._cases if self._cases else 0
+    def scaled(self, cases: Mapping[str, int]) -> Estimate:
+        """The estimate for that many cases of each dataset."""
         estimate = Estimate()
-        for name in Estimate.__slots__:
-            value = getattr(self._sum, name)
-            setattr(estimate, name, None if value is None else type(value)(round(value * factor, 6)))
+        for dataset, total in self._sums.items():
+            factor = cases[dataset] / self._cases[dataset]
+            for name in Estimate.__slots__:
+                setattr(estimate, name, _plus(getattr(estimate, name), getattr(total, name), factor))
         return estimate
 
-    def _call(self, characters: int, brief: int, wordy: int, times: int, config: Any) -> None:
-        if config.kind == "embedded":
-            return
-        low, high = round(characters / SPARSE), round(characters / DENSE)
-        total = self._sum
-        total.requests += times
-        total.input_tokens_low += low * times
-        total.input_tokens_high += high * times
-        total.output_tokens_low += brief * times
-        total.output_tokens_high += wordy * times
-        price: Price | None = getattr(config, "price", None)
-        total.cost_usd_low = _add(total.cost_usd_low, price, low * times, brief * times)
-        total.cost_usd_high = _add(total.cost_usd_high, price, high * times, wordy * times)
+
+def _count(total: Estimate, characters: int, reply: tuple[int, int], times: int, config: Any) -> None:
+    """Add calls of one kind; a reply is never longer than the endpoint is told to write."""
+    low, high = round(characters / SPARSE), round(characters / DENSE)
+    limit: int | None = getattr(config, "max_tokens", None)
+    brief, wordy = (tokens if limit is None else min(tokens, limit) for tokens in reply)
+    total.requests += times
+    total.input_tokens_low += low * times
+    total.input_tokens_high += high * times
+    total.output_tokens_low += brief * times
+    total.output_tokens_high += wordy * times
+    price: Price | None = getattr(config, "price", None)
+    total.cost_usd_low = _add(total.cost_usd_low, price, low * times, brief * times)
+    total.cost_usd_high = _add(total.cost_usd_high, price, high * times, wordy * times)
+
+
+def _plus(so_far: float | None, more: float | None, factor: float) -> float | None:
+    """The sum, in whole numbers where it is of whole numbers; None where one of them is not known."""
+    if so_far is None or more is None:
+        return None
+    return so_far + (round(more * factor) if isinstance(more, int) else more * factor)
 
 
 def _add(cost: float | None, price: Price | None, input_tokens: int, output_tokens: int) -> float | None:
@@ -98,13 +111,3 @@ def _add(cost: float | None, price: Price | None, input_tokens: int, output_toke
 def _length(ask: Ask) -> int:
     schema = len(str(ask.reply_model.model_json_schema()))
     return schema + sum(len(message.content) for message in ask.messages)
-
-
-def _stand_in(case: Case) -> Answer:
-    """An answer to render prompts with; where there is none yet, text of a likely length."""
-    text = case.answer or case.reference or case.question or "answer"
-    actual = case.actual if case.actual is not None else case.expected
-    return Answer(
-        dataset=case.dataset, index=case.index, case_id=case.id, target="-", messages=case.messages, answer=text,
-        actual=actual, contexts=case.contexts, metadata=case.metadata,
-    )  # fmt: skip

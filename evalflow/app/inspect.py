@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, cast
 
 from evalflow.app.assemble import Parts
+from evalflow.app.census import Census
 from evalflow.app.estimate import Estimate, Estimator
-from evalflow.config.schema import RunConfig
 from evalflow.errors import Problem, UserError
 from evalflow.records import Case
-from evalflow.run.pipeline import Pair
-from evalflow.run.selection import Draw, case_digest
+from evalflow.run.selection import Draw
 
 SAMPLE = 20
-"""How many cases prompts are rendered against."""
+"""How many cases of each dataset prompts are rendered against."""
 
 
 @dataclass(slots=True)
@@ -58,7 +56,7 @@ def inspect(parts: Parts) -> Inspection:
     """
     run = parts.settings.run
     found = Inspection(parts, Draw(run.sample, run.seed))
-    census, estimator = _Census(parts), Estimator(parts)
+    census, estimator = Census(parts), Estimator(parts)
     for case in parts.cases():
         census.add(case)
         found.draw.offer(case)
@@ -70,7 +68,7 @@ def inspect(parts: Parts) -> Inspection:
     problems = _judges_that_cannot(parts) + census.problems() + estimator.problems
     if problems:
         raise UserError(problems)
-    found.estimate = estimator.scaled(found.cases.total())
+    found.estimate = estimator.scaled(found.cases)
     return found
 
 
@@ -80,80 +78,8 @@ def _count(found: Inspection, estimator: Estimator, case: Case) -> None:
     for pair in found.parts.pairs:
         repeats = run.repeats.judge if pair.judge else 1
         found.cells += len(pair.metric.bind(case)) * repeats * run.repeats.target
-    if found.cases.total() <= SAMPLE:
+    if found.cases[case.dataset] <= SAMPLE:
         estimator.add(case)
-
-
-class _Census:
-    """What the cases have, for all cases at once and in little memory."""
-
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
-        self._seen: set[int] = set()
-        self._repeated: list[Problem] = []
-        self._present: Counter[tuple[str, str, str]] = Counter()
-        self._columns: dict[str, dict[str, None]] = {}
-        self._sizes: Counter[str] = Counter()
-
-    def add(self, case: Case) -> None:
-        """Look at one case."""
-        self._sizes[case.dataset] += 1
-        digest = case_digest(case)
-        if digest in self._seen and len(self._repeated) < SAMPLE:
-            self._repeated.append(
-                Problem(
-                    f"record {case.index + 1} has the id {case.id!r} of an earlier one",
-                    f"dataset.{case.dataset}",
-                    "ids must be unique; records without an id that are equal count as one",
-                )
-            )
-        self._seen.add(digest)
-        if case.index < SAMPLE:
-            self._columns.setdefault(case.dataset, {}).update(dict.fromkeys(case.vars))
-        for pair in self._parts.pairs:
-            for need in pair.metric.config.needs:
-                if has(case, need, self._parts):
-                    self._present[case.dataset, pair.metric.name, need] += 1
-
-    def problems(self) -> list[Problem]:
-        """Duplicate ids, and what a metric needs and no case has."""
-        found = list(self._repeated)
-        for dataset in self._sizes:
-            for pair in self._parts.pairs:
-                found += [
-                    self._absent(dataset, pair, need)
-                    for need in pair.metric.config.needs
-                    if not self._present[dataset, pair.metric.name, need]
-                ]
-        return found
-
-    def _absent(self, dataset: str, pair: Pair, need: str) -> Problem:
-        columns = list(self._columns.get(dataset, {}))
-        example = columns[0] if columns else "COLUMN"
-        known = f"; columns without a field: {', '.join(columns)}" if columns else ""
-        return Problem(
-            f"{pair.metric.name} needs {need}, and no case of {dataset} has it{known}",
-            f"dataset.{dataset}.fields",
-            f"map it: '+dataset.{dataset}.fields.{need}={example}'",
-        )
-
-
-def has(case: Case, need: str, parts: Parts) -> bool:
-    """Whether a metric will find a field, in the case or in the answer that the target will give."""
-    run = parts.settings.run
-    if _generated(run, case, need):
-        return True
-    root, _, rest = need.partition(".")
-    value: Any = getattr(case, root)
-    if root == "answer" and run.generate == "demo":
-        value = case.demo_answer
-    for key in rest.split(".") if rest else ():
-        value = cast("Mapping[str, Any]", value).get(key) if isinstance(value, Mapping) else None
-    return value not in (None, {})
-
-
-def _generated(run: RunConfig, case: Case, need: str) -> bool:
-    return run.generate in (True, "missing") and need == run.dataset[case.dataset].generates
 
 
 def _judges_that_cannot(parts: Parts) -> list[Problem]:

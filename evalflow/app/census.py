@@ -1,0 +1,114 @@
+"""What the cases of a run have, and what is missing in all of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from evalflow import datasets
+from evalflow.app.assemble import Parts
+from evalflow.app.foresee import foreseen
+from evalflow.config.schema import RunConfig
+from evalflow.errors import Problem, did_you_mean
+from evalflow.metrics.inputs import fields_of, is_recorded, look_up, root
+from evalflow.protocols import Metric
+from evalflow.records import Case
+from evalflow.run.selection import case_digest
+
+ENOUGH = 20
+"""Duplicate ids that are named, and cases whose columns are remembered."""
+GENERATED = ("answer", "actual")
+"""What a live target fills: one of them, as the dataset says."""
+
+
+class Census:
+    """Looks at every case once, in little memory."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._run = parts.settings.run
+        self._metrics = [pair.metric for pair in parts.pairs]
+        self._seen: set[int] = set()
+        self._repeated: list[Problem] = []
+        self._sizes: Counter[str] = Counter()
+        self._grouped: Counter[str] = Counter()
+        self._recorded: Counter[str] = Counter()
+        self._present: Counter[tuple[str, str, str]] = Counter()
+        self._columns: dict[str, dict[str, None]] = {}
+
+    def add(self, case: Case) -> None:
+        """Look at one case, and at the answer as it will be."""
+        self._sizes[case.dataset] += 1
+        self._grouped[case.dataset] += case.group is not None
+        self._check_id(case)
+        if case.index < ENOUGH:
+            self._columns.setdefault(case.dataset, {}).update(dict.fromkeys(case.vars))
+        answer = foreseen(self._run, case)
+        self._recorded[case.dataset] += is_recorded(case, answer)
+        fields = fields_of(case, answer)
+        for metric in self._metrics:
+            for need in metric.config.needs:
+                if look_up(need, fields) not in (None, {}):
+                    self._present[case.dataset, metric.name, need] += 1
+
+    def problems(self) -> list[Problem]:
+        """Duplicate ids, groups that no case has, and what a metric needs and no case will have."""
+        found = list(self._repeated)
+        for dataset in self._sizes:
+            found += self._ungrouped(dataset)
+            for metric in self._metrics:
+                if metric.reads_scores and not self._recorded[dataset]:
+                    found.append(self._unscored(dataset, metric))
+                found += [
+                    self._absent(dataset, metric, need)
+                    for need in metric.config.needs
+                    if not self._present[dataset, metric.name, need]
+                ]
+        return found
+
+    def _check_id(self, case: Case) -> None:
+        digest = case_digest(case)
+        if digest in self._seen and len(self._repeated) < ENOUGH:
+            what = f"record {case.index + 1} has the id {case.id!r} of an earlier one"
+            hint = "ids must be unique; records without an id that are equal count as one"
+            self._repeated.append(Problem(what, f"dataset.{case.dataset}", hint))
+        self._seen.add(digest)
+
+    def _ungrouped(self, dataset: str) -> Iterator[Problem]:
+        """A group that leads to nothing. The field's own name is no promise: the shipped files declare it."""
+        config = self._parts.datasets[dataset]
+        source = config.group or (config.fields or {}).get("group")
+        if source in (None, "group") or self._grouped[dataset]:
+            return
+        columns = datasets.columns(config)
+        if source not in columns:
+            key = "group" if config.group else "fields.group"
+            what = f"no case of {dataset} has anything at {source!r} to form groups by"
+            yield Problem(what, f"dataset.{dataset}.{key}", did_you_mean(source, columns))
+
+    def _unscored(self, dataset: str, metric: Metric) -> Problem:
+        what = f"{metric.name} reads scores of recorded answers, and this run has none of {dataset}"
+        hint = f"leave the metric out, or score the recorded answers: generate=false (it is {_shown(self._run)})"
+        return Problem(what, f"metric.{metric.name}", hint)
+
+    def _absent(self, dataset: str, metric: Metric, need: str) -> Problem:
+        generate, generates = self._run.generate, self._parts.datasets[dataset].generates
+        if generate in (True, "missing") and root(need) in GENERATED and root(need) != generates:
+            what = f"{metric.name} needs {need}, and the target's reply to {dataset} fills {generates}"
+            return Problem(what, f"dataset.{dataset}.generates", f"dataset.{dataset}.generates={root(need)}")
+        if generate == "demo" and root(need) == "actual":
+            what = f"{metric.name} needs {need}, which an example answer does not have"
+            return Problem(what, f"metric.{metric.name}", "score the recorded answers: generate=false")
+        field = "demo_answer" if generate == "demo" and need == "answer" else need
+        columns = list(self._columns.get(dataset, {}))
+        example = columns[0] if columns else "COLUMN"
+        known = f"; columns without a field: {', '.join(columns)}" if columns else ""
+        return Problem(
+            f"{metric.name} needs {need}, and no case of {dataset} has it{known}",
+            f"dataset.{dataset}.fields",
+            f"map it: '+dataset.{dataset}.fields.{field}={example}'",
+        )
+
+
+def _shown(run: RunConfig) -> str:
+    return str(run.generate).lower()

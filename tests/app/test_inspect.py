@@ -1,0 +1,184 @@
+"""What is refused before the first request, and what a run is said to be."""
+
+from __future__ import annotations
+
+import pytest
+
+GRADE = {"grade": {"kind": "recorded", "field": "grade", "scale": "number"}}
+EXACT = ["exact_match"]
+GUARD = ["jailbreak_guardrails"]
+ROWS = [{"id": str(i), "question": f"Why {i}?", "answer": "So.", "reference": "So.", "grade": i} for i in range(4)]
+
+
+def without(row, *names):
+    return {name: value for name, value in row.items() if name not in names}
+
+
+# --- recorded scores ------------------------------------------------------------------------------------------------
+
+
+def test_recorded_scores_are_read_for_recorded_answers(lab):
+    assert lab.inspect({"d": lab.data(*ROWS)}, GRADE).cells == 4
+
+
+@pytest.mark.parametrize("generate", [True, "missing"])
+def test_recorded_scores_are_refused_where_every_answer_is_generated(lab, llm, generate):
+    rows = [without(row, "answer") for row in ROWS]
+    (problem,) = lab.refusal({"d": lab.data(*rows)}, GRADE, generate=generate, target=llm)
+    assert problem.what == "grade reads scores of recorded answers, and this run has none of d"
+    assert (problem.where, "generate=false" in problem.hint) == ("metric.grade", True)
+
+
+def test_recorded_scores_are_refused_under_generate_though_answers_are_recorded_too(lab, llm):
+    assert "reads scores" in lab.refusal({"d": lab.data(*ROWS)}, GRADE, generate=True, target=llm)[0].what
+
+
+def test_recorded_scores_are_read_where_some_answers_are_recorded(lab, llm):
+    rows = [ROWS[0], without(ROWS[1], "answer")]
+    assert lab.inspect({"d": lab.data(*rows)}, GRADE, generate="missing", target=llm).cells == 2
+
+
+def test_recorded_scores_are_refused_for_example_answers(lab):
+    rows = [{**row, "demo_output": "An example."} for row in ROWS]
+    assert "reads scores" in lab.refusal({"d": lab.data(*rows)}, GRADE, generate="demo")[0].what
+
+
+# --- what a metric needs --------------------------------------------------------------------------------------------
+
+
+def test_a_field_that_no_case_has_is_told_with_the_columns_there_are(lab):
+    rows = [{"question": "Why?", "answer": "So.", "ideal": "So."}]
+    (problem,) = lab.refusal({"d": lab.data(*rows)}, EXACT)
+    assert problem.what == "exact_match needs reference, and no case of d has it; columns without a field: ideal"
+    assert problem.hint == "map it: '+dataset.d.fields.reference=ideal'"
+
+
+def test_a_field_that_some_case_has_is_there(lab):
+    rows = [ROWS[0], without(ROWS[1], "reference")]
+    assert lab.inspect({"d": lab.data(*rows)}, EXACT).cells == 2
+
+
+@pytest.mark.parametrize("generate", [True, "missing"])
+def test_a_prediction_that_the_live_target_does_not_fill_is_absent(lab, llm, generate):
+    rows = [{"question": "Hack?", "expected": True, "actual": True}]
+    data = {"g": lab.data(*rows, generates="answer")}
+    (problem,) = lab.refusal(data, GUARD, generate=generate, target=llm)
+    assert problem.what == "jailbreak_guardrails needs actual, and the target's reply to g fills answer"
+    assert problem.hint == "dataset.g.generates=actual"
+
+
+def test_a_prediction_that_the_live_target_fills_is_there(lab, llm):
+    rows = [{"question": "Hack?", "expected": True}]
+    assert lab.inspect({"g": lab.data(*rows, generates="actual")}, GUARD, generate=True, target=llm).cells == 1
+
+
+def test_an_example_answer_has_no_prediction(lab):
+    rows = [{"question": "Hack?", "expected": True, "actual": True, "demo_output": "No."}]
+    (problem,) = lab.refusal({"g": lab.data(*rows)}, GUARD, generate="demo")
+    assert problem.what == "jailbreak_guardrails needs actual, which an example answer does not have"
+
+
+def test_an_example_answer_has_its_own_metadata(lab):
+    check = {"kind": "check", "needs": ["metadata.topic"], "field": "metadata.topic"}
+    metric = {"topic": {**check, "checks": [{"op": "equals", "value": "rain"}]}}
+    example = {"role": "assistant", "content": "No.", "metadata": {"tone": "dry"}}
+    rows = [{"question": "Rain?", "answer": "Yes.", "metadata": {"topic": "rain"}, "demo_output": example}]
+    assert lab.inspect({"d": lab.data(*rows)}, metric).cells == 1
+    (problem,) = lab.refusal({"d": lab.data(*rows)}, metric, generate="demo")
+    assert "needs metadata.topic, and no case of d has it" in problem.what
+
+
+def test_examples_that_are_missing_are_asked_for_by_their_own_name(lab):
+    (problem,) = lab.refusal({"d": lab.data(*ROWS)}, EXACT, generate="demo")
+    assert "'+dataset.d.fields.demo_answer=grade'" in problem.hint
+
+
+# --- groups ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("keys", [{"group": "grde"}, {"fields": {"group": "grde"}}])
+def test_a_group_that_no_record_has_is_refused(lab, keys):
+    (problem,) = lab.refusal({"d": lab.data(*ROWS, **keys)}, EXACT)
+    assert problem.what == "no case of d has anything at 'grde' to form groups by"
+    assert problem.where == ("dataset.d.group" if "group" in keys else "dataset.d.fields.group")
+    assert problem.hint == "did you mean 'grade'?"
+
+
+def test_a_path_to_a_group_that_leads_nowhere_is_refused(lab):
+    (problem,) = lab.refusal({"d": lab.data(*ROWS, group="$.source.name")}, EXACT)
+    assert "'$.source.name'" in problem.what
+
+
+@pytest.mark.parametrize("group", [None, "group", "grade", "question", "$.grade"])
+def test_a_group_that_is_there_or_is_the_fields_own_name_is_fine(lab, group):
+    assert lab.inspect({"d": lab.data(*ROWS, group=group)}, EXACT).cells == 4
+
+
+def test_a_group_column_that_begins_after_the_limit_is_there(lab):
+    rows = [ROWS[0], {**ROWS[1], "source": "a"}]
+    assert lab.inspect({"d": lab.data(*rows, group="source")}, EXACT, limit=1).cells == 1
+
+
+# --- ids, judges, selection -----------------------------------------------------------------------------------------
+
+
+def test_an_id_that_comes_twice_is_refused(lab):
+    (problem,) = lab.refusal({"d": lab.data(ROWS[0], ROWS[1], ROWS[0])}, EXACT)
+    assert problem.what == "record 3 has the id '0' of an earlier one"
+
+
+def test_the_same_id_may_stand_in_two_datasets(lab):
+    data = {"a": lab.data(*ROWS, name="a.jsonl"), "b": lab.data(*ROWS, name="b.jsonl")}
+    assert lab.inspect(data, EXACT).cases == {"a": 4, "b": 4}
+
+
+def test_a_judge_that_cannot_answer_is_refused(lab):
+    (problem,) = lab.refusal({"d": lab.data(*ROWS)}, ["coherence"])
+    assert "the embedded judge is no language model" in problem.what
+
+
+def test_all_problems_are_told_at_once(lab):
+    rows = [without(row, "reference") for row in (ROWS[0], ROWS[0])]
+    problems = lab.refusal({"d": lab.data(*rows, group="nobody")}, ["coherence", "exact_match"])
+    assert len(problems) == 4
+
+
+def test_a_sample_is_drawn_of_each_dataset(lab):
+    many = [{**ROWS[0], "id": str(i)} for i in range(50)]
+    data = {"many": lab.data(*many, name="many.jsonl"), "few": lab.data(*ROWS[:2], name="few.jsonl")}
+    found = lab.inspect(data, EXACT, sample=3)
+    assert (found.cases, found.cells) == ({"many": 3, "few": 2}, 5)
+    assert len(list(found.selected())) == 5
+
+
+def test_cells_are_cases_times_repeats(lab, llm):
+    judged = lab.inspect(
+        {"d": lab.data(*ROWS)},
+        ["exact_match", "coherence"],
+        judge=llm,
+        target=llm,
+        generate=True,
+        repeats={"target": 3, "judge": 2},
+    )
+    assert judged.cells == 4 * 3 * (1 + 2)
+
+
+# --- thresholds of a judge ------------------------------------------------------------------------------------------
+
+
+def test_a_threshold_for_what_is_no_metric_is_refused(lab):
+    judge = {"kind": "embedded", "thresholds": {"exact_mach": 0.5}}
+    (problem,) = lab.refusal({"d": lab.data(*ROWS)}, EXACT, judge=judge)
+    assert (problem.what, problem.where) == ("there is no metric 'exact_mach'", "judge.thresholds.exact_mach")
+    assert problem.hint == "did you mean 'exact_match'?"
+
+
+def test_a_threshold_in_a_metrics_own_judge_is_looked_at_too(lab):
+    metric = {"grade": {**GRADE["grade"], "judge": {"thresholds": {"grad": 1}}}}
+    (problem,) = lab.refusal({"d": lab.data(*ROWS)}, metric)
+    assert problem.where == "metric.grade.judge.thresholds.grad"
+
+
+def test_thresholds_of_own_and_of_other_shipped_metrics_are_fine(lab):
+    judge = {"kind": "embedded", "thresholds": {"grade": 0.5, "faithfulness": 0.7}}
+    assert lab.inspect({"d": lab.data(*ROWS)}, GRADE, judge=judge).cells == 4

@@ -1,0 +1,57 @@
+"""What stands in evalflow.log, and what must not."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from evalflow.app.logs import log_to, secrets_of
+from evalflow.app.settings import composed_settings
+
+CHOSEN = ("dataset=rag", "metric=coherence", "judge=vllm", "judge.model=m")
+
+
+def secrets(*overrides: str) -> set[str]:
+    return secrets_of(composed_settings([*CHOSEN, *overrides], None))
+
+
+@pytest.mark.parametrize(
+    "name", ["OPENAI_API_KEY", "AWS_BEARER_TOKEN_BEDROCK", "DB_PASSWORD_MAIN", "SECRETS_OF_MINE", "my_token"]
+)
+def test_a_variable_that_is_named_like_a_secret_is_one(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(name, "hush-hush")
+    assert "hush-hush" in secrets()
+
+
+def test_the_variable_that_the_configuration_names_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOUSE_PASS", "hush-hush")
+    assert "hush-hush" not in secrets()
+    assert "hush-hush" in secrets("judge.api_key_env=HOUSE_PASS")
+
+
+def test_a_password_in_an_address_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MYPW", "hush%40hush")
+    found = secrets("judge.base_url='http://user:${oc.env:MYPW}@127.0.0.1:9/v1'")
+    assert {"hush%40hush", "hush@hush"} <= found
+
+
+def test_a_placeholder_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOME_KEY", "none")
+    assert "none" not in secrets()
+
+
+def test_secrets_are_struck_out_of_messages_and_tracebacks(tmp_path: Path) -> None:
+    log = logging.getLogger("evalflow.test")
+    with log_to(tmp_path / "evalflow.log", {"hush-hush", "hush-hush-twice"}):
+        log.warning("the key %s is wrong", "hush-hush-twice")
+        try:
+            raise ValueError("hush-hush")
+        except ValueError:
+            log.exception("failed")
+    text = (tmp_path / "evalflow.log").read_text(encoding="utf-8")
+    assert "hush" not in text
+    assert "-twice" not in text
+    assert "the key [redacted] is wrong" in text
+    assert "ValueError: [redacted]" in text
