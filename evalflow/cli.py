@@ -99,12 +99,14 @@ def _resume(words: list[str]) -> int:
     from evalflow.app.resume import resume
     from evalflow.app.screen import TerminalScreen
 
-    parser = _parser("resume", "Finish a run; nothing that is finished is asked again.")
+    budget = [word for word in words if word.startswith("budget.")]
+    words = [word for word in words if word not in budget]
+    parser = _parser("resume", "Finish a run; nothing that is finished is asked again. budget.usd=5 raises its budget.")
     parser.add_argument("run", nargs="?", help="a run's folder; the latest without it")
     parser.add_argument("--retry-errors", action="store_true", help="ask again what ended in error")
     options = parser.parse_args(words)
     screen = TerminalScreen(_console(), _console(stderr=True))
-    return resume(options.run, screen, retry_errors=options.retry_errors)
+    return resume(options.run, screen, retry_errors=options.retry_errors, budget=budget)
 
 
 def _cases(words: list[str]) -> int:

@@ -31,9 +31,11 @@ def cache_path(given: Path | None, config_dir: Path | None) -> Path:
     """The cache's file: the one that is given, else the one that runs would use.
 
     Raises:
-        UserError: The configuration is wrong.
+        UserError: The given one is not there, or the configuration is wrong.
     """
     if given is not None:
+        if not given.is_file():
+            raise UserError(Problem("there is no such file", str(given)))
         return given
     values: dict[str, Any] = compose([], config_dir).values
     return Path(CacheConfig.model_validate(values["cache"]).path).expanduser()
@@ -43,10 +45,9 @@ def cache_stats(path: Path, console: Console, *, as_json: bool) -> int:
     """Show what is remembered.
 
     Raises:
-        UserError: There is no cache in that place.
+        UserError: The file is no cache, or a damaged one.
     """
-    with _opened(path, reading=True) as store:
-        stats = store.stats()
+    stats = _stats(path)
     if as_json:
         console.file.write(json.dumps({"path": str(path), **asdict(stats)}, indent=2) + "\n")
         return 0
@@ -68,7 +69,7 @@ def cache_prune(
         everything: Remove all.
 
     Raises:
-        UserError: It is not said what to remove, or there is no cache in that place.
+        UserError: It is not said what to remove, or the file is no cache, or a damaged one.
     """
     if not (everything or to_size or older_than_days is not None):
         hint = "cache prune --older-than 30, --to-size 500MB, or --all"
@@ -76,6 +77,9 @@ def cache_prune(
     before = time.time() + 1 if everything else None
     if before is None and older_than_days is not None:
         before = time.time() - older_than_days * _DAY
+    if not path.is_file():
+        console.print(Text(f"nothing is remembered in {path}"))
+        return 0
     with _opened(path, reading=False) as store:
         removed = store.shrink(_size(to_size) if to_size else None, before)
         left = store.stats()
@@ -89,9 +93,6 @@ def _opened(path: Path, *, reading: bool) -> Generator[Store]:
     from evalflow.calls.damage import Corrupt, Foreign
     from evalflow.calls.store import Store
 
-    if not path.is_file():
-        hint = "a run that asks a model makes one; --path names another place"
-        raise UserError(Problem("there is no cache", str(path), hint))
     try:
         with closing(Store(path, reading=reading)) as store:
             yield store
@@ -102,6 +103,15 @@ def _opened(path: Path, *, reading: bool) -> Generator[Store]:
         raise UserError(Problem(str(error), "cache")) from None
     except (OSError, sqlite3.Error) as error:
         raise InfrastructureError(f"{path} cannot be used: {error}", "is a run writing to it just now?") from None
+
+
+def _stats(path: Path) -> Stats:
+    from evalflow.calls.store import Stats
+
+    if not path.is_file():
+        return Stats(entries=0, private=0, body_bytes=0, file_bytes=0, runs=0, oldest=None, newest=None)
+    with _opened(path, reading=True) as store:
+        return store.stats()
 
 
 def _rows(path: Path, stats: Stats) -> Sequence[tuple[str, str]]:

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
+import yaml
+
 from evalflow.app.locate import find_run
 from evalflow.app.run import Order, Watcher, run
 from evalflow.app.saved import composed_of, read_manifest
+from evalflow.config.schema import BudgetConfig
+from evalflow.errors import Problem, UserError, did_you_mean
 
 
-def resume(given: str | None, watcher: Watcher, *, retry_errors: bool) -> int:
+def resume(given: str | None, watcher: Watcher, *, retry_errors: bool, budget: Sequence[str] = ()) -> int:
     """Finish a run: the plan minus what its journals hold.
 
     Args:
         given: The run's folder; the latest without it.
         watcher: Who shows it.
         retry_errors: Ask again what ended in error.
+        budget: What the budget is from now on, such as `budget.usd=5`, over all parts of the run together.
 
     Returns:
         The exit code, as of `run`.
@@ -23,7 +31,7 @@ def resume(given: str | None, watcher: Watcher, *, retry_errors: bool) -> int:
         InfrastructureError, BudgetError: A call could not be made any more; what was finished is written.
     """
     folder = find_run(given)
-    manifest = read_manifest(folder)
+    manifest = _with_budget(read_manifest(folder), budget)
     order = Order(
         composed=composed_of(manifest),
         folder=folder.path,
@@ -33,3 +41,16 @@ def resume(given: str | None, watcher: Watcher, *, retry_errors: bool) -> int:
         retry_errors=retry_errors,
     )
     return run(order, watcher)
+
+
+def _with_budget(manifest: dict[str, Any], changes: Sequence[str]) -> dict[str, Any]:
+    """The manifest with another budget. Nothing else of a run can change while it is resumed."""
+    config = manifest["config"]
+    values: dict[str, Any] = {**config.get("budget", {})}
+    for change in changes:
+        key, _, text = change.removeprefix("budget.").partition("=")
+        if key not in BudgetConfig.model_fields:
+            hint = did_you_mean(key, BudgetConfig.model_fields)
+            raise UserError(Problem(f"the budget has no {key!r}", "command line", hint))
+        values[key] = yaml.safe_load(text)
+    return {**manifest, "config": {**config, "budget": values}}

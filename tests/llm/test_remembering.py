@@ -171,7 +171,7 @@ async def test_the_whole_of_an_ask_is_remembered_its_reasks_included(judge: Judg
         await judge(endpoint.url, sessions()).ask(ASK)
         again = await judge(endpoint.url, sessions()).ask(ASK)
     assert endpoint.count == 2
-    assert (again.parsed, again.reasks, again.usage) == (Verdict(**GOOD), 1, Usage(250, 30))
+    assert (again.parsed, again.reasks, again.usage) == (Verdict.model_validate(GOOD), 1, Usage(250, 30))
     assert again.saved_usd == pytest.approx(0.00055)
 
 
@@ -241,7 +241,7 @@ async def test_a_judge_does_not_take_a_targets_text_for_a_verdict(judge: Judge, 
         messages = tuple(Message(m["role"], m["content"]) for m in sent)
         answer = await target(endpoint.url, session).answer(replace(CASE, messages=messages), 0)
         assert answer.answer == "I am text."
-        assert (await judge(endpoint.url, session, mode="md_json").ask(ASK)).parsed == Verdict(**GOOD)
+        assert (await judge(endpoint.url, session, mode="md_json").ask(ASK)).parsed == Verdict.model_validate(GOOD)
         assert endpoint.count == 2
 
 
