@@ -1,0 +1,155 @@
+"""The one pipeline: what it asks, in which order, how much of it at once, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from evalflow.errors import BudgetError, InfrastructureError, JudgeError
+from evalflow.records import Usage
+from evalflow.run.finished import cell_digest
+from evalflow.run.pipeline import Pair, Pipeline, Plan
+from evalflow.run.tally import Tally
+
+pytestmark = pytest.mark.anyio
+
+
+def plan(target, *pairs, **keys):
+    return Plan(run_id="r", target=target, pairs=tuple(pairs), **keys)
+
+
+async def run(plan, cases, sink, tally=None):
+    pipeline = Pipeline(plan, sink, tally or Tally())
+    await pipeline.run(cases)
+    return pipeline
+
+
+async def test_every_cell_is_scored_once_and_under_its_own_name(kit):
+    judge, sink, tally = kit.judge([kit.reply()]), kit.sink(), Tally()
+    pairs = [Pair(kit.metric("plain"), None), Pair(kit.metric("judged"), judge)]
+    await run(plan(kit.target(), *pairs, target_repeats=2, judge_repeats=3), kit.cases(4), sink, tally)
+    cells = [(s.case_id, s.target_repeat, s.metric, s.judge, s.repeat) for s in sink.scores]
+    plain = [(f"c{i}", t, "plain", None, 0) for i in range(4) for t in range(2)]
+    judged = [(f"c{i}", t, "judged", "judge", r) for i in range(4) for t in range(2) for r in range(3)]
+    assert sorted(cells, key=str) == sorted([*plain, *judged], key=str)
+    assert (tally.done, tally.scores, tally.in_flight) == (32, {"scored": 32}, 0)
+
+
+async def test_a_record_says_what_was_scored(kit):
+    sink = kit.sink()
+    judge = kit.judge([kit.reply(usage=Usage(7, 2), cost_usd=0.5, latency_s=1.5)])
+    await run(plan(kit.target(), Pair(kit.metric("m"), judge)), kit.cases(1), sink)
+    (score,) = sink.scores
+    assert (score.run_id, score.dataset, score.index, score.group, score.tags) == ("r", "d", 0, "g0", ("t",))
+    assert (score.target, score.metric_version, score.status, score.score) == ("fake", 3, "scored", 0.5)
+    assert (score.input_tokens, score.output_tokens, score.cost_usd, score.latency_s) == (7, 2, 0.5, 1.5)
+    assert score.finished_at.endswith("+00:00")
+
+
+async def test_an_answer_is_written_before_its_scores_and_cases_are_taken_in_order(kit):
+    sink, target = kit.sink(), kit.target()
+    await run(plan(target, Pair(kit.metric(), None), Pair(kit.metric("n"), None), width=1), kit.cases(3), sink)
+    assert [type(record).__name__ for record in sink.written] == ["Answer", "ScoreRecord", "ScoreRecord"] * 3
+    assert [record.case_id for record in sink.written] == [f"c{i}" for i in range(3) for _ in range(3)]
+
+
+async def test_a_slow_case_holds_up_no_other(kit):
+    sink = kit.sink()
+    target = kit.target(steps=lambda case: 50 if case.index == 0 else 0)
+    await run(plan(target, Pair(kit.metric(), None), width=2), kit.cases(5), sink)
+    assert [answer.case_id for answer in sink.answers] == ["c1", "c2", "c3", "c4", "c0"]
+
+
+@pytest.mark.parametrize("width", [1, 3, 20])
+async def test_no_more_cases_than_the_width_are_under_way_or_read(kit, width):
+    sink, target, read = kit.sink(), kit.target(steps=lambda case: 1 + case.index % 3), 0
+
+    def cases():
+        nonlocal read
+        for case in kit.cases(10):
+            read += 1
+            assert read - len(sink.scores) <= width
+            yield case
+
+    await run(plan(target, Pair(kit.metric(), None), width=width), cases(), sink)
+    assert target.widest == min(width, 10)
+    assert len(sink.scores) == 10
+
+
+async def test_a_finished_cell_is_not_scored_and_a_finished_case_not_asked_about(kit):
+    sink, target, judge = kit.sink(), kit.target(), kit.judge([kit.reply()])
+    done = [("c0", 0, "plain", None, 0), ("c0", 0, "judged", "judge", 0), ("c1", 0, "plain", None, 0)]
+    finished = frozenset(cell_digest("d", case, "fake", t, metric, by, r) for case, t, metric, by, r in done)
+    pairs = [Pair(kit.metric("plain"), None), Pair(kit.metric("judged"), judge)]
+    await run(plan(target, *pairs, finished=finished), kit.cases(3), sink)
+    assert target.asked == [("c1", 0), ("c2", 0)]
+    assert [(s.case_id, s.metric) for s in sink.scores] == [("c1", "judged"), ("c2", "plain"), ("c2", "judged")]
+
+
+async def test_a_failed_answer_is_an_error_in_every_cell_and_no_end_of_the_run(kit):
+    sink, tally = kit.sink(), Tally()
+
+    def fault(case):
+        return kit.answer(case, status="error", error_type="timeout", answer=None) if case.index == 1 else None
+
+    await run(plan(kit.target(fault=fault), Pair(kit.metric(), None)), kit.cases(3), sink, tally)
+    assert [(s.case_id, s.status, s.error_type) for s in sink.scores if s.status == "error"] == [
+        ("c1", "error", "target: timeout")
+    ]
+    assert tally.scores == {"scored": 2, "error": 1}
+
+
+@pytest.mark.parametrize("error", [InfrastructureError("gone"), BudgetError("spent")])
+async def test_what_every_call_would_meet_ends_the_run_and_keeps_what_is_done(kit, error):
+    sink = kit.sink()
+
+    def fault(case):
+        if case.index >= 2:
+            raise error
+        return None
+
+    with pytest.raises(type(error)) as caught:
+        await run(plan(kit.target(fault=fault), Pair(kit.metric(), None), width=1), kit.cases(9), sink)
+    assert caught.value is error
+    assert [s.case_id for s in sink.scores] == ["c0", "c1"]
+
+
+async def test_an_error_out_of_a_judge_comes_out_of_all_task_groups(kit):
+    judge = kit.judge([InfrastructureError("gone")])
+    pairs = [Pair(kit.metric("a"), judge), Pair(kit.metric("b"), judge)]
+    with pytest.raises(InfrastructureError, match="gone"):
+        await run(plan(kit.target(), *pairs), kit.cases(5), kit.sink())
+
+
+async def test_what_nobody_planned_is_not_taken_for_one_of_our_errors(kit):
+    judge = kit.judge([JudgeError("schema", "no reply"), ZeroDivisionError()])
+    with pytest.raises(ExceptionGroup) as caught:
+        await run(plan(kit.target(fault=lambda _: 1 // 0), Pair(kit.metric(), judge)), kit.cases(1), kit.sink())
+    assert caught.group_contains(ZeroDivisionError)
+
+
+async def test_stop_finishes_what_is_under_way_and_begins_nothing(kit):
+    sink, tally = kit.sink(), Tally()
+    target = kit.target(steps=lambda _: 5)
+    pipeline = Pipeline(plan(target, Pair(kit.metric(), None), width=2), sink, tally)
+    work = asyncio.create_task(pipeline.run(kit.cases(10)))
+    while target.under_way < 2:
+        await asyncio.sleep(0)
+    pipeline.stop()
+    await work
+    assert target.asked == [("c0", 0), ("c1", 0)]
+    assert [s.case_id for s in sink.scores] == ["c0", "c1"]
+    assert tally.in_flight == 0
+
+
+async def test_a_metric_that_binds_to_nothing_in_a_case_asks_for_no_answer(kit):
+    target = kit.target()
+    await run(plan(target, Pair(kit.metric(binds=0), None)), kit.cases(2), kit.sink())
+    assert target.asked == []
+
+
+async def test_no_cases_are_no_work(kit):
+    sink = kit.sink()
+    await run(plan(kit.target(), Pair(kit.metric(), None)), [], sink)
+    assert sink.written == []
