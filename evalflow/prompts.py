@@ -9,7 +9,7 @@ enclose, so that no text can contain its own closing delimiter, and equal texts 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +22,9 @@ from jinja2 import (
     TemplateSyntaxError,
     meta,
 )
-from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from evalflow.errors import Problem, UserError, did_you_mean
+from evalflow.sandbox import Sandbox
 
 
 def fenced(text: object, name: str) -> str:
@@ -39,16 +39,6 @@ def fenced(text: object, name: str) -> str:
     return f"<{name} id={mark}>\n{body}\n</{name} id={mark}>"
 
 
-class _Environment(ImmutableSandboxedEnvironment):
-    """Jinja's sandbox, whose templates have their globals in a plain dictionary.
-
-    Jinja chains two, and copies the chain for every template that is rendered or included.
-    """
-
-    def make_globals(self, d: MutableMapping[str, Any] | None) -> MutableMapping[str, Any]:
-        return {**self.globals, **(d or {})}  # pyright: ignore[reportUnknownMemberType]
-
-
 class Prompts:
     """The templates of a run.
 
@@ -58,7 +48,7 @@ class Prompts:
 
     def __init__(self, folders: Sequence[Path]) -> None:
         # A template is read once, also where every prompt includes it: a run keeps to the text that it started with.
-        self._environment = _Environment(
+        self._environment = Sandbox(
             loader=FileSystemLoader([str(folder) for folder in folders]),
             undefined=StrictUndefined,
             trim_blocks=True,
@@ -87,6 +77,8 @@ class Prompts:
             raise UserError(
                 Problem(error.message or "syntax error", f"{error.filename or name}:{error.lineno}")
             ) from None
+        except (RecursionError, SyntaxError) as error:
+            raise UserError(Problem(_too_deep(error), name)) from None
 
     def inline(self, source: str, where: str) -> Template:
         """A template from text that stands in YAML.
@@ -102,6 +94,8 @@ class Prompts:
             return self._environment.from_string(source)
         except TemplateSyntaxError as error:
             raise UserError(Problem(error.message or "syntax error", where)) from None
+        except (RecursionError, SyntaxError) as error:
+            raise UserError(Problem(_too_deep(error), where)) from None
 
     def source(self, name: str) -> str:
         """The text of a template as it stands in its file."""
@@ -151,8 +145,11 @@ def render(template: Template, variables: Mapping[str, Any], where: str) -> str:
     """Render a template.
 
     Raises:
-        UserError: The template uses what it is not given, or what the sandbox refuses.
+        UserError: The template uses what it is not given or what the sandbox refuses, includes itself without end, or
+            makes more than any prompt can need.
     """
+    if isinstance(template.environment, Sandbox):
+        template.environment.begin()
     try:
         return template.render(variables).strip()
     except TemplateError as error:
@@ -161,6 +158,13 @@ def render(template: Template, variables: Mapping[str, Any], where: str) -> str:
         ) from None
     except (TypeError, ValueError, ArithmeticError, LookupError, AttributeError) as error:
         raise UserError(Problem(f"the prompt cannot be rendered: {error}", where or str(template.name))) from None
+    except RecursionError:
+        what = "the prompt cannot be rendered: it includes or calls itself without end"
+        raise UserError(Problem(what, where or str(template.name))) from None
+
+
+def _too_deep(error: Exception) -> str:
+    return f"its blocks or expressions are nested too deeply ({error})"
 
 
 __all__ = ["Prompts", "fenced", "render"]

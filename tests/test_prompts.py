@@ -1,0 +1,81 @@
+"""Templates end, whatever is in them, and say what is wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from evalflow.errors import UserError
+from evalflow.prompts import Prompts, render
+
+TOO_MUCH = {
+    "nested loops": "{% for i in range(90000) %}{% for j in range(90000) %}{% endfor %}{% endfor %}",
+    "nested loops with text": "{% for i in range(9000) %}{% for j in range(900) %}"
+    + "x" * 9999
+    + "{% endfor %}{% endfor %}",
+    "a large text in a loop": "{% for i in range(90000) %}{{ long }}{% endfor %}",
+    "a large text in a macro's loop": "{% macro m() %}{% for i in range(900) %}{{ long }}{% endfor %}{% endmacro %}"
+    "{{ m() }}",
+    "a text many times": '{{ "x" * 3000000000 }}',
+    "many times a text": "{{ 3000000000 * long }}",
+    "a list many times": "{{ [1] * 3000000000 }}",
+    "a number with many digits": "{{ 10 ** 10000000000 }}",
+    "a width": '{{ "x" | center(3000000000) }}',
+    "a method's width": '{{ "x".ljust(3000000000) }}',
+    "a format's width": '{{ "%3000000000d" | format(1) }}',
+    "a width by %": '{{ "%*d" % (3000000000, 1) }}',
+    "a method's format": '{{ "{:3000000000}".format(1) }}',
+    "a given width": '{{ "{:{}}".format(1, 3000000000) }}',
+    "doubling by ~": "{% set n = namespace(x=long) %}{% for i in range(60) %}{% set n.x = n.x ~ n.x %}{% endfor %}",
+    "doubling by +": "{% set n = namespace(x=long) %}{% for i in range(60) %}{% set n.x = n.x + n.x %}{% endfor %}",
+    "macros that call each other twice": "{% macro m(n) %}{% if n %}{{ m(n - 1) ~ m(n - 1) }}{% endif %}{% endmacro %}"
+    "{{ m(60) }}",
+}
+
+
+@pytest.mark.parametrize("source", TOO_MUCH.values(), ids=TOO_MUCH)
+def test_a_template_that_explodes_ends_with_an_error(source: str) -> None:
+    template = Prompts([]).inline(source, "metric.m.prompt")
+    with pytest.raises(UserError, match=r"metric\.m\.prompt: the prompt cannot be rendered: it(s|) (makes|asks|loops)"):
+        render(template, {"long": "x" * 100_000}, "metric.m.prompt")
+
+
+HARMLESS = {
+    '{{ "a" ~ 1 ~ none ~ ("b" ~ x) }}': "a1Noneb7",
+    '{{ "ab" * 2 }}{{ 3 ** 2 }}{{ 7 % 4 }}{{ "%05.1f" % 3 }}{{ [1] + [2] }}': "abab93003.0[1, 2]",
+    '{{ "{:,}".format(12345678) }} {{ "%d" | format(12345678) }}': "12,345,678 12345678",
+    "{% for i in range(3) %}{{ loop.index }}{% else %}none{% endfor %}": "123",
+    "{% for i in [[1, [2]]] recursive %}{{ loop(i) if i is not number else i }}{% endfor %}": "12",
+    '{{ "x" | center(5) | replace("x", "y") | trim }}{{ [1, 2] | join(", ") }}': "y1, 2",
+    "{% macro m(a) %}<{{ a }}{{ caller() }}>{% endmacro %}{% call m(x) %}!{% endcall %}": "<7!>",
+}
+
+
+@pytest.mark.parametrize(("source", "text"), HARMLESS.items())
+def test_what_prompts_do_is_as_in_jinja(source: str, text: str) -> None:
+    assert render(Prompts([]).inline(source, "here"), {"x": 7}, "here") == text
+
+
+def test_the_meter_starts_anew_for_each_rendering() -> None:
+    template = Prompts([]).inline("{% for i in range(90000) %}{{ i }}{% endfor %}", "here")
+    assert {len(render(template, {}, "here")) for _ in range(3)} == {438_890}
+
+
+def test_a_prompt_that_includes_itself_is_said(tmp_path: Path) -> None:
+    (tmp_path / "p.jinja").write_text('{{ answer }} {% include "p.jinja" %}')
+    prompts = Prompts([tmp_path])
+    assert prompts.variables("p.jinja") == {"answer"}
+    with pytest.raises(UserError, match=r"metric\.m, p\.jinja: .*includes or calls itself without end"):
+        render(prompts.get("p.jinja"), {"answer": "a"}, "metric.m, p.jinja")
+
+
+@pytest.mark.parametrize(
+    "source", ["{% for i in x %}" * 30 + "{% endfor %}" * 30, "{{ " + "(" * 5000 + ")" * 5000 + " }}"]
+)
+def test_a_template_that_is_nested_too_deeply_is_said(source: str, tmp_path: Path) -> None:
+    (tmp_path / "p.jinja").write_text(source)
+    with pytest.raises(UserError, match=r"p\.jinja: .*nested too deeply"):
+        Prompts([tmp_path]).get("p.jinja")
+    with pytest.raises(UserError, match=r"target\.prompt: .*nested too deeply"):
+        Prompts([]).inline(source, "target.prompt")
