@@ -42,8 +42,8 @@ class Builder:
 
     def case(self, index: int, row: Row) -> Case | Sequence[Problem]:
         """The row's case, or all that is wrong with the row."""
-        data = self.fields.typed(row.data) if self.cells else row.data
         try:
+            data = self.fields.typed(row.data) if self.cells else row.data
             raw, others = self.fields.values(data)
         except ValueError as error:
             return [Problem(str(error), row.where)]

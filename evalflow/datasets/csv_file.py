@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic_core import from_json
 
-from evalflow.datasets.rows import Row, Table, shown
+from evalflow.datasets.rows import Row, Table, refuse_too_large, shown
 from evalflow.errors import Problem
 
 _NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?\Z")
@@ -28,42 +28,72 @@ def open_csv(path: Path) -> Table:
 def _rows(path: Path) -> Iterator[Row | Problem]:
     name = shown(path)
     csv.field_size_limit(_CELL_LIMIT)
-    index = 0
+    line = 1
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.DictReader(file, strict=True)
-            twice = [column for column, n in Counter(reader.fieldnames or ()).items() if n > 1]
+            reader = csv.reader(file, strict=True)
+            header = next(reader, None) or []
+            twice = [column for column, n in Counter(header).items() if n > 1]
             if twice:
                 yield Problem(f"the header names {twice[0]!r} more than once", f"{name}:1")
                 return
+            line = reader.line_num + 1
             for cells in reader:
-                yield _row(cells, f"{name}[{index}]", reader.line_num)
-                index += 1
+                if cells:
+                    yield _row(header, cells, f"{name}:{line}")
+                line = reader.line_num + 1
     except csv.Error as error:
-        yield Problem(f"broken CSV: {error}", f"{name}[{index}]", "a quote inside a cell is written twice")
-    except UnicodeDecodeError as error:
-        yield Problem(f"the file is not UTF-8: {error.reason}", name, "save it as UTF-8")
+        yield Problem(f"broken CSV: {error}", f"{name}:{line}", "a quote inside a cell is written twice")
+    except UnicodeDecodeError:
+        yield _not_utf8(path)
 
 
-def _row(cells: dict[str | Any, str | Any], where: str, line: int) -> Row | Problem:
-    if None in cells:
+def _row(header: list[str], cells: list[str], where: str) -> Row | Problem:
+    if len(cells) > len(header):
         hint = "put quotes round a cell that holds a comma"
-        return Problem(f"the record that ends in line {line} has more cells than the header", where, hint)
-    return Row(where, cells)
+        return Problem(f"the record has {len(cells)} cells, more than the header's {len(header)}", where, hint)
+    return Row(where, dict(zip(header, cells, strict=False)))
+
+
+def _not_utf8(path: Path) -> Problem:
+    """The problem, with the first line that is no UTF-8; the file was read in blocks, which end in mid-line."""
+    with path.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            try:
+                line.decode()
+            except UnicodeDecodeError as error:
+                where, what = f"{shown(path)}:{number}", f"the file is not UTF-8: {error.reason}"
+                utf16 = number == 1 and line.startswith((b"\xff\xfe", b"\xfe\xff"))
+                return Problem(what, where, "the file is UTF-16; save it as UTF-8" if utf16 else "save it as UTF-8")
+    return Problem("the file changed while it was read", shown(path))
 
 
 def structure(cell: str) -> Any:
-    """The list or object that a cell spells out in JSON, else the cell's text."""
-    if cell[:1] in "[{" and cell:
-        try:
-            return from_json(cell, allow_inf_nan=False)
-        except ValueError:
-            return cell
-    return cell
+    """The list or object that a cell spells out in JSON, else the cell's text.
+
+    Raises:
+        ValueError: A number in it is too large.
+    """
+    if not cell.startswith(("[", "{")):
+        return cell
+    return _json_or_text(cell)
 
 
 def value(cell: str) -> Any:
-    """What a cell spells out in JSON (list, object, number, boolean in any case), else its text."""
+    """What a cell spells out in JSON (list, object, number, boolean in any case), else its text.
+
+    Raises:
+        ValueError: A number is too large.
+    """
     if cell.lower() in _BOOLEAN:
         return _BOOLEAN[cell.lower()]
-    return from_json(cell) if _NUMBER.match(cell) else structure(cell)
+    return _json_or_text(cell) if _NUMBER.match(cell) else structure(cell)
+
+
+def _json_or_text(cell: str) -> Any:
+    try:
+        found = from_json(cell, allow_inf_nan=False)
+    except ValueError:
+        return cell
+    refuse_too_large(cell)
+    return found

@@ -70,15 +70,21 @@ class FieldMap:
 
         Columns of text fields stay text; structured fields are parsed where they spell out a list or an object;
         all others also where they spell out a number or a boolean.
+
+        Raises:
+            ValueError: A number is too large.
         """
         origin = {column: name for name, column in (*self.aliases.items(), *self.columns.items())}
-        return {column: _typed(origin.get(column), cell) for column, cell in cells.items() if cell}
+        return {column: _typed(origin.get(column), column, cell) for column, cell in cells.items() if cell}
 
 
-def _typed(name: str | None, cell: str) -> Any:
+def _typed(name: str | None, column: str, cell: str) -> Any:
     if name in _TEXT:
         return cell
-    return csv_file.structure(cell) if name in _STRUCTURED else csv_file.value(cell)
+    try:
+        return csv_file.structure(cell) if name in _STRUCTURED else csv_file.value(cell)
+    except ValueError as error:
+        raise ValueError(f"column {column!r}: {error}") from None
 
 
 def field_map(dataset: str, config: DatasetConfig, aliases: Mapping[str, str] | None = None) -> FieldMap:

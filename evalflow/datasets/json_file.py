@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
@@ -9,13 +10,18 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from evalflow.datasets.jsonl import BOM
-from evalflow.datasets.rows import Row, Table, kind, parse_json, record, shown
+from evalflow.datasets.rows import Row, Table, kind, parse_json, record, shown, too_large
 from evalflow.errors import Problem
 
 # In that form an input is a question, and an output an example of a good answer.
 ALIASES = {"question": "input", "reference": "output"}
 # A broken file up to this size is parsed once more, in one piece, to say in which line it broke.
 LOCATE_UP_TO = 64 * 2**20
+# As deep as JSON lines may go.
+_MAX_DEPTH = 200
+_WINDOW = 4096
+# A number that is longer than Python reads (4300 digits) holds a block of so many, wherever blocks begin.
+_DIGITS = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +34,12 @@ def open_json(path: Path) -> Table:
     """The file as a table, parsed piece by piece."""
     import ijson  # pyright: ignore[reportMissingTypeStubs]
 
+    fault = _trap(path)
+    if fault:
+        return Table(iter([fault]))
     try:
         form = _form(path)
-    except ijson.JSONError as error:
+    except (ijson.JSONError, ArithmeticError) as error:
         return Table(iter([_broken(path, error)]))
     if isinstance(form, Problem):
         return Table(iter([form]))
@@ -85,7 +94,7 @@ def _rows(path: Path, form: _Form) -> Iterator[Row | Problem]:
             for index, item in enumerate(items):
                 row = record(_floats(item), f"{name}[{index}]")
                 yield _consistent(row, form.example_outputs) if isinstance(row, Row) else row
-    except ijson.JSONError as error:
+    except (ijson.JSONError, ArithmeticError, ValueError) as error:
         yield _broken(path, error)
 
 
@@ -98,24 +107,53 @@ def _consistent(row: Row, example_outputs: bool | None) -> Row | Problem:
     return row
 
 
-def _floats(value: Any) -> Any:
-    """The value with floats for decimals; asked for floats itself, the parser would refuse integers above 64 bits."""
+def _floats(value: Any, depth: int = 0) -> Any:
+    """The value with floats for decimals; asked for floats itself, the parser would refuse integers above 64 bits.
+
+    Raises:
+        ValueError: A number is too large for a float, or lists stand in lists without end.
+    """
     if isinstance(value, Decimal):
-        return float(value)
+        number = float(value)
+        if math.isinf(number):
+            raise ValueError(too_large(str(value)))
+        return number
+    if depth > _MAX_DEPTH:
+        raise ValueError(f"lists and objects are nested more than {_MAX_DEPTH} deep")
     if isinstance(value, dict):
-        return {key: _floats(item) for key, item in cast("dict[str, Any]", value).items()}
+        return {key: _floats(item, depth + 1) for key, item in cast("dict[str, Any]", value).items()}
     if isinstance(value, list):
-        return [_floats(item) for item in cast("list[Any]", value)]
+        return [_floats(item, depth + 1) for item in cast("list[Any]", value)]
     return value
 
 
+def _trap(path: Path) -> Problem | None:
+    """What the parser would not survive: a whole number of thousands of digits, or thousands of brackets opened.
+
+    Windows of the file that look like either are rare, and text may look so too: then the strict parser decides.
+    """
+    with path.open("rb") as file:
+        while window := file.read(_WINDOW):
+            opened = window.count(b"[") + window.count(b"{") - window.count(b"]") - window.count(b"}")
+            blocks = range(0, len(window) - _DIGITS + 1, _DIGITS)
+            if opened > _MAX_DEPTH or any(window[at : at + _DIGITS].isdigit() for at in blocks):
+                return _located(path)
+    return None
+
+
+def _located(path: Path) -> Problem | None:
+    """What is wrong with the file, and in which line; None where nothing is, or the file is too large to be sure."""
+    if path.stat().st_size > LOCATE_UP_TO:
+        return None
+    found = parse_json(path.read_bytes().removeprefix(BOM), shown(path))
+    return found if isinstance(found, Problem) else None
+
+
 def _broken(path: Path, error: Exception) -> Problem:
-    name = shown(path)
-    if path.stat().st_size <= LOCATE_UP_TO:
-        located = parse_json(path.read_bytes().removeprefix(BOM), name)
-        if isinstance(located, Problem):
-            hint = "one object a line? set `format: jsonl`" if "trailing characters" in located.what else located.hint
-            return Problem(located.what, located.where, hint)
+    located = _located(path)
+    if located:
+        hint = "one object a line? set `format: jsonl`" if "trailing characters" in located.what else located.hint
+        return Problem(located.what, located.where, hint)
     reason = error.args[0]
     text = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
-    return Problem(f"broken JSON: {text.splitlines()[0]}", name)
+    return Problem(f"broken JSON: {text.splitlines()[0]}", shown(path))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -71,6 +72,11 @@ def record(value: object, where: str, hint: str = "") -> Row | Problem:
     return Problem(f"expected an object with one column per key, got {kind(value)}", where, hint)
 
 
+_SHOWN = 24
+_NEWLINE = b"\n"
+# What could be a number beyond 1e308; most texts hold none, which is quickly known.
+_PERHAPS_TOO_LARGE = re.compile(rb"[eE]\+?\d{3}|\d{200}")
+_STRING_OR_NUMBER = re.compile(rb'"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?', re.DOTALL)
 _PLACE = re.compile(r"(?P<reason>.*) at line (?P<line>\d+) column (?P<column>\d+)\Z", re.DOTALL)
 
 
@@ -83,7 +89,7 @@ def parse_json(text: bytes, file: str, first_line: int = 1) -> Any | Problem:
         first_line: The line of the file that the text begins on.
     """
     try:
-        return from_json(text, allow_inf_nan=False)
+        value = from_json(text, allow_inf_nan=False)
     except ValueError as error:
         place = _PLACE.match(str(error))
         if place is None:
@@ -91,6 +97,36 @@ def parse_json(text: bytes, file: str, first_line: int = 1) -> Any | Problem:
         line = first_line + int(place["line"]) - 1
         spot = f"line {line}, column {place['column']}"
         return Problem(f"broken JSON at {spot}: {place['reason']}", f"{file}:{line}", _json_hint(text))
+    found = _overflow(text)
+    if found is None:
+        return value
+    where = f"{file}:{first_line + text.count(_NEWLINE, 0, found.start())}"
+    return Problem(too_large(found[0].decode()), where)
+
+
+def too_large(number: str) -> str:
+    """What is wrong with a number that would be read as infinity."""
+    shown = number if len(number) <= _SHOWN else f"{number[:_SHOWN]}…"
+    return f"the number {shown} is too large; numbers end at about 1.8e308"
+
+
+def refuse_too_large(text: str) -> None:
+    """Check valid JSON for numbers that are read as infinity.
+
+    Raises:
+        ValueError: It holds one.
+    """
+    found = _overflow(text.encode(errors="surrogatepass"))
+    if found:
+        raise ValueError(too_large(found[0].decode()))
+
+
+def _overflow(text: bytes) -> re.Match[bytes] | None:
+    """The first number in valid JSON that is read as infinity. Whole numbers have no end."""
+    if not _PERHAPS_TOO_LARGE.search(text):
+        return None
+    numbers = (found for found in _STRING_OR_NUMBER.finditer(text) if not found[0].startswith(b'"'))
+    return next((n for n in numbers if re.search(rb"[.eE]", n[0]) and math.isinf(float(n[0]))), None)
 
 
 def _json_hint(text: bytes) -> str:

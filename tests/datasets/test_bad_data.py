@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -97,11 +98,55 @@ def test_what_is_no_number_in_json(refused: Any, number: str) -> None:
     assert (problem.where, problem.hint.split(";")[0]) == ("mine.jsonl:1", "JSON has no NaN or Infinity")
 
 
+@pytest.mark.parametrize("number", ["1e999", "-1E+400", "1" * 300 + "e99", "1" * 310 + ".5"])
+def test_a_number_that_would_be_read_as_infinity(refused: Any, number: str) -> None:
+    rows = f'{{"question": "a 1e999"}}\n{{"question": "b", "score": {number}}}'
+    what = f"the number {number if len(number) < 24 else number[:24] + '…'} is too large; numbers end at about 1.8e308"
+    assert [(p.where, p.what) for p in refused(rows)] == [("mine.jsonl:2", what)]
+    assert [(p.where, p.what) for p in refused(f"[{rows}]".replace("}\n", "},\n"), "mine.json")] == [
+        ("mine.json:2", what)
+    ]
+    told = f"column 'score': {what}"
+    for cell in (number, f'"[{number}]"'):
+        assert [(p.where, p.what) for p in refused(f"score\n1e99\n{cell}\n", "mine.csv")] == [("mine.csv:3", told)]
+
+
+def test_a_whole_number_has_no_end_and_text_may_spell_any(load: Any) -> None:
+    row = {"vars": {"count": 10**320, "text": "1e999", "small": 1e300}}
+    assert load([row])[0].vars == load(json.dumps([row]), "mine.json")[0].vars == row["vars"]
+
+
+def test_numbers_of_thousands_of_digits_are_refused_and_texts_of_digits_are_not(refused: Any, load: Any) -> None:
+    digits = "3" * 5000
+    for text in (
+        f'[{{"question": "a"}},\n{{"score": {digits}}}]',
+        f'{{"config": {{}},\n"data": [{{"score": {digits}}}]}}',
+    ):
+        (problem,) = refused(text, "mine.json")
+        assert (problem.where, "number out of range" in problem.what) == ("mine.json:2", True)
+    assert load(f'[{{"question": "{digits}"}}]', "mine.json")[0].question == digits
+    assert load(f"question,note\na,{digits}\n", "mine.csv")[0].vars == {"note": digits}
+
+
+@pytest.mark.parametrize("depth", [250, 900, 20_000])
+@pytest.mark.parametrize(("opening", "closing"), [("[", "]"), ('{"b":', "}")])
+def test_what_is_nested_too_deep(refused: Any, depth: int, opening: str, closing: str) -> None:
+    value = opening * depth + "1" + closing * depth
+    for name, text in (
+        ("mine.json", '[{"question": "a"},\n{"vars": {"x": VALUE}}]'),
+        ("mine.jsonl", '\n{"vars": VALUE}'),
+    ):
+        (problem,) = refused(text.replace("VALUE", value), name)
+        assert (problem.where, "recursion limit exceeded" in problem.what) == (f"{name}:2", True)
+
+
 def test_bytes_that_are_not_utf8(refused: Any) -> None:
     (problem,) = refused('{"question": "café"}'.encode("latin-1"))
     assert problem.where == "mine.jsonl:1"
     (problem,) = refused("question\ncafé\n".encode("latin-1"), "mine.csv")
-    assert (problem.where, problem.hint) == ("mine.csv", "save it as UTF-8")
+    assert (problem.where, problem.hint) == ("mine.csv:2", "save it as UTF-8")
+    (problem,) = refused("question\na\n".encode("utf-16"), "mine.csv")
+    assert (problem.where, problem.hint) == ("mine.csv:1", "the file is UTF-16; save it as UTF-8")
     assert refused('{"question": "a"}'.encode("utf-16"))[0].hint == "the file is UTF-16; save it as UTF-8"
 
 
@@ -254,13 +299,13 @@ def test_question_and_messages_that_disagree(refused: Any, load: Any) -> None:
 
 def test_a_record_with_more_cells_than_the_header(refused: Any) -> None:
     (problem,) = refused("question,answer\na,b\na,b,c\n", "mine.csv")
-    assert problem.where == "mine.csv[1]"
-    assert problem.what == "the record that ends in line 3 has more cells than the header"
+    assert problem.where == "mine.csv:3"
+    assert problem.what == "the record has 3 cells, more than the header's 2"
 
 
 def test_a_quote_that_never_ends(refused: Any) -> None:
     (problem,) = refused('question,answer\na,b\n"a,b\nc,d\n', "mine.csv")
-    assert (problem.where, problem.what) == ("mine.csv[1]", "broken CSV: unexpected end of data")
+    assert (problem.where, problem.what) == ("mine.csv:3", "broken CSV: unexpected end of data")
 
 
 def test_a_header_with_a_name_twice(refused: Any) -> None:
