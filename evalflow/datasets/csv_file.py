@@ -95,5 +95,5 @@ def _json_or_text(cell: str) -> Any:
         found = from_json(cell, allow_inf_nan=False)
     except ValueError:
         return cell
-    refuse_too_large(cell)
+    refuse_too_large(found, cell)
     return found

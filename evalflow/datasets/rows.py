@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from pydantic_core import from_json
 
@@ -74,8 +74,6 @@ def record(value: object, where: str, hint: str = "") -> Row | Problem:
 
 _SHOWN = 24
 _NEWLINE = b"\n"
-# What could be a number beyond 1e308; most texts hold none, which is quickly known.
-_PERHAPS_TOO_LARGE = re.compile(rb"[eE]\+?\d{3}|\d{200}")
 _STRING_OR_NUMBER = re.compile(rb'"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?', re.DOTALL)
 _PLACE = re.compile(r"(?P<reason>.*) at line (?P<line>\d+) column (?P<column>\d+)\Z", re.DOTALL)
 
@@ -97,9 +95,9 @@ def parse_json(text: bytes, file: str, first_line: int = 1) -> Any | Problem:
         line = first_line + int(place["line"]) - 1
         spot = f"line {line}, column {place['column']}"
         return Problem(f"broken JSON at {spot}: {place['reason']}", f"{file}:{line}", _json_hint(text))
-    found = _overflow(text)
-    if found is None:
+    if _is_finite(value):
         return value
+    found = _overflow(text)
     where = f"{file}:{first_line + text.count(_NEWLINE, 0, found.start())}"
     return Problem(too_large(found[0].decode()), where)
 
@@ -110,23 +108,33 @@ def too_large(number: str) -> str:
     return f"the number {shown} is too large; numbers end at about 1.8e308"
 
 
-def refuse_too_large(text: str) -> None:
-    """Check valid JSON for numbers that are read as infinity.
+def refuse_too_large(value: Any, text: str) -> None:
+    """Check a parsed value for numbers that were read as infinity.
+
+    Args:
+        value: The value.
+        text: The JSON it was parsed from.
 
     Raises:
         ValueError: It holds one.
     """
-    found = _overflow(text.encode(errors="surrogatepass"))
-    if found:
-        raise ValueError(too_large(found[0].decode()))
+    if not _is_finite(value):
+        raise ValueError(too_large(_overflow(text.encode())[0].decode()))
 
 
-def _overflow(text: bytes) -> re.Match[bytes] | None:
-    """The first number in valid JSON that is read as infinity. Whole numbers have no end."""
-    if not _PERHAPS_TOO_LARGE.search(text):
-        return None
+def _is_finite(value: Any) -> bool:
+    """Whether no float in a JSON value is infinite."""
+    if isinstance(value, float):
+        return math.isfinite(value)
+    if isinstance(value, dict):
+        return all(map(_is_finite, cast("dict[str, Any]", value).values()))
+    return not isinstance(value, list) or all(map(_is_finite, cast("list[Any]", value)))
+
+
+def _overflow(text: bytes) -> re.Match[bytes]:
+    """The first number that is read as infinity, in JSON that holds one. Whole numbers have no end."""
     numbers = (found for found in _STRING_OR_NUMBER.finditer(text) if not found[0].startswith(b'"'))
-    return next((n for n in numbers if re.search(rb"[.eE]", n[0]) and math.isinf(float(n[0]))), None)
+    return next(n for n in numbers if re.search(rb"[.eE]", n[0]) and math.isinf(float(n[0])))
 
 
 def _json_hint(text: bytes) -> str:
