@@ -5,37 +5,50 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
-_SECRET_NAME = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD)$", re.IGNORECASE)
-_SHORTEST = 8
+from evalflow.config.validate import Settings
+
+_SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
+_SHORTEST = 6
+"""A shorter value is a placeholder such as `none`, which would be struck out everywhere."""
 
 
-class Redactor(logging.Filter):
-    """Replaces the values of environment variables that are named like secrets."""
+def secrets_of(settings: Settings) -> set[str]:
+    """What must not be shown: the keys and passwords that the configuration names, and all that is named like one."""
+    found = {value for name, value in os.environ.items() if _SECRET_NAME.search(name)}
+    for endpoint in (settings.run.target, settings.run.judge, *settings.judges.values()):
+        found.add(os.environ.get(getattr(endpoint, "api_key_env", None) or "", ""))
+        password = urlsplit(getattr(endpoint, "base_url", None) or "").password or ""
+        found |= {password, unquote(password)}
+    return {secret.strip() for secret in found if len(secret.strip()) >= _SHORTEST}
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._secrets = [v for k, v in os.environ.items() if _SECRET_NAME.search(k) and len(v) >= _SHORTEST]
 
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Redact one record; none is dropped."""
-        text = record.getMessage()
+class RedactingFormatter(logging.Formatter):
+    """Writes a record, traceback included, with the secrets struck out."""
+
+    def __init__(self, secrets: Iterable[str]) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(message)s")
+        # The longest first, or a part of it would be struck out and the rest stay.
+        self._secrets = sorted(secrets, key=len, reverse=True)
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The record as one text."""
+        text = super().format(record)
         for secret in self._secrets:
             text = text.replace(secret, "[redacted]")
-        record.msg, record.args = text, None
-        return True
+        return text
 
 
 @contextmanager
-def log_to(path: Path) -> Generator[None]:
+def log_to(path: Path, secrets: Iterable[str]) -> Generator[None]:
     """Send evalflow's warnings and errors to a file while the block runs; the file is made even if nothing comes."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handler = logging.FileHandler(path, encoding="utf-8")
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-    handler.addFilter(Redactor())
+    handler.setFormatter(RedactingFormatter(secrets))
     handler.setLevel(logging.WARNING)
     logger = logging.getLogger("evalflow")
     propagate, logger.propagate = logger.propagate, False

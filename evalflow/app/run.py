@@ -16,7 +16,7 @@ from evalflow.app.assemble import Parts, assemble
 from evalflow.app.derive import Derived, Recipe, derive, report
 from evalflow.app.facts import facts_of
 from evalflow.app.inspect import Inspection, inspect
-from evalflow.app.logs import log_to
+from evalflow.app.logs import log_to, secrets_of
 from evalflow.app.settings import settings_of
 from evalflow.calls.budget import Amount
 from evalflow.config.load import Composed
@@ -88,7 +88,7 @@ def run(order: Order, watcher: Watcher) -> int:
     folder = _folder(order)
     tally = Tally(expected=inspection.cells)
     started = time.monotonic()
-    with log_to(folder.log), closing(Journal(folder, tally)) as journal:
+    with log_to(folder.log, secrets_of(parts.settings)), closing(Journal(folder, tally)) as journal:
         folder.write_manifest(opening)
         if order.latest:
             point_latest(order.latest)

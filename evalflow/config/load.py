@@ -23,7 +23,7 @@ from omegaconf import DictConfig, OmegaConf
 from evalflow.config import hydra_plugins
 from evalflow.config.absent import problems_of_absent
 from evalflow.config.faults import AbsentKeyError, as_user_errors
-from evalflow.config.session import composing, others_may_compose
+from evalflow.config.session import composing, job_overrides, others_may_compose
 from evalflow.errors import Problem, UserError
 from evalflow.paths import conf_dirs, prompt_dirs, share_dir
 
@@ -183,7 +183,7 @@ def _explained(
 def _job(config: DictConfig, config_dir: Path | None) -> Job:
     """The job that Hydra starts with this configuration. It is read at once, while Hydra's state is that of the job."""
     hydra = HydraConfig.get()
-    given = tuple(hydra.overrides.task)
+    given = job_overrides()
     number = hydra.job.num if hydra.mode == RunMode.MULTIRUN else None
     found: Composed | UserError
     try:

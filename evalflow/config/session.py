@@ -7,6 +7,7 @@ import threading
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import cast
 
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
@@ -75,6 +76,11 @@ def others_may_compose(run_id: str, overrides: Sequence[str]) -> Generator[None]
         _name_folders(run_id, overrides)
 
 
+def job_overrides() -> tuple[str, ...]:
+    """The overrides of the job under way as they were given: what they take from the environment is not resolved."""
+    return tuple(cast("list[str]", OmegaConf.to_container(HydraConfig.get().overrides.task, resolve=False)))
+
+
 def swept_keys(overrides: Sequence[str]) -> set[str]:
     """The keys that a sweep goes over: those given several values on the command line.
 
@@ -90,6 +96,4 @@ def _name_folders(run_id: str, overrides: Sequence[str]) -> None:
     """Register what conf/hydra/default.yaml makes the names of folders from."""
     swept = swept_keys(overrides)
     OmegaConf.register_new_resolver("run_id", lambda: run_id, replace=True)
-    OmegaConf.register_new_resolver(
-        "swept", lambda: sweep_slug(list(HydraConfig.get().overrides.task), swept), replace=True
-    )
+    OmegaConf.register_new_resolver("swept", lambda: sweep_slug(job_overrides(), swept), replace=True)

@@ -164,8 +164,11 @@ def canonical(body: Mapping[str, Any]) -> bytes:
 
 
 def identity(kind: str, config: BaseModel, fields: tuple[str, ...], extra: object = None) -> str:
-    """A digest of the part of a configuration that decides what is answered."""
-    values = [kind, config.model_dump(mode="json", include=set(fields)), extra]
+    """A digest of the part of a configuration that decides what is answered; of an address, not who asks there."""
+    decisive = config.model_dump(mode="json", include=set(fields))
+    if decisive.get("base_url"):
+        decisive["base_url"] = _without_user(decisive["base_url"])
+    values = [kind, decisive, extra]
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -212,5 +215,9 @@ def _fixed(config: Endpoint, base_url: str) -> dict[str, Any]:
 
 def _public(base_url: str) -> str:
     """The address without user, password and query."""
+    return urlsplit(_without_user(base_url))._replace(query="", fragment="").geturl()
+
+
+def _without_user(base_url: str) -> str:
     parts = urlsplit(base_url)
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
