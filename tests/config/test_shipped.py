@@ -5,12 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from pydantic import BaseModel
 
 from evalflow.app.assemble import assemble
 from evalflow.app.catalogue import options
 from evalflow.app.inspect import inspect
 from evalflow.app.settings import settings_of
 from evalflow.config.load import compose
+from evalflow.config.schema import DatasetConfig, MetricConfig
+from evalflow.llm.registry import judge_config_model
+from evalflow.targets.registry import target_config_model
+
+CONF = Path(__file__).parents[2] / "conf"
 
 LLM = ("judge=vllm", "judge.model=m", "judge.base_url=http://127.0.0.1:9/v1")
 DATASET = {"jailbreak_guardrails": "jailbreak_guardrails"}
@@ -51,6 +57,28 @@ def test_metric_files_begin_with_their_package_line() -> None:
             assert option.text.startswith(f"# @package {group}.{option.name}\n"), option.file
 
 
-def test_no_option_name_stands_for_two_files() -> None:
-    root = Path(__file__).parents[2] / "conf"
-    assert not list(root.rglob("*.yml"))
+def test_every_file_can_be_chosen() -> None:
+    chosen = {option.file for option in options(None)}
+    groups = {option.group for option in options(None)}
+    files = {file for group in groups for file in (CONF / group).rglob("*") if file.is_file()}
+    assert {file for file in files if not file.name.startswith("_")} == chosen
+
+
+def fixed_keys(group: str, kind: str) -> set[str]:
+    """The keys that a file of the group has whatever else is in it; those of single metric kinds may be left out."""
+    models: dict[str, type[BaseModel]] = {"dataset": DatasetConfig, "metric": MetricConfig}
+    if group == "judge":
+        models["judge"] = judge_config_model(kind)
+    if group == "target":
+        models["target"] = target_config_model(kind)
+    return set(models[group].model_fields)
+
+
+@pytest.mark.parametrize("group", ["dataset", "metric", "judge", "target"])
+def test_every_fixed_key_stands_in_its_file_so_that_no_plus_is_needed(group: str) -> None:
+    for name in names(group):
+        live = group in ("judge", "target") and name not in ("embedded", "recorded")
+        given = [f"{group}.model=m", f"{group}.base_url=http://127.0.0.1:9/v1"] if live else []
+        values = compose([f"{group}={name}", *given]).values[group]
+        values = values[name] if group in ("dataset", "metric") else values
+        assert fixed_keys(group, values.get("kind")) - set(values) == set(), name
