@@ -33,6 +33,8 @@ scale:
     3: does it in part
     5: does it fully
 threshold: 0.75
+judge: null                   # keys of the judge that differ for this metric
+gate: null                    # what decides the exit code, such as {{mean: ">= 0.8"}}
 """
 
 PROMPT = """\
@@ -80,9 +82,8 @@ def new_metric(name: str, source: str | None, console: Console) -> int:
     else:
         files |= _copied(name, source, conf)
     _write(files, console)
-    _next(
-        console, f"python -m evalflow check dataset=rag metric={name} judge=openai", "no key needed to check the prompt"
-    )
+    check = f"python -m evalflow check dataset=rag metric={name} judge=vllm judge.model=MODEL"
+    _next(console, check, "asks no model, and needs no key")
     return 0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -35,7 +36,7 @@ def test_cases_are_chosen_by_outcome_tag_and_id(scored: Program) -> None:
     assert ids(scored) == ["c1", "c2", "c3", "c4", "c5"]
     assert ids(scored, "--failed") == ["c1"]
     assert ids(scored, "--tag", "T") == ["c1", "c2"]
-    assert ids(scored, "--tag", "T > B") == ["c2"]
+    assert ids(scored, "--tag", "T > B") == ids(scored, "--tag", "T>B") == ["c2"]
     assert ids(scored, "--id", "c4") == ["c4"]
     assert ids(scored, "--limit", "2") == ["c1", "c2"]
     assert ids(scored, "outputs/latest", "--metric", "faithfulness") == ["c1", "c2", "c3", "c4", "c5"]
@@ -49,7 +50,9 @@ def test_a_case_is_shown_with_everything_behind_its_score(scored: Program) -> No
     assert [step["id"] for step in case["scores"][0]["steps"]] == ["claims", "verdicts"]
 
 
-@pytest.mark.parametrize(("option", "word"), [("--id", "c99"), ("--metric", "faithfulnes")])
+@pytest.mark.parametrize(
+    ("option", "word"), [("--id", "c99"), ("--metric", "faithfulnes"), ("--tag", "T > X"), ("--limit", "-1")]
+)
 def test_what_the_run_does_not_have_is_told(scored: Program, option: str, word: str) -> None:
     done = scored("cases", option, word)
     assert done.returncode == 2
@@ -91,9 +94,13 @@ def test_list_and_show_speak_json(program: Program) -> None:
 
 
 def test_a_new_metric_passes_the_check_and_is_not_overwritten(program: Program) -> None:
-    assert program("new", "metric", "tone").returncode == 0
-    judge = judge_arguments("http://127.0.0.1:9/v1")
-    assert program("check", "dataset=rag", "metric=tone", "limit=2", *judge).returncode == 0
+    made = program("new", "metric", "tone")
+    assert made.returncode == 0
+    [told] = [line for line in made.stdout.splitlines() if line.startswith("next")]
+    command = shlex.split(told.removeprefix("next").partition("   (")[0])
+    assert command[:3] == ["python", "-m", "evalflow"]
+    checked = program(*command[3:], "limit=2")
+    assert checked.returncode == 0, checked.stderr
     again = program("new", "metric", "tone")
     assert again.returncode == 2
     assert "there already" in again.stderr
