@@ -44,7 +44,7 @@ class TextOperation(Strict):
 
 
 class PatternOperation(Strict):
-    """Looks for a regular expression anywhere in a text, in Python's syntax.
+    """Looks for a regular expression anywhere in a text, in the syntax of Python's `re`.
 
     Attributes:
         pattern: The expression; in YAML best in single quotes.
@@ -60,14 +60,29 @@ class PatternOperation(Strict):
     @field_validator("pattern")
     @classmethod
     def _compiles(cls, pattern: str) -> str:
+        import regex
+
         try:
             re.compile(pattern)
-        except re.error as error:
+            regex.compile(_in_regex(pattern))
+        except (re.error, regex.error, RecursionError, OverflowError) as error:
             raise ValueError(f"{pattern!r} is no regular expression: {error}") from None
         return pattern
 
 
 Operation = Annotated[TextOperation | PatternOperation, Field(discriminator="op")]
+
+
+PATIENCE_S = 1.0
+"""Seconds that one search for a regular expression may take; what takes longer is backtracking without end."""
+# An escaped character, a set, or a brace that opens no quantifier.
+_READ_OTHERWISE = re.compile(
+    r"(?P<escaped>\\.)|\[\^?\]?(?P<set>(?:\\.|[^\]\\])*)\]|(?P<brace>\{(?!\d*,?\d*\}))", re.DOTALL
+)
+
+
+class TooSlow(Exception):
+    """A regular expression backtracks without end on a text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +100,9 @@ def apply(operation: Operation, field: str, fields: Mapping[str, Any]) -> Findin
         operation: What is asked.
         field: The case field it is asked of.
         fields: All fields, none of those concerned absent.
+
+    Raises:
+        TooSlow: A pattern takes too long on this text.
     """
     text = as_text(look_up(field, fields))
     if isinstance(operation, PatternOperation):
@@ -115,12 +133,31 @@ def _compare(op: str, text: str, other: str) -> tuple[bool, str]:
 
 
 def _search(operation: PatternOperation, field: str, text: str) -> Finding:
+    import regex  # Python's own `re` cannot be stopped
+
     # Case is folded by a flag and not in the pattern, where \D and \d would become the same.
-    flags = 0 if operation.case_sensitive else re.IGNORECASE
-    found = re.search(operation.pattern, text, flags)
+    flags = 0 if operation.case_sensitive else regex.IGNORECASE
+    try:
+        found = regex.search(_in_regex(operation.pattern), text, flags | regex.VERSION0, timeout=PATIENCE_S)
+    except TimeoutError:
+        raise TooSlow(f"the pattern takes too long on this text: {operation.pattern}") from None
     passed = (found is not None) == (operation.op == "regex")
     phrase = f"matches at {_quoted(found.group())}" if found else "does not match"
     return Finding(passed, f"the {field} {phrase}: {operation.pattern}")
+
+
+def _in_regex(pattern: str) -> str:
+    """A pattern in the syntax of the package `regex`, to which `[:alpha:]` in a set and `{e}` mean something else."""
+    return _READ_OTHERWISE.sub(_escaped, pattern)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    if found["brace"]:
+        return r"\{"
+    if found["set"] and "[" in found["set"]:
+        inside = re.sub(r"(\\.)|\[", lambda part: part[1] or r"\[", found["set"], flags=re.DOTALL)
+        return f"{found[0][: found.start('set') - found.start()]}{inside}]"
+    return found[0]
 
 
 def _form(text: str, operation: TextOperation | PatternOperation) -> str:

@@ -1,9 +1,15 @@
 """Checks: rules over text that need no model."""
 
+import re
+import warnings
+
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from evalflow.errors import UserError
+from evalflow.metrics import operations
 
 
 def metric(bench, *checks, **more):
@@ -106,3 +112,59 @@ def test_fields_must_be_declared(bench):
 def test_what_is_no_check(bench, check, message):
     with pytest.raises(ValidationError, match=message):
         metric(bench, check)
+
+
+def test_a_pattern_that_backtracks_without_end_costs_one_score(bench, monkeypatch):
+    monkeypatch.setattr(operations, "PATIENCE_S", 0.05)
+    pattern = {"op": "regex", "pattern": "(a|aa)+$"}
+    outcome = bench.score(metric(bench, pattern), answer=bench.answer(answer="a" * 200 + "b"))
+    assert (outcome.status, outcome.score, outcome.error_type) == ("error", None, "timeout")
+    assert outcome.error == "the pattern takes too long on this text: (a|aa)+$"
+
+
+def test_nested_quantifiers_end(bench):
+    assert not passes(bench, {"op": "regex", "pattern": "(x+x+)+y"}, "x" * 34)
+
+
+PARTS = [
+    "a",
+    "b",
+    "1",
+    "[",
+    "]",
+    "^",
+    "-",
+    ":",
+    "{",
+    "}",
+    ",",
+    "e",
+    "\\",
+    ".",
+    "*",
+    "(",
+    ")",
+    "|",
+    "[:alpha:]",
+    "{1,2}",
+]
+
+
+@given(st.lists(st.sampled_from(PARTS), min_size=1, max_size=8).map("".join))
+@example("[[:alpha:]]")
+@example("a{e}")
+@example("[[]")
+@example(r"\\{e}[]{e}\[[]")
+def test_patterns_mean_what_they_mean_to_python(pattern):
+    with warnings.catch_warnings(action="ignore", category=FutureWarning):
+        try:
+            python = re.compile(pattern)
+        except re.error:
+            return
+        operation = operations.PatternOperation(op="regex", pattern=pattern)
+    for text in ("ab[:e{e}1", r"a-b^b{1,2}\[alpha:]", "1aab e1,"):
+        found = python.search(text)
+        finding = operations.apply(operation, "answer", {"answer": text})
+        assert finding.passed is (found is not None)
+        if found:
+            assert f'"{" ".join(found.group().split())}"' in finding.reason

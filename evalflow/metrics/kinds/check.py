@@ -11,7 +11,7 @@ from evalflow.config.schema import Word
 from evalflow.errors import Problem, UserError
 from evalflow.metrics.base import BaseMetric, UnitMetricConfig
 from evalflow.metrics.inputs import fields_of, obstacle
-from evalflow.metrics.operations import Finding, Operation, TextOperation, apply
+from evalflow.metrics.operations import Finding, Operation, TextOperation, TooSlow, apply
 from evalflow.prompts import Prompts
 from evalflow.protocols import Judge
 from evalflow.records import Answer, Case, Outcome
@@ -55,7 +55,10 @@ class CheckMetric(BaseMetric[CheckMetricConfig]):
         blocked = obstacle(self.config.needs, fields, answer, blank_is_text=True)
         if blocked:
             return blocked
-        findings = [apply(check, self.config.field, fields) for check in self.config.checks]
+        try:
+            findings = [apply(check, self.config.field, fields) for check in self.config.checks]
+        except TooSlow as error:
+            return Outcome(status="error", error_type="timeout", error=str(error))
         share = sum(finding.passed for finding in findings) / len(findings)
         score = {"all": float(share == 1), "any": float(share > 0), "share": share}[self.config.combine]
         return Outcome(
