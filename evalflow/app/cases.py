@@ -12,6 +12,7 @@ from rich.console import Console
 from evalflow.app.derive import standing_answer
 from evalflow.app.locate import find_run
 from evalflow.app.saved import load
+from evalflow.datasets import tag_levels, tag_name
 from evalflow.errors import Problem, UserError, did_you_mean
 from evalflow.records import Answer, Case
 from evalflow.report.case_console import print_case
@@ -36,10 +37,12 @@ def show_cases(options: argparse.Namespace, console: Console) -> int:
         console: Where to print.
 
     Raises:
-        UserError: There is no such run, metric or case, or the run has no tables yet.
+        UserError: There is no such run, metric, tag or case, the limit is negative, or the run has no tables yet.
     """
     import polars as pl
 
+    if options.limit < 0:
+        raise UserError(Problem(f"--limit is {options.limit}", "command line", "--limit 0 shows all cases"))
     folder = find_run(options.run)
     if not folder.scores.is_file():
         where = folder.path
@@ -65,23 +68,34 @@ def show_cases(options: argparse.Namespace, console: Console) -> int:
 def _matching(scores: pl.LazyFrame, folder: RunFolder, options: argparse.Namespace) -> pl.LazyFrame:
     import polars as pl
 
+    every = scores
     for column, given in (("metric", options.metric), ("case_id", options.id)):
         if given is None:
             continue
-        known: list[str] = scores.select(pl.col(column).unique()).collect()[column].to_list()
+        known: list[str] = every.select(pl.col(column).unique()).collect()[column].to_list()
         if given not in known:
             what = f"the run has no {column.removesuffix('_id')} {given!r}"
             raise UserError(Problem(what, str(folder.path), did_you_mean(given, known)))
         scores = scores.filter(pl.col(column) == given)
-    if options.tag:
-        below = options.tag + " > "
-        element = pl.element()
-        scores = scores.filter(
-            pl.col("tags").list.eval((element == options.tag) | element.str.starts_with(below)).list.any()
-        )
+    if options.tag is not None:
+        scores = scores.filter(_tagged(every, folder, options.tag))
     if options.failed:
         scores = scores.filter((pl.col("status") == "error") | ~pl.col("passed").fill_null(value=True))
     return scores
+
+
+def _tagged(scores: pl.LazyFrame, folder: RunFolder, given: str) -> pl.Expr:
+    """Whether a score's case has this tag, or one below it."""
+    import polars as pl
+
+    tag = tag_name(given)
+    found = scores.select(pl.col("tags").explode().unique().drop_nulls()).collect()["tags"].to_list()
+    known = {level for own in found for level in tag_levels(own)}
+    if tag not in known:
+        hint = did_you_mean(tag, known) if known else "its cases have no tags"
+        raise UserError(Problem(f"the run has no tag {given!r}", str(folder.path), hint))
+    matching = [own for own in found if tag in tag_levels(own)]
+    return pl.col("tags").list.eval(pl.element().is_in(matching)).list.any()
 
 
 def _can_fail(folder: RunFolder) -> bool:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
 from evalflow.datasets.contexts import contexts
 from evalflow.datasets.rows import kind
+from evalflow.datasets.tags import tag_name
 from evalflow.records import Message
 
 
@@ -83,12 +84,17 @@ def _checks(value: Any) -> tuple[Mapping[str, Any], ...]:
 
 def _tags(value: Any) -> tuple[str, ...]:
     if isinstance(value, str):  # "a; b", as people write them in a cell
-        return tuple(tag for part in value.split(";") if (tag := part.strip()))
+        return _tag_names(value.split(";"))
     tags = _list(value, "texts")
     wrong = next((tag for tag in tags if not isinstance(tag, str)), "")
     if wrong != "":
         raise ValueError(f"expected a list of texts, got {kind(wrong)} in it")
-    return tuple(tags)
+    return _tag_names(tags)
+
+
+def _tag_names(texts: Iterable[str]) -> tuple[str, ...]:
+    """Each tag once, in the one way of writing it."""
+    return tuple(dict.fromkeys(name for text in texts if (name := tag_name(text))))
 
 
 def _anything(value: Any) -> Any:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from evalflow.datasets import tag_levels
 from evalflow.summary.schema import SLICE
 
 if TYPE_CHECKING:
@@ -118,6 +119,5 @@ def _spread(tags: Iterable[str]) -> list[str | None]:
     """The tags that a case's tags stand for: each, its ancestors ("A > B" is also "A"), and None for all cases."""
     found: dict[str | None, None] = {None: None}
     for tag in tags:
-        names = [name.strip() for name in tag.split(">")]
-        found |= dict.fromkeys(" > ".join(names[: i + 1]) for i in range(len(names)))
+        found |= dict.fromkeys(tag_levels(tag))
     return list(found)

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from evalflow.config.schema import DatasetConfig
-from evalflow.datasets import case_to_row, read
+from evalflow.datasets import case_to_row, read, tag_name
 from evalflow.records import Case, Context, Message
 
 texts = st.text(max_size=8)
@@ -43,7 +43,7 @@ cases = st.builds(
     metadata=st.none() | objects,
     demo_answer=st.none() | messages,
     checks=st.none() | tuples(checks),
-    tags=tuples(texts),
+    tags=st.lists(texts.map(tag_name).filter(bool), max_size=3, unique=True).map(tuple),
     group=st.none() | texts,
     labels=st.none() | objects,
     vars=objects,
