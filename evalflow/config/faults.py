@@ -42,9 +42,13 @@ def as_user_errors(overrides: Sequence[str]) -> Generator[None]:
         raise UserError(_yaml_problem(error)) from None
     except (HydraException, OmegaConfBaseException, ValueError) as error:  # metric=null is a ValueError
         raise _user_error(error, overrides) from None
+    except BrokenPipeError:
+        raise  # the reader of our output has gone, as with `--cfg job | head`
     except OSError as error:
         what = f"cannot write there: {error.strerror}"
-        raise UserError(Problem(what, str(error.filename), "run in another folder, or set hydra.run.dir")) from None
+        raise UserError(
+            Problem(what, str(error.filename or ""), "run in another folder, or set hydra.run.dir")
+        ) from None
 
 
 def _yaml_problem(error: yaml.YAMLError) -> Problem:
