@@ -112,7 +112,7 @@ def excerpt(body: bytes) -> str:
 def _details(body: bytes) -> dict[str, Any]:
     try:
         envelope = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     error: Any = cast("dict[str, Any]", envelope).get("error") if isinstance(envelope, dict) else None
     if isinstance(error, str):

@@ -165,7 +165,7 @@ def scalar(text: str) -> Any:
     bare = text.strip()
     try:
         value: Any = json.loads(bare.lower() if bare.lower() in {"true", "false"} else bare)
-    except ValueError:
+    except (ValueError, RecursionError):
         return bare
     return value if isinstance(value, bool | int | float | str) else bare
 

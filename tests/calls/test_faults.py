@@ -84,3 +84,10 @@ def test_faults_of_the_connection_may_pass(kind: faults.Any, error_type: str) ->
 
 def test_a_certificate_does_not_become_valid_by_trying_again() -> None:
     assert faults.of_transport(TransportError("certificate", "what")).decision == "stop"
+
+
+@pytest.mark.parametrize("place", ["{}", '{{"error": {}}}'])
+def test_a_body_nested_without_end_is_a_fault_like_any_other(place: str) -> None:
+    body = place.format("[" * 100_000 + "]" * 100_000).encode()
+    assert faults.of_status(Response(500, {}, body)).decision == "retry"
+    assert faults.of_malformed(Response(200, {}, body), "no JSON").error_type == "malformed"

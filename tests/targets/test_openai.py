@@ -192,3 +192,8 @@ async def test_missing_asks_only_for_what_the_data_lack(build: Build) -> None:
     assert (old.answer, new.answer) == ("SECRET", "New.")
     assert old.target == new.target == target.name == "recorded+bot"
     assert endpoint.count == 1
+
+
+def test_an_answer_that_looks_like_json_nested_without_end_is_text() -> None:
+    text = "[" * 100_000
+    assert scalar(text) == text
