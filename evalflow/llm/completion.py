@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any, NotRequired
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field, GetCoreSchemaHandler, GetPydanticSchema, TypeAdapter, ValidationError
+from pydantic_core import core_schema
 from typing_extensions import TypedDict
 
 from evalflow.calls.gateway import Malformed
@@ -115,14 +116,23 @@ class _Choice(TypedDict):
     logprobs: NotRequired[_Logprobs | None]
 
 
+# No reply takes a billion tokens.
+_Count = Annotated[int, Field(ge=0, le=1_000_000_000)]
+
+
 class _Tokens(TypedDict):
-    prompt_tokens: Annotated[int, Field(ge=0)]
-    completion_tokens: Annotated[int, Field(ge=0)]
+    prompt_tokens: _Count
+    completion_tokens: _Count
+
+
+def _or_unknown(source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+    return core_schema.with_default_schema(handler(source), default=None, on_error="default")
 
 
 class _Envelope(TypedDict):
     choices: Annotated[list[_Choice], Field(min_length=1)]
-    usage: NotRequired[_Tokens | None]
+    # Counts that make no sense make the usage unknown, and leave a good reply good.
+    usage: NotRequired[Annotated[_Tokens | None, GetPydanticSchema(_or_unknown)]]
 
 
 @cache
