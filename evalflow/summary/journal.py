@@ -46,7 +46,7 @@ def journal_record(row: Mapping[str, Any]) -> ScoreRecord:
 
 
 def json_text(value: Any) -> str:
-    """Canonical JSON text: sorted keys, no spaces. Equal values have equal texts.
+    """Canonical JSON text: sorted keys, no spaces. Equal values of the same types have equal texts; 1 and 1.0 do not.
 
     Raises:
         ValueError: A number is not finite.

@@ -3,6 +3,9 @@
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from evalflow.errors import UserError
 
@@ -22,12 +25,34 @@ def test_classes(bench, truth, prediction, score):
     assert (outcome.score, outcome.value) == (score, {"truth": truth, "prediction": prediction})
 
 
+labels = st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.integers(-2, 2).map(float)
+
+
+@given(truth=labels, prediction=labels)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_labels_are_equal_in_writing_where_the_score_says_so(bench, truth, prediction):
+    outcome = bench.score(
+        classification(bench), case=bench.case(expected=truth), answer=bench.answer(actual=prediction)
+    )
+    assert outcome.score == float(truth == prediction)
+    assert outcome.score == float(str(outcome.value["truth"]) == str(outcome.value["prediction"]))
+
+
+def test_the_positive_label_is_written_as_labels_are(bench):
+    given = (1.0, 1, 0.5, True, "1.0", None)
+    positives = [classification(bench, positive=positive).figures.positive for positive in given]
+    assert list(map(repr, positives)) == ["1", "1", "0.5", "True", "'1.0'", "None"]
+    with pytest.raises(ValidationError, match="inf is no label"):
+        classification(bench, positive=float("inf"))
+
+
 @pytest.mark.parametrize(
     ("truth", "prediction", "error"),
     [
         (True, "true", "expected is true or false (True), but actual is text ('true')"),
         (1, True, "expected is a number (1), but actual is true or false (True)"),
         (["a"], "a", "expected is ['a'], which is no label"),
+        (1, float("nan"), "actual is nan, which is no label"),
     ],
 )
 def test_values_that_cannot_be_compared_are_an_error_and_no_miss(bench, truth, prediction, error):

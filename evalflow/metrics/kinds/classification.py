@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Literal, Self
+
+from pydantic import field_validator
 
 from evalflow.config.schema import Word
 from evalflow.errors import Problem, UserError
@@ -27,7 +30,14 @@ class ClassificationMetricConfig(UnitMetricConfig):
     kind: Literal["classification"]  # pyright: ignore[reportIncompatibleVariableOverride]
     truth: Word = "expected"
     prediction: Word = "actual"
-    positive: bool | int | str | None = None
+    positive: bool | int | float | str | None = None
+
+    @field_validator("positive")
+    @classmethod
+    def _as_labels_are(cls, value: Any) -> Any:
+        if _is_endless(value):
+            raise ValueError(f"{value} is no label")
+        return _canonical(value)
 
 
 class ClassificationMetric(BaseMetric[ClassificationMetricConfig]):
@@ -64,7 +74,8 @@ class ClassificationMetric(BaseMetric[ClassificationMetricConfig]):
         blocked = obstacle(self.config.needs, fields, answer, blank_is_text=True)
         if blocked:
             return blocked
-        truth, prediction = look_up(self.config.truth, fields), look_up(self.config.prediction, fields)
+        truth = _canonical(look_up(self.config.truth, fields))
+        prediction = _canonical(look_up(self.config.prediction, fields))
         fault = self._fault(truth, prediction)
         if fault:
             return Outcome(status="error", error_type="data", error=fault)
@@ -79,10 +90,19 @@ class ClassificationMetric(BaseMetric[ClassificationMetricConfig]):
     def _fault(self, truth: Any, prediction: Any) -> str | None:
         """Why two values cannot be compared; true against "true" would else count as a miss in silence."""
         for field, label in ((self.config.truth, truth), (self.config.prediction, prediction)):
-            if type(label) not in TYPES:
+            if type(label) not in TYPES or _is_endless(label):
                 return f"{field} is {label!r}, which is no label"
         kinds = TYPES[type(truth)], TYPES[type(prediction)]
         if kinds[0] == kinds[1]:
             return None
         known = f"{self.config.truth} is {kinds[0]} ({truth!r})"
         return f"{known}, but {self.config.prediction} is {kinds[1]} ({prediction!r})"
+
+
+def _canonical(label: Any) -> Any:
+    """The label as all its equals are written: 1.0 is 1, so that figures, which go by the text, count like scores."""
+    return int(label) if isinstance(label, float) and label.is_integer() else label
+
+
+def _is_endless(label: Any) -> bool:
+    return isinstance(label, float) and not math.isfinite(label)
