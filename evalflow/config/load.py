@@ -5,6 +5,7 @@ What leaves this module is plain: dicts, paths and strings.
 
 from __future__ import annotations
 
+import codecs
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -238,9 +239,16 @@ def _check_packages(folders: Sequence[Path], overrides: Sequence[str]) -> dict[s
         file = next((f for folder in folders if (f := folder / f"{part.config_path}.yaml").is_file()), Path(name))
         key = f"{group}.{name}" if group in MULTI_SELECT else group
         if group in MULTI_SELECT and part.package != key:
-            line = f"# @package {key}"
-            problems.append(Problem(f"the first line must be its package line: {line}", str(file), f"paste: {line}"))
+            problems.append(_lost_package(key, file))
         sources[key] = file
     if problems:
         raise UserError(problems)
     return sources
+
+
+def _lost_package(key: str, file: Path) -> Problem:
+    line = f"# @package {key}"
+    if file.is_file() and file.read_bytes().startswith(codecs.BOM_UTF8):
+        what = "the file begins with a byte order mark, which hides its first line, the package line"
+        return Problem(what, str(file), "save it as UTF-8 without a byte order mark (BOM)")
+    return Problem(f"the first line must be its package line: {line}", str(file), f"paste: {line}")

@@ -56,6 +56,13 @@ def test_a_lost_package_line_is_an_error_with_the_line_to_paste(folder: Folder, 
     assert "paste: # @package metric.mine" in complaint("dataset=rag", "metric=mine", config_dir=own)
 
 
+def test_a_byte_order_mark_before_the_package_line_is_named(folder: Folder) -> None:
+    own = folder({"metric/mine.yaml": f"\ufeff# @package metric.mine\n{METRIC}"})
+    text = complaint("dataset=rag", "metric=mine", config_dir=own)
+    assert "mine.yaml: the file begins with a byte order mark" in text
+    assert "paste" not in text
+
+
 def test_a_list_without_brackets_and_without_a_sweep_names_the_ways_out() -> None:
     text = complaint("dataset=rag", "metric=faithfulness,relevance")
     assert "[" in text
