@@ -35,6 +35,8 @@ T = TypeVar("T", bound=Billed)
 
 MAYBE_PAID = frozenset({"timeout", "connection", "malformed"})
 """Faults after which the model may have answered, unheard."""
+PATIENT = 0.9
+"""The part of its timeout after which a call has waited long enough, since clocks and timers are not exact."""
 
 
 class Malformed(ValueError):
@@ -115,7 +117,9 @@ class Gateway:
             if isinstance(outcome, Sent):
                 return outcome
             fault = self._redacted(outcome)
-            self._raise_if_over(fault, attempt, time.monotonic() - begun)
+            elapsed_s = time.monotonic() - begun
+            self._raise_if_mute(fault, elapsed_s, request.timeout_s)
+            self._raise_if_over(fault, attempt, elapsed_s)
             await asyncio.sleep(self._policy.delay(attempt, fault))
         raise AssertionError("unreachable")
 
@@ -163,6 +167,16 @@ class Gateway:
 
     def _pause(self, seconds: float) -> None:
         self._limiter.pause(min(seconds, self._policy.retry_after_cap_s))
+
+    def _raise_if_mute(self, fault: Fault, elapsed_s: float, timeout_s: float) -> None:
+        """Stop where the endpoint is there, has never answered a call, and had all the time that a call may take.
+
+        More tries would only multiply the wait: a model that is too slow for its first reply is so for the next.
+        """
+        if fault.error_type == "timeout" and not self._watchdog.heard and elapsed_s >= PATIENT * timeout_s:
+            what = f"{self._where} is there, and has answered no call within {timeout_s:g} s"
+            hint = "if the model is only slow: raise timeout_s or lower concurrency.max of the judge or the target"
+            raise InfrastructureError(what, hint)
 
     def _raise_if_over(self, fault: Fault, attempt: int, elapsed_s: float) -> None:
         policy = self._policy

@@ -23,6 +23,10 @@ class Watchdog:
         where: The endpoint, for messages.
         silence_s: Seconds without an answer before the probe.
         probe_s: Seconds that the probe waits.
+
+    Attributes:
+        answered: Whether anything was ever answered, the probe included.
+        heard: Whether a request that was not the probe was ever answered.
     """
 
     def __init__(self, transport: Transport, where: str, silence_s: float, probe_s: float) -> None:
@@ -32,6 +36,7 @@ class Watchdog:
         self._probe_s = probe_s
         self._probing: asyncio.Task[bool] | None = None
         self.answered = False
+        self.heard = False
 
     async def send(self, request: Request) -> Response:
         """Send one request.
@@ -41,7 +46,7 @@ class Watchdog:
             InfrastructureError: The endpoint accepts connections and answers nothing.
         """
         response = await self._transport.send(request) if self.answered else await self._watched(request)
-        self.answered = True
+        self.answered = self.heard = True
         return response
 
     def stop(self) -> None:

@@ -81,13 +81,22 @@ async def test_once_an_endpoint_answered_an_outage_is_an_error_of_the_call(
     assert endpoint.count == (2 if error_type == "bad_request" else 4)
 
 
-async def test_retry_after_is_waited_out_by_every_call(build: Build) -> None:
+@pytest.mark.parametrize(
+    "objection",
+    [
+        status(429, retry_after=0.2),
+        replace(status(429), headers={"X-RateLimit-Remaining-Requests": "0", "X-RateLimit-Reset-Requests": "200ms"}),
+        replace(status(503), headers={"X-RateLimit-Remaining-Tokens": "0", "X-RateLimit-Reset-Tokens": "0.2"}),
+    ],
+    ids=["retry-after", "requests used up", "tokens used up"],
+)
+async def test_what_the_endpoint_asks_for_is_waited_out_by_every_call(objection: Step, build: Build) -> None:
     loop = asyncio.get_running_loop()
     arrivals: list[float] = []
 
     def script(_: Any) -> Step:
         arrivals.append(loop.time())
-        return status(429, retry_after=0.2) if len(arrivals) == 1 else auto()
+        return objection if len(arrivals) == 1 else auto()
 
     async with Endpoint(script) as endpoint:
         judge = build(endpoint.url, concurrency={"start": 1, "max": 1})
@@ -95,6 +104,17 @@ async def test_retry_after_is_waited_out_by_every_call(build: Build) -> None:
             for _ in range(3):
                 group.create_task(judge.ask(ASK))
     assert all(later - arrivals[0] >= 0.19 for later in arrivals[1:])
+
+
+async def test_a_rate_a_minute_is_kept_to(build: Build) -> None:
+    async with Endpoint() as endpoint:
+        judge = build(endpoint.url, rate_limit={"requests_per_minute": 600})
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        async with asyncio.TaskGroup() as group:
+            for _ in range(14):  # ten at once, which is a second's worth, and then one every tenth of a second
+                group.create_task(judge.ask(ASK))
+        assert loop.time() - begun >= 0.3
 
 
 @pytest.mark.parametrize("code", [401, 403, 404, 402])
@@ -200,6 +220,24 @@ async def test_a_slow_endpoint_is_probed_once_and_waited_for(build: Build) -> No
                 group.create_task(judge.ask(ASK))
     assert [request.path for request in endpoint.requests].count("/models") == 1
     assert endpoint.count == 5
+
+
+async def test_an_endpoint_that_is_there_and_answers_no_call_ends_the_run_after_one_timeout(build: Build) -> None:
+    async with Endpoint(lambda _: silence()) as endpoint:
+        judge = build(endpoint.url, replace(IMPATIENT, attempts=6), timeout_s=0.5)
+        with pytest.raises(InfrastructureError, match=r"is there, and has answered no call within 0\.5 s") as failed:
+            await judge.ask(ASK)
+    assert "timeout_s" in failed.value.hint
+    assert sorted(request.path for request in endpoint.requests) == ["/chat/completions", "/models"]
+
+
+async def test_one_silent_call_among_answered_ones_is_tried_again(build: Build) -> None:
+    async with Endpoint(lambda request: silence() if request.number == 0 else auto()) as endpoint:
+        judge = build(endpoint.url, replace(IMPATIENT, attempts=2), timeout_s=0.5)
+        async with asyncio.TaskGroup() as group:
+            for _ in range(2):
+                group.create_task(judge.ask(ASK))
+    assert [request.path for request in endpoint.requests].count("/chat/completions") == 3
 
 
 async def test_a_healthy_endpoint_is_never_probed(build: Build) -> None:
