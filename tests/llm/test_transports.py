@@ -1,0 +1,202 @@
+"""What both ways to an endpoint do alike, byte for byte where it matters, over real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+from base64 import b64encode
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from evalflow.calls.http import HttpTransport
+from evalflow.calls.transport import Request, Transport, TransportError
+from evalflow.llm.sdk import SdkTransport
+
+pytestmark = pytest.mark.anyio
+GOOD = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
+POST = Request("POST", "/chat/completions", b'{"a":1}', 5.0)
+Make = Callable[..., Transport]
+
+
+@dataclass
+class Server:
+    """Keeps what came over each connection, and answers every request with the same bytes."""
+
+    answer: bytes = GOOD
+    after_s: float = 0.0
+    connections: int = 0
+    open_now: int = 0
+    open_most: int = 0
+    heads: list[str] = field(default_factory=list[str])
+    bodies: list[bytes] = field(default_factory=list[bytes])
+    port: int = 0
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        self.open_now += 1
+        self.open_most = max(self.open_most, self.open_now)
+        try:
+            while head := (await reader.readuntil(b"\r\n\r\n")).decode():
+                self.heads.append(head)
+                length = next((line for line in head.splitlines() if line.lower().startswith("content-length")), ":0")
+                self.bodies.append(await reader.readexactly(int(length.partition(":")[2])))
+                await asyncio.sleep(self.after_s)
+                writer.write(self.answer)
+                await writer.drain()
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            self.open_now -= 1
+            writer.close()
+
+    def header(self, name: str) -> str | None:
+        """A header of the last request."""
+        for line in self.heads[-1].splitlines()[1:]:
+            if line.partition(":")[0].lower() == name:
+                return line.partition(":")[2].strip()
+        return None
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[Server]:
+    state = Server()
+    async with await asyncio.start_server(state.serve, "127.0.0.1", 0) as listening:
+        state.port = listening.sockets[0].getsockname()[1]
+        yield state
+
+
+@pytest.fixture(params=[HttpTransport, SdkTransport], ids=["http", "sdk"])
+async def make(request: pytest.FixtureRequest, server: Server) -> AsyncIterator[Make]:
+    made: list[Transport] = []
+
+    def build(base: str = "", key: str | None = None, connections: int = 4, **keys: Any) -> Transport:
+        base_url = base or f"http://127.0.0.1:{server.port}/v1"
+        made.append(request.param(base_url, key, connections, **keys))
+        return made[-1]
+
+    yield build
+    for transport in made:
+        await transport.close()
+
+
+async def test_the_very_bytes_are_sent_and_what_came_is_given(make: Make, server: Server) -> None:
+    server.answer = b"HTTP/1.1 418 Teapot\r\nX-Some: Thing\r\nContent-Length: 5\r\n\r\nshort"
+    response = await make(key="abc").send(POST)
+    assert server.bodies == [b'{"a":1}']
+    assert server.heads[0].startswith("POST /v1/chat/completions HTTP/1.1")
+    assert server.header("authorization") == "Bearer abc"
+    assert server.header("content-type") == "application/json"
+    assert (response.status, response.headers["x-some"], response.body) == (418, "Thing", b"short")
+    assert response.elapsed_s > 0
+
+
+async def test_a_get_has_no_body(make: Make, server: Server) -> None:
+    await make().send(Request("GET", "/models", None, 5.0))
+    assert server.heads[0].startswith("GET /v1/models HTTP/1.1")
+    assert server.bodies == [b""]
+    assert server.header("authorization") is None
+
+
+async def test_one_connection_serves_one_request_after_the_other(make: Make, server: Server) -> None:
+    transport = make()
+    for _ in range(5):
+        await transport.send(POST)
+    assert (server.connections, len(server.heads)) == (1, 5)
+
+
+async def test_no_more_connections_are_open_than_calls_may_be_in_flight(make: Make, server: Server) -> None:
+    server.after_s = 0.02
+    transport = make(connections=3)
+    async with asyncio.TaskGroup() as group:
+        for _ in range(12):
+            group.create_task(transport.send(POST))
+    assert server.open_most <= 4  # one more for the watchdog's probe
+    assert len(server.heads) == 12
+
+
+async def test_user_and_password_of_the_address_are_sent_in_their_header(make: Make, server: Server) -> None:
+    await make(f"http://me:secret@127.0.0.1:{server.port}/v1", key="abc").send(POST)
+    assert server.header("authorization") == f"Basic {b64encode(b'me:secret').decode()}"
+    assert "secret" not in server.heads[0]
+
+
+async def test_a_redirect_is_not_followed(make: Make, server: Server) -> None:
+    server.answer = b"HTTP/1.1 307 Moved\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n"
+    assert (await make(key="abc").send(POST)).status == 307
+    assert len(server.heads) == 1
+
+
+async def test_what_comes_compressed_is_unpacked(make: Make, server: Server) -> None:
+    body = gzip.compress(b'{"b": 2}')
+    server.answer = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
+    assert (await make().send(POST)).body == b'{"b": 2}'
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 5\r\n\r\nplain",
+        b"What is this?\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\nConnection: close\r\n\r\nhalf",
+        b"HTTP/1.1 200 OK\r\nX: " + b"x" * 200_000 + b"\r\n\r\n",
+    ],
+    ids=["false encoding", "no HTTP", "half a body", "endless header"],
+)
+async def test_what_cannot_be_read_is_a_broken_connection(answer: bytes, make: Make, server: Server) -> None:
+    server.answer = answer
+    with pytest.raises(TransportError) as failed:
+        await make().send(Request("POST", "/x", b"{}", 0.5))
+    assert failed.value.fault in {"broken", "timeout"}
+    assert str(failed.value)
+
+
+async def test_the_whole_exchange_and_the_first_byte_are_timed(make: Make, server: Server) -> None:
+    server.after_s = 2.0
+    with pytest.raises(TransportError, match=r"no whole response within 0\.1 s") as failed:
+        await make().send(Request("POST", "/x", b"{}", 0.1))
+    assert failed.value.fault == "timeout"
+    with pytest.raises(TransportError, match=r"nothing came for 0\.1 s") as failed:
+        await make(first_byte_s=0.1).send(Request("POST", "/x", b"{}", 30))
+    assert failed.value.fault == "timeout"
+
+
+@pytest.mark.parametrize("exempt", [False, True])
+async def test_the_proxy_of_the_environment_is_used(
+    exempt: bool, make: Make, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{server.port}")
+    if exempt:
+        monkeypatch.setenv("no_proxy", "127.0.0.1")
+        await make().send(POST)
+        assert server.heads[0].startswith("POST /v1/chat/completions ")
+    else:
+        await make("http://judge.invalid/v1").send(POST)
+        assert server.heads[0].startswith("POST http://judge.invalid/v1/chat/completions ")
+
+
+@pytest.mark.parametrize("proxy", ["socks9://127.0.0.1:1", "nonsense"])
+async def test_a_proxy_that_cannot_be_used_is_no_connection(
+    proxy: str, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("http_proxy", proxy)
+    with pytest.raises(TransportError) as failed:
+        await make("http://judge.invalid/v1").send(POST)
+    assert failed.value.fault == "unreachable"
+
+
+async def test_a_closed_transport_opens_new_connections(make: Make, server: Server) -> None:
+    transport = make()
+    await transport.send(POST)
+    await transport.close()
+    await transport.send(POST)
+    assert server.connections == 2
+
+
+async def test_a_query_of_the_address_stays_behind_the_path(server: Server) -> None:
+    transport = HttpTransport(f"http://127.0.0.1:{server.port}/a%20b/v1/?api-version=1", None, 1)
+    await transport.send(POST)
+    await transport.close()
+    assert server.heads[0].startswith("POST /a%20b/v1/chat/completions?api-version=1 ")
