@@ -15,6 +15,8 @@ from evalflow.records import Usage
 
 APPLICATION_ID = 0x65_76_66_63  # "evfc"
 VERSION = 1
+PAGE_BYTES = 8192
+"""Room for three usual replies; in SQLite's own 4096 there is room for one, and half of the file is empty."""
 BUSY_S = 10.0
 """How long a process waits for another one that writes."""
 TOUCH_S = 3600.0
@@ -106,6 +108,7 @@ class Store:
 
     def _create(self) -> None:
         """Make the tables; another process may be doing the same."""
+        self._db.execute(f"PRAGMA page_size = {PAGE_BYTES}")
         _patiently(self._db, "PRAGMA journal_mode = WAL")
         _patiently(self._db, "BEGIN IMMEDIATE")
         self._db.execute(_SCHEMA)
