@@ -13,11 +13,11 @@ from rich import box
 from rich.console import Console
 from rich.syntax import Syntax
 from rich.table import Table
-from rich.text import Text
 
 from evalflow.errors import Problem, UserError, did_you_mean
 from evalflow.paths import conf_dirs, prompt_dirs
 from evalflow.prompts import Prompts
+from evalflow.report.terminal import literal, plain
 
 GROUPS = ("dataset", "metric", "judge", "target", "experiment")
 _EXAMPLES = {
@@ -101,7 +101,7 @@ def print_list(group: str | None, config_dir: Path | None, console: Console, *, 
         table.add_column()
         for option in found:
             if option.group == name:
-                table.add_row(option.name, option.description)
+                table.add_row(literal(option.name), literal(option.description))
         console.print(table)
     return 0
 
@@ -124,13 +124,13 @@ def print_option(name: str, config_dir: Path | None, console: Console, *, as_jso
         }
         console.file.write(json.dumps(facts, indent=2, ensure_ascii=False) + "\n")
         return 0
-    console.print(Text(str(option.file), style="dim"), soft_wrap=True)
-    console.print(Syntax(option.text.rstrip(), "yaml", background_color="default", word_wrap=True))
+    console.print(literal(str(option.file), style="dim"), soft_wrap=True)
+    console.print(Syntax(plain(option.text.rstrip()), "yaml", background_color="default", word_wrap=True))
     for prompt, source in prompts.items():
-        console.rule(Text(f"prompts/{prompt}", style="dim"), align="left")
-        console.print(Syntax(source.rstrip(), "jinja", background_color="default", word_wrap=True))
-    console.rule(Text("try it", style="dim"), align="left")
-    console.print(Text(example), soft_wrap=True)
+        console.rule(literal(f"prompts/{prompt}", style="dim"), align="left")
+        console.print(Syntax(plain(source.rstrip()), "jinja", background_color="default", word_wrap=True))
+    console.rule(literal("try it", style="dim"), align="left")
+    console.print(literal(example), soft_wrap=True)
     return 0
 
 

@@ -16,6 +16,7 @@ from evalflow.app.derive import thresholds
 from evalflow.app.inspect import Inspection, inspect
 from evalflow.app.settings import composed_settings
 from evalflow.errors import Problem, UserError
+from evalflow.report.terminal import literal, plain
 
 
 def check(overrides: Sequence[str], config_dir: Path | None, console: Console, *, as_json: bool) -> int:
@@ -71,10 +72,10 @@ def _print(console: Console, facts: dict[str, Any]) -> None:
             ("cost", _cost(estimate["cost_usd_low"], estimate["cost_usd_high"])),
         ]
     for label, text in rows:
-        console.print(Text.assemble((f"{label:<10}", "dim"), text))
+        console.print(Text.assemble((f"{label:<10}", "dim"), plain(text)))
     for notice in facts["notices"]:
-        console.print(Text(f"note: {notice}", style="yellow"))
-    console.print(Text("all is well; nothing was sent", style="green"))
+        console.print(literal(f"note: {notice}", style="yellow"))
+    console.print(literal("all is well; nothing was sent", style="green"))
 
 
 def _cost(low: float | None, high: float | None) -> str:

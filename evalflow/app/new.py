@@ -14,6 +14,7 @@ from evalflow.config.schema import IDENTIFIER, DatasetConfig
 from evalflow.errors import Problem, UserError
 from evalflow.paths import prompt_dirs
 from evalflow.prompts import Prompts
+from evalflow.report.terminal import literal, plain
 
 METRIC = """\
 # @package metric.{name}
@@ -106,7 +107,7 @@ def new_dataset(name: str, path: str, console: Console) -> int:
         group="group" if "group" in columns else "null",
     )
     _write({Path("conf") / "dataset" / f"{name}.yaml": text}, console)
-    console.print(Text(f"columns: {', '.join(columns)}"), soft_wrap=True)
+    console.print(literal(f"columns: {', '.join(columns)}"), soft_wrap=True)
     _next(console, f"python -m evalflow dataset={name} metric=METRIC", "after a look at the mapping")
     return 0
 
@@ -144,8 +145,8 @@ def _write(files: dict[Path, str], console: Console) -> None:
     for path, text in files.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
-        console.print(Text(f"wrote {shown(path)}"), soft_wrap=True)
+        console.print(literal(f"wrote {shown(path)}"), soft_wrap=True)
 
 
 def _next(console: Console, command: str, remark: str) -> None:
-    console.print(Text.assemble(("next   ", "dim"), command, (f"   ({remark})", "dim")), soft_wrap=True)
+    console.print(Text.assemble(("next   ", "dim"), plain(command), (f"   ({remark})", "dim")), soft_wrap=True)

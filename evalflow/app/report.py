@@ -14,6 +14,7 @@ from evalflow.app.saved import load, read_manifest, rederived
 from evalflow.app.screen import shown
 from evalflow.app.sweep import write_sweep
 from evalflow.errors import Problem, UserError
+from evalflow.report.terminal import literal
 from evalflow.run.folder import RunFolder
 
 
@@ -36,7 +37,7 @@ def report_again(words: Sequence[str], console: Console) -> int:
             _again(RunFolder(run), overrides)
         if jobs is not None:
             write_sweep(path, jobs)
-        console.print(shown(path / "report.html"), soft_wrap=True)
+        console.print(literal(shown(path / "report.html")), soft_wrap=True)
     return 0
 
 
@@ -45,7 +46,7 @@ def open_report(folder: str | None, console: Console) -> int:
     page = find_folder(folder) / "report.html"
     if not page.is_file():
         raise UserError(Problem("there is no report", str(page), f"write it: python -m evalflow report {page.parent}"))
-    console.print(shown(page), soft_wrap=True)
+    console.print(literal(shown(page)), soft_wrap=True)
     if not webbrowser.open(page.as_uri()):
         sys.stderr.write("no browser could be started; open the file yourself\n")
     return 0

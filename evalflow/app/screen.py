@@ -16,6 +16,7 @@ from evalflow.app.sweep import SweepTables
 from evalflow.errors import EvalflowError, UserError
 from evalflow.report.console import print_gates, print_summary, print_sweep, print_totals, print_worst, worst_rows
 from evalflow.report.progress import follow
+from evalflow.report.terminal import literal, plain
 from evalflow.run.folder import RunFolder
 from evalflow.run.tally import Tally
 
@@ -41,9 +42,9 @@ class TerminalScreen:
         """Say what will run, and what people should know before."""
         counts = ", ".join(f"{n} cases of {name}" for name, n in inspection.cases.items())
         metrics = ", ".join(inspection.parts.metrics)
-        self._err.print(Text(f"{counts}; {metrics}; {inspection.cells:,} scores", style="bold"))
+        self._err.print(literal(f"{counts}; {metrics}; {inspection.cells:,} scores", style="bold"))
         for notice in inspection.notices():
-            self._err.print(Text(f"note: {notice}", style="yellow"), soft_wrap=True)
+            self._err.print(literal(f"note: {notice}", style="yellow"), soft_wrap=True)
 
     async def follow(self, tally: Tally) -> None:
         """Show the progress until cancelled."""
@@ -62,10 +63,10 @@ class TerminalScreen:
         if errors:
             share = errors / sum(manifest["scores"].values())
             what = f"{errors} score{'s' if errors > 1 else ''} could not be made ({share:.1%} of all): "
-            self._out.print(Text(what + "; ".join(derived.error_types), style="red"), soft_wrap=True)
-            self._out.print(Text(f"  such as: {derived.error_example}", style="dim"), soft_wrap=True)
+            self._out.print(literal(what + "; ".join(derived.error_types), style="red"), soft_wrap=True)
+            self._out.print(literal(f"  such as: {derived.error_example}", style="dim"), soft_wrap=True)
         if manifest["exit_code"]:
-            self._out.print(Text(_MEANING[manifest["exit_code"]], style="bold red"))
+            self._out.print(literal(_MEANING[manifest["exit_code"]], style="bold red"))
         self._out.print()
         self._line("more", _more(folder, worst, failed=errors or derived.any_failed))
         self._line("report", shown(folder.report))
@@ -73,13 +74,13 @@ class TerminalScreen:
     def failed(self, error: EvalflowError, folder: Path | None) -> None:
         """Say why a run ended early, and what it left."""
         for problem in error.problems if isinstance(error, UserError) else [error]:
-            self._err.print(Text.assemble(("error: ", "bold red"), str(problem)), soft_wrap=True)
+            self._err.print(Text.assemble(("error: ", "bold red"), plain(str(problem))), soft_wrap=True)
         if folder:
-            self._err.print(Text(f"what was finished is in {shown(folder)}"), soft_wrap=True)
+            self._err.print(literal(f"what was finished is in {shown(folder)}"), soft_wrap=True)
 
     def interrupted(self, folder: Path | None) -> None:
         """Say that what is finished is kept, and how to go on."""
-        self._err.print(Text("interrupted", style="bold red"))
+        self._err.print(literal("interrupted", style="bold red"))
         if folder:
             self._line("kept", shown(folder))
             self._line("go on", f"python -m evalflow resume {shlex.quote(shown(folder))}")
@@ -89,11 +90,11 @@ class TerminalScreen:
         self._out.print()
         print_sweep(self._out, tables.summary, tables.agreement)
         for name, why in tables.failed.items():
-            self._out.print(Text(f"{name} failed: {why}", style="red"), soft_wrap=True)
+            self._out.print(literal(f"{name} failed: {why}", style="red"), soft_wrap=True)
         self._line("report", shown(folder / "report.html"))
 
     def _line(self, label: str, text: str) -> None:
-        self._out.print(Text.assemble((f"{label:<7}", "dim"), text), soft_wrap=True)
+        self._out.print(Text.assemble((f"{label:<7}", "dim"), plain(text)), soft_wrap=True)
 
 
 def _more(folder: RunFolder, worst: Sequence[Mapping[str, Any]], *, failed: bool) -> str:

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
+from evalflow.report.terminal import literal, plain
 from evalflow.report.wording import number
 
 _CONTEXT = 600
@@ -22,9 +23,9 @@ def print_case(console: Console, case: Mapping[str, Any]) -> None:
         case: dataset, id, tags, messages, answer, reference, contexts, and scores with their steps.
     """
     whose = f" · {case['target']}" + (f" #{case['target_repeat']}" if case["target_repeat"] else "")
-    console.rule(Text(f"{case['dataset']} · {case['id']}{whose}", style="bold"), align="left")
+    console.rule(literal(f"{case['dataset']} · {case['id']}{whose}", style="bold"), align="left")
     if case["tags"]:
-        console.print(Text(" ".join(f"[{tag}]" for tag in case["tags"]), style="dim"))
+        console.print(literal(" ".join(f"[{tag}]" for tag in case["tags"]), style="dim"))
     for message in case["messages"]:
         _block(console, message["role"], message["content"])
     _block(console, "answer", case["answer"])
@@ -44,8 +45,8 @@ def print_case(console: Console, case: Mapping[str, Any]) -> None:
 
 def _block(console: Console, label: str, text: str | None) -> None:
     if text:
-        console.print(Text(label, style="bold cyan"))
-        console.print(Padding(Text(text), (0, 0, 0, 2)))
+        console.print(literal(label, style="bold cyan"))
+        console.print(Padding(literal(text), (0, 0, 0, 2)))
 
 
 def _score(console: Console, score: Mapping[str, Any]) -> None:
@@ -53,26 +54,27 @@ def _score(console: Console, score: Mapping[str, Any]) -> None:
     shown = number(score["score"]) if score["status"] == "scored" else score["status"]
     who = f" by {score['judge']}" if score["judge"] else ""
     threshold = f" (threshold {number(score['threshold'], 2)})" if score["threshold"] is not None else ""
-    head = Text.assemble((score["metric"], "bold magenta"), f"{who}: {shown} {verdict}{threshold}".rstrip())
+    rest = plain(f"{who}: {shown} {verdict}{threshold}".rstrip())
+    head = Text.assemble((plain(score["metric"]), "bold magenta"), rest)
     console.print(head)
     for text in (score["reason"], score["error"]):
         if text:
-            console.print(Padding(Text(text), (0, 0, 0, 2)))
+            console.print(Padding(literal(text), (0, 0, 0, 2)))
     for step in score["steps"]:
         _step(console, step)
 
 
 def _step(console: Console, step: Mapping[str, Any]) -> None:
-    console.print(Padding(Text(f"step {step['id']}", style="dim"), (0, 0, 0, 2)))
+    console.print(Padding(literal(f"step {step['id']}", style="dim"), (0, 0, 0, 2)))
     reply: Any = step["reply"] if "reply" in step else {k: v for k, v in step.items() if k != "id"}
     items: Sequence[Any] = step.get("items") or []
     replies = cast("list[Any]", reply) if isinstance(reply, list) else [reply]
     lines = [_plain(one) for one in replies]
     for position, line in enumerate(lines):
         head = f"{_plain(items[position])}\n  → " if position < len(items) else ""
-        console.print(Padding(Text(f"{head}{line}", style="dim"), (0, 0, 0, 4)))
+        console.print(Padding(literal(f"{head}{line}", style="dim"), (0, 0, 0, 4)))
     if step.get("raw"):
-        console.print(Padding(Text(f"replied: {step['raw']}", style="red"), (0, 0, 0, 4)))
+        console.print(Padding(literal(f"replied: {step['raw']}", style="red"), (0, 0, 0, 4)))
 
 
 def _plain(value: Any) -> str:

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from evalflow.report.judges import judge_lines
+from evalflow.report.terminal import literal, plain, plain_line
 from evalflow.report.wording import cost, number, percent, series_name, varying, without_means_of_figures
 
 if TYPE_CHECKING:
@@ -34,18 +35,18 @@ def print_summary(
         directions: higher_is_better or lower_is_better, by metric.
     """
     for line in judge_lines(manifest):
-        console.print(Text(line, style="dim"), soft_wrap=True)
+        console.print(literal(line, style="dim"), soft_wrap=True)
     rows = headline_rows(summary)
     _print_table(console, rows, varying(rows))
     for metric in dict.fromkeys(row["metric"] for row in rows):
         if directions.get(metric) == "lower_is_better":
-            console.print(Text(f"{metric}: lower is better", style="dim"))
+            console.print(literal(f"{metric}: lower is better", style="dim"))
     for row in rows:
         if row["n_scored"] and ":" in (row["ci_method"] or ""):
             name = row["metric"] if row["statistic"] == "mean" else f"{row['metric']} {row['statistic']}"
             method, why = row["ci_method"].split(":", 1)
             what = "no interval" if method == "none" else "a rough interval"
-            console.print(Text(f"{name}: {what},{why}", style="dim"))
+            console.print(literal(f"{name}: {what},{why}", style="dim"))
 
 
 def headline_rows(summary: pl.DataFrame) -> list[dict[str, Any]]:
@@ -62,12 +63,12 @@ def print_worst(console: Console, worst: Sequence[Mapping[str, Any]]) -> None:
     """
     if not worst:
         return
-    console.print(Text(f"worst {len(worst)}" if len(worst) > 1 else "worst", style="bold"))
+    console.print(literal(f"worst {len(worst)}" if len(worst) > 1 else "worst", style="bold"))
     for row in worst:
         mark = "error" if row["status"] == "error" else number(row["score"], 2)
-        head = f"  {mark:>5}  {row['case_id']}  {row['metric']}"
-        line = Text(f"{head}  ", no_wrap=True, overflow="ellipsis")
-        line.append((row["reason"] or row["error"] or "no reason given").replace("\n", " "), style="dim")
+        head = f"  {mark:>5}  {plain_line(row['case_id'])}  {row['metric']}"
+        why = plain_line(row["reason"] or row["error"] or "no reason given")
+        line = Text.assemble(f"{head}  ", (why, "dim"), no_wrap=True, overflow="ellipsis")
         console.print(line, no_wrap=True, overflow="ellipsis", crop=True)
 
 
@@ -103,7 +104,7 @@ def print_totals(console: Console, manifest: Mapping[str, Any]) -> None:
         parts.append(f"{tokens:,} tokens")
         parts.append(f"cost {cost(manifest['cost_usd'])}")
     parts.append(f"{manifest['seconds']:.1f} s")
-    console.print(Text(" · ".join(parts), style="dim"))
+    console.print(literal(" · ".join(parts), style="dim"))
 
 
 def print_gates(console: Console, gates: Sequence[Mapping[str, Any]]) -> None:
@@ -111,7 +112,7 @@ def print_gates(console: Console, gates: Sequence[Mapping[str, Any]]) -> None:
     words = {True: ("passed", "green"), False: ("FAILED", "bold red"), None: ("undecided", "yellow")}
     for gate in gates:
         word, style = words[gate["passed"]]
-        console.print(Text.assemble("gate ", (word, style), f"  {gate['message']}"), soft_wrap=True)
+        console.print(Text.assemble("gate ", (word, style), f"  {plain(gate['message'])}"), soft_wrap=True)
 
 
 def print_sweep(console: Console, summary: pl.DataFrame, agreement: pl.DataFrame) -> None:
@@ -131,7 +132,7 @@ def print_sweep(console: Console, summary: pl.DataFrame, agreement: pl.DataFrame
         if row["agreement"] is not None:
             facts.append(f"same verdict {percent(row['agreement'])}")
         pair = f"{row['metric']}: {row['judge_a']} and {row['judge_b']}"
-        console.print(Text(f"{pair} on {row['n']} answers: {', '.join(facts)}"), soft_wrap=True)
+        console.print(literal(f"{pair} on {row['n']} answers: {', '.join(facts)}"), soft_wrap=True)
 
 
 def _print_table(console: Console, rows: Sequence[Mapping[str, Any]], parts: Sequence[str]) -> None:
@@ -143,12 +144,13 @@ def _print_table(console: Console, rows: Sequence[Mapping[str, Any]], parts: Seq
     for row in rows:
         is_figure = row["statistic"] != "mean"
         if is_figure and row["metric"] != above:
-            table.add_row(_folded(row["metric"]))
+            table.add_row(literal(_folded(row["metric"])))
         above = row["metric"]
-        table.add_row(f"  {row['statistic']}" if is_figure else _folded(row["metric"]), *_cells(row))
+        name = f"  {plain_line(row['statistic'])}" if is_figure else _folded(row["metric"])
+        table.add_row(*map(literal, (name, *_cells(row))))
         which = series_name(row, parts)
         if which:
-            table.add_row(Text(_folded(f"  {which}", "  "), style="dim"))
+            table.add_row(literal(_folded(f"  {which}", "  "), style="dim"))
     console.print(table)
 
 

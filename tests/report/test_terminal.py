@@ -1,0 +1,89 @@
+"""What others wrote is shown on a terminal, and never obeyed: neither as markup nor as an escape sequence."""
+
+import io
+import re
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from evalflow.report.case_console import print_case
+from evalflow.report.console import print_gates, print_summary, print_worst
+from evalflow.report.terminal import plain, plain_line
+from tests.report.conftest import SUMMARY
+
+EVIL = "\x1b]52;c;ZXZpbA==\x07a\x1b[2J\x9b31m\rb\x7f[/x]\ud800"
+SEEN = "]52;c;ZXZpbA==a[2J31mb[/x]"
+LABELS = ["/x", "true", "[0.0]", "bold", ":smile:"]
+
+
+def console() -> Console:
+    return Console(file=io.StringIO(), width=200, highlight=False)
+
+
+def printed(on: Console) -> str:
+    assert isinstance(on.file, io.StringIO)
+    return on.file.getvalue()
+
+
+def figures(*statistics: str) -> pl.DataFrame:
+    common = {"dataset": "d", "target": "t", "metric": "m", "judge": "j", "n": 2, "n_scored": 2, "value": 0.5}
+    states = {"n_undefined": 0, "n_error": 0, "n_skipped": 0}
+    return pl.DataFrame([{**common, **states, "statistic": s} for s in statistics], schema=SUMMARY, orient="row")
+
+
+@given(st.text())
+def test_text_keeps_all_but_controls(text):
+    kept = plain(text)
+    assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", kept)
+    assert kept == "".join(c for c in text if c in "\t\n" or (c >= " " and not "\x7f" <= c <= "\x9f"))
+    assert "\n" not in plain_line(text)
+
+
+def test_a_summary_shows_every_label_as_it_is_spelt():
+    on = console()
+    print_summary(on, {"judges": {}}, figures(*(f"precision[{label}]" for label in [*LABELS, EVIL[:-1]])), {})
+    for label in LABELS:
+        assert f"precision[{label}]" in printed(on)
+    assert f"precision[{SEEN}]" in printed(on)
+    assert "\x1b" not in printed(on)
+
+
+@pytest.mark.parametrize("text", [EVIL, "[/x] [bold]"])
+def test_worst_cases_and_gates(text):
+    on = console()
+    score = {
+        "status": "scored",
+        "score": 0.1,
+        "case_id": text,
+        "metric": "m",
+        "reason": f"{text}\n\t{text}",
+        "error": None,
+    }
+    print_worst(on, [score])
+    print_gates(on, [{"passed": False, "message": text}])
+    seen = plain(text)
+    assert printed(on) == f"worst\n   0.10  {seen}  m  {seen} {seen}\ngate FAILED  {seen}\n"
+
+
+def test_a_case():
+    on = console()
+    score = {
+        "metric": EVIL, "judge": EVIL, "status": "scored", "score": 0.5, "threshold": None, "passed": None,
+        "reason": EVIL, "error": None, "steps": [{"id": EVIL, "reply": {EVIL: [EVIL]}, "items": [EVIL], "raw": EVIL}],
+    }  # fmt: skip
+    texts = dict.fromkeys(("dataset", "id", "target", "answer", "actual", "error", "reference", "expected"), EVIL)
+    message, context = {"role": EVIL, "content": EVIL}, {"text": EVIL}
+    case = {
+        **texts,
+        "target_repeat": 1,
+        "tags": [EVIL],
+        "messages": [message],
+        "contexts": [context],
+        "scores": [score],
+    }
+    print_case(on, case)
+    assert printed(on).count(SEEN) == 20
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\ud800]", printed(on))
