@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -39,6 +40,10 @@ PATIENT = 0.9
 """The part of its timeout after which a call has waited long enough, since clocks and timers are not exact."""
 
 
+SHORTEST_KEY = 16
+"""A shorter key is a placeholder such as `none`, which a reply may well contain for its own reasons."""
+
+
 class Malformed(ValueError):
     """A 2xx response does not say what it should; raised by decoders."""
 
@@ -65,7 +70,7 @@ class Gateway:
         policy: How often and how long.
         where: The endpoint's address, for messages.
         key_hint: What to check about the key, for messages.
-        secret: The key itself, kept out of every message.
+        secret: The key itself, kept out of every message, and of replies that give it back.
         account: What every try is held against; None: no budget is set.
     """
 
@@ -87,6 +92,7 @@ class Gateway:
         self._where = where
         self._key_hint = key_hint
         self._secret = secret
+        self._echo = _spellings(secret) if secret and len(secret) >= SHORTEST_KEY else None
         self._watchdog = Watchdog(transport, where, policy.silence_s, policy.probe_s)
         self._succeeded = False
 
@@ -133,6 +139,9 @@ class Gateway:
             response = await self._watchdog.send(request)
         except TransportError as error:
             return faults.of_transport(error)
+        if self._echo and self._echo.search(response.body):
+            # It would be written down with the reply.
+            response = replace(response, body=self._echo.sub(b"***", response.body))
         rest = rest_s(response.headers)
         if rest > 0:
             self._pause(rest)
@@ -201,3 +210,9 @@ class Gateway:
             return fault
         raw = fault.raw.replace(self._secret, "***") if fault.raw else None
         return replace(fault, message=fault.message.replace(self._secret, "***"), raw=raw)
+
+
+def _spellings(secret: str) -> re.Pattern[bytes]:
+    """The ways to write a key in JSON, or in JSON that stands in JSON: some encoders escape slashes and plus signs."""
+    pattern = re.escape(secret).replace("/", r"\\*/").replace(r"\+", r"(?:\+|\\+u002[bB])")
+    return re.compile(pattern.encode())

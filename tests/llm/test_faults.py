@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 import ssl
 import subprocess
@@ -18,7 +19,7 @@ from evalflow.config.schema import OpenAIJudgeConfig
 from evalflow.errors import InfrastructureError, JudgeError, UserError
 from evalflow.llm.openai import OpenAIJudge
 from evalflow.records import Ask, Message
-from evalflow.testing import Endpoint, Step, auto, cut, html, no_choices, reset, silence, status, trickle
+from evalflow.testing import Endpoint, Step, auto, cut, html, no_choices, reply, reset, silence, status, trickle
 from tests.llm.conftest import IMPATIENT, Build
 
 pytestmark = pytest.mark.anyio
@@ -142,6 +143,27 @@ async def test_the_key_is_sent_and_never_shown(build: Build, monkeypatch: pytest
             await judge.ask(ASK)
     assert KEY not in f"{failed.value!r} {failed.value} {failed.value.raw} {judge!r} {judge.identity} {vars(judge)}"
     assert "***" in str(failed.value)
+
+
+@pytest.mark.parametrize("key", [KEY, "sk/with+signs/0123456789"])
+async def test_a_reply_that_gives_the_key_back_is_kept_without_it(
+    key: str, build: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MY_KEY", key)
+    said = json.dumps({"reason": f"you sent Bearer {key}!"})
+    async with Endpoint([reply(said), reply(said.replace("/", r"\/"))]) as endpoint:
+        judge = build(endpoint.url, api_key_env="MY_KEY")
+        for _ in range(2):
+            got = await judge.ask(ASK)
+            assert got.parsed == Verdict(reason="you sent Bearer ***!")
+            assert got.raw == '{"reason": "you sent Bearer ***!"}'
+
+
+async def test_a_placeholder_for_a_key_is_a_word_like_any_other(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_KEY", "none")
+    async with Endpoint([reply('{"reason": "there is none"}')]) as endpoint:
+        got = await build(endpoint.url, api_key_env="MY_KEY").ask(ASK)
+    assert got.parsed == Verdict(reason="there is none")
 
 
 async def test_without_a_key_none_is_sent_and_nothing_of_openai_leaks(
