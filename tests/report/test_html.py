@@ -103,9 +103,10 @@ def test_untrusted_text_arrives_whole(evil):
 
 
 def test_nothing_but_the_pages_own_style_and_script_may_run(evil):
-    policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]+)"', evil)[1].replace("&#39;", "'")
-    style = re.search(r"<style>(.*?)</style>", evil, re.DOTALL)[1]
-    script = re.search(r"<script>(.*?)</script>", evil, re.DOTALL)[1]
+    [policy] = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]+)"', evil)
+    policy = policy.replace("&#39;", "'")
+    [style, *_] = re.findall(r"<style>(.*?)</style>", evil, re.DOTALL)
+    [script, *_] = re.findall(r"<script>(.*?)</script>", evil, re.DOTALL)
     for kind, text in (("style", style), ("script", script)):
         digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
         assert f"{kind}-src 'sha256-{digest}'" in policy
