@@ -159,7 +159,9 @@ def _annotation(name: str, declared: Any) -> Any:
         case LabelType():
             return cast("Any", Literal)[tuple(declared.labels)]
         case ListType():
-            return cast("Any", list)[_annotation(name, declared.items)]
+            # A blank item is nothing that a verdict could be about, and would count as one that holds.
+            item = Annotated[str, AfterValidator(_not_blank)] if isinstance(declared.items, StrType) else None
+            return cast("Any", list)[item or _annotation(name, declared.items)]
         case RecordType():
             return _model(_camel(name), declared.fields)
         case _:
@@ -170,6 +172,12 @@ def _no_boolean(value: Any) -> Any:
     if isinstance(value, bool):
         raise ValueError("a number is wanted, not true or false")
     return value
+
+
+def _not_blank(text: str) -> str:
+    if not text.strip():
+        raise ValueError("an item must not be blank; leave it out")
+    return text
 
 
 def _finite(value: float) -> float:

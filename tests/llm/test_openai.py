@@ -4,11 +4,12 @@ from dataclasses import replace
 from typing import Any, Literal
 
 import pytest
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from evalflow.config.schema import OpenAIJudgeConfig
 from evalflow.errors import JudgeError, UserError
 from evalflow.llm.openai import OpenAIJudge
+from evalflow.metrics.returns import Returns, reply_model
 from evalflow.records import Ask, Message, Usage
 from evalflow.testing import Endpoint, Request, auto, malformed, refusal, reply, status
 from tests.llm.conftest import Build
@@ -82,6 +83,15 @@ async def test_a_wrong_number_of_results_is_asked_again_never_taken(build: Build
     assert len(got.parsed.results) == 3  # pyright: ignore[reportAttributeAccessIssue]
     assert got.reasks == 1
     assert "1 results were given for 3 items; give exactly 3, in order" in endpoint.requests[1].text
+
+
+async def test_blank_items_are_asked_again(build: Build) -> None:
+    returns = TypeAdapter(Returns).validate_python({"claims": {"type": "list", "items": "str"}})
+    ask = replace(ASK, reply_model=reply_model("claims", returns, one_per=False))
+    async with Endpoint([{"claims": ["", "", " "]}, {"claims": ["The sky is blue."]}]) as endpoint:
+        got = await build(endpoint.url).ask(ask)
+    assert (got.parsed.model_dump(), got.reasks) == ({"claims": ["The sky is blue."]}, 1)
+    assert "claims.0: Value error, an item must not be blank; leave it out" in endpoint.requests[1].text
 
 
 async def test_the_contract_is_prepared_once_per_reply_model(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:

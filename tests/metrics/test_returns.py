@@ -68,6 +68,15 @@ def test_a_reply_that_says_less_more_or_else_is_refused(reply):
         made.model_validate(reply)
 
 
+@pytest.mark.parametrize("claims", [[""], ["", "", " "], ["a", "\t\n"]])
+def test_a_blank_item_of_a_list_is_refused(claims):
+    made = model({"claims": {"type": "list", "items": "str"}})
+    with pytest.raises(ValidationError, match="an item must not be blank"):
+        made.model_validate({"claims": claims})
+    for fine in ([], ["a", " b "]):
+        assert made.model_validate({"claims": fine}).model_dump() == {"claims": fine}
+
+
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), True])
 def test_a_float_is_a_finite_number(value):
     with pytest.raises(ValidationError):
