@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from evalflow.report.pictures import FAIL, INK, MAIN, PASS, Picture, draw
+from evalflow.report.pictures import FAIL, INK, LINE, MAIN, PASS, Picture, draw
 from evalflow.report.wording import PARTS, not_scored, number, series_name, varying
 
 if TYPE_CHECKING:
@@ -33,7 +33,10 @@ def distributions(scores: pl.LazyFrame, metrics: Mapping[str, MetricConfig]) -> 
 
 
 def _overview(scores: pl.LazyFrame) -> pl.DataFrame:
-    """One row per metric, in order of appearance: counts, range and median of the scores, thresholds."""
+    """One row per metric, in order of appearance: counts, range and median of the scores, thresholds.
+
+    `binary` says that no score lies between 0 and 1, or beyond.
+    """
     import polars as pl
 
     score, status = pl.col("score"), pl.col("status")
@@ -47,6 +50,8 @@ def _overview(scores: pl.LazyFrame) -> pl.DataFrame:
             pl.col("passed").sum().alias("n_passed"),
             pl.col("passed").is_not_null().sum().alias("n_judged"),
             pl.col("threshold").drop_nulls().unique().alias("thresholds"),
+            score.drop_nulls().is_in([0.0, 1.0]).all().alias("binary"),
+            (score == 1).sum().alias("n_ones"),
         )
         .with_columns(unit=(pl.col("low") >= 0) & (pl.col("high") <= 1))
         .with_columns(
@@ -89,13 +94,17 @@ def _picture(facts: dict[str, Any], bins: Sequence[dict[str, Any]], config: Metr
         return Picture(title, sentence, "")
     parts = varying(mine)
     values = [_bar(row, series_name(row, parts)) for row in mine]
-    return draw(title, sentence, _spec(values, facts, threshold, several=bool(parts)))
+    if facts["binary"]:
+        values += _empty_ends(values)
+    layers = _two_bars(values) if facts["binary"] else _histogram(values, facts, threshold)
+    return draw(title, sentence, _spec(values, layers, several=bool(parts)))
 
 
 def _bar(row: Mapping[str, Any], series: str) -> dict[str, Any]:
     width = (row["high"] - row["low"]) / _BINS
     start = row["low"] + row["bin"] * width
-    return {"from": start, "to": start + width, "n": row["n"], "state": row["state"], "series": series}
+    end = "1" if row["bin"] else "0"  # which of the two a binary score is
+    return {"from": start, "to": start + width, "end": end, "n": row["n"], "state": row["state"], "series": series}
 
 
 def _sentence(facts: Mapping[str, Any], threshold: float | None, config: MetricConfig | None) -> str:
@@ -103,6 +112,9 @@ def _sentence(facts: Mapping[str, Any], threshold: float | None, config: MetricC
     if not n:
         return f"Nothing to draw: no case is scored. {not_scored(facts)}."
     text = f"Half of {n:,} scores lie at or above {number(facts['median'])}"
+    if facts["binary"]:
+        ones = facts["n_ones"]
+        text = f"{n - ones:,} of {n:,} scores {_be(n - ones)} 0, {ones:,} {_be(ones)} 1"
     if threshold is not None and facts["n_judged"]:
         lower = config is not None and config.direction == "lower_is_better"
         bound = "at most" if lower else "at least"
@@ -110,38 +122,57 @@ def _sentence(facts: Mapping[str, Any], threshold: float | None, config: MetricC
     return f"{text}. {not_scored(facts)}."
 
 
-def _spec(values: list[dict[str, Any]], facts: Mapping[str, Any], threshold: float | None, *, several: bool) -> Any:
+def _be(n: int) -> str:
+    return "is" if n == 1 else "are"
+
+
+def _colour(values: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     states = [state for state in _COLOURS if any(value["state"] == state for value in values)]
-    domain = {"domain": [facts["low"], facts["high"]], "nice": False}
-    bars = {
-        "mark": {"type": "bar", "binSpacing": 1.5},
-        "encoding": {
-            "x": {
-                "field": "from",
-                "type": "quantitative",
-                "bin": {"binned": True},
-                "scale": domain,
-                "axis": {"title": "score", "grid": False, "tickCount": 5},
-            },
-            "x2": {"field": "to"},
-            "y": {
-                "field": "n",
-                "type": "quantitative",
-                "axis": {"title": "scores", "tickCount": 3, "tickMinStep": 1, "format": ",d", "domain": False},
-            },
-            "color": {
-                "field": "state",
-                "type": "nominal",
-                "legend": None,
-                "scale": {"domain": states, "range": [_COLOURS[state] for state in states]},
-            },
-        },
+    scale = {"domain": states, "range": [_COLOURS[state] for state in states]}
+    return {"field": "state", "type": "nominal", "legend": None, "scale": scale}
+
+
+def _histogram(
+    values: Sequence[Mapping[str, Any]], facts: Mapping[str, Any], threshold: float | None
+) -> list[dict[str, Any]]:
+    x = {
+        "field": "from",
+        "type": "quantitative",
+        "bin": {"binned": True},
+        "scale": {"domain": [facts["low"], facts["high"]], "nice": False},
+        "axis": {"title": "score", "grid": False, "tickCount": 5},
     }
-    layers: list[dict[str, Any]] = [bars]
-    if threshold is not None:
-        layers.append(
-            {"mark": {"type": "rule", "color": INK, "strokeDash": [4, 3]}, "encoding": {"x": {"datum": threshold}}}
-        )
+    counts = {"title": "scores", "tickCount": 3, "tickMinStep": 1, "format": ",d", "domain": False}
+    y = {"field": "n", "type": "quantitative", "axis": counts}
+    encoding = {"x": x, "x2": {"field": "to"}, "y": y, "color": _colour(values)}
+    bars = {"mark": {"type": "bar", "binSpacing": 1.5}, "encoding": encoding}
+    if threshold is None:
+        return [bars]
+    rule = {"type": "rule", "color": INK, "strokeDash": [4, 3]}
+    return [bars, {"mark": rule, "encoding": {"x": {"datum": threshold}}}]
+
+
+def _empty_ends(values: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """A bar of no height for each end that a series never reaches, so that its count is shown too."""
+    reached = {(value["series"], value["end"]) for value in values}
+    ends = {(value["series"], end): {**value, "end": end, "n": 0} for value in values for end in ("0", "1")}
+    return [value for key, value in ends.items() if key not in reached]
+
+
+def _two_bars(values: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """A bar for 0 and one for 1, each under its count: where nothing lies between them, there is nothing to bin."""
+    axis = {"title": "score", "labelAngle": 0, "labelPadding": 5, "ticks": False, "domainColor": LINE}
+    x = {"field": "end", "type": "nominal", "scale": {"domain": ["0", "1"], "padding": 0.35}, "axis": axis}
+    n = {"field": "n", "type": "quantitative", "aggregate": "sum"}
+    y = {**n, "axis": None}
+    text = {"type": "text", "baseline": "bottom", "dy": -3, "color": INK, "fontSize": 12}
+    return [
+        {"mark": {"type": "bar"}, "encoding": {"x": x, "y": y, "color": _colour(values)}},
+        {"mark": text, "encoding": {"x": x, "y": y, "text": {**n, "format": ",d"}}},
+    ]
+
+
+def _spec(values: list[dict[str, Any]], layers: list[dict[str, Any]], *, several: bool) -> dict[str, Any]:
     data = {"values": [{**value, "order": number} for number, value in enumerate(values)]}
     if not several:
         return {"data": data, "width": 320, "height": 120, "layer": layers}

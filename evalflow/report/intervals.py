@@ -61,7 +61,8 @@ def _points(rows: Sequence[Mapping[str, Any]], columns: tuple[str, str, str]) ->
 
 def _interval_spec(points: list[dict[str, Any]], domain: list[float] | None, title: str) -> dict[str, Any]:
     scale: dict[str, Any] = {"zero": False} if domain is None else {"domain": _around(domain, points)}
-    axis = {"title": None, "ticks": False, "domain": False, "labelLimit": 210}
+    # A dot at the lower end reaches over the axis; its label keeps away from it.
+    axis = {"title": None, "ticks": False, "domain": False, "labelLimit": 210, "labelPadding": 10}
     y = {"field": "label", "type": "nominal", "sort": None, "axis": axis}
     x = {"type": "quantitative", "scale": scale, "axis": {"title": title, "tickCount": 5, "domain": False}}
     line = {"type": "rule", "color": MAIN, "strokeWidth": 2.5, "strokeCap": "round", "opacity": 0.45}

@@ -132,7 +132,7 @@ def test_search_reads_reasons(opened):
 
 def test_worst_first_follows_the_metrics_direction(opened):
     page = opened()
-    page.select_option("#sort", "worst")
+    page.get_by_text("worst first").click()
     page.select_option("#metric", "faithfulness")
     wait(page.locator(".item .id").first, "case-0")
     page.select_option("#metric", "bias")

@@ -66,6 +66,33 @@ def test_a_scale_of_its_own_keeps_its_range(make_scores):
     assert "−10" in texts(picture.svg)
 
 
+@pytest.mark.parametrize(
+    ("scores", "sentence", "counts"),
+    [
+        ([0, 1, 1], "1 of 3 scores is 0, 2 are 1; 2 pass (at least 0.5). None is left unscored.", ["1", "2"]),
+        ([0, 0], "2 of 2 scores are 0, 0 are 1; 0 pass (at least 0.5). None is left unscored.", ["2", "0"]),
+    ],
+)
+def test_a_score_that_is_0_or_1_has_two_bars_with_their_counts(make_scores, scores, sentence, counts):
+    cells = [{"case_id": f"{i}", "score": float(s), "threshold": 0.5, "passed": s >= 0.5} for i, s in enumerate(scores)]
+    (picture,) = distributions(make_scores(cells), METRICS)
+    assert picture.sentence == sentence
+    assert [text for text in texts(picture.svg) if text.isdigit()] == ["0", "1", *counts]
+
+
+def test_two_bars_are_drawn_for_each_judge(make_scores):
+    cells = [{"case_id": "a", "judge": "first", "score": 0.0}, {"case_id": "a", "judge": "second", "score": 1.0}]
+    (picture,) = distributions(make_scores(cells), METRICS)
+    assert {"first", "second"} <= set(texts(picture.svg))
+    assert picture.svg.count("var(--accent)") == 4
+
+
+def test_a_label_keeps_away_from_a_dot_at_the_end_of_the_scale():
+    (picture,) = interval_pictures([row(value=0.0, ci_low=0.0, ci_high=0.2)])
+    label = re.search(r'<text text-anchor="end" transform="translate\((-[\d.]+),[^>]*>m</text>', picture.svg)
+    assert float(label[1]) <= -10
+
+
 def test_where_nothing_is_scored_there_is_no_picture_but_a_sentence(make_scores):
     (picture,) = distributions(make_scores([{"case_id": "a", "status": "skipped"}]), METRICS)
     assert picture.svg == ""

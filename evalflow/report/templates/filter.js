@@ -29,7 +29,7 @@ const wanted = () => ({
   state: $("state").value, tag: $("tag").value,
   low: $("low").value === "" ? null : Number($("low").value),
   high: $("high").value === "" ? null : Number($("high").value),
-  sort: $("sort").value,
+  sort: $("filters").elements.sort.value,
 });
 
 function stateMatches(state, want) {

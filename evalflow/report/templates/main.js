@@ -74,7 +74,7 @@ function allTags() {
 
 function keys(event) {
   if (event.ctrlKey || event.metaKey || event.altKey) return;
-  const typing = event.target.closest?.("input, select, textarea");
+  const typing = event.target.closest?.("input:not([type=radio]), select, textarea");
   if (event.key === "Escape") {
     if (event.target === $("q") && $("q").value) { $("q").value = ""; refresh(); } else if (typing) typing.blur();
     else if (selected) close();
@@ -89,13 +89,14 @@ options("judge", "all judges", known.judge);
 options("target", "all targets", known.target);
 options("state", "any state", ["passed", "failed", "scored", "undefined", "error", "skipped"]);
 options("tag", "all tags", allTags());
-for (const id of ["filters", "panes", "keys"]) $(id).hidden = false;
+for (const id of ["filters", "order", "panes", "keys"]) $(id).hidden = false;
 
 let timer = 0;
 $("filters").addEventListener("input", (event) => {
   clearTimeout(timer);
   timer = setTimeout(refresh, event.target.tagName === "INPUT" ? 120 : 0);
 });
+$("order").addEventListener("input", refresh);
 $("filters").addEventListener("submit", (event) => event.preventDefault());
 $("filters").addEventListener("reset", () => setTimeout(refresh, 0));
 $("q").addEventListener("focus", () => warm(), { once: true });
