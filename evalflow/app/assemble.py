@@ -103,7 +103,7 @@ def assemble(settings: Settings, run_id: str = "") -> Parts:
     judges = _judges(settings, metrics, session, problems)
     target = _target(settings, prompts, session, problems)
     gates = _gates(settings, metrics, problems)
-    problems += _thresholds(settings)
+    problems += _thresholds(settings, metrics)
     if problems or target is None:
         raise UserError(problems)
     pairs = tuple(Pair(metric, judges.get(name)) for name, metric in metrics.items())
@@ -173,18 +173,23 @@ def _gates(settings: Settings, metrics: Mapping[str, Metric], problems: list[Pro
         return []
 
 
-def _thresholds(settings: Settings) -> Iterator[Problem]:
-    """Judges' thresholds for what is no metric. A judge may well have some for metrics that this run leaves out."""
+def _thresholds(settings: Settings, metrics: Mapping[str, Metric]) -> Iterator[Problem]:
+    """Judges' thresholds for what is no metric, or where no score can be.
+
+    A judge may well have some for metrics that this run leaves out.
+    """
     run = settings.run
     files = (file for folder in settings.composed.conf_folders for file in (folder / "metric").glob("[!_]*.yaml"))
     known = {*run.metric, *(file.stem for file in files)}
     own = {name: (metric.judge or {}).get("thresholds") for name, metric in run.metric.items()}
     declared = {"judge": run.judge.thresholds, **{f"metric.{name}.judge": found for name, found in own.items()}}
     for key, thresholds in declared.items():
-        for name in thresholds or {}:
+        for name, value in (thresholds or {}).items():
+            where = f"{key}.thresholds.{name}"
             if name not in known:
-                where = f"{key}.thresholds.{name}"
                 yield Problem(f"there is no metric {name!r}", where, did_you_mean(name, known))
+            elif name in metrics and metrics[name].bounded and not 0 <= float(value) <= 1:
+                yield Problem(f"{float(value):g} is no threshold of {name}", where, "its scores lie in 0..1")
 
 
 def _same_name(what: str, name: str, key: str) -> Problem:

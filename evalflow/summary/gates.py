@@ -24,6 +24,8 @@ _COLUMNS = (
     "mean", "std", "std_error", "median", "worst", "best", "ci_low", "ci_high", "pass_rate", "pass_rate_low",
     "pass_rate_high", "n", "n_scored", "n_undefined", "n_error", "n_skipped", "cost_usd", "latency_p50", "latency_p95",
 )  # fmt: skip
+_SHARES = ("pass_rate", "pass_rate_low", "pass_rate_high")
+_ON_SCALE = ("mean", "median", "worst", "best", "ci_low", "ci_high")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +104,8 @@ def parse_gates(gates: Mapping[str, Mapping[str, str]] | None, metrics: Mapping[
         metrics: The metrics by name.
 
     Raises:
-        UserError: A condition, a metric or a statistic is unknown; holds every such problem.
+        UserError: A condition, a metric or a statistic is unknown, or a condition compares with what the statistic
+            can never be; holds every such problem.
     """
     merged = {name: dict(metric.config.gate or {}) for name, metric in metrics.items()}
     for name, conditions in (gates or {}).items():
@@ -114,7 +117,9 @@ def parse_gates(gates: Mapping[str, Mapping[str, str]] | None, metrics: Mapping[
             where = f"gate.{name}.{statistic}"
             try:
                 _check_names(name, statistic, where, metrics)
-                found.append(Gate(name, statistic, parse_condition(text, where)))
+                condition = parse_condition(text, where)
+                _check_limit(condition, statistic, where, metrics.get(name))
+                found.append(Gate(name, statistic, condition))
             except UserError as error:
                 problems += error.problems
     if problems:
@@ -156,3 +161,13 @@ def _check_names(name: str, statistic: str, where: str, metrics: Mapping[str, Me
     if statistic not in known and not per_class:
         what = f"metric {name!r} has no statistic {statistic!r}"
         raise UserError(Problem(what, where, did_you_mean(statistic, known)))
+
+
+def _check_limit(condition: Condition, statistic: str, where: str, metric: Measured | None) -> None:
+    """Refuse a limit outside 0..1 for what lies there: shares, figures, and the scale of a bounded metric."""
+    if metric is None:
+        return
+    within = statistic in _SHARES or statistic not in _COLUMNS or (metric.bounded and statistic in _ON_SCALE)
+    if within and not 0 <= condition.limit <= 1:
+        hint = "it lies in 0..1; 80 per cent are 0.8"
+        raise UserError(Problem(f"{statistic} is compared with {condition.limit:g}", where, hint))

@@ -48,6 +48,23 @@ def test_all_faults_are_found_at_once_and_the_nearest_name_is_given(declare: Dec
     assert "gate.faithfulness.mean: 'high' is no condition" in text
 
 
+@pytest.mark.parametrize("statistic", ["mean", "median", "worst", "ci_low", "pass_rate", "recall"])
+@pytest.mark.parametrize("condition", [">= 5", "<= 80", ">= -1"])
+def test_a_limit_that_a_share_can_never_meet_is_refused(declare: Declare, statistic: str, condition: str):
+    metrics = {"m": declare(figures=FigureSpec("classification", True))}
+    with pytest.raises(UserError, match=rf"gate\.m\.{statistic}: {statistic} is compared with [^\n]*\n.* in 0\.\.1"):
+        parse_gates({"m": {statistic: condition}}, metrics)
+
+
+def test_a_limit_on_another_scale_is_fine(declare: Declare):
+    counted = {"m": declare()}
+    assert len(parse_gates({"m": {"n_error": "<= 5", "cost_usd": "< 2.5", "latency_p95": "<= 30"}}, counted)) == 3
+    stars = {"m": declare(bounded=False)}
+    assert len(parse_gates({"m": {"mean": ">= 3.5", "ci_low": "> 3"}}, stars)) == 2
+    with pytest.raises(UserError, match="pass_rate is compared with 80"):
+        parse_gates({"m": {"pass_rate": ">= 80"}}, stars)
+
+
 def test_figures_can_be_gated_by_name(declare: Declare):
     binary = {"m": declare(figures=FigureSpec("classification", True))}
     several = {"m": declare(figures=FigureSpec("classification"))}
