@@ -181,12 +181,14 @@ def test_a_threshold_in_a_metrics_own_judge_is_looked_at_too(lab):
 
 @pytest.mark.parametrize("value", [7, -0.1, float("nan")])
 def test_a_threshold_of_a_judge_lies_where_scores_do(lab, value):
-    judge = {"kind": "embedded", "thresholds": {"grade": value}}
-    [problem] = lab.refusal({"d": lab.data(*ROWS)}, GRADE, judge=judge)
-    assert (problem.what, problem.where) == (f"{value:g} is no threshold of grade", "judge.thresholds.grade")
-    assert "0..1" in problem.hint
+    judge = {"kind": "embedded", "thresholds": {"exact_match": value}}
+    [problem] = lab.refusal({"d": lab.data(*ROWS)}, EXACT, judge=judge)
+    assert problem.what == f"{value:g} is no threshold of exact_match"
+    assert (problem.where, problem.hint) == ("judge.thresholds.exact_match", "its scores lie in 0..1")
 
 
 def test_thresholds_of_own_and_of_other_shipped_metrics_are_fine(lab):
     judge = {"kind": "embedded", "thresholds": {"grade": 0.5, "faithfulness": 0.7}}
     assert lab.inspect({"d": lab.data(*ROWS)}, GRADE, judge=judge).cells == 4
+    on_a_scale_of_its_own = {"kind": "embedded", "thresholds": {"grade": 7}}
+    assert lab.inspect({"d": lab.data(*ROWS)}, GRADE, judge=on_a_scale_of_its_own).cells == 4
