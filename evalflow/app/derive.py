@@ -10,7 +10,6 @@ from evalflow.config.schema import RunConfig
 from evalflow.config.validate import Settings
 from evalflow.protocols import Measured
 from evalflow.records import Answer, Case
-from evalflow.report.write import Reported, write_reports
 from evalflow.run.answers import AnswerBook
 from evalflow.run.folder import RunFolder
 from evalflow.summary import (
@@ -118,6 +117,8 @@ def report(
         cases: The cases that were evaluated, in input order.
         manifest: run.json, as it will be in the end.
     """
+    from evalflow.report.write import Reported, write_reports  # only now: the first request does not wait for it
+
     run = recipe.settings.run
     with AnswerBook() as book:
         book.add(folder.answers, run.dataset)
