@@ -68,4 +68,9 @@ def test_as_answered_takes_the_answer_and_keeps_what_it_does_not_bring(make_case
     assert merged.answer == "new"
     assert merged.contexts == (Context("recorded"),)
     assert merged.metadata == {"b": 2}
-    assert as_answered(case, None) is case
+
+
+def test_a_case_without_an_answer_keeps_no_recorded_one(make_case):
+    case = make_case(0, actual=True, metadata={"a": 1})
+    bare = as_answered(case, None)
+    assert (case.answer, bare.answer, bare.actual, bare.metadata) == ("Rule 0 says so.", None, None, {"a": 1})
