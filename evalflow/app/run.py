@@ -24,7 +24,7 @@ from evalflow.errors import EvalflowError, InfrastructureError, Problem, UserErr
 from evalflow.protocols import Target
 from evalflow.run import manifest as manifests
 from evalflow.run.answers import AnswerBook, RememberingTarget
-from evalflow.run.finished import Finished, finished_cells
+from evalflow.run.finished import Finished, read_finished
 from evalflow.run.folder import RunFolder, point_latest, write_atomically
 from evalflow.run.interrupt import interruptible
 from evalflow.run.journal import Journal
@@ -163,7 +163,7 @@ def _finished(order: Order, tally: Tally) -> Finished:
     """What an earlier process has finished of this run, counted into the tally."""
     if order.resumed is None:
         return Finished()
-    finished = finished_cells(RunFolder(order.folder).journal, errors_too=not order.retry_errors)
+    finished = read_finished(RunFolder(order.folder), errors_too=not order.retry_errors)
     tally.scores.update(finished.states)
     tally.input_tokens, tally.output_tokens = finished.input_tokens, finished.output_tokens
     tally.cost_usd, tally.unpriced = finished.cost_usd or 0.0, finished.cost_usd is None

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+import json
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from pathlib import Path
+from typing import Any
 
+from evalflow.run.folder import RunFolder
 from evalflow.summary import scan_journal
 
 _CELL = ("dataset", "case_id", "target", "target_repeat", "metric", "judge", "repeat")
@@ -22,12 +24,13 @@ def cell_digest(
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """What a journal of scores holds.
+    """What a run's journals hold.
 
     Attributes:
         cells: Digests of the finished cells.
         states: How many of them are in each state.
-        input_tokens, output_tokens, cost_usd: What they took, cached ones left out; cost None where one is not known.
+        input_tokens, output_tokens, cost_usd: What was paid for all lines of both journals; cost None where one is
+            not known.
     """
 
     cells: Set[int] = frozenset()
@@ -37,26 +40,40 @@ class Finished:
     cost_usd: float | None = 0.0
 
 
-def finished_cells(journal: Path, *, errors_too: bool) -> Finished:
-    """Read what is finished.
+def read_finished(folder: RunFolder, *, errors_too: bool) -> Finished:
+    """Read what is finished of a run.
 
     Args:
-        journal: scores.jsonl; one that does not exist holds nothing.
+        folder: The run's folder; journals that do not exist hold nothing.
         errors_too: Whether a cell in state error counts as finished.
     """
     import polars as pl
 
+    columns = (*_CELL, "status", "cached", "input_tokens", "output_tokens", "cost_usd")
+    lines = scan_journal(folder.journal).frame().select(columns).collect(engine="streaming")
+    asked = pl.col("judge").is_not_null() & ~pl.col("cached") & pl.col("input_tokens").is_not_null()
+    paid = [*lines.filter(asked).select("input_tokens", "output_tokens", "cost_usd").iter_rows(), *_answers(folder)]
+    costs = [cost for _, _, cost in paid]
     # A cell that was asked again stands there twice, and its last line holds.
-    rows = scan_journal(journal).frame().unique(_CELL, keep="last", maintain_order=True)
+    cells = lines.unique(_CELL, keep="last", maintain_order=True)
     if not errors_too:
-        rows = rows.filter(pl.col("status") != "error")
-    used = rows.select(*_CELL, "status", "cached", "input_tokens", "output_tokens", "cost_usd")
-    table = used.collect(engine="streaming")
-    paid = table.filter(pl.col("judge").is_not_null() & ~pl.col("cached") & pl.col("input_tokens").is_not_null())
+        cells = cells.filter(pl.col("status") != "error")
     return Finished(
-        cells={cell_digest(*row) for row in table.select(_CELL).iter_rows()},
-        states=dict(table["status"].value_counts().iter_rows()),
-        input_tokens=int(paid["input_tokens"].sum()),
-        output_tokens=int(paid["output_tokens"].fill_null(0).sum()),
-        cost_usd=None if paid["cost_usd"].has_nulls() else float(paid["cost_usd"].sum()),
+        cells={cell_digest(*row) for row in cells.select(_CELL).iter_rows()},
+        states=dict(cells["status"].value_counts().iter_rows()),
+        input_tokens=sum(tokens or 0 for tokens, _, _ in paid),
+        output_tokens=sum(tokens or 0 for _, tokens, _ in paid),
+        cost_usd=None if None in costs else sum(costs),
     )
+
+
+def _answers(folder: RunFolder) -> Iterator[tuple[int, int, float | None]]:
+    """Tokens and cost of the answers that were asked for."""
+    if not folder.answers.exists():
+        return
+    with folder.answers.open("rb") as file:
+        rows: Iterator[dict[str, Any]] = (json.loads(line) for line in file if line.endswith(b"\n"))
+        for row in rows:
+            if row["requests"] and not row["cached"]:
+                usage = row["usage"] or {"input_tokens": 0, "output_tokens": 0}
+                yield usage["input_tokens"], usage["output_tokens"], row["cost_usd"]

@@ -25,7 +25,7 @@ class Program:
     def __call__(self, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "evalflow", *arguments]
         environment = {**os.environ, "COLUMNS": "80", **env}
-        return subprocess.run(command, cwd=self.folder, env=environment, capture_output=True, text=True, timeout=120)
+        return subprocess.run(command, cwd=self.folder, env=environment, capture_output=True, text=True, timeout=600)
 
     @property
     def latest(self) -> Path:

@@ -66,11 +66,11 @@ def test_what_is_finished_is_not_asked_again(program: Program, number: signal.Si
     with Endpoint(gate) as endpoint:
         words = arguments(program, endpoint.url)
         process = started(program, words)
-        assert gate.reached.wait(60)
+        assert gate.reached.wait(300)
         os.kill(process.pid, number)
         if number != signal.SIGKILL:
             gate.open.set()
-        assert process.wait(60) == code
+        assert process.wait(300) == code
         gate.open.set()
         done_before = len((program.latest / "scores.jsonl").read_text(encoding="utf-8").splitlines())
         assert 0 < done_before < len(ROWS)
@@ -163,11 +163,11 @@ def test_a_second_process_on_one_run_is_refused(program: Program) -> None:
     gate = Gate(free=3)
     with Endpoint(gate) as endpoint:
         process = started(program, arguments(program, endpoint.url))
-        assert gate.reached.wait(60)
+        assert gate.reached.wait(300)
         second = program("resume")
         assert second.returncode == 2
         assert "another process" in second.stderr
         gate.open.set()
-        process.wait(timeout=60)
+        process.wait(timeout=300)
         assert process.returncode == 0
     assert program.manifest["scores"]["scored"] == len(ROWS)
