@@ -53,7 +53,7 @@ def read_finished(folder: RunFolder, *, errors_too: bool) -> Finished:
     lines = scan_journal(folder.journal).frame().select(columns).collect(engine="streaming")
     asked = pl.col("judge").is_not_null() & ~pl.col("cached") & pl.col("input_tokens").is_not_null()
     paid = [*lines.filter(asked).select("input_tokens", "output_tokens", "cost_usd").iter_rows(), *_answers(folder)]
-    costs = [cost for _, _, cost in paid]
+    costs = [cost for _, _, cost in paid if cost is not None]
     # A cell that was asked again stands there twice, and its last line holds.
     cells = lines.unique(_CELL, keep="last", maintain_order=True)
     if not errors_too:
@@ -63,7 +63,7 @@ def read_finished(folder: RunFolder, *, errors_too: bool) -> Finished:
         states=dict(cells["status"].value_counts().iter_rows()),
         input_tokens=sum(tokens or 0 for tokens, _, _ in paid),
         output_tokens=sum(tokens or 0 for _, tokens, _ in paid),
-        cost_usd=None if None in costs else sum(costs),
+        cost_usd=sum(costs) if len(costs) == len(paid) else None,
     )
 
 
