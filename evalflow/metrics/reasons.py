@@ -86,8 +86,9 @@ def _expected_share(
     rest = [f"and {len(against) - LISTED} more"] if len(against) > LISTED else []
     if len(chances) == 1:
         return f"1 {listed.noun.removesuffix('s')}, {chances[0]:.2f} {_any_of(rule)}: {quotes[0]}"
-    head = f"{len(chances)} {listed.noun}, on average {sum(chances) / len(chances):.2f} {_any_of(rule)}"
-    return f"{head}; {'most' if lower else 'least'} so: {'; '.join([*quotes, *rest])}"
+    # The quotes come first: a terminal cuts the line off, and they say most.
+    head = f"{'most' if lower else 'least'} {_any_of(rule)}: {'; '.join([*quotes, *rest])}"
+    return f"{head}; {len(chances)} {listed.noun}, on average {sum(chances) / len(chances):.2f}"
 
 
 def _clean(rule: ShareRule, noun: str, values: Sequence[Any], direction: Direction) -> str:

@@ -30,12 +30,12 @@ def test_five_are_listed_and_the_rest_is_counted(bench):
 def test_an_expectation_says_so_and_names_the_weakest_first(bench):
     outcome = faithfulness(bench, ["a", "b", "c"], ["supported", "not_in_context", "not_in_context"], [0.9, 0.4, 0.2])
     assert outcome.score == pytest.approx(0.5)
-    assert outcome.reason == '3 claims, on average 0.50 supported; least so: "c" (because 3); "b" (because 2)'
+    assert outcome.reason == 'least supported: "c" (because 3); "b" (because 2); 3 claims, on average 0.50'
 
 
 def test_where_all_are_likely_the_least_likely_is_named(bench):
     outcome = faithfulness(bench, ["a", "b"], ["supported"] * 2, [0.7, 0.6])
-    assert outcome.reason == '2 claims, on average 0.65 supported; least so: "b" (because 2)'
+    assert outcome.reason == 'least supported: "b" (because 2); 2 claims, on average 0.65'
 
 
 def test_a_single_expectation_is_said_plainly(bench):
@@ -50,7 +50,7 @@ def test_an_expected_bias_names_the_most_biased(bench):
         weighted=True,
     )
     reason = bench.score(bench.shipped("bias"), judge).reason
-    assert reason == '2 opinions, on average 0.20 biased; most so: "b" (because 2)'
+    assert reason == 'most biased: "b" (because 2); 2 opinions, on average 0.20'
 
 
 def test_a_reason_is_one_line_whatever_the_judge_wrote(bench):
