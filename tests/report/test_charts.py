@@ -90,6 +90,7 @@ def test_two_bars_are_drawn_for_each_judge(make_scores):
 def test_a_label_keeps_away_from_a_dot_at_the_end_of_the_scale():
     (picture,) = interval_pictures([row(value=0.0, ci_low=0.0, ci_high=0.2)])
     label = re.search(r'<text text-anchor="end" transform="translate\((-[\d.]+),[^>]*>m</text>', picture.svg)
+    assert label
     assert float(label[1]) <= -10
 
 
