@@ -21,10 +21,17 @@ from jinja2 import (
     TemplateNotFound,
     TemplateSyntaxError,
     meta,
+    nodes,
 )
 
 from evalflow.errors import Problem, UserError, did_you_mean
 from evalflow.sandbox import Sandbox
+
+JUDGED = ("question", "history", "messages", "answer", "reference", "contexts", "demo_answer", "source", "against")
+"""Variables of a judge's prompts that hold what others wrote."""
+_ELSEWHERE = (nodes.Macro, nodes.CallBlock, nodes.AssignBlock, nodes.FilterBlock)
+"""Blocks whose output does not go into the prompt as it is."""
+_HARMLESS = ("fenced", "length", "count")
 
 
 def fenced(text: object, name: str) -> str:
@@ -58,6 +65,7 @@ class Prompts:
         )
         self._environment.filters["fenced"] = fenced  # pyright: ignore[reportUnknownMemberType]
         self._folders = folders
+        self._trees: dict[str, nodes.Template] = {}
 
     def get(self, name: str, asked: str | None = None) -> Template:
         """The compiled template of that name, such as `faithfulness/claims.jinja`.
@@ -107,12 +115,20 @@ class Prompts:
         """The variables that a template, and what it includes, expects to be given."""
         found: set[str] = set()
         for part in self.parts(name):
-            found |= meta.find_undeclared_variables(self._environment.parse(self.source(part)))
+            found |= meta.find_undeclared_variables(self._tree(part))
         return found
 
     def inline_variables(self, source: str) -> set[str]:
         """The variables that a template in YAML expects to be given."""
         return meta.find_undeclared_variables(self._environment.parse(source))
+
+    def unfenced(self, name: str) -> list[str]:
+        """What is judged and is put out by a template, or by what it includes, without `fenced`.
+
+        As far as the template itself shows it: what goes through a macro or a variable of its own is not followed.
+        """
+        trees = [self._tree(part) for part in self.parts(name)]
+        return [field for field in JUDGED if any(_puts_out(tree, field) for tree in trees)]
 
     def digest(self, names: Sequence[str]) -> str:
         """A hash of the text of these templates and all that they include."""
@@ -130,9 +146,13 @@ class Prompts:
                 continue
             names.append(part)
             self.get(part, asked=name)
-            tree = self._environment.parse(self.source(part))
-            queue += [ref for ref in meta.find_referenced_templates(tree) if ref is not None]
+            queue += [ref for ref in meta.find_referenced_templates(self._tree(part)) if ref is not None]
         return names
+
+    def _tree(self, name: str) -> nodes.Template:
+        if name not in self._trees:
+            self._trees[name] = self._environment.parse(self.source(name))
+        return self._trees[name]
 
     def _not_found(self, asked: str, missing: str) -> Problem:
         known = [path.relative_to(f).as_posix() for f in self._folders for path in f.rglob("*.jinja")]
@@ -161,6 +181,36 @@ def render(template: Template, variables: Mapping[str, Any], where: str) -> str:
     except RecursionError:
         what = "the prompt cannot be rendered: it includes or calls itself without end"
         raise UserError(Problem(what, where or str(template.name))) from None
+
+
+def _puts_out(node: nodes.Node, field: str) -> bool:
+    """Whether a template puts out a field, or the items of a loop over it, as they are."""
+    if isinstance(node, _ELSEWHERE):
+        return False
+    if isinstance(node, nodes.Output):
+        return any(_shows(child, field) for child in node.nodes)
+    if isinstance(node, nodes.For) and _shows(node.iter, field):
+        items = [name.name for name in (node.target, *node.target.find_all(nodes.Name)) if isinstance(name, nodes.Name)]
+        if any(_puts_out(child, item) for child in node.body for item in items):
+            return True
+    return any(_puts_out(child, field) for child in node.iter_child_nodes())
+
+
+def _shows(node: nodes.Node, field: str) -> bool:
+    """Whether the value of an expression has the field's text in it; a macro's arguments are not followed."""
+    match node:
+        case nodes.Name():
+            return node.name == field
+        case nodes.Filter(name=name) if name in _HARMLESS:
+            return False
+        case nodes.Compare() | nodes.Test() | nodes.Not():
+            return False
+        case nodes.CondExpr():
+            return any(_shows(side, field) for side in (node.expr1, node.expr2) if side)
+        case nodes.Call() if not isinstance(node.node, nodes.EnvironmentAttribute):
+            return _shows(node.node, field)
+        case _:
+            return any(_shows(child, field) for child in node.iter_child_nodes())
 
 
 def _too_deep(error: Exception) -> str:

@@ -79,3 +79,33 @@ def test_a_template_that_is_nested_too_deeply_is_said(source: str, tmp_path: Pat
         Prompts([tmp_path]).get("p.jinja")
     with pytest.raises(UserError, match=r"target\.prompt: .*nested too deeply"):
         Prompts([]).inline(source, "target.prompt")
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ("{{ answer }}", ["answer"]),
+        ("{{ answer | trim }} {{ question | upper | fenced('question') }}", ["answer"]),
+        ("{{ answer | fenced('answer') | indent(2) }}", []),
+        ("{{ 'The answer: ' ~ answer }}{{ question.strip() }}", ["question", "answer"]),
+        ("{% for c in contexts %}{{ loop.index }}. {{ c.text }}{% endfor %}", ["contexts"]),
+        ("{% for c in contexts %}{{ loop.index }}. {{ c.text | fenced('c') }}{% endfor %}", []),
+        ("{{ contexts | map(attribute='text') | join(' ') }}", ["contexts"]),
+        ("{{ answer if question else 'none' }}{{ contexts | length }}{{ answer == question }}", ["answer"]),
+        ("{% if answer %}An answer.{% endif %}{{ description }}{{ metadata.language }}", []),
+        ("{% macro m(answer) %}{{ answer | fenced('a') }}{{ answer }}{% endmacro %}{{ m(answer) }}", []),
+        ("{% set x %}{{ answer }}{% endset %}{{ x | fenced('x') }}", []),
+        ("{% include 'part.jinja' %}", ["question"]),
+    ],
+)
+def test_what_is_put_out_without_delimiters_is_seen(source: str, found: list[str], tmp_path: Path) -> None:
+    (tmp_path / "p.jinja").write_text(source)
+    (tmp_path / "part.jinja").write_text("{{ question }}")
+    assert Prompts([tmp_path]).unfenced("p.jinja") == found
+
+
+def test_shipped_prompts_fence_what_they_show() -> None:
+    folder = Path(__file__).parents[1] / "prompts"
+    names = [path.relative_to(folder).as_posix() for path in folder.rglob("*.jinja")]
+    assert len(names) > 10
+    assert {name: shown for name in names if (shown := Prompts([folder]).unfenced(name))} == {}

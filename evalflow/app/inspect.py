@@ -41,7 +41,18 @@ class Inspection:
             f"{key} comes from {file}, in place of the packaged one"
             for key, file in self.parts.settings.composed.shadowed
         ]
-        return shadows + [judge.notice for judge in self.parts.judges.values() if judge.notice]
+        notices = [judge.notice for judge in self.parts.judges.values() if judge.notice]
+        return shadows + notices + self._unfenced()
+
+    def _unfenced(self) -> list[str]:
+        """Prompts that show a judge what it judges as if it were theirs."""
+        return [
+            f"metric {name}: its prompt {prompt} shows {' and '.join(shown)} without `fenced`, so that a text in there "
+            "could pass for an instruction"
+            for name, metric in self.parts.metrics.items()
+            for prompt in metric.prompts
+            if (shown := self.parts.prompts.unfenced(prompt))
+        ]
 
     def selected(self) -> Iterator[Case]:
         """The selected cases, streamed from the data again."""

@@ -192,3 +192,13 @@ def test_thresholds_of_own_and_of_other_shipped_metrics_are_fine(lab):
     assert lab.inspect({"d": lab.data(*ROWS)}, GRADE, judge=judge).cells == 4
     on_a_scale_of_its_own = {"kind": "embedded", "thresholds": {"grade": 7}}
     assert lab.inspect({"d": lab.data(*ROWS)}, GRADE, judge=on_a_scale_of_its_own).cells == 4
+
+
+def test_a_prompt_that_shows_what_is_judged_without_delimiters_is_noticed(lab):
+    (lab.folder / "bare.jinja").write_text("Is it polite?\n{{ question | fenced('question') }}\n{{ answer }}")
+    judge = {"kind": "openai", "model": "m", "base_url": "http://127.0.0.1:9/v1", "api_key_env": None}
+    needs = ["question", "answer"]
+    metric = {"kind": "rubric", "needs": needs, "prompt": "bare.jinja", "scale": "boolean", "description": "Polite?"}
+    found = lab.inspect({"d": lab.data(*ROWS)}, {"polite": metric}, judge=judge)
+    [notice] = found.notices()
+    assert notice.startswith("metric polite: its prompt bare.jinja shows answer without `fenced`")
