@@ -373,7 +373,7 @@ from evalflow.calls.cache import Cache
 from evalflow.calls.entry import Entry, key_of
 logging.basicConfig(format="%(message)s")
 if sys.argv[2] == "limit":
-    resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (500_000, 500_000))
 cache = Cache(Path(sys.argv[1]))
 body = bytes(3000)
 found = 0
@@ -407,7 +407,7 @@ def test_a_file_that_may_not_grow_is_said_once(path: Path) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs tmpfs")
 def test_a_full_disk_is_said_once(tmp_path: Path) -> None:
-    mount = ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(tmp_path)]
+    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(tmp_path)]
     if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode:
         pytest.skip("needs the right to mount a small tmpfs")
     try:
