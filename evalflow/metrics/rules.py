@@ -128,14 +128,14 @@ def _f_score(rule: FScoreRule, seen: Mapping[str, Observed], weighted: bool) -> 
 
 
 def f_beta(precision: float, recall: float, beta: float = 1.0) -> float:
-    """The weighted harmonic mean (1 + b²) P R / (b² P + R); 0 where both are 0 (van Rijsbergen, 1979).
+    """The weighted harmonic mean (1 + b²) P R / (b² P + R); 0 where one is 0 (van Rijsbergen, 1979).
 
     Args:
         precision: In 0..1.
         recall: In 0..1.
         beta: How many times as much recall counts as precision.
     """
-    if precision == 0 and recall == 0:
+    if precision == 0 or recall == 0:
         return 0.0
     return _clamped((1 + beta**2) * precision * recall / (beta**2 * precision + recall))
 

@@ -1,7 +1,7 @@
 """Score rules as pure functions of replies."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
@@ -81,6 +81,7 @@ def test_a_mean_is_taken_to_0_1_and_keeps_its_own_scale(grades):
 
 
 @given(st.floats(0, 1), st.floats(0, 1), st.floats(0.1, 10))
+@example(5e-324, 0.0, 0.5)
 def test_f_beta_lies_between_precision_and_recall(precision, recall, beta):
     f = f_beta(precision, recall, beta)
     assert min(precision, recall) - 1e-9 <= f <= max(precision, recall) + 1e-9
