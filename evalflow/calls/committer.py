@@ -94,8 +94,8 @@ class Committer:
         last = False
         while not last:
             self._wake.wait()
+            self._wake.clear()  # before looking: what is set from here on wakes it once more
             last = self._closing.wait(INTERVAL_S) or self._stopped
-            self._wake.clear()
             self._flush()
         if self._store is not None:
             self._store.close()

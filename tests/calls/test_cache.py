@@ -8,6 +8,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -126,6 +127,23 @@ def test_an_entry_never_goes_missing_on_its_way_into_the_file(path: Path) -> Non
         time.sleep(0.001)
     cache.close()
     assert stored(path) == 300
+
+
+def test_closing_in_the_moment_of_a_commit_ends(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wake-up that is lost between the two threads would leave one waiting for the other for ever."""
+    monkeypatch.setattr("evalflow.calls.committer.INTERVAL_S", 0.0005)
+
+    def work() -> None:
+        for number in range(200):
+            cache = Cache(path)
+            cache.put(KEY, ENTRY)
+            time.sleep(0.0005 * (number % 7) / 3)
+            cache.close()
+
+    worker = threading.Thread(target=work, daemon=True)
+    worker.start()
+    worker.join(60)
+    assert not worker.is_alive()
 
 
 def test_nothing_is_made_before_the_first_call(path: Path) -> None:
