@@ -23,9 +23,14 @@ Run = Callable[[int], float]
 """CPU seconds for so many cases."""
 
 
-def least(run: Run, rounds: int) -> list[float]:
-    """The least CPU seconds for each size."""
-    return [min(run(size) for _ in range(rounds)) for size in SIZES]
+def least(compared: dict[str, Run], rounds: int) -> dict[str, list[float]]:
+    """The least CPU seconds for each size. All take turns, so that other work on the machine meets them alike."""
+    seconds: dict[str, list[float]] = {name: [float("inf")] * len(SIZES) for name in compared}
+    for _ in range(rounds):
+        for index, size in enumerate(SIZES):
+            for name, run in compared.items():
+                seconds[name][index] = min(seconds[name][index], run(size))
+    return seconds
 
 
 def runs(work: Path, url: str) -> dict[str, Run]:
@@ -55,7 +60,7 @@ def main() -> None:
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 3
     print(f"{machine()}; {IN_FLIGHT} in flight, {LATENCY_S * 1000:g} ms latency, least of {rounds}\n")
     with Endpoint(LATENCY_S) as endpoint, folder() as work:
-        found = {name: least(run, rounds) for name, run in runs(work, endpoint.url).items()}
+        found = least(runs(work, endpoint.url), rounds)
     slopes = {name: (large - small) / (SIZES[1] - SIZES[0]) * 1000 for name, (small, large) in found.items()}
     base = slopes["aiohttp floor"]
     rows = [

@@ -121,8 +121,10 @@ class Contract:
             parsed = self._reply_model.model_validate_json(self._json(raw))
         except ValidationError as error:
             raise InvalidReply(_told(error), raw) from None
+        if count is None:
+            return parsed, raw
         results: Sequence[Any] = getattr(parsed, "results", ())
-        if count is not None and len(results) != count:
+        if len(results) != count:
             message = f"{len(results)} results were given for {count} items; give exactly {count}, in order"
             raise InvalidReply(message, raw)
         return parsed, raw
