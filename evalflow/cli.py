@@ -268,6 +268,8 @@ def _load_env() -> None:
 
 
 def _complain(error: EvalflowError) -> None:
+    from evalflow.report.terminal import plain
+
     problems = error.problems if isinstance(error, UserError) else [error]
     for problem in problems:
-        sys.stderr.write(f"error: {problem}\n")
+        sys.stderr.write(f"error: {plain(str(problem))}\n")

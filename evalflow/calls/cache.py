@@ -31,8 +31,8 @@ class Cache:
 
     Args:
         path: The file.
-        mode: on (reads and stores); read (stores nothing); refresh (reads what this run has stored, and stores); off
-            (the same, and what it stores is for this run alone, so that it can be resumed).
+        mode: on (reads and stores); read (reads, and stores for this run alone, so that it can be resumed); refresh
+            (reads what this run has stored, and stores); off (the same, and what it stores is for this run alone).
         run_id: The run that asks.
         max_bytes: What the file may take; the least recently used replies go first.
     """
@@ -41,40 +41,38 @@ class Cache:
         self._path = path
         self._mode: Mode = mode
         self._run_id = run_id
-        self._scope = run_id if mode == "off" else SHARED
+        self._scope = run_id if mode in {"off", "read"} else SHARED
         self._store: Store | None = None
         self._max_bytes = max_bytes
-        self._committer = None if mode == "read" else Committer(path, max_bytes)
+        self._committer = Committer(path, max_bytes)
         self._opened = False
         self._seen = 0
 
     def get(self, key: bytes) -> Entry | None:
         """The reply to a request, or None where it must be asked for."""
         slot = (key, self._scope)
-        entry = self._committer.find(slot) if self._committer else None
-        if entry is None:
-            entry = self._look_up(slot)
-        if entry is None or (self._mode in {"off", "refresh"} and entry.run_id != self._run_id):
+        entry = self._committer.find(slot) or self._look_up(slot)
+        if entry is None and self._mode == "read":
+            return self._look_up((key, SHARED))
+        if entry is None or (self._mode == "refresh" and entry.run_id != self._run_id):
             return None
         return entry
 
     def put(self, key: bytes, entry: Entry) -> None:
         """Remember the reply to a request. It can be got at once, and outlives this process when this returns."""
-        if self._committer is not None:
-            if not self._opened:
-                self._open()
-            self._committer.add((key, self._scope), replace(entry, run_id=self._run_id, made_at=time.time()))
+        if not self._opened:
+            self._open()
+        self._committer.add((key, self._scope), replace(entry, run_id=self._run_id, made_at=time.time()))
 
     def close(self) -> None:
         """Write what is not in the file yet, and close it; a later call opens it again."""
-        if self._committer is not None:
-            self._committer.close()
-            self._committer = Committer(self._path, self._max_bytes)
+        self._committer.close()
+        self._committer = Committer(self._path, self._max_bytes)
         self._drop()
         self._opened = False
 
     def _look_up(self, slot: Slot) -> Entry | None:
-        if not self._opened or (self._committer and self._committer.opened > self._seen):
+        if not self._opened or self._committer.opened > self._seen:
             self._open()
         if self._store is None:
             return None
@@ -90,33 +88,26 @@ class Cache:
         if found is None:
             return None
         entry, note = found
-        if note and self._committer is not None:
+        if note:
             self._committer.touch(slot)
         return entry
 
     def _open(self) -> None:
         """Open the file for reading, take over what killed processes left, and remember that this was tried."""
         self._opened = True
-        self._seen = self._committer.opened if self._committer else 0
+        self._seen = self._committer.opened
         self._drop()
-        reading = self._committer is None
-        if reading and not self._path.exists():
-            return
         try:
-            self._store = Store(self._path, reading=reading)
-            if not reading:
-                _adopt(self._path, self._store)
+            self._store = Store(self._path)
+            _adopt(self._path, self._store)
         except Corrupt as error:
             self._replace(error)
         except (Foreign, OSError, sqlite3.Error) as error:
             self._do_without(error)
 
     def _replace(self, error: Corrupt) -> None:
-        """Go on with a new file; one that may not be written is left where it is, and not read again."""
+        """Go on with a new file."""
         self._drop()
-        if self._committer is None:
-            log.warning("the cache %s is damaged (%s); the run goes on without it", self._path, error)
-            return
         try:
             replace_corrupt(self._path, error)
             self._store = Store(self._path)

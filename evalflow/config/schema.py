@@ -223,8 +223,8 @@ class CacheConfig(Strict):
     """What was asked before and need not be paid for again.
 
     Attributes:
-        mode: on; read (stores nothing); refresh (reads nothing that is older than the run); off (the same, and what it
-            stores serves to resume this run and no other).
+        mode: on; read (what it stores serves to resume this run and no other); refresh (reads nothing that is older
+            than the run); off (both).
         path: The file; it may be shared by any number of runs.
         max_bytes: What the file may take; the least recently used replies go first.
     """

@@ -148,7 +148,7 @@ class Holding:
         return verdicts(request)
 
 
-@pytest.mark.parametrize("mode", ["on", "off", "refresh"])
+@pytest.mark.parametrize("mode", ["on", "off", "read", "refresh"])
 def test_finished_calls_of_unfinished_scores_are_not_paid_twice(program: Program, mode: str) -> None:
     """The process is killed between the two steps of scores: only what was in flight is asked again."""
     script = Holding(free=6)
