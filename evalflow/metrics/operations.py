@@ -1,23 +1,73 @@
-"""What a check can ask of a text. No model, no network: the same text always gets the same answer."""
+"""What a check can ask of a case field. No model, no network: the same field always gets the same finding."""
 
 from __future__ import annotations
 
-import json
-import re
+import math
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from evalflow.config.schema import Strict, Word
 from evalflow.metrics.inputs import look_up
+from evalflow.metrics.json_tools import written
+from evalflow.metrics.patterns import compiled, search
+
+if TYPE_CHECKING:
+    import regex
 
 NormalForm = Literal["NFC", "NFKC", "NFD", "NFKD"]
+_QUOTE = 80
 
 
-class TextOperation(Strict):
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What an operation says of a field, and why in one line."""
+
+    passed: bool
+    reason: str
+
+
+class BaseOperation(Strict):
+    """One rule over a case field; `op` says which."""
+
+    def others(self) -> Sequence[str]:
+        """The further fields it looks at."""
+        return ()
+
+    def apply(self, field: str, fields: Mapping[str, Any]) -> Finding:
+        """Hold it against a case field.
+
+        Args:
+            field: The field, or a dotted path into one.
+            fields: All fields, none of those concerned absent.
+
+        Raises:
+            TooSlow: A pattern takes too long on this text.
+        """
+        raise NotImplementedError
+
+
+class AgainstOperation(BaseOperation):
+    """Compares a field with `value` or with another field, `against`; exactly one of them."""
+
+    against: Word | None = None
+
+    @model_validator(mode="after")
+    def _one_other(self) -> AgainstOperation:
+        if (getattr(self, "value", None) is None) == (self.against is None):
+            raise ValueError(f"{getattr(self, 'op', '')} needs exactly one of `value` and `against`")
+        return self
+
+    def others(self) -> Sequence[str]:
+        """The field that it compares with."""
+        return () if self.against is None else (self.against,)
+
+
+class TextOperation(AgainstOperation):
     """Compares a text with another one.
 
     Attributes:
@@ -31,19 +81,47 @@ class TextOperation(Strict):
 
     op: Literal["equals", "not_equals", "contains", "not_contains", "starts_with", "ends_with"]
     value: Word | None = None
-    against: Word | None = None
     case_sensitive: bool = True
     normalize: NormalForm | None = "NFC"
     trim: bool = False
 
-    @model_validator(mode="after")
-    def _one_other(self) -> TextOperation:
-        if (self.value is None) == (self.against is None):
-            raise ValueError(f"{self.op} needs exactly one of `value` and `against`")
-        return self
+    def apply(self, field: str, fields: Mapping[str, Any]) -> Finding:
+        """Hold it against a case field."""
+        text = self._form(written(look_up(field, fields)))
+        if self.against is None:
+            other, named = self._value
+            passed, phrase = self._compare(text, other)
+            return Finding(passed, f"the {field} {phrase} {named}")
+        given = written(look_up(self.against, fields))
+        passed, phrase = self._compare(text, self._form(given))
+        return Finding(passed, f"the {field} {phrase} the {self.against} {quoted(given)}")
+
+    @cached_property
+    def _value(self) -> tuple[str, str]:
+        """The other text as it is compared, and as it is shown."""
+        return self._form(self.value or ""), quoted(self.value or "")
+
+    def _compare(self, text: str, other: str) -> tuple[bool, str]:
+        """Whether the operation holds, and the phrase for what is the case."""
+        match self.op.removeprefix("not_"):
+            case "equals":
+                holds, words = text == other, ("equals", "does not equal")
+            case "contains":
+                holds, words = other in text, ("contains", "does not contain")
+            case "starts_with":
+                holds, words = text.startswith(other), ("starts with", "does not start with")
+            case _:
+                holds, words = text.endswith(other), ("ends with", "does not end with")
+        return holds != self.op.startswith("not_"), words[0] if holds else words[1]
+
+    def _form(self, text: str) -> str:
+        if self.normalize:
+            text = unicodedata.normalize(self.normalize, text)
+        text = text.strip() if self.trim else text
+        return text if self.case_sensitive else text.casefold()
 
 
-class PatternOperation(Strict):
+class PatternOperation(BaseOperation):
     """Looks for a regular expression anywhere in a text, in the syntax of Python's `re`.
 
     Attributes:
@@ -57,118 +135,71 @@ class PatternOperation(Strict):
     case_sensitive: bool = True
     normalize: NormalForm | None = "NFC"
 
-    @field_validator("pattern")
-    @classmethod
-    def _compiles(cls, pattern: str) -> str:
-        import regex
+    @model_validator(mode="after")
+    def _compiles(self) -> PatternOperation:
+        _ = self._compiled
+        return self
 
-        try:
-            re.compile(pattern)
-            regex.compile(_in_regex(pattern))
-        except (re.error, regex.error, RecursionError, OverflowError) as error:
-            raise ValueError(f"{pattern!r} is no regular expression: {error}") from None
-        return pattern
+    def apply(self, field: str, fields: Mapping[str, Any]) -> Finding:
+        """Look for it in a case field."""
+        text = written(look_up(field, fields))
+        text = unicodedata.normalize(self.normalize, text) if self.normalize else text
+        found = search(self._compiled, text, self.pattern)
+        phrase = f"matches at {quoted(found.group())}" if found else "does not match"
+        return Finding((found is not None) == (self.op == "regex"), f"the {field} {phrase}: {self.pattern}")
 
-
-Operation = Annotated[TextOperation | PatternOperation, Field(discriminator="op")]
-
-
-PATIENCE_S = 1.0
-"""Seconds that one search for a regular expression may take; what takes longer is backtracking without end."""
-# An escaped character, a set, or a brace that opens no quantifier.
-_READ_OTHERWISE = re.compile(
-    r"(?P<escaped>\\.)|\[\^?\]?(?P<set>(?:\\.|[^\]\\])*)\]|(?P<brace>\{(?!\d*,?\d*\}))", re.DOTALL
-)
+    @cached_property
+    def _compiled(self) -> regex.Pattern[str]:
+        return compiled(self.pattern, case_sensitive=self.case_sensitive)
 
 
-class TooSlow(Exception):
-    """A regular expression backtracks without end on a text."""
+class ComparisonOperation(AgainstOperation):
+    """Compares a number with another one. A text that spells out a number is one; anything else does not pass.
 
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """What an operation says of a text, and why in one line."""
-
-    passed: bool
-    reason: str
-
-
-def apply(operation: Operation, field: str, fields: Mapping[str, Any]) -> Finding:
-    """Apply an operation to a case field.
-
-    Args:
-        operation: What is asked.
-        field: The case field it is asked of.
-        fields: All fields, none of those concerned absent.
-
-    Raises:
-        TooSlow: A pattern takes too long on this text.
+    Attributes:
+        value: The other number.
+        against: A case field that holds it; instead of `value`.
     """
-    text = as_text(look_up(field, fields))
-    if isinstance(operation, PatternOperation):
-        return _search(operation, field, _form(text, operation))
-    other = as_text(look_up(operation.against, fields)) if operation.against else operation.value or ""
-    passed, phrase = _compare(operation.op, _form(text, operation), _form(other, operation))
-    named = f"the {operation.against} " if operation.against else ""
-    return Finding(passed, f"the {field} {phrase} {named}{_quoted(other)}")
+
+    op: Literal["less_than", "less_than_equals", "greater_than", "greater_than_equals"]
+    value: float | None = Field(default=None, allow_inf_nan=False)
+
+    def apply(self, field: str, fields: Mapping[str, Any]) -> Finding:
+        """Compare a case field."""
+        given = look_up(field, fields)
+        other = look_up(self.against, fields) if self.against else self.value
+        number, limit = as_number(given), as_number(other)
+        for name, wanted, shown in ((field, number, given), (self.against, limit, other)):
+            if wanted is None:
+                return Finding(passed=False, reason=f"the {name} is no number: {quoted(written(shown))}")
+        assert number is not None
+        assert limit is not None
+        holds = {
+            "less_than": number < limit,
+            "less_than_equals": number <= limit,
+            "greater_than": number > limit,
+            "greater_than_equals": number >= limit,
+        }[self.op]
+        words = {
+            "less_than": "less than", "less_than_equals": "at most", "greater_than": "greater than",
+            "greater_than_equals": "at least",
+        }[self.op]  # fmt: skip
+        named = f"the {self.against} " if self.against else ""
+        return Finding(holds, f"the {field} {number:g} is {'' if holds else 'not '}{words} {named}{limit:g}")
 
 
-def as_text(value: Any) -> str:
-    """Text as it is; anything else as JSON, so that 3 and "3" read the same."""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, sort_keys=True, default=str)
-
-
-def _compare(op: str, text: str, other: str) -> tuple[bool, str]:
-    """Whether the operation holds, and the phrase for what is the case."""
-    match op.removeprefix("not_"):
-        case "equals":
-            holds, words = text == other, ("equals", "does not equal")
-        case "contains":
-            holds, words = other in text, ("contains", "does not contain")
-        case "starts_with":
-            holds, words = text.startswith(other), ("starts with", "does not start with")
-        case _:
-            holds, words = text.endswith(other), ("ends with", "does not end with")
-    return holds != op.startswith("not_"), words[0] if holds else words[1]
-
-
-def _search(operation: PatternOperation, field: str, text: str) -> Finding:
-    import regex  # Python's own `re` cannot be stopped
-
-    # Case is folded by a flag and not in the pattern, where \D and \d would become the same.
-    flags = 0 if operation.case_sensitive else regex.IGNORECASE
+def as_number(value: Any) -> float | None:
+    """The number that a value is or spells out; None for anything else, true and false included."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
     try:
-        found = regex.search(_in_regex(operation.pattern), text, flags | regex.VERSION0, timeout=PATIENCE_S)
-    except TimeoutError:
-        raise TooSlow(f"the pattern takes too long on this text: {operation.pattern}") from None
-    passed = (found is not None) == (operation.op == "regex")
-    phrase = f"matches at {_quoted(found.group())}" if found else "does not match"
-    return Finding(passed, f"the {field} {phrase}: {operation.pattern}")
+        number = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None
 
 
-def _in_regex(pattern: str) -> str:
-    """A pattern in the syntax of the package `regex`, to which `[:alpha:]` in a set and `{e}` mean something else."""
-    return _READ_OTHERWISE.sub(_escaped, pattern)
-
-
-def _escaped(found: re.Match[str]) -> str:
-    if found["brace"]:
-        return r"\{"
-    if found["set"] and "[" in found["set"]:
-        inside = re.sub(r"(\\.)|\[", lambda part: part[1] or r"\[", found["set"], flags=re.DOTALL)
-        return f"{found[0][: found.start('set') - found.start()]}{inside}]"
-    return found[0]
-
-
-def _form(text: str, operation: TextOperation | PatternOperation) -> str:
-    if operation.normalize:
-        text = unicodedata.normalize(operation.normalize, text)
-    if isinstance(operation, TextOperation):
-        text = text.strip() if operation.trim else text
-        text = text if operation.case_sensitive else text.casefold()
-    return text
-
-
-def _quoted(text: str) -> str:
+def quoted(text: str) -> str:
+    """A text in quotes on one line, cut where it is long."""
     flat = " ".join(text.split())
-    return f'"{flat}"' if len(flat) <= 80 else f'"{flat[:79]}…"'
+    return f'"{flat}"' if len(flat) <= _QUOTE else f'"{flat[: _QUOTE - 1]}…"'

@@ -17,6 +17,8 @@ HEAVY = {
     "ijson",
     "inscriptis",
     "instructor",
+    "jsonpath",
+    "jsonschema",
     "numpy",
     "onnxruntime",
     "openai",
@@ -25,7 +27,7 @@ HEAVY = {
     "tokenizers",
     "vl_convert",
 }
-READERS = {"ijson", "inscriptis"}
+READERS = {"ijson", "inscriptis", "jsonpath"}
 CONFIGURATION = {"hydra", "omegaconf", "pydantic", "yaml"}
 RICH = {"rich"}
 

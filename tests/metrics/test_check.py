@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from evalflow.errors import UserError
-from evalflow.metrics import operations
+from evalflow.metrics import patterns
+from evalflow.metrics.operations import PatternOperation
 
 
 def metric(bench, *checks, **more):
@@ -54,7 +55,7 @@ def test_operations(bench, check, text, expected):
 
 
 @pytest.mark.parametrize(
-    ("combine", "expected", "value"), [("all", 0.0, False), ("any", 1.0, True), ("share", 2 / 3, 2 / 3)]
+    ("combine", "expected", "value"), [("all", 0.0, False), ("any", 1.0, True), ("mean", 2 / 3, 2 / 3)]
 )
 def test_combine(bench, combine, expected, value):
     checks = [{"op": "contains", "value": letter} for letter in "abx"]
@@ -101,6 +102,8 @@ def test_fields_must_be_declared(bench):
 @pytest.mark.parametrize(
     ("check", "message"),
     [
+        ({"op": "less_than", "value": "many"}, "valid number"),
+        ({"op": "less_than"}, "exactly one of `value` and `against`"),
         ({"op": "regex", "pattern": "(["}, "is no regular expression: unterminated character set"),
         ({"op": "equals"}, "exactly one of `value` and `against`"),
         ({"op": "equals", "value": "a", "against": "reference"}, "exactly one of `value` and `against`"),
@@ -115,7 +118,7 @@ def test_what_is_no_check(bench, check, message):
 
 
 def test_a_pattern_that_backtracks_without_end_costs_one_score(bench, monkeypatch):
-    monkeypatch.setattr(operations, "PATIENCE_S", 0.05)
+    monkeypatch.setattr(patterns, "PATIENCE_S", 0.05)
     pattern = {"op": "regex", "pattern": "(a|aa)+$"}
     outcome = bench.score(metric(bench, pattern), answer=bench.answer(answer="a" * 200 + "b"))
     assert (outcome.status, outcome.score, outcome.error_type) == ("error", None, "timeout")
@@ -161,10 +164,10 @@ def test_patterns_mean_what_they_mean_to_python(pattern):
             python = re.compile(pattern)
         except re.error:
             return
-        operation = operations.PatternOperation(op="regex", pattern=pattern)
+        operation = PatternOperation(op="regex", pattern=pattern)
     for text in ("ab[:e{e}1", r"a-b^b{1,2}\[alpha:]", "1aab e1,"):
         found = python.search(text)
-        finding = operations.apply(operation, "answer", {"answer": text})
+        finding = operation.apply("answer", {"answer": text})
         assert finding.passed is (found is not None)
         if found:
             assert f'"{" ".join(found.group().split())}"' in finding.reason

@@ -1,0 +1,153 @@
+"""What a check can ask of JSON: of an object such as the metadata, or of a text that spells one out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field, model_validator
+
+from evalflow.config.schema import Word
+from evalflow.metrics.inputs import look_up
+from evalflow.metrics.json_tools import Fault, Find, NoJson, json_of, json_path, json_schema, written
+from evalflow.metrics.operations import (
+    BaseOperation,
+    ComparisonOperation,
+    Finding,
+    PatternOperation,
+    TextOperation,
+    quoted,
+)
+from evalflow.metrics.patterns import compiled, search
+
+if TYPE_CHECKING:
+    import regex
+
+_WANTED = ("contains", "equals", "matches", "missing")
+
+
+class JsonPathOperation(BaseOperation):
+    """Holds what stands at a JSONPath against one expectation. Of several values at the path one is enough.
+
+    Attributes:
+        path: The JSONPath.
+        contains: A text that the text there must contain.
+        equals: The value there, of the same JSON type: 1 equals 1.0, and neither "1" nor true.
+        matches: A regular expression that must match somewhere in the text there.
+        missing: true: nothing may stand there; false: anything must.
+    """
+
+    op: Literal["jsonpath"]
+    path: Word
+    contains: Word | None = None
+    equals: Any = None
+    matches: Word | None = None
+    missing: bool | None = None
+
+    @model_validator(mode="after")
+    def _checked(self) -> JsonPathOperation:
+        # `equals: null` is an expectation; the others are absent where they are null.
+        given = [
+            name
+            for name in _WANTED
+            if name in self.model_fields_set and (name == "equals" or getattr(self, name) is not None)
+        ]
+        if len(given) != 1:
+            raise ValueError(f"jsonpath needs exactly one of {', '.join(_WANTED)}")
+        _ = self._find
+        _ = self._matches
+        return self
+
+    def apply(self, field: str, fields: Mapping[str, Any]) -> Finding:
+        """Hold it against a case field."""
+        try:
+            values = self._find(json_of(look_up(field, fields)))
+        except NoJson as error:
+            return Finding(passed=False, reason=f"the {field} is {error}")
+        if self.missing is not None:
+            phrase = "exists" if values else "does not exist"
+            return Finding(bool(values) != self.missing, f"JSON path {self.path} {phrase} in {field}")
+        if not values:
+            return Finding(passed=False, reason=f"JSON path {self.path} does not exist in {field}")
+        wanted = self._wanted
+        for value in values:
+            if self._holds(value):
+                return Finding(passed=True, reason=f"Found {_cut(written(value))} at {self.path}, as expected")
+        got = ", ".join(shown(value, wanted) for value in values[:3])
+        return Finding(passed=False, reason=f"Expected {wanted} at {self.path} but got {got}")
+
+    def _holds(self, value: Any) -> bool:
+        if self.contains is not None:
+            return isinstance(value, str) and self.contains in value
+        if self._matches is not None:
+            return isinstance(value, str) and search(self._matches, value, self.matches or "") is not None
+        return same(value, self.equals)
+
+    @cached_property
+    def _matches(self) -> regex.Pattern[str] | None:
+        return None if self.matches is None else compiled(self.matches)
+
+    @cached_property
+    def _wanted(self) -> str:
+        if self.matches is not None:
+            return f"a match of {self.matches}"
+        return written(self.equals if self.contains is None else self.contains)
+
+    @cached_property
+    def _find(self) -> Find:
+        return json_path(self.path)
+
+
+class JsonSchemaOperation(BaseOperation):
+    """Whether the JSON in a field is valid by a JSON Schema.
+
+    Attributes:
+        schema_: The JSON Schema, in YAML as `schema`; {} asks for JSON of any kind.
+    """
+
+    model_config = ConfigDict(populate_by_name=True)
+    op: Literal["json_schema"]
+    schema_: dict[str, Any] = Field(alias="schema")
+
+    @model_validator(mode="after")
+    def _checked(self) -> JsonSchemaOperation:
+        _ = self._fault
+        return self
+
+    def apply(self, field: str, fields: Mapping[str, Any]) -> Finding:
+        """Validate a case field."""
+        try:
+            fault = self._fault(json_of(look_up(field, fields)))
+        except NoJson as error:
+            return Finding(passed=False, reason=f"the {field} is {error}")
+        if fault:
+            return Finding(passed=False, reason=f"the {field} is not valid by the JSON Schema: {fault}")
+        return Finding(passed=True, reason=f"the {field} is valid by the JSON Schema")
+
+    @cached_property
+    def _fault(self) -> Fault:
+        return json_schema(self.schema_)
+
+
+Operation = Annotated[
+    TextOperation | PatternOperation | ComparisonOperation | JsonPathOperation | JsonSchemaOperation,
+    Field(discriminator="op"),
+]
+
+
+def same(value: Any, other: Any) -> bool:
+    """Whether two JSON values are equal; numbers by their worth, true and 1 never."""
+    if isinstance(value, bool) or isinstance(other, bool):
+        return value is other
+    return value == other
+
+
+def shown(value: Any, wanted: str) -> str:
+    """A value in a reason; where it reads like what was wanted and is of another type, its type is said too."""
+    text = written(value)
+    return f"{text} (no text)" if text == wanted and not isinstance(value, str) else _cut(text)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= 120 else quoted(text)

@@ -1,0 +1,137 @@
+"""Checks of numbers and of JSON: comparison, JSONPath, JSON Schema."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from evalflow.metrics.json_operations import JsonPathOperation, JsonSchemaOperation
+from evalflow.metrics.operations import ComparisonOperation
+
+USER = {"user": {"name": "John Doe", "age": 41, "admin": True, "tags": ["a", "bc"], "note": None}}
+SCHEMA = {"type": "object", "properties": {"age": {"type": "integer"}}, "required": ["age"]}
+
+
+def found(operation, value, field="metadata"):
+    return operation.apply(field, {field: value})
+
+
+def path(where, **wanted):
+    return JsonPathOperation(op="jsonpath", path=where, **wanted)
+
+
+@pytest.mark.parametrize(
+    ("op", "answer", "holds"),
+    [
+        ("less_than", "4.5", True),
+        ("less_than", "5", False),
+        ("less_than_equals", 5, True),
+        ("greater_than", "6e0", True),
+        ("greater_than_equals", " 5 ", True),
+        ("greater_than_equals", 4.99, False),
+    ],
+)
+def test_comparison(op, answer, holds):
+    assert found(ComparisonOperation(op=op, value=5), answer, "answer").passed is holds
+
+
+@pytest.mark.parametrize("answer", ["many", "", "nan", True, [5], None])
+def test_what_is_no_number_does_not_pass_and_says_so(answer):
+    for op in ("less_than", "greater_than_equals"):
+        finding = found(ComparisonOperation(op=op, value=5), answer, "answer")
+        assert not finding.passed
+        assert finding.reason.startswith("the answer is no number: ")
+
+
+def test_comparison_with_another_field_names_both():
+    operation = ComparisonOperation(op="less_than", against="expected")
+    assert operation.apply("actual", {"actual": 3, "expected": "2"}).reason == (
+        "the actual 3 is not less than the expected 2"
+    )
+    assert operation.apply("actual", {"actual": 3, "expected": {}}).reason == 'the expected is no number: "{}"'
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False), st.floats(allow_nan=False, allow_infinity=False))
+def test_comparisons_agree_with_each_other(number, limit):
+    ops = ("less_than", "less_than_equals", "greater_than", "greater_than_equals")
+    less, at_most, greater, at_least = (found(ComparisonOperation(op=op, value=limit), number).passed for op in ops)
+    assert (less, greater) == (not at_least, not at_most)
+    assert at_most == (less or number == limit)
+
+
+@pytest.mark.parametrize(
+    ("operation", "holds"),
+    [
+        (path("$.user.name", contains="John"), True),
+        (path("$.user.name", contains="john"), False),
+        (path("$.user.name", equals="John"), False),
+        (path("$.user.age", equals=41.0), True),
+        (path("$.user.age", equals="41"), False),
+        (path("$.user.age", contains="4"), False),
+        (path("$.user.admin", equals=True), True),
+        (path("$.user.admin", equals=1), False),
+        (path("$.user.note", equals=None), True),
+        (path("$.user.name", matches=r"^John\b"), True),
+        (path("$.user.age", matches="4"), False),
+        (path("$.user.tags[*]", contains="b"), True),
+        (path("$.user.tags[*]", equals="b"), False),
+        (path("$.user.email", missing=True), True),
+        (path("$.user.name", missing=True), False),
+        (path("$.user.note", missing=False), True),
+        (path("$.user.email", missing=False), False),
+        (path("$.user.email", contains=""), False),
+    ],
+)
+def test_json_path(operation, holds):
+    assert found(operation, USER).passed is holds
+
+
+def test_a_text_is_read_as_json_first():
+    operation = path("$.date", matches=r"^\d{4}$")
+    assert found(operation, '{"date": "1999"}', "answer").passed
+    assert found(operation, "In 1999.", "answer").reason.startswith("the answer is no JSON: ")
+    assert not found(path("$.a", contains="b"), '"{"a": "b"}"', "answer").passed, "JSON in a JSON text"
+    assert not found(path("$.a", missing=False), "[" * 100_000, "answer").passed
+
+
+def test_the_reason_says_what_was_wanted_and_what_was_found():
+    assert found(path("$.user.name", equals="Jim"), USER).reason == "Expected Jim at $.user.name but got John Doe"
+    assert found(path("$.user.age", equals="41"), USER).reason == "Expected 41 at $.user.age but got 41 (no text)"
+    assert found(path("$.x.y", equals=1), USER).reason == "JSON path $.x.y does not exist in metadata"
+    assert found(path("$.user.age", equals=41), USER).reason == "Found 41 at $.user.age, as expected"
+
+
+def test_json_schema():
+    operation = JsonSchemaOperation(op="json_schema", schema=SCHEMA)
+    assert found(operation, {"age": 3}).passed
+    assert found(operation, '{"age": 3}', "answer").passed
+    assert found(operation, '{"age": "3"}', "answer").reason == (
+        "the answer is not valid by the JSON Schema: '3' is not of type 'integer' at $.age"
+    )
+    assert found(operation, "{", "answer").reason.startswith("the answer is no JSON: ")
+    assert found(JsonSchemaOperation(op="json_schema", schema={}), "[1]", "answer").passed
+
+
+def test_a_schema_may_refer_to_its_own_parts():
+    parts = {"$ref": "#/$defs/age", "$defs": {"age": {"type": "integer"}}}
+    assert found(JsonSchemaOperation(op="json_schema", schema=parts), "3", "answer").passed
+
+
+@pytest.mark.parametrize(
+    ("model", "values", "message"),
+    [
+        (JsonPathOperation, {"op": "jsonpath", "path": "$.[", "equals": 1}, "is no JSONPath"),
+        (JsonPathOperation, {"op": "jsonpath", "path": "$.a"}, "exactly one of contains, equals, matches, missing"),
+        (JsonPathOperation, {"op": "jsonpath", "path": "$.a", "equals": 1, "contains": "1"}, "exactly one of"),
+        (JsonPathOperation, {"op": "jsonpath", "path": "$.a", "matches": "(["}, "is no regular expression"),
+        (JsonSchemaOperation, {"op": "json_schema", "schema": {"type": "objekt"}}, "no JSON Schema: 'objekt'"),
+        (
+            JsonSchemaOperation,
+            {"op": "json_schema", "schema": {"$ref": "http://127.0.0.1:9/s.json"}},
+            "refers to 'http://127.0.0.1:9/s.json', which it does not hold itself",
+        ),
+    ],
+)
+def test_what_is_wrong_is_refused_before_any_data(model, values, message):
+    with pytest.raises(ValidationError, match=message):
+        model.model_validate(values)
