@@ -7,6 +7,7 @@ from dataclasses import replace
 from evalflow.app.derive import standing_answer
 from evalflow.config.schema import RunConfig
 from evalflow.records import Answer, Case
+from evalflow.targets.conversation import open_turns
 
 UNKNOWN = "-"
 """Stands where neither the target's name nor what it will say is known."""
@@ -15,7 +16,7 @@ UNKNOWN = "-"
 def foreseen(run: RunConfig, case: Case) -> Answer:
     """The answer that the case will be scored on: the one in the data, else a stand-in for the target's.
 
-    A stand-in says in `requests` that the target is asked once. Like the target's answer it has the field that the
+    A stand-in says in `requests` how often the target is asked. Like the target's answer it has the field that the
     dataset generates and no other; its text is as long as may be expected.
     """
     standing = standing_answer(run, case, UNKNOWN, 0)
@@ -27,7 +28,7 @@ def foreseen(run: RunConfig, case: Case) -> Answer:
         case_id=case.id,
         target=UNKNOWN,
         messages=case.messages,
-        requests=1,
+        requests=max(1, len(open_turns(case.messages))),
     )
     if run.dataset[case.dataset].generates == "actual":
         likely = (value for value in (case.actual, case.expected, UNKNOWN) if value is not None)

@@ -64,6 +64,7 @@ fields:{fields}
 group: {group}
 generates: answer
 conversation: false
+allow_irregular: false
 """
 
 

@@ -130,7 +130,7 @@ def load(folder: RunFolder) -> Saved:
 
 def read_cases(folder: RunFolder, manifest: dict[str, Any]) -> Iterator[Case]:
     """The cases of a run's cases.jsonl, each under the name of the dataset it came from."""
-    everything = datasets.read("cases", DatasetConfig(path=str(folder.cases), format="jsonl"))
+    everything = datasets.read("cases", DatasetConfig(path=str(folder.cases), format="jsonl", allow_irregular=True))
     for name, facts in manifest["datasets"].items():
         for case in islice(everything, facts["cases"]):
             yield replace(case, dataset=name)

@@ -171,6 +171,7 @@ class DatasetConfig(Strict):
         group: The column whose value is the cluster for error bars.
         generates: The case field that a live target's reply fills.
         conversation: Whether the whole file is one conversation.
+        allow_irregular: Whether turns may come in any order: two of the assistant in a row, or one at the end.
     """
 
     path: str
@@ -180,6 +181,7 @@ class DatasetConfig(Strict):
     group: str | None = None
     generates: Literal["answer", "actual"] = "answer"
     conversation: bool = False
+    allow_irregular: bool = False
 
 
 class MetricConfig(Strict):

@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from typing import Any
 
-from evalflow.datasets.contexts import contexts, html_text
+from evalflow.contexts import contexts, html_text
 from evalflow.datasets.fields import FieldMap
 from evalflow.datasets.rows import Row
+from evalflow.datasets.turns import irregular
 from evalflow.datasets.values import CONVERTERS
 from evalflow.errors import Problem
 from evalflow.records import Case, Message
@@ -33,11 +34,13 @@ class Builder:
         dataset: The dataset's name.
         fields: Where each case field comes from.
         cells: Whether the rows' values are untyped text.
+        allow_irregular: Whether conversations may have turns in any order.
     """
 
     dataset: str
     fields: FieldMap
     cells: bool
+    allow_irregular: bool = False
     converters: Converters = field(default_factory=_converters)
 
     def case(self, index: int, row: Row) -> Case | Sequence[Problem]:
@@ -50,6 +53,8 @@ class Builder:
         values, problems = self._converted(raw, row.where)
         if not problems:
             problems = self._ask(values, row.where)
+        if not problems and not self.allow_irregular:
+            problems = self._order(values, row.where)
         if problems:
             return problems
         values["vars"] = {**values.get("vars", {}), **others}
@@ -79,6 +84,15 @@ class Builder:
             hint = f"say which counts: dataset.{self.dataset}.fields={{messages: messages}}, or {{question: question}}"
             return [Problem("question is not the last user message of messages", where, hint)]
         return []
+
+    def _order(self, values: Mapping[str, Any], where: str) -> list[Problem]:
+        """What is wrong with the order of the conversation's turns."""
+        name = f"case {values['id']!r}" if "id" in values else "the case"
+        hint = f"repair the conversation, or let it pass: dataset.{self.dataset}.allow_irregular=true"
+        return [
+            Problem(f"{name}: {self.fields.place('messages')}: {what}", where, hint)
+            for what in irregular(values.get("messages", ()))
+        ]
 
 
 def content_id(content: object) -> str:

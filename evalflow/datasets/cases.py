@@ -98,7 +98,7 @@ def _cases(name: str, config: DatasetConfig, paths: Sequence[Path]) -> Iterator[
 
 def _file_cases(name: str, config: DatasetConfig, path: Path, index: int) -> Iterator[Case | Sequence[Problem]]:
     table = _table(path, config)
-    builder = Builder(name, field_map(name, config, table.aliases), table.cells)
+    builder = Builder(name, field_map(name, config, table.aliases), table.cells, config.allow_irregular)
     rows = (
         (row.where, [row] if isinstance(row, Problem) else builder.case(index + i, row))
         for i, row in enumerate(_readable(table, path))

@@ -11,6 +11,7 @@ from evalflow.config.schema import DatasetConfig
 from evalflow.datasets import csv_file
 from evalflow.datasets.values import CONVERTERS
 from evalflow.errors import Problem, UserError, did_you_mean
+from evalflow.jsonvalues import json_path
 
 Row = Mapping[str, Any]
 
@@ -146,19 +147,13 @@ def _compiled(path: str) -> Callable[[Row], Any] | str:
 
     A path that can match once gives the value, any other the list of all its matches; None where nothing matches.
     """
-    import jsonpath
-
     try:
-        query = jsonpath.compile(path)
-    except jsonpath.JSONPathError as error:
-        return str(error).splitlines()[0]
-    single = isinstance(query, jsonpath.JSONPath) and query.singular_query()
+        found = json_path(path)
+    except ValueError as error:
+        return str(error)
 
     def get(row: Row) -> Any:
-        try:
-            found = query.findall(row)
-        except jsonpath.JSONPathError as error:
-            raise ValueError(f"{path}: {error}") from None
-        return (found[0] if single else found) if found else None
+        matches = found.matches(row)
+        return (matches[0] if found.single else matches) if matches else None
 
     return get

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from evalflow.datasets.jsonl import BOM
-from evalflow.datasets.rows import Row, Table, kind, parse_json, record, shown, too_large
+from evalflow.datasets.rows import Row, Table, parse_json, record, shown, too_large
 from evalflow.errors import Problem
+from evalflow.jsonvalues import kind
 
 # In that form an input is a question, and an output an example of a good answer.
 ALIASES = {"question": "input", "reference": "output"}

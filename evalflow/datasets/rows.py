@@ -12,6 +12,7 @@ from typing import Any, cast
 from pydantic_core import from_json
 
 from evalflow.errors import Problem
+from evalflow.jsonvalues import kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,23 +47,6 @@ def shown(path: Path) -> str:
     """The path as messages name it: relative where it lies below the working directory."""
     here = Path.cwd()
     return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
-
-
-def kind(value: object) -> str:
-    """What a JSON value is, in words."""
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return f"a boolean ({str(value).lower()})"
-        case int() | float():
-            return f"a number ({value})"
-        case str():
-            return "text"
-        case list():
-            return "a list"
-        case _:
-            return "an object"
 
 
 def record(value: object, where: str, hint: str = "") -> Row | Problem:

@@ -6,9 +6,9 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
-from evalflow.datasets.contexts import contexts
-from evalflow.datasets.rows import kind
+from evalflow.contexts import contexts
 from evalflow.datasets.tags import tag_name
+from evalflow.jsonvalues import kind
 from evalflow.records import Message
 
 

@@ -57,11 +57,16 @@ def rows(cases: Iterable[Case], answers: AnswerOf, scores: pl.LazyFrame) -> Iter
 
 
 def as_answered(case: Case, answer: Answer | None) -> Case:
-    """The case with what this answer says in the place of what was recorded; without an answer, with none."""
+    """The case with what this answer says in the place of what was recorded; without an answer, with none.
+
+    A conversation is the one that was played.
+    """
     if answer is None:
         return replace(case, answer=None, actual=None)
     said: dict[str, Any] = {"answer": answer.answer, "actual": answer.actual}
     said |= {name: value for name in ("contexts", "metadata") if (value := getattr(answer, name)) is not None}
+    if answer.status == "answered" and answer.messages:
+        said["messages"] = answer.messages
     as_recorded = all(value is getattr(case, name) for name, value in said.items())
     return case if as_recorded else replace(case, **said)
 

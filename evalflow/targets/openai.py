@@ -17,6 +17,7 @@ from evalflow.llm.chat import ChatClient, identity
 from evalflow.llm.completion import Completion
 from evalflow.prompts import Prompts, render
 from evalflow.records import Answer, Case, Message
+from evalflow.targets.answers import blank, failed
 
 VARIABLES = ("question", "history", "messages", "contexts", "metadata", "vars")
 """What its templates may use: what is known of a case without its reference, its expected outcome or its answer."""
@@ -84,14 +85,7 @@ class OpenAITarget:
 
     async def answer(self, case: Case, repeat: int) -> Answer:
         """Ask the model; a failure is an answer in state `error`. See `Target`."""
-        blank = Answer(
-            dataset=case.dataset,
-            index=case.index,
-            case_id=case.id,
-            target=self._name,
-            target_repeat=repeat,
-            messages=case.messages,
-        )
+        begun = blank(case, self._name, repeat)
         try:
             sent = [{"role": message.role, "content": message.content} for message in self.render(case)]
             if not sent:
@@ -101,13 +95,13 @@ class OpenAITarget:
                 request, (repeat,), partial(self._paid, request), self._client.recall
             )
         except UserError as error:
-            return replace(blank, status="error", error_type="prompt", error=str(error))
+            return replace(begun, status="error", error_type="prompt", error=str(error))
         except CallError as error:
-            return _failed(blank, error)
+            return failed(begun, error)
         text, cost_usd = said(completion), completion.cost_usd
         is_actual = self._generates[case.dataset] == "actual"
         return replace(
-            blank,
+            begun,
             answer=None if is_actual else text,
             actual=scalar(text) if is_actual else None,
             requests=0 if known else 1,
@@ -144,20 +138,6 @@ def _fault(completion: Completion) -> tuple[str, str] | None:
     if not said(completion):
         return "empty", f"the reply has no text (finish_reason: {completion.finish_reason})"
     return None
-
-
-def _failed(answer: Answer, error: CallError) -> Answer:
-    """The answer in state `error`, with what was paid for all the same."""
-    return replace(
-        answer,
-        status="error",
-        error_type=error.error_type,
-        error=str(error),
-        requests=error.requests,
-        usage=error.usage,
-        cost_usd=error.cost_usd,
-        latency_s=error.latency_s if error.requests else None,
-    )
 
 
 def scalar(text: str) -> Any:

@@ -15,6 +15,7 @@ from evalflow.config.schema import OpenAITargetConfig, RecordedTargetConfig, Tar
 from evalflow.llm.registry import default_name
 from evalflow.prompts import Prompts
 from evalflow.protocols import Target
+from evalflow.targets.conversation import ConversationTarget
 from evalflow.targets.missing import MissingTarget
 from evalflow.targets.recorded import RecordedTarget
 
@@ -79,7 +80,10 @@ def build_target(
         return RecordedTarget("demo", demo=True)
     name = default_name(config, choice)
     target = target_kinds().get(config.kind).build(config, name, prompts, generates, session or CallSession())
-    return MissingTarget(target, generates) if generate == "missing" else target
+    if config.kind == "recorded":
+        return target
+    playing = ConversationTarget(target)
+    return MissingTarget(playing, generates) if generate == "missing" else playing
 
 
 def _recorded(_: RecordedTargetConfig, name: str, *_shared: object) -> Target:

@@ -1,7 +1,9 @@
+from dataclasses import replace
+
 import pytest
 
 from evalflow.errors import UserError
-from evalflow.records import Answer, Context
+from evalflow.records import Answer, Context, Message
 from evalflow.report.join import as_answered, rows
 
 
@@ -74,3 +76,12 @@ def test_a_case_without_an_answer_keeps_no_recorded_one(make_case):
     case = make_case(0, actual=True, metadata={"a": 1})
     bare = as_answered(case, None)
     assert (case.answer, bare.answer, bare.actual, bare.metadata) == ("Rule 0 says so.", None, None, {"a": 1})
+
+
+def test_a_conversation_is_shown_as_it_was_played(make_case):
+    case = make_case(0)
+    played = (*case.messages, Message("assistant", "Hi"), Message("user", "Go on"))
+    answer = Answer(dataset="d", index=0, case_id=case.id, target="t", answer="So.", messages=played)
+    assert as_answered(case, answer).messages == played
+    broken = replace(answer, status="error", answer=None, messages=played[:2])
+    assert as_answered(case, broken).messages == case.messages

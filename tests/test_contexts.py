@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalflow.datasets.contexts import contexts, html_text
+from evalflow.contexts import contexts, html_text
 
 
 @pytest.mark.parametrize(

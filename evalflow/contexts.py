@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from typing import Any, cast
 
-from evalflow.datasets.rows import kind
+from evalflow.jsonvalues import kind
 from evalflow.records import Context
 
 _TAG = re.compile(r"</?[a-zA-Z][^<>]*>|<!--")

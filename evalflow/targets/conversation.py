@@ -1,0 +1,105 @@
+"""Scripted dialogues: the target is asked wherever a user's message has no answer, turn by turn."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+
+from evalflow.protocols import Target
+from evalflow.records import Answer, Case, Message, Usage
+
+
+def open_turns(messages: Sequence[Message]) -> list[int]:
+    """Where the target is to be asked: the positions of the user messages that no assistant's message follows.
+
+    The last message is always one, whoever said it: its answer is the case's.
+    """
+    last = len(messages) - 1
+    return [
+        at
+        for at, message in enumerate(messages)
+        if at == last or (message.role == "user" and messages[at + 1].role != "assistant")
+    ]
+
+
+class ConversationTarget:
+    """Plays conversations through a target that answers the last message only.
+
+    What it said to an earlier message stands in the conversation when it is asked the next one, as does what came with
+    it as metadata. Each turn is a call of its own: remembered, limited and counted like any other.
+
+    Args:
+        target: Who is asked.
+    """
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+
+    @property
+    def name(self) -> str:
+        """The target's column value."""
+        return self._target.name
+
+    @property
+    def identity(self) -> str:
+        """The target's identity."""
+        return self._target.identity
+
+    async def answer(self, case: Case, repeat: int) -> Answer:
+        """The answer to the last message, with the conversation as played, and the cost and time of all turns.
+
+        A turn that fails ends the conversation: nobody knows what would have been said after it.
+        """
+        asked = open_turns(case.messages)
+        if len(asked) < 2:
+            return await self._target.answer(case, repeat)
+        played: list[Message] = []
+        answers: list[Answer] = []
+        for at, message in enumerate(case.messages):
+            played.append(message)
+            if at not in asked:
+                continue
+            answer = await self._target.answer(replace(case, messages=tuple(played)), repeat)
+            answers.append(answer)
+            if answer.status == "error":
+                turn = f"turn {len(answers)} of {len(asked)}: {answer.error}"
+                return replace(_together(answers), error=turn)
+            if at != asked[-1]:
+                played.append(Message("assistant", _said(answer), answer.metadata))
+        return _together(answers)
+
+    async def close(self) -> None:
+        """Release the target's connections."""
+        await self._target.close()
+
+
+def _said(answer: Answer) -> str:
+    """An answer as a message; a prediction in its JSON form, unless it is text."""
+    said = answer.actual if answer.answer is None else answer.answer
+    return said if isinstance(said, str) else json.dumps(said, ensure_ascii=False)
+
+
+def _together(answers: Sequence[Answer]) -> Answer:
+    """The last answer, with what all of them took; None where one of them does not say.
+
+    A turn that failed before anything was answered took nothing.
+    """
+    taken = [answer for answer in answers if answer.requests or answer.cached]
+    if not taken:
+        return answers[-1]
+    usages = [answer.usage for answer in taken]
+    return replace(
+        answers[-1],
+        requests=sum(answer.requests for answer in taken),
+        usage=None if None in usages else sum(filter(None, usages), Usage()),
+        cost_usd=_sum([answer.cost_usd for answer in taken]),
+        saved_usd=_sum([answer.saved_usd for answer in taken]),
+        latency_s=_sum([answer.latency_s for answer in taken]),
+        cached=all(answer.cached for answer in answers),
+    )
+
+
+def _sum(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if len(known) == len(values) else None

@@ -1,0 +1,95 @@
+"""Conversations, generated turn by turn, from the command line to the files."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from evalflow.testing import Endpoint, Request
+from tests.cli.conftest import Program
+
+CHECK = """\
+# @package metric.any_answer
+kind: check
+family: own
+description: Whether there is an answer.
+needs: [answer]
+field: answer
+checks: [{op: regex, pattern: '.'}]
+combine: all
+"""
+TURNS = {
+    "id": "lost-card",
+    "messages": [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "I lost my card."},
+        {"role": "user", "content": "On the train."},
+        {"role": "assistant", "content": "Which one?"},
+        {"role": "user", "content": "The 8:15."},
+    ],
+}
+
+
+@pytest.fixture
+def asks(program: Program) -> tuple[str, ...]:
+    folder = program.folder / "conf" / "metric"
+    folder.mkdir(parents=True)
+    (folder / "any_answer.yaml").write_text(CHECK)
+    return ("dataset=conversations", "metric=any_answer", "generate=true", "target=vllm", "target.model=scripted")
+
+
+def bot(request: Request) -> str:
+    return f"reply {len(request.body['messages'])}"
+
+
+def test_a_scripted_dialogue_is_played_and_kept_as_it_was_played(program: Program, asks: tuple[str, ...]) -> None:
+    path = program.write("mine.jsonl", TURNS, {"id": "short", "question": "Hello?"})
+    with Endpoint(bot) as endpoint:
+        chosen = (*asks, f"dataset.conversations.path={path}", f"target.base_url={endpoint.url}")
+        checked = json.loads(program("check", "--json", *chosen).stdout)
+        assert checked["estimate"]["requests"] == 3
+        done = program(*chosen)
+        assert done.returncode == 0, done.stderr
+        assert endpoint.count == 3
+        sent = [[m["content"] for m in r.body["messages"]] for r in endpoint.requests if len(r.body["messages"]) > 1]
+        assert program(*chosen).returncode == 0
+        assert endpoint.count == 3  # every turn is remembered
+    assert sent == [
+        ["Be brief.", "I lost my card."],
+        ["Be brief.", "I lost my card.", "reply 2", "On the train.", "Which one?", "The 8:15."],
+    ]
+    answer = json.loads((program.latest / "answers.jsonl").read_text().splitlines()[0])
+    assert [m["content"] for m in answer["messages"]] == sent[1]
+    case = json.loads((program.latest / "cases.jsonl").read_text().splitlines()[0])
+    assert ([m["content"] for m in case["messages"]], case["answer"]) == (sent[1], "reply 6")
+    assert program("report").returncode == 0
+
+
+def test_a_file_that_is_one_conversation_is_played(program: Program, asks: tuple[str, ...]) -> None:
+    path = program.write("mine.jsonl", {"question": "One?"}, {"question": "Two?"})
+    chosen = (*asks, f"dataset.conversations.path={path}", "dataset.conversations.conversation=true")
+    with Endpoint(bot) as endpoint:
+        assert program(*chosen, f"target.base_url={endpoint.url}").returncode == 0
+    sent = [[m["content"] for m in request.body["messages"]] for request in endpoint.requests]
+    assert sent == [["One?"], ["One?", "reply 1", "Two?"]]
+
+
+def test_the_shipped_conversations_can_be_answered(program: Program, asks: tuple[str, ...]) -> None:
+    with Endpoint(bot) as endpoint:
+        done = program(*asks, f"target.base_url={endpoint.url}")
+    assert done.returncode == 0, done.stderr
+    assert program.manifest["scores"]["scored"] == 12
+
+
+def test_an_irregular_conversation_is_refused_before_anything_is_sent(program: Program, asks: tuple[str, ...]) -> None:
+    ends_early = {"id": "early", "messages": TURNS["messages"][:4]}
+    path = program.write("mine.jsonl", TURNS, ends_early)
+    with Endpoint(bot) as endpoint:
+        chosen = (*asks, f"dataset.conversations.path={path}", f"target.base_url={endpoint.url}")
+        done = program(*chosen)
+        assert (done.returncode, endpoint.count) == (2, 0)
+        assert "mine.jsonl:2: case 'early': messages: it ends with a message of the role 'assistant'" in done.stderr
+        allowed = program(*chosen, "dataset.conversations.allow_irregular=true")
+        assert allowed.returncode == 0, allowed.stderr
+        assert program("cases").returncode == 0
