@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import ssl
+import subprocess
 from base64 import b64encode
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -200,3 +203,118 @@ async def test_a_query_of_the_address_stays_behind_the_path(server: Server) -> N
     await transport.send(POST)
     await transport.close()
     assert server.heads[0].startswith("POST /a%20b/v1/chat/completions?api-version=1 ")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n{\r\n1;x=y\r\n}\r\n0\r\n\r\n",
+        b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}",
+    ],
+    ids=["in chunks", "announced"],
+)
+async def test_a_body_ends_where_the_head_says(answer: bytes, make: Make, server: Server) -> None:
+    server.answer = answer
+    transport = make()
+    for _ in range(2):
+        response = await transport.send(POST)
+        assert (response.status, response.body) == (200, b"{}")
+        assert "link" not in response.headers
+    assert server.connections == 1
+
+
+async def test_a_body_without_a_length_ends_with_its_connection(make: Make) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.0 200 OK\r\nX-Same: a\r\nX-Same: b\r\n\r\n{")
+        await writer.drain()
+        writer.write(b"}")
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as listening:
+        transport = make(f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}")
+        for _ in range(2):
+            response = await transport.send(POST)
+            assert (response.body, response.headers["x-same"]) == (b"{}", "a, b")
+
+
+async def test_a_connection_that_is_closed_while_idle_is_not_used_again(make: Make, server: Server) -> None:
+    server.answer = GOOD.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
+    transport = make()
+    for _ in range(3):
+        await transport.send(POST)
+    assert server.connections == 3
+
+
+async def test_a_call_that_is_cancelled_leaves_no_connection_behind(make: Make, server: Server) -> None:
+    server.after_s = 0.2
+    transport = make(connections=1)
+    for _ in range(4):
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await transport.send(POST)
+    server.after_s = 0.0
+    assert (await transport.send(POST)).body == b"{}"
+
+
+class Trusted:
+    """A certificate for localhost that the environment says to trust, and its key."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        key, certificate = folder / "key.pem", folder / "certificate.pem"
+        made = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=localhost"]
+        made += ["-addext", "subjectAltName=DNS:localhost"]
+        try:
+            subprocess.run([*made, "-keyout", key, "-out", certificate], check=True, capture_output=True)
+        except FileNotFoundError:
+            pytest.skip("needs openssl, to make a certificate")
+        self.context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        self.context.load_cert_chain(certificate, key)
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+
+
+async def tunnel(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, heads: list[str], port: int) -> None:
+    """A proxy that lets everything through to a port of this machine."""
+    heads.append((await reader.readuntil(b"\r\n\r\n")).decode())
+    there_reader, there_writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+
+    async def pump(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+        while data := await source.read(4096):
+            sink.write(data)
+        sink.close()
+
+    async with asyncio.TaskGroup() as both:
+        both.create_task(pump(reader, there_writer))
+        both.create_task(pump(there_reader, writer))
+
+
+@pytest.mark.parametrize("proxied", [False, True])
+async def test_a_secure_endpoint_directly_and_through_a_proxy(
+    proxied: bool, make: Make, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context = Trusted(tmp_path, monkeypatch).context
+    heads: list[str] = []
+    secure = await asyncio.start_server(server.serve, "127.0.0.1", 0, ssl=context)
+    port = secure.sockets[0].getsockname()[1]
+    proxy = await asyncio.start_server(lambda r, w: tunnel(r, w, heads, port), "127.0.0.1", 0)
+    async with secure, proxy:
+        if proxied:
+            monkeypatch.setenv("https_proxy", f"http://me:secret@127.0.0.1:{proxy.sockets[0].getsockname()[1]}")
+        transport = make(f"https://localhost:{port}/v1", key="abc")
+        assert (await transport.send(POST)).body == b"{}"
+        await transport.close()
+    assert server.header("authorization") == "Bearer abc"
+    assert len(heads) == proxied
+    for head in heads:
+        assert head.startswith(f"CONNECT localhost:{port} HTTP/1.1\r\n")
+        assert f"Proxy-Authorization: Basic {b64encode(b'me:secret').decode()}" in head
+        assert "abc" not in head
+
+
+async def test_a_proxy_that_refuses_is_no_connection(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    server.answer = b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n"
+    monkeypatch.setenv("https_proxy", f"127.0.0.1:{server.port}")
+    with pytest.raises(TransportError, match=r"the proxy refuses: HTTP/1\.1 407") as failed:
+        await HttpTransport("https://judge.invalid/v1", None, 1).send(POST)
+    assert failed.value.fault == "unreachable"
