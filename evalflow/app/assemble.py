@@ -124,7 +124,7 @@ def _metrics(settings: Settings, prompts: Prompts, problems: list[Problem]) -> d
         try:
             metrics[name] = build_metric(name, config, prompts)
         except UserError as error:
-            file = settings.composed.sources.get(f"metric.{name}")
+            file = settings.composed.sources.get(settings.key("metric", name))
             problems += [replace(problem, where=f"{file}: {problem.where}") for problem in error.problems]
     return metrics
 

@@ -46,7 +46,7 @@ class Census:
         answer = foreseen(self._run, case)
         self._recorded[case.dataset] += is_recorded(case, answer)
         fields = fields_of(case, answer)
-        for metric in self._metrics:
+        for metric in self._of(case.dataset):
             for need in metric.config.needs:
                 if look_up(need, fields) not in (None, {}):
                     self._present[case.dataset, metric.name, need] += 1
@@ -56,7 +56,7 @@ class Census:
         found = list(self._repeated)
         for dataset in self._sizes:
             found += self._ungrouped(dataset)
-            for metric in self._metrics:
+            for metric in self._of(dataset):
                 if metric.reads_scores and not self._recorded[dataset]:
                     found.append(self._unscored(dataset, metric))
                 found += [
@@ -65,6 +65,9 @@ class Census:
                     if not self._present[dataset, metric.name, need]
                 ]
         return found
+
+    def _of(self, dataset: str) -> list[Metric]:
+        return [metric for metric in self._metrics if metric.config.covers(dataset)]
 
     def _check_id(self, case: Case) -> None:
         digest = case_digest(case)
@@ -93,9 +96,10 @@ class Census:
 
     def _absent(self, dataset: str, metric: Metric, need: str) -> Problem:
         generate, generates = self._run.generate, self._parts.datasets[dataset].generates
+        key = self._parts.settings.key("dataset", dataset)
         if generate in (True, "missing") and root(need) in GENERATED and root(need) != generates:
             what = f"{metric.name} needs {need}, and the target's reply to {dataset} fills {generates}"
-            return Problem(what, f"dataset.{dataset}.generates", f"dataset.{dataset}.generates={root(need)}")
+            return Problem(what, f"{key}.generates", f"{key}.generates={root(need)}")
         if generate == "demo" and root(need) == "actual":
             what = f"{metric.name} needs {need}, which an example answer does not have"
             return Problem(what, f"metric.{metric.name}", "score the recorded answers: generate=false")
@@ -105,8 +109,8 @@ class Census:
         known = f"; columns without a field: {', '.join(columns)}" if columns else ""
         return Problem(
             f"{metric.name} needs {need}, and no case of {dataset} has it{known}",
-            f"dataset.{dataset}.fields",
-            f"map it: '+dataset.{dataset}.fields.{field}={example}'",
+            f"{key}.fields",
+            f"map it: '+{key}.fields.{field}={example}'",
         )
 
 

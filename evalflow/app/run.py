@@ -225,10 +225,12 @@ def _remembering(order: Order, parts: Parts, known: ExitStack) -> Target:
 
 def _same_data(manifest: dict[str, Any], parts: Parts) -> list[str]:
     """The datasets that another run has read from the same data in the same way."""
-    mine = parts.settings.composed.storable["dataset"]
+    settings = parts.settings
+    mine = settings.composed.storable["dataset"]
+    keys = {name: settings.keys["dataset", name] for name in parts.datasets}
     return [
         name
         for name, config in parts.datasets.items()
-        if manifest["config"]["dataset"].get(name) == mine[name]
+        if manifest["config"]["dataset"].get(keys[name]) == mine[keys[name]]
         and manifest["datasets"][name]["sha256"] == datasets.digest(config)
     ]

@@ -165,6 +165,7 @@ class DatasetConfig(Strict):
     """Where cases come from.
 
     Attributes:
+        name: The column value; null: the key it stands under.
         path: A file or a glob.
         format: null: by the file's ending.
         fields: Case field to column or JSONPath.
@@ -174,6 +175,7 @@ class DatasetConfig(Strict):
         allow_irregular: Whether turns may come in any order: two of the assistant in a row, or one at the end.
     """
 
+    name: Word | None = None
     path: str
     description: str | None = None
     format: Literal["jsonl", "json", "csv", "parquet"] | None = None
@@ -188,6 +190,8 @@ class MetricConfig(Strict):
     """Keys that all metric kinds share.
 
     Attributes:
+        name: The column value; null: the key it stands under.
+        datasets: The datasets whose cases it scores, by name; null: all of the run.
         version: Raise it when a change makes old and new scores incomparable.
         needs: Case fields without which a case is skipped.
         threshold: Where `passed` begins (inclusive); decides no exit code.
@@ -196,6 +200,8 @@ class MetricConfig(Strict):
     """
 
     kind: str
+    name: Word | None = None
+    datasets: list[Word] | None = None
     family: str | None = None
     version: int = Field(default=1, ge=1)
     description: str = ""
@@ -204,6 +210,10 @@ class MetricConfig(Strict):
     threshold: float | None = None
     judge: dict[str, Any] | None = None
     gate: dict[str, str] | None = None
+
+    def covers(self, dataset: str) -> bool:
+        """Whether cases of this dataset are scored."""
+        return self.datasets is None or dataset in self.datasets
 
     @field_validator("needs")
     @classmethod

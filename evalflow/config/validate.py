@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 from evalflow.config.explain import problems_of
 from evalflow.config.schema import DatasetConfig, JudgeConfig, MetricConfig, RunConfig, TargetConfig
-from evalflow.errors import Problem, UserError
+from evalflow.errors import Problem, UserError, did_you_mean
 
 if TYPE_CHECKING:
     from evalflow.config.load import Composed
@@ -33,11 +33,17 @@ class Settings:
         run: The typed configuration.
         judges: The judge of each metric: the run's, with the metric's own overrides.
         composed: What it was made from.
+        keys: Where each dataset and metric stands in the configuration, by group and name.
     """
 
     run: RunConfig
     judges: Mapping[str, JudgeConfig]
     composed: Composed
+    keys: Mapping[tuple[str, str], str]
+
+    def key(self, group: str, name: str) -> str:
+        """The key of the dataset or metric of this name, as overrides spell it: `metric.faithfulness`."""
+        return f"{group}.{self.keys[group, name]}"
 
 
 def validate(composed: Composed, metric_model: ModelOf, judge_model: ModelOf, target_model: ModelOf) -> Settings:
@@ -74,10 +80,16 @@ def validate(composed: Composed, metric_model: ModelOf, judge_model: ModelOf, ta
     checker.part(RunConfig, {**rest, "dataset": {}, "metric": {}, "judge": {"kind": "-"}, "target": {"kind": "-"}}, "")
     kind = target.kind if isinstance(target, TargetConfig) else None
     checker.problems += _combination(rest, kind)
+    keys = _keys(checker, {"dataset": datasets, "metric": metrics})
+    checker.problems += _idle(checker, metrics, {name for group, name in keys if group == "dataset"})
     if checker.problems:
         raise UserError(checker.problems)
-    run = RunConfig.model_validate({**rest, "dataset": datasets, "metric": metrics, "judge": judge, "target": target})
-    return Settings(run, judges, composed)
+    named = {
+        group: {part.name or key: part for key, part in parts.items()}
+        for group, parts in (("dataset", datasets), ("metric", metrics))
+    }
+    run = RunConfig.model_validate({**rest, **named, "judge": judge, "target": target})
+    return Settings(run, {metrics[key].name or key: own for key, own in judges.items()}, composed, keys)
 
 
 class _Checker:
@@ -131,6 +143,30 @@ def _judges(
         values = {**shared, **changes} if same_kind else changes
         judges[name] = checker.kind(judge_model, values, f"metric.{name}.judge")
     return judges
+
+
+def _keys(checker: _Checker, groups: Mapping[str, Mapping[str, Any]]) -> dict[tuple[str, str], str]:
+    """The key of each dataset and metric by its name; two of one name would mix their scores."""
+    keys: dict[tuple[str, str], str] = {}
+    for group, parts in groups.items():
+        for key, part in parts.items():
+            name = part.name if part is not None and part.name else key
+            taken = keys.setdefault((group, name), key)
+            if taken != key:
+                what = f"two {group}s are both called {name!r}: {group}.{taken} and {group}.{key}"
+                where = str(checker.composed.sources.get(f"{group}.{key}", "configuration"))
+                checker.problems.append(Problem(what, where, f"give one of them another name: {group}.{key}.name=NAME"))
+    return keys
+
+
+def _idle(checker: _Checker, metrics: Mapping[str, Any], datasets: Set[str]) -> Iterator[Problem]:
+    """Metrics that score none of the run's datasets."""
+    for key, metric in metrics.items():
+        wanted = metric.datasets if isinstance(metric, MetricConfig) else None
+        if wanted is not None and datasets.isdisjoint(wanted):
+            where = f"{checker.composed.sources.get(f'metric.{key}', 'configuration')}: metric.{key}.datasets"
+            hint = did_you_mean(wanted[0], datasets) if wanted else "name some, or set it to null"
+            yield Problem(f"the run has none of its datasets ({', '.join(wanted)})", where, hint)
 
 
 def _combination(rest: Mapping[str, Any], target: str | None) -> list[Problem]:

@@ -93,5 +93,5 @@ class BaseMetric(Generic[C]):
         return self
 
     def bind(self, case: Case) -> tuple[Self, ...]:
-        """The metric itself."""
-        return (self,)
+        """The metric itself, where it scores the case's dataset."""
+        return (self,) if self.config.covers(case.dataset) else ()
