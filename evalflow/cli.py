@@ -181,6 +181,28 @@ def _new(words: list[str]) -> int:
     return new_dataset(options.name, options.path, _console())
 
 
+def _tiamat(words: list[str]) -> int:
+    from evalflow.app.tiamat import run_tiamat
+
+    test = [word for word in words if "=" not in word and not word.startswith("-")]
+    overrides = [word for word in words if word not in test]
+    config_dir, _ = _config_dir(overrides)
+    if config_dir or len(test) != 1:
+        hint = "python -m evalflow tiamat TEST.json [OVERRIDES]; own options stand in ./conf"
+        raise UserError(Problem("tiamat takes one test file and overrides", "command line", hint))
+    return run_tiamat(test[0], overrides, _console(), _console(stderr=True))
+
+
+def _import(words: list[str]) -> int:
+    from evalflow.app.importing import FORMATS, import_files
+
+    parser = _parser("import", "Write what another tool's files declare into ./conf, as YAML to run and to change.")
+    parser.add_argument("format", choices=FORMATS, metavar="FORMAT", help=" | ".join(FORMATS))
+    parser.add_argument("path", help="the tool's file; of tiamat, a test")
+    options = parser.parse_args(words)
+    return import_files(options.format, options.path, _console())
+
+
 def _cache(words: list[str]) -> int:
     from evalflow.app.cache import cache_path, cache_prune, cache_stats
 
@@ -214,6 +236,8 @@ VERBS: dict[str, Handler] = {
     "list": _list,
     "show": _show,
     "new": _new,
+    "tiamat": _tiamat,
+    "import": _import,
     "cache": _cache,
 }
 

@@ -51,7 +51,7 @@ def show_cases(options: argparse.Namespace, console: Console) -> int:
     scores = _matching(pl.scan_parquet(folder.scores), folder, options)
     ids = scores.select("dataset", "case_id").unique(maintain_order=True).collect(engine="streaming")
     wanted = ids.head(options.limit) if options.limit else ids
-    shown = list(_rows(folder, scores, wanted))
+    shown = list(case_rows(folder, scores, wanted))
     if options.json:
         console.file.write(json.dumps({"n": ids.height, "cases": shown}, ensure_ascii=False, indent=2) + "\n")
         return 0
@@ -104,8 +104,14 @@ def _can_fail(folder: RunFolder) -> bool:
     return bool(pl.scan_parquet(folder.scores).select(pl.col("threshold").is_not_null().any()).collect().item())
 
 
-def _rows(folder: RunFolder, scores: pl.LazyFrame, wanted: pl.DataFrame) -> Iterator[dict[str, Any]]:
-    """Each wanted case with its answers and score rows."""
+def case_rows(folder: RunFolder, scores: pl.LazyFrame, wanted: pl.DataFrame) -> Iterator[dict[str, Any]]:
+    """Each wanted case as every target answered it, with its scores; the keys are those of `cases --json`.
+
+    Args:
+        folder: The run.
+        scores: Rows of its scores.parquet.
+        wanted: dataset and case_id of the cases.
+    """
     saved = load(folder)
     keys = set(wanted.iter_rows())
     chosen = scores.join(wanted.lazy(), on=["dataset", "case_id"], how="semi", maintain_order="left")

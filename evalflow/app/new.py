@@ -83,9 +83,9 @@ def new_metric(name: str, source: str | None, console: Console) -> int:
         files[Path("prompts") / name / "grade.jinja"] = PROMPT
     else:
         files |= _copied(name, source, conf)
-    _write(files, console)
+    write_new(files, console)
     check = f"python -m evalflow check dataset=rag metric={name} judge=vllm judge.model=MODEL"
-    _next(console, check, "asks no model, and needs no key")
+    propose_command(console, check, "asks no model, and needs no key")
     return 0
 
 
@@ -107,9 +107,9 @@ def new_dataset(name: str, path: str, console: Console) -> int:
         fields=lines,
         group="group" if "group" in columns else "null",
     )
-    _write({Path("conf") / "dataset" / f"{name}.yaml": text}, console)
+    write_new({Path("conf") / "dataset" / f"{name}.yaml": text}, console)
     console.print(literal(f"columns: {', '.join(columns)}"), soft_wrap=True)
-    _next(console, f"python -m evalflow dataset={name} metric=METRIC", "after a look at the mapping")
+    propose_command(console, f"python -m evalflow dataset={name} metric=METRIC", "after a look at the mapping")
     return 0
 
 
@@ -139,7 +139,12 @@ def _check_free(group: str, name: str) -> None:
         raise UserError(Problem(f"there already is a {group} {name!r}", "command line", "choose another name"))
 
 
-def _write(files: dict[Path, str], console: Console) -> None:
+def write_new(files: dict[Path, str], console: Console) -> None:
+    """Write files that are not there yet, and say so.
+
+    Raises:
+        UserError: One of them is there already; then none is written.
+    """
     taken = [path for path in files if path.exists()]
     if taken:
         raise UserError([Problem("the file is there already", str(path), "choose another name") for path in taken])
@@ -149,5 +154,6 @@ def _write(files: dict[Path, str], console: Console) -> None:
         console.print(literal(f"wrote {shown(path)}"), soft_wrap=True)
 
 
-def _next(console: Console, command: str, remark: str) -> None:
+def propose_command(console: Console, command: str, remark: str) -> None:
+    """Print the command that comes next."""
     console.print(Text.assemble(("next   ", "dim"), plain(command), (f"   ({remark})", "dim")), soft_wrap=True)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _STATES = (("n_scored", "scored"), ("n_undefined", "undef"), ("n_error", "error"), ("n_skipped", "skip"))
 _WORST = 3
-_NAME_WIDTH = 26
+_NAME_WIDTH = 20
 
 
 def print_summary(

@@ -1,0 +1,37 @@
+"""The command `import`: another tool's files as YAML in ./conf."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from rich.console import Console
+
+from evalflow.app.new import propose_command, write_new
+from evalflow.app.screen import shown
+from evalflow.importers.files import Imported
+from evalflow.importers.tiamat import read_test
+
+FORMATS: Mapping[str, Callable[[Path], Imported]] = {"tiamat": read_test}
+
+
+def import_files(kind: str, path: str, console: Console) -> int:
+    """Write a dataset and a metric file for each that the tool's files declare, and print the command that runs them.
+
+    Args:
+        kind: One of FORMATS.
+        path: The tool's file.
+        console: Where to say what was written.
+
+    Raises:
+        UserError: The tool's files are wrong, or a file of ours is there already.
+    """
+    imported = FORMATS[kind](Path(path))
+    for table in imported.datasets.values():
+        table["path"] = shown(Path(table["path"]))
+    write_new({Path("conf") / name: text for name, text in imported.files().items()}, console)
+    words = [f"'dataset=[{','.join(imported.datasets)}]'", f"'metric=[{','.join(imported.metrics)}]'"]
+    if not imported.has_answers:
+        words.append("generate=true target=TARGET")
+    propose_command(console, f"python -m evalflow {' '.join(words)} judge=JUDGE", "see `list target`, `list judge`")
+    return 0

@@ -1,0 +1,75 @@
+"""The command `tiamat`: a Tiamat test file as one run, unchanged."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from evalflow.app.cases import case_rows
+from evalflow.app.derive import Derived, Recipe
+from evalflow.app.launch import execute
+from evalflow.app.screen import TerminalScreen
+from evalflow.errors import Problem, UserError
+from evalflow.importers.files import Imported
+from evalflow.importers.tiamat import read_test
+from evalflow.report.pairs import native_means, print_pairs
+from evalflow.run.folder import RunFolder, write_atomically
+
+_FOLDER = Path(".evalflow") / "tiamat"
+_SHOWN = 20
+"""Cases of each dataset that the table shows."""
+
+
+def run_tiamat(test: str, overrides: Sequence[str], out: Console, err: Console) -> int:
+    """Evaluate each of the test's datasets with each of its metrics, in one run.
+
+    The files are translated into a config folder of their own, named by its content, which `--config-dir` would read
+    as well. New answers are asked for, unless the rows bring theirs along or an override says otherwise.
+
+    Args:
+        test: The test file.
+        overrides: As of `run`.
+        out: For results.
+        err: For progress and errors.
+
+    Returns:
+        The exit code.
+
+    Raises:
+        UserError: The files are wrong, or do not fit together.
+    """
+    imported = read_test(Path(test))
+    folder = _written(imported)
+    chosen = [f"dataset=[{','.join(imported.datasets)}]", f"metric=[{','.join(imported.metrics)}]"]
+    generate = [] if imported.has_answers else ["generate=true"]
+    return execute([*chosen, *generate, *overrides], folder, _Screen(out, err))
+
+
+class _Screen(TerminalScreen):
+    """Shows each dataset with each metric, case by case, before the summary."""
+
+    def ends(self, folder: RunFolder, manifest: dict[str, Any], recipe: Recipe, derived: Derived) -> None:
+        distinct = derived.scores.select("dataset", "case_id").unique(maintain_order=True)
+        wanted = distinct.group_by("dataset", maintain_order=True).head(_SHOWN).collect()
+        print_pairs(self._out, list(case_rows(folder, derived.scores, wanted)), native_means(derived.scores))
+        super().ends(folder, manifest, recipe, derived)
+
+
+def _written(imported: Imported) -> Path:
+    """The folder that holds these files; the same files are written once."""
+    files = imported.files()
+    digest = hashlib.sha256(repr(sorted(files.items())).encode()).hexdigest()[:12]
+    folder = _FOLDER.absolute() / digest
+    try:
+        for name, text in files.items():
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if not path.is_file():
+                write_atomically(path, text)
+    except OSError as error:
+        raise UserError(Problem(f"cannot write there: {error.strerror}", str(folder))) from None
+    return folder

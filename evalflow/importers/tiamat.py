@@ -1,0 +1,233 @@
+"""Tiamat's datasets, metrics and tests: JSON files that name each other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+
+from evalflow import datasets
+from evalflow.config.schema import DatasetConfig
+from evalflow.datasets.rows import parse_json
+from evalflow.errors import Problem, UserError, nearest
+from evalflow.importers.files import Imported, key_for
+
+_ANSWER = "actual_output"
+"""The column of answers that were recorded; such rows need no target."""
+_WHOLE = " (as one conversation)"
+
+
+class _Part(BaseModel):
+    """Other keys are other tools' business, except where they look like one of ours with a letter wrong."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True, strict=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _nothing_misspelt(cls, values: Any) -> Any:
+        if isinstance(values, dict):
+            for key in map(str, values):  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+                meant = key not in cls.model_fields and nearest(key, cls.model_fields)
+                if meant and meant not in values:
+                    raise ValueError(f"unknown key {key!r}; did you mean {meant!r}?")
+        return values  # pyright: ignore[reportUnknownVariableType]
+
+
+class _Scale(_Part):
+    type: Literal["scale"]
+    description: str = ""
+    min: int
+    max: int
+
+    @model_validator(mode="after")
+    def _ordered(self) -> _Scale:
+        if self.min >= self.max:
+            raise ValueError(f"min must be below max, but min is {self.min} and max is {self.max}")
+        return self
+
+    def declared(self) -> dict[str, Any]:
+        return {"type": "likert", "min": self.min, "max": self.max}
+
+
+class _Simple(_Part):
+    type: Literal["boolean", "percentage"]
+    description: str = ""
+
+    def declared(self) -> dict[str, Any]:
+        return {"type": self.type}
+
+
+class _MetricFlags(_Part):
+    needs_history: bool = False
+    needs_example_output: bool = False
+
+
+class _Metric(_Part):
+    name: str = Field(min_length=1)
+    config: _MetricFlags = _MetricFlags()
+    metric_description: str = Field(min_length=1)
+    score: Annotated[_Scale | _Simple, Field(discriminator="type")]
+
+    def declared(self, covered: list[str] | None) -> dict[str, Any]:
+        """Its YAML; the rubric's prompt shows the description word for word, and what `needs` names."""
+        history, examples = self.config.needs_history, self.config.needs_example_output
+        needs = ["messages" if history else "question", "answer"]
+        if examples:
+            needs.append("vars.outputs" if history else "reference")
+        described = [self.metric_description, self.score.description]
+        return {
+            "kind": "rubric",
+            "name": self.name,
+            "datasets": covered,
+            "family": "tiamat",
+            "version": 1,
+            "description": "\n\n".join(text for text in described if text),
+            "needs": needs,
+            "scale": self.score.declared(),
+            "threshold": None,
+            "judge": None,
+            "gate": None,
+        }
+
+
+class _DatasetFlags(_Part):
+    example_outputs: bool = False
+
+
+class _Dataset(_Part):
+    name: str = Field(min_length=1)
+    config: _DatasetFlags = _DatasetFlags()
+    data: list[Any]
+
+
+def _as_list(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
+class _Test(_Part):
+    datasets: Annotated[list[str], BeforeValidator(_as_list)] = Field(min_length=1)
+    metrics: Annotated[list[str], BeforeValidator(_as_list)] = Field(min_length=1)
+
+
+T = TypeVar("T", bound=BaseModel)
+
+
+def read_test(path: Path) -> Imported:
+    """A test file, with the datasets and metrics that it names.
+
+    A metric that needs the history scores each dataset as one conversation; where the test has other metrics too, such
+    a dataset is there twice, and each metric is bound to its own form of it.
+
+    Args:
+        path: The test file. Relative paths in it are of the working directory, else of the file's own folder.
+
+    Raises:
+        UserError: With every problem of all the files.
+    """
+    problems: list[Problem] = []
+    test = _read(path, _Test, problems)
+    if test is None:
+        raise UserError(problems)
+    tables = _all(test.datasets, path, _Dataset, "dataset", problems)
+    metrics = _all(test.metrics, path, _Metric, "metric", problems)
+    problems += _without_examples(tables, metrics)
+    if problems:
+        raise UserError(problems)
+    forms = _forms(tables, [metric.config.needs_history for metric in metrics.values()])
+    imported = Imported()
+    for table, whole, name in forms:
+        key = key_for(name, imported.datasets, "dataset")
+        imported.datasets[key] = _table(table, name, whole=whole)
+    mixed = len({whole for _, whole, _ in forms}) > 1
+    for metric in metrics.values():
+        covered = [name for _, whole, name in forms if whole == metric.config.needs_history] if mixed else None
+        imported.metrics[key_for(metric.name, imported.metrics, "metric")] = metric.declared(covered)
+    return imported
+
+
+def _forms(tables: Mapping[Path, _Dataset], histories: list[bool]) -> list[tuple[Path, bool, str]]:
+    """Each dataset's file, whether it is one conversation, and its name, as the metrics want it."""
+    alone = len(set(histories)) == 1
+    return [
+        (path, whole, table.name + ("" if alone or not whole else _WHOLE))
+        for path, table in tables.items()
+        for whole in (False, True)
+        if whole in histories
+    ]
+
+
+def _table(path: Path, name: str, *, whole: bool) -> dict[str, Any]:
+    answered = _ANSWER in datasets.columns(DatasetConfig(path=str(path), format="json"))
+    return {
+        "name": name,
+        "path": str(path),
+        "format": "json",
+        "fields": {"answer": _ANSWER} if answered else None,
+        "group": None,
+        "generates": "answer",
+        "conversation": whole,
+    }
+
+
+def _without_examples(tables: Mapping[Path, _Dataset], metrics: Mapping[Path, _Metric]) -> list[Problem]:
+    """Metrics that compare with example outputs, beside datasets that have none."""
+    return [
+        Problem(
+            f"{metric.name} needs example outputs, and {table.name} has none (config.example_outputs is not true)",
+            str(path),
+            f"give every row of {source} an output and set example_outputs, or leave the metric out of the test",
+        )
+        for path, metric in metrics.items()
+        if metric.config.needs_example_output
+        for source, table in tables.items()
+        if not table.config.example_outputs
+    ]
+
+
+def _all(names: list[str], test: Path, model: type[T], what: str, problems: list[Problem]) -> dict[Path, T]:
+    """The files that a test names, each read once; two of one name are a problem."""
+    found: dict[Path, T] = {}
+    by_name: dict[str, Path] = {}
+    for name in names:
+        path = _located(name, test)
+        if path is None:
+            where = f"neither in {Path.cwd()} nor in {test.resolve().parent}"
+            problems.append(Problem(f"there is no {what} file {name}: {where}", str(test)))
+            continue
+        if path in found:
+            problems.append(Problem(f"the {what} file {name} is named twice", str(test), "name it once"))
+            continue
+        part = _read(path, model, problems)
+        if part is not None:
+            found[path] = part
+            own = str(getattr(part, "name", ""))
+            if by_name.setdefault(own, path) != path:
+                hint = f"{by_name[own]} has that name too: rename one, or their scores would mix"
+                problems.append(Problem(f"two {what}s are called {own!r}", str(path), hint))
+    return found
+
+
+def _located(name: str, test: Path) -> Path | None:
+    candidates = (Path.cwd() / name, test.resolve().parent / name)
+    return next((path.resolve() for path in candidates if path.is_file()), None)
+
+
+def _read(path: Path, model: type[T], problems: list[Problem]) -> T | None:
+    try:
+        value = parse_json(path.read_bytes().removeprefix(b"\xef\xbb\xbf"), str(path))
+    except OSError as error:
+        problems.append(Problem(f"cannot be read: {error.strerror}", str(path)))
+        return None
+    if isinstance(value, Problem):
+        problems.append(value)
+        return None
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        for fault in error.errors():
+            key = ".".join(str(part) for part in fault["loc"])
+            what = fault["msg"].removeprefix("Value error, ")
+            problems.append(Problem(f"{key}: {what}" if key else what, str(path)))
+        return None

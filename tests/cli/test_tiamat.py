@@ -1,0 +1,142 @@
+"""Tiamat's test files as its users run them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from evalflow.testing import Endpoint, Request, reply
+from tests.cli.conftest import Program, judge_arguments
+from tests.importers.test_tiamat import DATASET, METRIC, Files
+
+HISTORY: dict[str, Any] = {
+    "name": "Memory & ${manners}",
+    "config": {"needs_history": True, "needs_example_output": False},
+    "metric_description": "Whether it remembers what was said before",
+    "score": {"type": "boolean", "description": "true if it does"},
+}
+
+
+def script(request: Request) -> Any:
+    """A bot, and a judge that gives full marks."""
+    if request.model == "bot":
+        return reply(f"You asked: {request.user}")
+    grade = (request.schema or {})["properties"]["score"]
+    return {"reason": "It is.", "score": grade.get("maximum", True)}
+
+
+def bot(url: str) -> tuple[str, ...]:
+    return ("target=openai", "target.model=bot", f"target.base_url={url}", "target.api_key_env=null")
+
+
+@pytest.fixture
+def files(program: Program) -> Files:
+    return Files(program.folder)
+
+
+def test_every_dataset_meets_every_metric_in_one_run(program: Program, files: Files) -> None:
+    second = {"name": "Second", "config": {"example_outputs": True}, "data": [{"input": "Hi", "output": "Hello"}]}
+    files.test([DATASET, second], [METRIC, HISTORY])
+    with Endpoint(script) as endpoint:
+        done = program("tiamat", "test.json", *bot(endpoint.url), *judge_arguments(endpoint.url))
+        asked = [request.text for request in endpoint.requests if request.model == "scripted"]
+    assert done.returncode == 0, done.stderr
+
+    scores = pl.read_parquet(program.latest / "scores.parquet")
+    whole = " (as one conversation)"
+    counts = scores.group_by("dataset", "metric").len().sort("dataset", "metric").rows()
+    assert counts == [
+        ("Example Dataset", "Example Metric", 2),
+        (f"Example Dataset{whole}", HISTORY["name"], 1),
+        ("Second", "Example Metric", 1),
+        (f"Second{whole}", HISTORY["name"], 1),
+    ]
+    assert set(scores["value"]) == {"5", "true"}
+    assert set(scores["score"]) == {1.0}
+    assert "Example" not in program.latest.name
+
+    correct = next(text for text in asked if METRIC["metric_description"] in text)
+    assert METRIC["score"]["description"] in correct
+    memory = next(text for text in asked if HISTORY["metric_description"] in text and "stack" in text)
+    assert HISTORY["score"]["description"] in memory
+    assert "What is a stack?" in memory
+    assert "Just tell me" in memory
+
+    assert "dataset Example Dataset with metric Example Metric" in done.stdout
+    assert "A stack is..." in done.stdout
+    assert "mean 5.00 on the metric's own scale, over 2 of 2 scored" in done.stdout
+
+
+def test_a_row_without_an_example_output_is_named_before_any_call(program: Program, files: Files) -> None:
+    rows = [*DATASET["data"], {"input": "And now?"}]
+    files.test([{**DATASET, "data": rows}], [METRIC])
+    with Endpoint(script) as endpoint:
+        done = program("tiamat", "test.json", *bot(endpoint.url), *judge_arguments(endpoint.url))
+        assert endpoint.count == 0
+    assert done.returncode == 2
+    assert "d0.json[2]: the row has no output, but config.example_outputs is true" in done.stderr
+
+
+def test_without_a_target_it_says_which_one_to_add(program: Program, files: Files) -> None:
+    files.test([DATASET], [METRIC])
+    done = program("tiamat", "test.json")
+    assert done.returncode == 2
+    assert "add target=openai" in done.stderr
+
+
+def test_recorded_outputs_need_no_target(program: Program, files: Files) -> None:
+    rows = [{**row, "actual_output": "A list."} for row in DATASET["data"]]
+    files.test([{**DATASET, "data": rows}], [METRIC])
+    with Endpoint(script) as endpoint:
+        done = program("tiamat", "test.json", *judge_arguments(endpoint.url))
+        assert endpoint.count == 2
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_grade_off_the_scale_is_asked_again_and_then_an_error(program: Program, files: Files) -> None:
+    files.test([DATASET], [METRIC])
+    with Endpoint(lambda request: reply("hm") if request.model == "bot" else {"reason": "!", "score": 9}) as endpoint:
+        done = program("tiamat", "test.json", *bot(endpoint.url), *judge_arguments(endpoint.url), "judge.reasks=1")
+        judged = sum(request.model == "scripted" for request in endpoint.requests)
+    assert done.returncode == 3
+    assert judged == 4
+    assert set(pl.read_parquet(program.latest / "scores.parquet")["status"]) == {"error"}
+
+
+def test_import_writes_the_same_as_yaml(program: Program, files: Files) -> None:
+    files.test([DATASET], [METRIC])
+    done = program("import", "tiamat", "test.json")
+    assert done.returncode == 0, done.stderr
+    assert sorted(str(path.relative_to(program.folder)) for path in (program.folder / "conf").rglob("*.yaml")) == [
+        "conf/dataset/example_dataset.yaml",
+        "conf/metric/example_metric.yaml",
+    ]
+    assert "path: d0.json" in (program.folder / "conf/dataset/example_dataset.yaml").read_text(encoding="utf-8")
+    with Endpoint(script) as endpoint:
+        words = [
+            "dataset=example_dataset",
+            "metric=example_metric",
+            "generate=true",
+            "metric.example_metric.threshold=1",
+        ]
+        ran = program(*words, *bot(endpoint.url), *judge_arguments(endpoint.url))
+    assert ran.returncode == 0, ran.stderr
+    summary = json.loads((program.latest / "summary.json").read_text(encoding="utf-8"))["rows"][0]
+    assert (summary["dataset"], summary["metric"], summary["pass_rate"]) == ("Example Dataset", "Example Metric", 1.0)
+    again = program("import", "tiamat", "test.json")
+    assert again.returncode == 2
+    assert "the file is there already" in again.stderr
+
+
+def test_a_killed_or_failed_run_of_it_can_be_resumed(program: Program, files: Files) -> None:
+    files.test([DATASET], [METRIC])
+    with Endpoint(script) as endpoint:
+        words = [*bot(endpoint.url), *judge_arguments(endpoint.url), "budget.requests=3"]
+        assert program("tiamat", "test.json", *words).returncode == 4
+        assert program("resume", "budget.requests=10").returncode == 0
+        assert endpoint.count == 4
+    assert pl.read_parquet(Path(program.latest) / "scores.parquet")["status"].to_list() == ["scored", "scored"]
