@@ -29,7 +29,7 @@ class Imported:
     @property
     def has_answers(self) -> bool:
         """Whether every dataset brings along the answers to score, so that no target is needed."""
-        return all((table["fields"] or {}).get("answer") for table in self.datasets.values())
+        return all(bool(table["fields"]) and "answer" in table["fields"] for table in self.datasets.values())
 
     def files(self) -> dict[str, str]:
         """Path below a config folder -> text."""
