@@ -1,6 +1,6 @@
 """The endpoint that the benchmarks are run against: any request gets the same reply after a given time.
 
-    python bench/_server.py LATENCY_S
+    python bench/_server.py LATENCY_S [REPLY]
 
 A process of its own, and so lean that it is never what is measured: it reads a request's length, and sends bytes that
 were made once. It prints its port; when its standard input is closed, it prints what came (see `Seen`) and ends. What
@@ -37,9 +37,16 @@ def reply(content: str) -> bytes:
 
 @dataclass(slots=True)
 class Seen:
-    """What came: how many requests, when the first one did, and when the last one was answered (seconds since 1970)."""
+    """What came.
+
+    Attributes:
+        requests: How many.
+        sent_bytes: Their bodies together.
+        first_s, last_s: When the first one came, and when the last one was answered, in seconds since 1970.
+    """
 
     requests: int = 0
+    sent_bytes: int = 0
     first_s: float = 0.0
     last_s: float = 0.0
 
@@ -64,10 +71,12 @@ class Connection(asyncio.Protocol):
         head = self._unread.find(b"\r\n\r\n")
         if head < 0:
             return
-        length = LENGTH.search(self._unread, 0, head)
-        if len(self._unread) >= head + 4 + (int(length[1]) if length else 0):
+        found = LENGTH.search(self._unread, 0, head)
+        length = int(found[1]) if found else 0
+        if len(self._unread) >= head + 4 + length:
             self._unread = b""
             self._seen.requests += 1
+            self._seen.sent_bytes += length
             self._seen.first_s = self._seen.first_s or time.time()
             asyncio.get_running_loop().call_later(self._latency_s, self._answer_now)
 
@@ -76,10 +85,10 @@ class Connection(asyncio.Protocol):
         self._seen.last_s = time.time()
 
 
-async def main(latency_s: float) -> None:
+async def main(latency_s: float, text: str) -> None:
     """Serve until standard input ends."""
     loop, seen = asyncio.get_running_loop(), Seen()
-    answer = reply(json.dumps(VERDICT))
+    answer = reply(text)
     server = await loop.create_server(lambda: Connection(answer, latency_s, seen), "127.0.0.1", 0, backlog=4096)
     print(server.sockets[0].getsockname()[1], flush=True)
     await loop.run_in_executor(None, sys.stdin.read)
@@ -88,4 +97,4 @@ async def main(latency_s: float) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(float(sys.argv[1])))
+    asyncio.run(main(float(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else json.dumps(VERDICT)))

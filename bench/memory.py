@@ -1,0 +1,119 @@
+"""Peak memory of a run by its number of cases, above that of a run of one case.
+
+    python bench/memory.py [--recorded] [CASES ...]
+
+A run of one case loads all that a larger one loads, so what a larger one takes beyond it is the cases' own. Judged runs
+ask the endpoint once a case; `--recorded` reads scores that stand in the data, which is the cheapest way through
+everything else (data, journal, summary, reports) and so the one for a million cases. The resident memory is sampled all
+the while; the phase is told by the files that are there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from _lab import Endpoint, evalflow, folder, machine, print_table, write_cases
+
+GOALS = {1_000: 60, 10_000: 100, 1_000_000: 500}
+IN_FLIGHT = 100
+PHASES = ("check", "run", "summary", "reports")
+SAMPLE_S = 0.02
+
+
+@dataclass(slots=True)
+class Profile:
+    """What a run took: seconds, and the peak MiB in each phase."""
+
+    wall_s: float = 0.0
+    peaks: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PHASES, 0.0))
+
+    @property
+    def peak(self) -> float:
+        """MiB over all phases."""
+        return max(self.peaks.values())
+
+
+def resident_mib(process: int) -> float:
+    """Resident memory of a process now; 0 once it has ended."""
+    try:
+        pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
+    except (OSError, IndexError):
+        return 0.0
+    return pages * 4096 / 2**20
+
+
+def phase_of(run: Path) -> str:
+    """What a run is at, by the files it has written."""
+    if (run / "summary.json").exists():
+        return "reports"
+    if (run / ".scores.parquet.part").exists() or (run / "scores.parquet").exists():
+        return "summary"
+    return "run" if (run / "run.json").exists() else "check"
+
+
+def profiled(command: list[str], work: Path, run: Path) -> Profile:
+    """Run a command whose run goes to a folder, and watch its memory."""
+    found, begun = Profile(), time.perf_counter()
+    with (work / "output.txt").open("w") as output:
+        process = subprocess.Popen(command, cwd=work, stdout=output, stderr=subprocess.STDOUT)
+        while process.poll() is None:
+            phase = phase_of(run)
+            found.peaks[phase] = max(found.peaks[phase], resident_mib(process.pid))
+            time.sleep(SAMPLE_S)
+    if process.returncode:
+        raise RuntimeError(f"exit code {process.returncode}\n{(work / 'output.txt').read_text()}")
+    found.wall_s = time.perf_counter() - begun
+    return found
+
+
+STARS = """# @package metric.stars
+kind: recorded
+description: Stars.
+needs: [question, answer]
+field: stars
+scale: {type: likert, min: 1, max: 5}
+threshold: 0.5
+"""
+
+
+def measure(work: Path, url: str, count: int, *, recorded: bool) -> Profile:
+    """One run of so many cases."""
+    run = work / f"run-{count}"
+    cases = write_cases(work / f"{count}.jsonl", count)
+    metric = "stars" if recorded else "coherence"
+    command = evalflow(url, cases, IN_FLIGHT, f"cache.path={work}/{count}.db", f"hydra.run.dir={run}", metric=metric)
+    return profiled(command, work, run)
+
+
+def write_metric(work: Path) -> None:
+    """A metric that reads scores from the data."""
+    (work / "conf" / "metric").mkdir(parents=True)
+    (work / "conf" / "metric" / "stars.yaml").write_text(STARS)
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("cases", nargs="*", type=int, default=[1_000, 10_000])
+    parser.add_argument("--recorded", action="store_true", help="read scores from the data instead of asking a judge")
+    arguments = parser.parse_args()
+    print(f"{machine()}; {'recorded scores' if arguments.recorded else 'one judge call a case'}\n")
+    rows: list[tuple[str, ...]] = []
+    with folder() as work, Endpoint(0.0) as endpoint:
+        write_metric(work)
+        base = measure(work, endpoint.url, 1, recorded=arguments.recorded)
+        for count in (1, *arguments.cases):
+            found = base if count == 1 else measure(work, endpoint.url, count, recorded=arguments.recorded)
+            above = found.peak - base.peak
+            goal = f"{GOALS[count]}" if count in GOALS else ""
+            phases = (f"{found.peaks[phase]:.0f}" for phase in PHASES)
+            rows.append((f"{count:,}", *phases, f"{found.wall_s:.1f}", f"{above:.0f}", goal))
+    print_table(("cases", *PHASES, "seconds", "above one case", "goal"), rows)
+
+
+if __name__ == "__main__":
+    main()
