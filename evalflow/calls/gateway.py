@@ -144,7 +144,7 @@ class Gateway:
             response = replace(response, body=self._echo.sub(b"***", response.body))
         rest = rest_s(response.headers)
         if rest > 0:
-            self._pause(rest)
+            self._limiter.pause(self._capped(rest))
         if not 200 <= response.status < 300:
             return self._eased(faults.of_status(response), slot)
         try:
@@ -168,14 +168,15 @@ class Gateway:
 
     def _eased(self, fault: Fault, slot: Slot) -> Fault:
         """Tell the limiter of a fault that says how much the endpoint bears."""
+        wait_s = self._capped(fault.retry_after_s or 0.0)
         if fault.error_type == "rate_limit":
-            self._limiter.overloaded(slot)
-        if fault.retry_after_s is not None:
-            self._pause(fault.retry_after_s)
+            self._limiter.refused(slot, wait_s)
+        else:
+            self._limiter.pause(wait_s)
         return fault
 
-    def _pause(self, seconds: float) -> None:
-        self._limiter.pause(min(seconds, self._policy.retry_after_cap_s))
+    def _capped(self, seconds: float) -> float:
+        return min(seconds, self._policy.retry_after_cap_s)
 
     def _raise_if_mute(self, fault: Fault, elapsed_s: float, timeout_s: float) -> None:
         """Stop where the endpoint is there, has never answered a call, and had all the time that a call may take.

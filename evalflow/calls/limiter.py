@@ -13,6 +13,10 @@ from evalflow.calls.pressure import Pressure
 
 SHRINK = 0.5
 """What is left of the limit when the endpoint says that it is too much."""
+TOLERATED, GAIN = 0.15, 1 / 64
+"""The share of refused calls up to which the endpoint does not say so, and the share of the latest call in it. Busy
+gateways refuse some calls at any load; to send these again costs less than to send fewer. One that is really used up
+refuses all, and is believed after eleven."""
 EASE = 0.9
 """What is left of it when the endpoint merely grows slow."""
 HOLDS, SLOW = 2.0, 4.0
@@ -32,9 +36,9 @@ class Limiter:
     """Concurrency that adapts, additive increase and multiplicative decrease (Chiu and Jain, 1989).
 
     It doubles each round trip while the endpoint's latency holds, until the endpoint first objects; then it grows by
-    one a round trip. It halves when the endpoint objects again, and shrinks by a tenth, never below where it started,
-    when the latency has risen. If that is high even there, it is not our doing, and is taken for normal from then on.
-    Slots are given in the order in which they were asked for.
+    one a round trip. To object is to refuse more than a few of the calls: then it halves. It shrinks by a tenth, never
+    below where it started, when the latency has risen. If that is high even there, it is not our doing, and is taken
+    for normal from then on. Slots are given in the order in which they were asked for.
 
     Args:
         start: Calls in flight at first, at least 1.
@@ -49,6 +53,7 @@ class Limiter:
         self._waiting: deque[tuple[asyncio.Future[Slot], float]] = deque()
         self._resume_at = 0.0
         self._shrunk_at: float | None = None
+        self._refused = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._pressures: dict[str, Pressure] = {}
         self._requests: Pace | None = None
@@ -101,6 +106,7 @@ class Limiter:
             latency_s: How long it took.
             kind: Calls of one kind should take alike.
         """
+        self._refused -= GAIN * self._refused
         pressure = self._pressures.get(kind) or self._pressures.setdefault(kind, Pressure())
         times = pressure.add(latency_s)
         if times > SLOW:
@@ -117,9 +123,17 @@ class Limiter:
         if self._tokens is not None:
             self._tokens.take(tokens, time.monotonic())
 
-    def overloaded(self, slot: Slot) -> None:
-        """The endpoint asked for less: halve, once for all calls that were in flight together."""
-        self._shrink(slot, SHRINK, 1.0)
+    def refused(self, slot: Slot, wait_s: float) -> None:
+        """The endpoint refused a call. Where it refuses many, halve, once for all calls that were in flight together.
+
+        Args:
+            slot: What the call was sent with.
+            wait_s: How long the endpoint wants to be left alone; where it refuses many, no call is started until then.
+        """
+        self._refused += GAIN * (1.0 - self._refused)
+        if self._refused > TOLERATED:
+            self._shrink(slot, SHRINK, 1.0)
+            self.pause(wait_s)
 
     def pause(self, seconds: float) -> None:
         """Start no call for that long."""

@@ -44,22 +44,49 @@ async def test_does_not_grow_when_the_limit_is_not_in_use() -> None:
 
 
 async def test_halves_once_for_all_calls_that_were_in_flight_together_and_never_below_one() -> None:
-    limiter = Limiter(8, 8)
+    limiter = _used_up(Limiter(8, 8))
+    assert limiter.limit == 8
     async with limiter.slot() as first, limiter.slot() as second:
-        limiter.overloaded(first)
-        limiter.overloaded(second)
+        limiter.refused(first, 0.0)
+        limiter.refused(second, 0.0)
     assert limiter.limit == 4
     for _ in range(5):
         async with limiter.slot() as later:
-            limiter.overloaded(later)
+            limiter.refused(later, 0.0)
     assert limiter.limit == 1
 
 
+def _used_up(limiter: Limiter) -> Limiter:
+    """A limiter that has been refused so often that it believes the next refusal."""
+    for _ in range(10):
+        limiter.refused(Slot(0.0), 0.0)
+    return limiter
+
+
+async def test_a_few_refusals_among_many_calls_change_nothing() -> None:
+    limiter = Limiter(8, 8)
+    for call in range(2000):
+        async with limiter.slot() as slot:
+            if call % 20:
+                limiter.succeeded(slot, 1.0)
+            else:
+                limiter.refused(slot, 60.0)
+    assert limiter.limit == 8
+
+
 async def test_grows_by_one_a_round_trip_after_the_first_objection() -> None:
-    limiter = Limiter(8, 64)
-    limiter.overloaded(Slot(0.0))
+    limiter = _used_up(Limiter(8, 64))
+    limiter.refused(Slot(0.0), 0.0)
     await _saturate(limiter, 4)
     assert limiter.limit <= 5
+
+
+async def test_what_an_endpoint_asks_for_that_refuses_all_holds_back_every_call() -> None:
+    limiter = _used_up(Limiter(8, 8))
+    began = asyncio.get_running_loop().time()
+    limiter.refused(Slot(0.0), 0.05)
+    async with limiter.slot():
+        assert asyncio.get_running_loop().time() - began >= 0.045
 
 
 async def _answer(limiter: Limiter, latency_s: float, calls: int, kind: str = "") -> None:

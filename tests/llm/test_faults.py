@@ -85,11 +85,10 @@ async def test_once_an_endpoint_answered_an_outage_is_an_error_of_the_call(
 @pytest.mark.parametrize(
     "objection",
     [
-        status(429, retry_after=0.2),
         replace(status(429), headers={"X-RateLimit-Remaining-Requests": "0", "X-RateLimit-Reset-Requests": "200ms"}),
         replace(status(503), headers={"X-RateLimit-Remaining-Tokens": "0", "X-RateLimit-Reset-Tokens": "0.2"}),
     ],
-    ids=["retry-after", "requests used up", "tokens used up"],
+    ids=["requests used up", "tokens used up"],
 )
 async def test_what_the_endpoint_asks_for_is_waited_out_by_every_call(objection: Step, build: Build) -> None:
     loop = asyncio.get_running_loop()
@@ -105,6 +104,19 @@ async def test_what_the_endpoint_asks_for_is_waited_out_by_every_call(objection:
             for _ in range(3):
                 group.create_task(judge.ask(ASK))
     assert all(later - arrivals[0] >= 0.19 for later in arrivals[1:])
+
+
+async def test_a_refused_call_is_not_sent_again_before_the_endpoint_wants_it(build: Build) -> None:
+    loop = asyncio.get_running_loop()
+    arrivals: list[float] = []
+
+    def script(_: Any) -> Step:
+        arrivals.append(loop.time())
+        return status(429, retry_after=0.2) if len(arrivals) == 1 else auto()
+
+    async with Endpoint(script) as endpoint:
+        await build(endpoint.url).ask(ASK)
+    assert arrivals[1] - arrivals[0] >= 0.19
 
 
 async def test_a_rate_a_minute_is_kept_to(build: Build) -> None:
