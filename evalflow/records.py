@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from evalflow.bill import NOTHING, Bill
+
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
@@ -59,11 +61,9 @@ class Case:
         answer, reference: The recorded answer, and the ideal one.
         contexts: What was retrieved; an empty tuple means that nothing was found.
         expected, actual: The true label and the recorded prediction; or the expected ids and the retrieved ones.
-        metadata: What the target sent beside its answer.
-        demo_answer: An example answer to try metrics on; not used in runs.
+        metadata, demo_answer: What the target sent beside its answer; an example answer to try metrics on.
         checks: Checks this case brings along: identifier, enabled, params.
-        tags: Names for slicing; hierarchical with " > ".
-        group: The cluster for error bars (source document, user, template).
+        tags, group: Names for slicing, hierarchical with " > "; the cluster for error bars (source, user, template).
         labels, vars: People's judgements that stand in the data, by metric name; and all other columns.
     """
 
@@ -102,13 +102,12 @@ class Answer:
 
     Attributes:
         dataset, index, case_id, target, target_repeat: Which answer it is; target_repeat counts from 0.
-        status: answered; absent (recorded data has none); error (generation failed).
+        status, error_type, error: answered; absent (recorded data has none); error (generation failed), and why.
         messages: The conversation as played, without the final answer.
-        requests: Calls that were answered for it, and so have been paid.
+        requests, paid: Calls that were answered for it, and so have been paid; their digests (see `Bill`).
         usage, cost_usd, latency_s (seconds): None where unknown, and for recorded answers; never a false 0. A cached
             answer cost nothing, and took as long as when it was made.
         cached, saved_usd: Whether no call was made for it, and what it had cost then; None where unknown.
-        error_type, error: Why there is no answer.
     """
 
     dataset: str
@@ -126,6 +125,7 @@ class Answer:
     usage: Usage | None = None
     cost_usd: float | None = None
     saved_usd: float | None = 0.0
+    paid: tuple[int, ...] = ()
     latency_s: float | None = None
     cached: bool = False
     error_type: str | None = None
@@ -174,7 +174,7 @@ class Reply:
         parsed, raw: The validated reply, and the text it was parsed from.
         probabilities: One distribution per item (one in all without items), or None where the judge gives none.
         reasks: How often an invalid reply was sent back before this one.
-        requests: Answered calls to the outside, re-asks included; 0 for a judge that needs none, or a cached reply.
+        requests, paid: Answered calls, re-asks included, and their digests (see `Bill`); none for a cached reply.
         usage, cost_usd: Summed over the re-asks; None where unknown. A cached reply cost nothing.
         latency_s: Seconds, waiting for a free slot left out; of a cached reply, when it was made.
         cached, saved_usd: Whether no call was made for it, and what it had cost then; None where unknown.
@@ -188,6 +188,7 @@ class Reply:
     usage: Usage | None = None
     cost_usd: float | None = None
     saved_usd: float | None = 0.0
+    paid: tuple[int, ...] = ()
     latency_s: float = 0.0
     cached: bool = False
     identity: str = ""
@@ -201,8 +202,7 @@ class Outcome:
         status: One of the four states; only `scored` has a score.
         score, value: 0..1 for a scale, natural otherwise, and on the metric's own scale; None unless scored.
         reason, steps: Why (also why undefined or skipped), and what the judge said, step by step.
-        path: How the score came about: weighted by probabilities, direct, or after a re-ask.
-        parts: A panel's members.
+        path, parts: How the score came about (by probabilities, direct, after a re-ask); a panel's members.
     """
 
     status: Status
@@ -250,6 +250,7 @@ class ScoreRecord:
     cost_usd: float | None = None
     latency_s: float | None = None
     cached: bool = False
+    bill: Bill = NOTHING
     finished_at: str = ""
 
 
@@ -283,8 +284,7 @@ class Figure:
     """A number over a run that is more than a mean of scores.
 
     Attributes:
-        statistic: Its name: precision, recall, f1, accuracy, ...
-        value: The number, or None where it is undefined (nothing to divide by).
+        statistic, value: Its name, such as recall, and the number; None where there is nothing to divide by.
         n: What it was divided by, or how many cases it rests on.
         std_error, ci_low, ci_high, ci_method: 95 % interval and how it was made; None where there is none to give.
         details: A matrix or a list that goes with it.

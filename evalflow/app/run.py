@@ -19,9 +19,12 @@ from evalflow.app.inspect import Inspection, inspect
 from evalflow.app.logs import log_to, secrets_of
 from evalflow.app.settings import settings_of
 from evalflow.calls.budget import Amount
+from evalflow.calls.entry import Entry
+from evalflow.calls.session import CallSession
 from evalflow.config.load import Composed
 from evalflow.errors import EvalflowError, InfrastructureError, Problem, UserError
 from evalflow.protocols import Target
+from evalflow.records import Usage
 from evalflow.run import manifest as manifests
 from evalflow.run.answers import AnswerBook, RememberingTarget
 from evalflow.run.finished import Finished, read_finished
@@ -129,9 +132,7 @@ def _report(folder: RunFolder, recipe: Recipe, derived: Derived, found: Inspecti
 def _score(order: Order, found: Inspection, journal: Journal, tally: Tally, watcher: Watcher) -> None:
     """Ask and score what is not finished. An interrupt finishes the cases under way, a second one stops at once."""
     parts, run = found.parts, found.parts.settings.run
-    finished = _finished(order, tally)
-    if parts.session.budget:
-        parts.session.budget.spent = Amount(tally.requests, tally.input_tokens + tally.output_tokens, tally.cost_usd)
+    finished = _finished(order, parts.session, tally)
     if journal.torn:
         log.warning("cut off %d bytes of a line that was never finished", journal.torn)
 
@@ -140,6 +141,7 @@ def _score(order: Order, found: Inspection, journal: Journal, tally: Tally, watc
         plan = Plan(
             run_id=order.run_id,
             target=_remembering(order, parts, known),
+            answered=_answered(order, parts, known),
             pairs=pairs,
             target_repeats=run.repeats.target,
             judge_repeats=run.repeats.judge,
@@ -159,16 +161,24 @@ def _score(order: Order, found: Inspection, journal: Journal, tally: Tally, watc
             raise KeyboardInterrupt
 
 
-def _finished(order: Order, tally: Tally) -> Finished:
-    """What an earlier process has finished of this run, counted into the tally."""
+def _finished(order: Order, session: CallSession, tally: Tally) -> Finished:
+    """What an earlier part of this run has finished; what that took is counted into the tally and the budget."""
     if order.resumed is None:
         return Finished()
-    finished = read_finished(RunFolder(order.folder), errors_too=not order.retry_errors)
-    tally.scores.update(finished.states)
-    tally.input_tokens, tally.output_tokens = finished.input_tokens, finished.output_tokens
-    tally.cost_usd, tally.unpriced = finished.cost_usd or 0.0, finished.cost_usd is None
-    # A process that was killed has not said how many requests it sent.
-    tally.requests, tally.uncounted = order.resumed.get("requests") or 0, order.resumed.get("requests") is None
+    finished = read_finished(RunFolder(order.folder), tally, errors_too=not order.retry_errors)
+    told = manifests.take_up(tally, order.resumed)
+    if session.budget:
+        session.budget.spent = Amount(tally.requests, tally.input_tokens + tally.output_tokens, tally.cost_usd)
+
+    def claimed(entry: Entry, cost_usd: float | None) -> None:
+        if told:
+            tally.retract_call(entry.requests, entry.usage, cost_usd)
+        elif session.budget:
+            usage = entry.usage or Usage()
+            session.budget.spent += Amount(entry.requests, usage.input_tokens + usage.output_tokens, cost_usd or 0.0)
+
+    if session.once:
+        session.once.settled, session.once.claimed = finished.paid, claimed
     return finished
 
 
@@ -209,8 +219,8 @@ def _folder(order: Order) -> RunFolder:
 
 
 def _remembering(order: Order, parts: Parts, known: ExitStack) -> Target:
-    """The target, that is not asked again for what this run, or one of the same sweep, has asked it already."""
-    if parts.settings.run.generate is False or not (order.siblings or order.resumed):
+    """The target, that is not asked again for what another run of the same sweep has asked it already."""
+    if parts.settings.run.generate is False or not order.siblings:
         return parts.target
     book = known.enter_context(AnswerBook())
     for path in order.siblings:
@@ -218,9 +228,16 @@ def _remembering(order: Order, parts: Parts, known: ExitStack) -> Target:
         manifest = sibling.read_manifest()
         if manifest["target"]["identity"] == parts.target.identity:
             book.add(sibling.answers, _same_data(manifest, parts))
-    if order.resumed:
-        book.add(RunFolder(order.folder).answers, parts.datasets)
     return RememberingTarget(parts.target, book)
+
+
+def _answered(order: Order, parts: Parts, known: ExitStack) -> AnswerBook | None:
+    """The answers that an earlier part of this run has got; None where there can be none."""
+    if parts.settings.run.generate is False or not order.resumed:
+        return None
+    book = known.enter_context(AnswerBook())
+    book.add(RunFolder(order.folder).answers, parts.datasets)
+    return book
 
 
 def _same_data(manifest: dict[str, Any], parts: Parts) -> list[str]:

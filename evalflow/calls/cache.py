@@ -33,14 +33,17 @@ class Cache:
         path: The file.
         mode: on (reads and stores); read (reads, and stores for this run alone, so that it can be resumed); refresh
             (reads what this run has stored, and stores); off (the same, and what it stores is for this run alone).
-        run_id: The run that asks.
+        run_id: That run's id.
         max_bytes: What the file may take; the least recently used replies go first.
+
+    Attributes:
+        run_id: The run that asks.
     """
 
     def __init__(self, path: Path, mode: Mode = "on", *, run_id: str = "", max_bytes: int = MAX_BYTES) -> None:
         self._path = path
         self._mode: Mode = mode
-        self._run_id = run_id
+        self.run_id = run_id
         self._scope = run_id if mode in {"off", "read"} else SHARED
         self._store: Store | None = None
         self._max_bytes = max_bytes
@@ -54,7 +57,7 @@ class Cache:
         entry = self._committer.find(slot) or self._look_up(slot)
         if entry is None and self._mode == "read":
             return self._look_up((key, SHARED))
-        if entry is None or (self._mode == "refresh" and entry.run_id != self._run_id):
+        if entry is None or (self._mode == "refresh" and entry.run_id != self.run_id):
             return None
         return entry
 
@@ -62,7 +65,7 @@ class Cache:
         """Remember the reply to a request. It can be got at once, and outlives this process when this returns."""
         if not self._opened:
             self._open()
-        self._committer.add((key, self._scope), replace(entry, run_id=self._run_id, made_at=time.time()))
+        self._committer.add((key, self._scope), replace(entry, run_id=self.run_id, made_at=time.time()))
 
     def close(self) -> None:
         """Write what is not in the file yet, and close it; a later call opens it again."""

@@ -17,26 +17,43 @@ class Unreadable(ValueError):
     """A remembered reply does not mean anything any more, so it is asked for again; raised by readers."""
 
 
+def short(key: bytes) -> int:
+    """A digest of a key that fits a column, for journals: 64 bits with a sign."""
+    return int.from_bytes(key[:8], "big", signed=True)
+
+
 class Once:
     """Calls by key. One call under way at a time for each; everybody who wants the same waits for it.
 
     Args:
         cache: Where replies are remembered; None remembers none.
+
+    Attributes:
+        settled: Of a run that is resumed, the calls whose cost its journals tell. What else it has paid for, before
+            it could say so, is counted when it is first used. None for a run that is new.
+        claimed: Told of such a call and its price, which is None where unknown.
     """
 
     def __init__(self, cache: Cache | None = None) -> None:
         self._cache = cache
         self._under_way: dict[bytes, asyncio.Future[Entry]] = {}
+        self.settled: set[int] | None = None
+        self.claimed: Callable[[Entry, float | None], None] | None = None
 
     async def __call__(
-        self, key: bytes, ask: Callable[[], Awaitable[tuple[T, Entry]]], read: Callable[[Entry], T]
+        self,
+        key: bytes,
+        ask: Callable[[], Awaitable[tuple[T, Entry]]],
+        read: Callable[[Entry], T],
+        price: Callable[[Entry], float | None] = lambda _: None,
     ) -> tuple[T, bool]:
-        """The value of a call, and whether it was had without one.
+        """The value of a call, and whether it was had for nothing.
 
         Args:
             key: All that decides the reply, from `key_of`.
             ask: Makes the call; gives its value, and what to remember of it. Raises for what is not to be remembered.
             read: The value of what is remembered; raises Unreadable for what cannot be used.
+            price: What something that is remembered had cost, in US dollars.
 
         Raises:
             Exception: What `ask` raises. Whoever only waited is told nothing of its cost, which would count twice.
@@ -45,9 +62,15 @@ class Once:
         while True:
             if entry is not None:
                 try:
-                    return read(entry), True
+                    value = read(entry)
                 except Unreadable:
                     pass
+                else:
+                    if not self._unsaid(key, entry):
+                        return value, True
+                    if self.claimed is not None:
+                        self.claimed(entry, price(entry))
+                    return value, False
             other = self._under_way.get(key)
             if other is None:
                 return await self._lead(key, ask), False
@@ -58,6 +81,15 @@ class Once:
         """Close the cache; a later call opens it again."""
         if self._cache is not None:
             self._cache.close()
+
+    def _unsaid(self, key: bytes, entry: Entry) -> bool:
+        """Whether an entry is what this run paid for without having said so; from now on it has."""
+        if self.settled is None or self._cache is None or entry.run_id != self._cache.run_id:
+            return False
+        if short(key) in self.settled:
+            return False
+        self.settled.add(short(key))
+        return True
 
     async def _lead(self, key: bytes, ask: Callable[[], Awaitable[tuple[T, Entry]]]) -> T:
         shared = self._under_way[key] = asyncio.get_running_loop().create_future()
@@ -74,6 +106,8 @@ class Once:
             del self._under_way[key]
         if self._cache is not None:
             self._cache.put(key, entry)
+        if self.settled is not None:
+            self.settled.add(short(key))
         shared.set_result(entry)
         return value
 

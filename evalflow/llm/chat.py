@@ -107,24 +107,23 @@ class ChatClient:
             self._settle(request.tokens, completion.usage)
         return completion
 
+    def key(self, request: Request, *repeats: int) -> bytes:
+        """What a value is known by: the request that is sent first, and which of several wanted values it is."""
+        return key_of(self._base_url, request.path, request.body or b"", *repeats)
+
     async def once(
-        self,
-        request: Request,
-        repeats: tuple[int, ...],
-        ask: Callable[[], Awaitable[tuple[T, Entry]]],
-        read: Callable[[Entry], T],
+        self, key: bytes, ask: Callable[[], Awaitable[tuple[T, Entry]]], read: Callable[[Entry], T]
     ) -> tuple[T, bool]:
-        """The value of a request, and whether it was had without asking. See `Once`.
+        """The value that is known by a key, and whether it was had for nothing. See `Once`.
 
         Args:
-            request: What is sent first; it decides the value.
-            repeats: Which of several wanted values it is.
+            key: What `key` gave.
             ask: Asks, and gives the value and what to remember of it.
             read: The value of what is remembered; raises Unreadable.
         """
         if self._once is None:
             return (await ask())[0], False
-        return await self._once(key_of(self._base_url, request.path, request.body or b"", *repeats), ask, read)
+        return await self._once(key, ask, read, self._cost)
 
     def recall(self, entry: Entry) -> Completion:
         """The completion that is remembered, with what all requests that led to it took, at today's price.
@@ -136,7 +135,7 @@ class ChatClient:
             completion = self._read(Response(200, {}, entry.body, entry.latency_s))
         except Malformed as error:
             raise Unreadable(str(error)) from None
-        return replace(completion, usage=entry.usage, cost_usd=cost(entry.usage, self._price))
+        return replace(completion, usage=entry.usage, cost_usd=self._cost(entry))
 
     async def close(self) -> None:
         """Release connections."""
@@ -144,6 +143,9 @@ class ChatClient:
 
     def _expected_tokens(self, data: bytes) -> float:
         return len(data) / BYTES_A_TOKEN + self._reply_tokens
+
+    def _cost(self, entry: Entry) -> float | None:
+        return cost(entry.usage, self._price)
 
     def _settle(self, expected: float, usage: Usage) -> None:
         self._reply_tokens += (usage.output_tokens - self._reply_tokens) / REPLIES

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from evalflow.calls.entry import Entry
-from evalflow.calls.once import Unreadable
+from evalflow.calls.once import Unreadable, short
 from evalflow.calls.session import CallSession
 from evalflow.calls.transport import Request
 from evalflow.config.schema import OpenAIJudgeConfig
@@ -128,14 +128,15 @@ class OpenAIJudge:
     async def _ask_once(self, ask: Ask, number: int = 0) -> Reply:
         body = {**self._contract(ask.reply_model).request(ask.messages), **self._wants_logprobs(ask)}
         request = self._client.request(body, kind=f"{ask.metric}.{ask.step}")
+        key = self._client.key(request, ask.repeat, number)
         reply, known = await self._client.once(
-            request, (ask.repeat, number), partial(self._paid, ask, body, request), partial(self._remembered, ask)
+            key, partial(self._paid, ask, body, request, key), partial(self._remembered, ask, key)
         )
         if not known:
             return reply
-        return replace(reply, requests=0, cost_usd=0.0, saved_usd=reply.cost_usd, cached=True)
+        return replace(reply, requests=0, cost_usd=0.0, saved_usd=reply.cost_usd, paid=(), cached=True)
 
-    async def _paid(self, ask: Ask, body: Mapping[str, Any], request: Request) -> tuple[Reply, Entry]:
+    async def _paid(self, ask: Ask, body: Mapping[str, Any], request: Request, key: bytes) -> tuple[Reply, Entry]:
         """Ask until the reply is valid; gives it, and what is to be remembered of it."""
         contract, spent = self._contract(ask.reply_model), _Spent()
         while True:
@@ -151,19 +152,26 @@ class OpenAIJudge:
         entry = Entry(
             body=completion.body, requests=spent.requests, usage=spent.usage, latency_s=round(spent.latency_s, 6)
         )
-        return self._reply(ask, parsed, raw, completion, entry, spent.cost_usd), entry
+        return self._reply(ask, key, parsed, raw, completion, entry, spent.cost_usd), entry
 
-    def _remembered(self, ask: Ask, entry: Entry) -> Reply:
+    def _remembered(self, ask: Ask, key: bytes, entry: Entry) -> Reply:
         """The reply that is remembered, as it was when it was paid for."""
         completion = self._client.recall(entry)
         try:
             parsed, raw = self._contract(ask.reply_model).parse(completion, _count(ask))
         except InvalidReply as error:
             raise Unreadable(str(error)) from None
-        return self._reply(ask, parsed, raw, completion, entry, completion.cost_usd)
+        return self._reply(ask, key, parsed, raw, completion, entry, completion.cost_usd)
 
     def _reply(
-        self, ask: Ask, parsed: BaseModel, raw: str, completion: Completion, entry: Entry, cost_usd: float | None
+        self,
+        ask: Ask,
+        key: bytes,
+        parsed: BaseModel,
+        raw: str,
+        completion: Completion,
+        entry: Entry,
+        cost_usd: float | None,
     ) -> Reply:
         return Reply(
             parsed=parsed,
@@ -173,6 +181,7 @@ class OpenAIJudge:
             requests=entry.requests,
             usage=entry.usage,
             cost_usd=cost_usd,
+            paid=(short(key),),
             latency_s=entry.latency_s,
             identity=self._identity,
         )

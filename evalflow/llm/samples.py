@@ -51,6 +51,7 @@ def combine(replies: Sequence[Reply], listed: bool) -> Reply:
         usage=reduce(_plus, (reply.usage for reply in replies)),
         cost_usd=_total([reply.cost_usd for reply in replies]),
         saved_usd=_total([reply.saved_usd for reply in replies]),
+        paid=tuple(digest for reply in replies for digest in reply.paid),
         cached=all(reply.cached for reply in replies),
         latency_s=max(reply.latency_s for reply in replies),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from hashlib import blake2b
 from pathlib import Path
@@ -35,6 +35,7 @@ def answer_row(answer: Answer) -> dict[str, Any]:
         "usage": {"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens} if usage else None,
         "cost_usd": answer.cost_usd,
         "saved_usd": answer.saved_usd,
+        "paid": answer.paid,
         "latency_s": answer.latency_s,
         "cached": answer.cached,
         "error_type": answer.error_type,
@@ -49,8 +50,16 @@ def answer_from_row(row: dict[str, Any]) -> Answer:
         "messages": tuple(Message(**message) for message in row["messages"]),
         "contexts": None if contexts is None else tuple(Context(**context) for context in contexts),
         "usage": Usage(**row["usage"]) if row["usage"] else None,
+        "paid": tuple(row.get("paid") or ()),
     }
     return Answer(**{**row, **typed})
+
+
+def read_answers(journal: Path) -> Iterator[Answer]:
+    """The answers of a journal in the order written; of a missing one none. A line that was never finished is none."""
+    if journal.exists():
+        with journal.open("rb") as lines:
+            yield from (answer_from_row(json.loads(line)) for line in lines if line.endswith(b"\n"))
 
 
 class AnswerBook:
@@ -136,7 +145,7 @@ class RememberingTarget:
         if known is None or known.status == "error":
             return await self._target.answer(case, repeat)
         saved_usd = known.saved_usd if known.cached else known.cost_usd
-        return replace(known, index=case.index, requests=0, cost_usd=0.0, saved_usd=saved_usd, cached=True)
+        return replace(known, index=case.index, requests=0, cost_usd=0.0, saved_usd=saved_usd, paid=(), cached=True)
 
     async def close(self) -> None:
         """Release the target's connections."""

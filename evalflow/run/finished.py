@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping, Set
+from collections import Counter
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from pathlib import Path
 from typing import Any
 
+from evalflow.records import AnswerStatus, Usage
+from evalflow.run.answers import read_answers
 from evalflow.run.folder import RunFolder
+from evalflow.run.tally import Tally
 from evalflow.summary import scan_journal
 
 _CELL = ("dataset", "case_id", "target", "target_repeat", "metric", "judge", "repeat")
@@ -24,56 +28,64 @@ def cell_digest(
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """What a run's journals hold.
+    """What an earlier part of a run has done.
 
     Attributes:
         cells: Digests of the finished cells.
-        states: How many of them are in each state.
-        input_tokens, output_tokens, cost_usd: What was paid for all lines of both journals; cost None where one is
-            not known.
+        paid: Digests of the calls whose cost its journals tell; see `Bill`.
     """
 
     cells: Set[int] = frozenset()
-    states: Mapping[str, int] = field(default_factory=dict[str, int])
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cost_usd: float | None = 0.0
+    paid: set[int] = field(default_factory=set[int])
 
 
-def read_finished(folder: RunFolder, *, errors_too: bool) -> Finished:
+def read_finished(folder: RunFolder, tally: Tally, *, errors_too: bool) -> Finished:
     """Read what is finished of a run.
 
     Args:
         folder: The run's folder; journals that do not exist hold nothing.
+        tally: All that was done and paid is counted into it, also for lines that hold no more.
         errors_too: Whether a cell in state error counts as finished.
     """
     import polars as pl
 
-    columns = (*_CELL, "status", "cached", "input_tokens", "output_tokens", "cost_usd")
-    lines = scan_journal(folder.journal).frame().select(columns).collect(engine="streaming")
-    asked = pl.col("judge").is_not_null() & ~pl.col("cached") & pl.col("input_tokens").is_not_null()
-    paid = [*lines.filter(asked).select("input_tokens", "output_tokens", "cost_usd").iter_rows(), *_answers(folder)]
-    costs = [cost for _, _, cost in paid if cost is not None]
+    lines = scan_journal(folder.journal).frame().select(*_CELL, "status", "cost_usd", "bill")
+    lines = lines.collect(engine="streaming")
+    paid: set[int] = set()
+    for cost_usd, bill in lines.select("cost_usd", "bill").iter_rows():
+        _count(tally, cost_usd, bill)
+        paid.update(bill["paid"])
     # A cell that was asked again stands there twice, and its last line holds.
     cells = lines.unique(_CELL, keep="last", maintain_order=True)
     if not errors_too:
         cells = cells.filter(pl.col("status") != "error")
-    return Finished(
-        cells={cell_digest(*row) for row in cells.select(_CELL).iter_rows()},
-        states=dict(cells["status"].value_counts().iter_rows()),
-        input_tokens=sum(tokens or 0 for tokens, _, _ in paid),
-        output_tokens=sum(tokens or 0 for _, tokens, _ in paid),
-        cost_usd=sum(costs) if len(costs) == len(paid) else None,
-    )
+    tally.scores.update(dict(cells["status"].value_counts().iter_rows()))
+    paid.update(_count_answers(tally, folder.answers))
+    return Finished({cell_digest(*row) for row in cells.select(_CELL).iter_rows()}, paid)
 
 
-def _answers(folder: RunFolder) -> Iterator[tuple[int, int, float | None]]:
-    """Tokens and cost of the answers that were asked for."""
-    if not folder.answers.exists():
-        return
-    with folder.answers.open("rb") as file:
-        rows: Iterator[dict[str, Any]] = (json.loads(line) for line in file if line.endswith(b"\n"))
-        for row in rows:
-            if row["requests"] and not row["cached"]:
-                usage = row["usage"] or {"input_tokens": 0, "output_tokens": 0}
-                yield usage["input_tokens"], usage["output_tokens"], row["cost_usd"]
+def _count(tally: Tally, cost_usd: float | None, bill: Mapping[str, Any]) -> None:
+    """Count the calls of one score."""
+    tally.requests += bill["requests"]
+    tally.reasks += bill["reasks"]
+    tally.cached += bill["remembered"]
+    tally.count_saved(bill["saved_usd"])
+    if bill["requests"]:
+        tally.count_call(Usage(bill["input_tokens"], bill["output_tokens"]), cost_usd)
+
+
+def _count_answers(tally: Tally, journal: Path) -> set[int]:
+    """Count the answers: of several lines for one, all were paid for and the last holds.
+
+    Returns:
+        Digests of the calls that were paid for.
+    """
+    paid: set[int] = set()
+    states: dict[int, AnswerStatus] = {}
+    for answer in read_answers(journal):
+        tally.count_answer(answer)
+        paid.update(answer.paid)
+        key = cell_digest(answer.dataset, answer.case_id, answer.target, answer.target_repeat, "", None, 0)
+        states[key] = answer.status
+    tally.answers = Counter[str](states.values())
+    return paid

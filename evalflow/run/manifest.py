@@ -19,6 +19,12 @@ SCHEMA = 1
 """Raised when the files of a run change their meaning."""
 
 
+_TOTALS = (
+    "requests", "cached", "reasks", "input_tokens", "output_tokens", "cost_usd", "saved_usd",
+)  # fmt: skip
+"""What a run has done by its end; a run that was killed has not said it."""
+
+
 def now() -> str:
     """The time, as it stands in manifests."""
     return datetime.now(UTC).isoformat(timespec="seconds")
@@ -50,7 +56,8 @@ def opening(run_id: str, overrides: tuple[str, ...], facts: Mapping[str, Any]) -
 def reopening(manifest: Mapping[str, Any]) -> dict[str, Any]:
     """The manifest of a run that goes on."""
     resumed = [*manifest.get("resumed_at", []), now()]
-    return {**manifest, "status": "running", "finished_at": None, "resumed_at": resumed, "process": os.getpid()}
+    begun = {key: value for key, value in manifest.items() if key not in _TOTALS}
+    return {**begun, "status": "running", "finished_at": None, "resumed_at": resumed, "process": os.getpid()}
 
 
 def changes(manifest: Mapping[str, Any], facts: Mapping[str, Any]) -> list[str]:
@@ -76,6 +83,21 @@ def changes(manifest: Mapping[str, Any], facts: Mapping[str, Any]) -> list[str]:
     return found
 
 
+def take_up(tally: Tally, manifest: Mapping[str, Any]) -> bool:
+    """Set the tally to the totals that a run has told at its end, of scores that were not finished too.
+
+    Returns:
+        Whether it has told them; a run that was killed has not.
+    """
+    if "requests" not in manifest:
+        return False
+    tally.requests, tally.cached, tally.reasks = (manifest[key] for key in ("requests", "cached", "reasks"))
+    tally.input_tokens, tally.output_tokens = manifest["input_tokens"], manifest["output_tokens"]
+    tally.cost_usd, tally.unpriced = manifest["cost_usd"] or 0.0, manifest["cost_usd"] is None
+    tally.saved_usd, tally.saved_unpriced = manifest["saved_usd"] or 0.0, manifest["saved_usd"] is None
+    return True
+
+
 def closing(
     manifest: Mapping[str, Any], status: str, exit_code: int, tally: Tally, states: Mapping[str, int], seconds: float
 ) -> dict[str, Any]:
@@ -97,7 +119,7 @@ def closing(
         "seconds": round(seconds, 3),
         "scores": dict(states),
         "answers": dict(tally.answers),
-        "requests": None if tally.uncounted else tally.requests,
+        "requests": tally.requests,
         "cached": tally.cached,
         "reasks": tally.reasks,
         "input_tokens": tally.input_tokens,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from evalflow.bill import Bill
 from evalflow.errors import CallError
 from evalflow.protocols import Judge
 from evalflow.records import Ask, Outcome, Reply, Usage
@@ -27,6 +28,11 @@ class Meter:
         self._calls = 0
         self._cached = 0
         self._unpriced = False
+        self._requests = 0
+        self._reasks = 0
+        self._sent = Usage()
+        self._saved: float | None = 0.0
+        self._paid: tuple[int, ...] = ()
 
     @property
     def name(self) -> str:
@@ -81,11 +87,14 @@ class Meter:
                 self._add(error.requests, error.usage, error.cost_usd, error.latency_s)
             raise
         self._tally.count_saved(reply.saved_usd)
+        self._paid += reply.paid
+        self._saved = None if self._saved is None or reply.saved_usd is None else self._saved + reply.saved_usd
         if reply.cached:
             self._cached += 1
             self._tally.cached += 1
         else:
             self._tally.reasks += reply.reasks
+            self._reasks += reply.reasks
         self._add(reply.requests, reply.usage, reply.cost_usd, reply.latency_s)
         return reply
 
@@ -104,10 +113,24 @@ class Meter:
             cached=self._cached == self._calls,
         )
 
+    def bill(self) -> Bill:
+        """What its calls took, in full."""
+        sent = self._sent
+        return Bill(
+            requests=self._requests,
+            reasks=self._reasks,
+            input_tokens=sent.input_tokens,
+            output_tokens=sent.output_tokens,
+            remembered=self._cached,
+            saved_usd=self._saved,
+            paid=self._paid,
+        )
+
     def _add(self, requests: int, usage: Usage | None, cost_usd: float | None, latency_s: float) -> None:
         self._calls += 1
         self._latency += latency_s
         self._tally.requests += requests
+        self._requests += requests
         if usage:
             self._usage = usage + (self._usage or Usage())
         if cost_usd is None:
@@ -115,4 +138,5 @@ class Meter:
         else:
             self._cost += cost_usd
         if requests:
+            self._sent += usage or Usage()
             self._tally.count_call(usage, cost_usd)

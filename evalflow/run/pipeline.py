@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
+from evalflow.bill import NOTHING, Bill
 from evalflow.errors import EvalflowError
 from evalflow.protocols import Judge, Metric, Sink, Target
 from evalflow.records import Answer, Case, Outcome, ScoreRecord
+from evalflow.run.answers import AnswerBook
 from evalflow.run.finished import cell_digest
 from evalflow.run.meter import Meter
 from evalflow.run.tally import Tally
@@ -35,6 +37,7 @@ class Plan:
         judge_repeats: Scores an answer and metric; a metric that asks nobody is scored once.
         width: Cases under way at once; the calls in flight are bounded by the limiters, not here.
         finished: Digests of the cells that are scored already and not scored again.
+        answered: Answers of this very run, which are not asked for, counted or written again; failed ones are.
     """
 
     run_id: str
@@ -44,6 +47,7 @@ class Plan:
     judge_repeats: int = 1
     width: int = 16
     finished: Set[int] = frozenset()
+    answered: AnswerBook | None = None
 
 
 class Pipeline:
@@ -92,14 +96,24 @@ class Pipeline:
         cells = self._remaining(case, target_repeat)
         if not cells:
             return
-        answer = await self._plan.target.answer(case, target_repeat)
-        self._sink.write(answer)
+        answer = self._answered(case, target_repeat)
+        if answer is None:
+            answer = await self._plan.target.answer(case, target_repeat)
+            self._sink.write(answer)
         if len(cells) == 1:  # the common case, without the cost of a task for it
             await self._cell(case, answer, *cells[0])
             return
         async with asyncio.TaskGroup() as scoring:
             for pair, repeat in cells:
                 scoring.create_task(self._cell(case, answer, pair, repeat))
+
+    def _answered(self, case: Case, target_repeat: int) -> Answer | None:
+        book = self._plan.answered
+        known = book.get(case.dataset, case.id, self._plan.target.name, target_repeat) if book else None
+        if known is not None and known.status == "error":
+            self._tally.retract_answer(known)
+            return None
+        return known and replace(known, index=case.index)
 
     def _remaining(self, case: Case, target_repeat: int) -> list[tuple[Pair, int]]:
         """The cells of the case that are not finished."""
@@ -123,16 +137,18 @@ class Pipeline:
                     yield Pair(metric, pair.judge), repeat
 
     async def _cell(self, case: Case, answer: Answer, pair: Pair, repeat: int) -> None:
+        bill = NOTHING
         if pair.judge is None:
             outcome = await pair.metric.score(case, answer, None, repeat)
         else:
             meter = Meter(pair.judge, self._tally)
             outcome = meter.fill(await pair.metric.score(case, answer, meter, repeat))
-        record = self._record(case, answer, pair, repeat, outcome)
+            bill = meter.bill()
+        record = self._record(case, answer, pair, repeat, outcome, bill)
         self._sink.write(record)
         self._tally.count_score(record)
 
-    def _record(self, case: Case, answer: Answer, pair: Pair, repeat: int, outcome: Outcome) -> ScoreRecord:
+    def _record(self, case: Case, answer: Answer, pair: Pair, repeat: int, outcome: Outcome, bill: Bill) -> ScoreRecord:
         usage = outcome.usage
         return ScoreRecord(
             run_id=self._plan.run_id,
@@ -160,6 +176,7 @@ class Pipeline:
             cost_usd=outcome.cost_usd,
             latency_s=outcome.latency_s,
             cached=outcome.cached,
+            bill=bill,
             finished_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
         )
 

@@ -16,7 +16,7 @@ class Tally:
         expected: How many scores the run will have, as far as known.
         scores: Scores by status.
         answers: Generated answers by status.
-        requests: Calls that were sent; `cached` ones were not. `uncounted` says that there were others before.
+        requests: Calls that were sent; `cached` ones were not.
         reasks: Invalid replies that were sent back.
         in_flight: Cases being worked on.
         input_tokens, output_tokens: Over judges and targets.
@@ -28,7 +28,6 @@ class Tally:
     scores: Counter[str] = field(default_factory=Counter[str])
     answers: Counter[str] = field(default_factory=Counter[str])
     requests: int = 0
-    uncounted: bool = False
     cached: int = 0
     reasks: int = 0
     in_flight: int = 0
@@ -78,6 +77,19 @@ class Tally:
         if answer.requests:
             self.requests += answer.requests
             self.count_call(answer.usage, answer.cost_usd)
+
+    def retract_call(self, requests: int, usage: Usage | None, cost_usd: float | None) -> None:
+        """A call that was counted before its score was finished is about to be counted with it."""
+        usage = usage or Usage()
+        self.requests -= requests
+        self.reasks -= requests - 1
+        self.input_tokens -= usage.input_tokens
+        self.output_tokens -= usage.output_tokens
+        self.cost_usd -= cost_usd or 0.0
+
+    def retract_answer(self, answer: Answer) -> None:
+        """An answer that was counted is asked for again; what it took stays."""
+        self.answers[answer.status] -= 1
 
     def count_call(self, usage: Usage | None, cost_usd: float | None) -> None:
         """Add what a call used; cost_usd None: its price is not known."""

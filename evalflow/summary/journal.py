@@ -14,9 +14,11 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from evalflow.bill import Bill
 from evalflow.records import ScoreRecord
 
 _TAIL = 1 << 16
+_BILL = tuple(field.name for field in fields(Bill))
 _NAMES = tuple(field.name for field in fields(ScoreRecord))
 
 
@@ -33,6 +35,7 @@ def journal_row(record: ScoreRecord) -> dict[str, Any]:
     row["tags"] = list(record.tags)
     row["value"] = None if record.value is None else json_text(record.value)
     row["steps"] = json_text(record.steps)
+    row["bill"] = {name: getattr(record.bill, name) for name in _BILL}
     return row
 
 
@@ -42,7 +45,14 @@ def journal_record(row: Mapping[str, Any]) -> ScoreRecord:
     values["tags"] = tuple(row["tags"] or ())
     values["value"] = None if row["value"] is None else json.loads(row["value"])
     values["steps"] = tuple(json.loads(row["steps"] or "[]"))
+    values["bill"] = _bill(row["bill"])
     return ScoreRecord(**values)
+
+
+def _bill(row: Mapping[str, Any]) -> Bill:
+    values = {name: row[name] for name in _BILL}
+    values["paid"] = tuple(row["paid"])
+    return Bill(**values)
 
 
 def json_text(value: Any) -> str:

@@ -12,13 +12,13 @@ SLICE = ("dataset", "target", "metric", "judge")
 
 
 def scores_schema() -> pl.Schema:
-    """Columns of scores.parquet, in order: the journal's without `index`, and what a threshold makes of the score."""
+    """Columns of scores.parquet, in order: a record's without `index` and bill, and what a threshold makes of it."""
     import polars as pl
 
     derived = {"threshold": pl.Float64(), "passed": pl.Boolean()}
     schema: dict[str, pl.DataType] = {}
     for name, dtype in journal_schema().items():
-        if name != "index":
+        if name not in {"index", "bill"}:
             schema[name] = dtype
         if name == "value":
             schema |= derived
@@ -30,12 +30,17 @@ def journal_schema() -> pl.Schema:
     import polars as pl
 
     text, number, count = pl.String, pl.Float64, pl.Int64
+    bill = pl.Struct({
+        "requests": count, "reasks": count, "input_tokens": count, "output_tokens": count, "remembered": count,
+        "saved_usd": number, "paid": pl.List(count),
+    })  # fmt: skip
     return pl.Schema({
         "run_id": text, "dataset": text, "index": count, "case_id": text, "group": text, "tags": pl.List(text),
         "target": text, "target_repeat": count, "metric": text, "metric_version": count, "judge": text,
         "repeat": count, "member_of": text, "status": text, "score": number, "value": text, "reason": text,
         "steps": text, "error_type": text, "error": text, "path": text, "input_tokens": count,
-        "output_tokens": count, "cost_usd": number, "latency_s": number, "cached": pl.Boolean, "finished_at": text,
+        "output_tokens": count, "cost_usd": number, "latency_s": number, "cached": pl.Boolean, "bill": bill,
+        "finished_at": text,
     })  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, Literal
 
 from evalflow.calls.entry import Entry
+from evalflow.calls.once import short
 from evalflow.calls.session import CallSession
 from evalflow.calls.transport import Request
 from evalflow.config.schema import OpenAITargetConfig
@@ -91,9 +92,8 @@ class OpenAITarget:
             if not sent:
                 raise TargetError("no_question", "the case has no message and target.prompt is not set")
             request = self._client.request({"messages": sent})
-            completion, known = await self._client.once(
-                request, (repeat,), partial(self._paid, request), self._client.recall
-            )
+            key = self._client.key(request, repeat)
+            completion, known = await self._client.once(key, partial(self._paid, request), self._client.recall)
         except UserError as error:
             return replace(begun, status="error", error_type="prompt", error=str(error))
         except CallError as error:
@@ -108,6 +108,7 @@ class OpenAITarget:
             usage=completion.usage,
             cost_usd=0.0 if known else cost_usd,
             saved_usd=cost_usd if known else 0.0,
+            paid=() if known else (short(key),),
             latency_s=completion.latency_s,
             cached=known,
         )

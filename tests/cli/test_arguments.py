@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from evalflow.cli import help_text, run_command
-from tests.cli.conftest import Program
 
 
 @pytest.mark.parametrize(
@@ -70,9 +69,8 @@ def test_hydra_calls_the_program_by_its_name(
     assert capsys.readouterr().out.strip() == "evalflow"
 
 
-def test_what_a_file_says_cannot_steer_the_terminal(program: Program) -> None:
-    path = program.write("mine.jsonl", {"id": "a\x1b]0;owned\x07", "question": "q"}, {"id": "a\x1b]0;owned\x07"})
-    done = program("check", "dataset=rag", f"dataset.rag.path={path}", "dataset.rag.fields=null", "metric=exact_match")
-    assert done.returncode == 2
-    assert "owned" in done.stderr
-    assert "\x1b" not in done.stderr
+def test_the_text_of_an_error_cannot_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(["check", "--\x1b]0;owned\x07"]) == 2
+    shown = capsys.readouterr().err
+    assert "owned" in shown
+    assert "\x1b" not in shown

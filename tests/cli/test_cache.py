@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -132,8 +133,9 @@ def test_a_run_ends_with_4_when_the_budget_does_and_goes_on_with_a_higher_one(pr
 class Holding:
     """Answers `free` requests, and holds all others until it is opened."""
 
-    def __init__(self, free: int) -> None:
+    def __init__(self, free: int, script: Callable[[Request], Any] = verdicts) -> None:
         self.free = free
+        self.script = script
         self.open = threading.Event()
         self.reached = threading.Event()
 
@@ -145,7 +147,7 @@ class Holding:
             self.reached.set()
             while not self.open.is_set():
                 await asyncio.sleep(0.01)
-        return verdicts(request)
+        return self.script(request)
 
 
 @pytest.mark.parametrize("mode", ["on", "off", "read", "refresh"])
@@ -166,6 +168,49 @@ def test_finished_calls_of_unfinished_scores_are_not_paid_twice(program: Program
         assert resumed.returncode == 0, resumed.stderr
         assert endpoint.count <= 24 + 4
     assert [row[4] for row in scores(program)] == ["scored"] * 12
+
+
+TOTALS = ("requests", "cached", "reasks", "input_tokens", "output_tokens", "cost_usd", "saved_usd", "answers")
+
+
+@pytest.mark.parametrize("generate", ["false", "true"])
+def test_a_resumed_run_costs_what_one_costs_that_was_not_stopped(
+    program: Program, tmp_path: Path, generate: str
+) -> None:
+    """A reply of an unfinished score is paid for by the run that asked for it, and nobody else saved anything."""
+
+    def answers(request: Request) -> Any:
+        if request.model != "bot":
+            return verdicts(request)
+        return reply(f"Answer {request.text.split()[1].strip('?')}.", usage=(10, 5))
+
+    script = Holding(17, answers)
+    with Endpoint(script) as endpoint, Endpoint(answers) as steady:
+        more = (PRICE, "judge.concurrency={start: 4, max: 4}", f"generate={generate}")
+        bot = ("target=vllm", "target.model=bot", PRICE.replace("judge", "target")) if generate == "true" else ()
+        words = arguments(program, endpoint.url, *more, *bot, *[f"target.base_url={endpoint.url}"][: len(bot)])
+        command = [sys.executable, "-m", "evalflow", *words]
+        with subprocess.Popen(command, cwd=program.folder, stderr=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+            assert script.reached.wait(60)
+            os.kill(process.pid, signal.SIGKILL)
+            process.communicate()
+        script.open.set()
+        resumed = program("resume")
+        assert resumed.returncode == 0, resumed.stderr
+        stopped = program.manifest
+        again = program("resume")
+        assert again.returncode == 0, again.stderr
+        assert {name: program.manifest[name] for name in TOTALS} == {name: stopped[name] for name in TOTALS}
+
+        (tmp_path / "other").mkdir()
+        other = Program(tmp_path / "other")
+        done = other(*[word.replace(endpoint.url, steady.url) for word in arguments(other, endpoint.url, *words[4:])])
+        assert done.returncode == 0, done.stderr
+        expected = other.manifest
+    assert stopped["saved_usd"] == 0.0
+    assert {name: stopped[name] for name in TOTALS} == {
+        name: pytest.approx(expected[name]) if name == "cost_usd" else expected[name] for name in TOTALS
+    }
 
 
 def test_stats_and_prune(program: Program) -> None:
