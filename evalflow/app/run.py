@@ -147,6 +147,7 @@ def _score(order: Order, found: Inspection, journal: Journal, tally: Tally, watc
             judge_repeats=run.repeats.judge,
             width=parts.width(),
             finished=finished.cells,
+            case_timeout_s=run.case_timeout_s,
         )
         pipeline = Pipeline(plan, journal, tally)
         following = asyncio.create_task(watcher.follow(tally))

@@ -277,4 +277,5 @@ class RunConfig(Strict):
     cache: CacheConfig = CacheConfig()
     budget: BudgetConfig = BudgetConfig()
     gate: dict[str, dict[str, str]] | None = None
+    case_timeout_s: float | None = Field(default=3600, gt=0)
     max_error_rate: float = Field(default=0.0, ge=0, le=1)

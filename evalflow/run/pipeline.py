@@ -12,6 +12,7 @@ from evalflow.errors import EvalflowError
 from evalflow.protocols import Judge, Metric, Sink, Target
 from evalflow.records import Answer, Case, Outcome, ScoreRecord
 from evalflow.run.answers import AnswerBook
+from evalflow.run.deadline import Deadlines, LateError
 from evalflow.run.finished import cell_digest
 from evalflow.run.meter import Meter
 from evalflow.run.tally import Tally
@@ -37,6 +38,7 @@ class Plan:
         judge_repeats: Scores an answer and metric; a metric that asks nobody is scored once.
         width: Cases under way at once; the calls in flight are bounded by the limiters, not here.
         finished: Digests of the cells that are scored already and not scored again.
+        case_timeout_s: Seconds for one answer, and for one score, whatever it takes; None: without limit.
         answered: Answers of this very run, which are not asked for, counted or written again; failed ones are.
     """
 
@@ -47,6 +49,7 @@ class Plan:
     judge_repeats: int = 1
     width: int = 16
     finished: Set[int] = frozenset()
+    case_timeout_s: float | None = None
     answered: AnswerBook | None = None
 
 
@@ -64,6 +67,7 @@ class Pipeline:
         self._sink = sink
         self._tally = tally
         self._stopping = False
+        self._deadlines = Deadlines(plan.case_timeout_s)
 
     def stop(self) -> None:
         """Begin no further case; those under way are finished."""
@@ -82,6 +86,8 @@ class Pipeline:
                     workers.create_task(self._work(queue))
         except* EvalflowError as failures:
             raise _first(failures) from None
+        finally:
+            self._deadlines.close()
 
     async def _work(self, queue: Iterator[Case]) -> None:
         for case in queue:
@@ -98,7 +104,7 @@ class Pipeline:
             return
         answer = self._answered(case, target_repeat)
         if answer is None:
-            answer = await self._plan.target.answer(case, target_repeat)
+            answer = await self._ask_target(case, target_repeat)
             self._sink.write(answer)
         if len(cells) == 1:  # the common case, without the cost of a task for it
             await self._cell(case, answer, *cells[0])
@@ -106,6 +112,26 @@ class Pipeline:
         async with asyncio.TaskGroup() as scoring:
             for pair, repeat in cells:
                 scoring.create_task(self._cell(case, answer, pair, repeat))
+
+    async def _ask_target(self, case: Case, target_repeat: int) -> Answer:
+        target = self._plan.target
+        try:
+            return await self._deadlines.within(target.answer(case, target_repeat))
+        except LateError:
+            return Answer(
+                dataset=case.dataset,
+                index=case.index,
+                case_id=case.id,
+                target=target.name,
+                target_repeat=target_repeat,
+                status="error",
+                messages=case.messages,
+                error_type="timeout",
+                error=self._late(),
+            )
+
+    def _late(self) -> str:
+        return f"not done within {self._plan.case_timeout_s:g} s (case_timeout_s), all tries and waits included"
 
     def _answered(self, case: Case, target_repeat: int) -> Answer | None:
         book = self._plan.answered
@@ -142,7 +168,11 @@ class Pipeline:
             outcome = await pair.metric.score(case, answer, None, repeat)
         else:
             meter = Meter(pair.judge, self._tally)
-            outcome = meter.fill(await pair.metric.score(case, answer, meter, repeat))
+            try:
+                outcome = await self._deadlines.within(pair.metric.score(case, answer, meter, repeat))
+            except LateError:
+                outcome = Outcome(status="error", error_type="timeout", error=self._late())
+            outcome = meter.fill(outcome)
             bill = meter.bill()
         record = self._record(case, answer, pair, repeat, outcome, bill)
         self._sink.write(record)
