@@ -14,6 +14,7 @@ import evalflow
 
 HEAVY = {
     "aiohttp",
+    "pyreqwest",
     "ijson",
     "inscriptis",
     "instructor",
