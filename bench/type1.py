@@ -1,0 +1,153 @@
+"""How often each test of a comparison finds a difference where there is none, against its level of 5 %.
+
+    python -m bench type1 [--runs 2000]
+
+Every cell is simulated under a hypothesis of no difference: the same case is scored in two runs, with the case's own
+difficulty in both, and with judge noise that the cases of a cluster share. The column `compare` is the p-value that
+`evalflow compare` reports; the others are what it is made of, and McNemar's mid-p, which it does not use. A cell is
+marked where its rate is above 5.5 % by more than the simulation's own error; what cannot hold is listed at the end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evalflow.stats.multiple import adjust
+from evalflow.stats.paired import cluster_sums, paired_difference, sign_flip_test, standard_error, t_test
+from evalflow.stats.proportions import mcnemar, paired_table
+
+Floats = NDArray[np.float64]
+Draw = Callable[[np.random.Generator, int], tuple[Floats, Floats, NDArray[np.int64] | None]]
+LEVEL, GOAL = 0.05, 0.055
+TESTS = ("t", "sign flip", "McNemar", "McNemar mid-p", "compare")
+WIDTH = 14
+
+
+def binary(p: float) -> Draw:
+    """Two runs that pass a case with a probability of its own, which is p on average."""
+
+    def draw(rng: np.random.Generator, n: int) -> tuple[Floats, Floats, None]:
+        chance = rng.beta(2 * p, 2 * (1 - p), n)
+        a, b = (rng.random((2, n)) < chance).astype(float)
+        return a, b, None
+
+    return draw
+
+
+def binary_clusters(p: float) -> Draw:
+    """The same, and each run has a chance of its own with each cluster of five cases."""
+
+    def draw(rng: np.random.Generator, n: int) -> tuple[Floats, Floats, NDArray[np.int64]]:
+        clusters = np.arange(n) // 5
+        chance = rng.beta(2 * p, 2 * (1 - p), (2, clusters[-1] + 1))[:, clusters]
+        a, b = (rng.random((2, n)) < chance).astype(float)
+        return a, b, clusters
+
+    return draw
+
+
+def scores(rng: np.random.Generator, n: int) -> tuple[Floats, Floats, None]:
+    """Scores of 0..1 about a case's difficulty, with judge noise."""
+    a, b = np.clip(rng.beta(4, 2, n) + rng.normal(0, 0.15, (2, n)), 0, 1)
+    return a, b, None
+
+
+def score_clusters(rng: np.random.Generator, n: int) -> tuple[Floats, Floats, NDArray[np.int64]]:
+    """The same, and half of the judge's noise is shared by the five cases of a cluster."""
+    clusters = np.arange(n) // 5
+    shared = rng.normal(0, 0.1, (2, clusters[-1] + 1))[:, clusters]
+    a, b = np.clip(rng.beta(4, 2, n) + shared + rng.normal(0, 0.1, (2, n)), 0, 1)
+    return a, b, clusters
+
+
+def uneven_clusters(rng: np.random.Generator, n: int) -> tuple[Floats, Floats, NDArray[np.int64]]:
+    """The same, with clusters of very different sizes: half of all cases are in the first."""
+    a, b, _ = score_clusters(rng, n)
+    clusters = np.where(np.arange(n) < n // 2, 0, np.arange(n) // 5)
+    noise = rng.normal(0, 0.1, (2, n))[:, clusters]
+    return a + noise[0], b + noise[1], clusters
+
+
+def skewed(rng: np.random.Generator, n: int) -> tuple[Floats, Floats, None]:
+    """One run scores 0.9 always, the other 1 in nine cases of ten and 0 in the tenth: alike on average alone."""
+    return np.full(n, 0.9), (rng.random(n) < 0.9).astype(float), None
+
+
+def rates(draw: Draw, n: int, runs: int) -> dict[str, float]:
+    """The share of simulations in which each test rejects."""
+    rng = np.random.default_rng([n, runs])
+    hits: dict[str, int] = {}
+    for _ in range(runs):
+        a, b, clusters = draw(rng, n)
+        for name, p in p_values(a, b, clusters, int(rng.integers(2**31))).items():
+            hits[name] = hits.get(name, 0) + (p <= LEVEL)
+    return {name: count / runs for name, count in hits.items()}
+
+
+def p_values(a: Floats, b: Floats, clusters: NDArray[np.int64] | None, seed: int) -> dict[str, float]:
+    """The p-value of every test that may be used on such data."""
+    d = b - a
+    sums = cluster_sums(d, clusters)
+    error = standard_error(d, clusters)
+    found = {
+        "t": t_test(float(d.mean()), error, sums.size - 1) if error else 1.0,
+        "sign flip": sign_flip_test(sums, seed, draws=999),
+    }
+    found["compare"] = max(found.values())
+    if clusters is None and np.isin(np.concatenate([a, b]), (0, 1)).all():
+        table = paired_table(a, b)
+        found |= {
+            "McNemar": mcnemar(table.only_a, table.only_b),
+            "McNemar mid-p": mcnemar(table.only_a, table.only_b, mid_p=True),
+        }
+        found["compare"] = found["McNemar"]
+    return found
+
+
+def families(n: int, size: int, runs: int) -> dict[str, float]:
+    """The share of tables of `size` comparisons, all without a difference, in which any is found."""
+    rng = np.random.default_rng([n, size])
+    hits = {"none": 0, "holm": 0, "bh": 0}
+    for _ in range(runs):
+        difficulty = rng.beta(4, 2, n)
+        noise = rng.normal(0, 0.1, (2, n))
+        tests = [difficulty + noise + rng.normal(0, 0.1, (2, n)) for _ in range(size)]
+        p = [paired_difference(a, b).p_value or 1.0 for a, b in tests]
+        hits["none"] += min(p) <= LEVEL
+        hits["holm"] += adjust(p, "holm").min() <= LEVEL
+        hits["bh"] += adjust(p, "bh").min() <= LEVEL
+    return {name: count / runs for name, count in hits.items()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=int, default=2000, help="simulations of a cell")
+    runs = parser.parse_args().runs
+    limit = GOAL + 2 * math.sqrt(GOAL * (1 - GOAL) / runs)
+    cells: list[tuple[str, Draw]] = [(f"pass or fail, p = {p}", binary(p)) for p in (0.5, 0.9, 0.99)]
+    cells += [(f"pass or fail, p = {p}, clusters", binary_clusters(p)) for p in (0.5, 0.9, 0.99)]
+    cells += [("scores", scores), ("scores, clusters", score_clusters), ("scores, uneven clusters", uneven_clusters)]
+    cells.append(("scores, skewed differences", skewed))
+    print(f"{runs} simulations a cell; * above {GOAL:.1%} by more than their error\n")
+    print(f"{'':32}{'n':>6}" + "".join(f"{test:>{WIDTH}}" for test in TESTS))
+    missed: list[str] = []
+    for name, draw in cells:
+        for n in (10, 30, 100, 1000):
+            found = rates(draw, n, runs if n < 1000 else max(200, runs // 4))
+            marks = {test: f"{rate:.3f}{'*' if rate > limit else ' '}" for test, rate in found.items()}
+            missed += [f"{test}: {name}, n = {n}: {found[test]:.3f}" for test in found if found[test] > limit]
+            print(f"{name:32}{n:6}" + "".join(f"{marks.get(test, '– '):>{WIDTH}}" for test in TESTS), flush=True)
+    print("\nany finding in a table of comparisons without a difference, n = 15, judge noise shared by all")
+    for size in (2, 5, 10):
+        found = families(15, size, max(200, runs // 4))
+        print(f"  {size:3} comparisons: " + ", ".join(f"{name} {rate:.3f}" for name, rate in found.items()))
+    print("\ncannot hold:\n  " + "\n  ".join(missed) if missed else "\nall cells hold")
+
+
+if __name__ == "__main__":
+    main()
