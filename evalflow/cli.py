@@ -140,6 +140,22 @@ def _open(words: list[str]) -> int:
     return open_report(parser.parse_args(words).run, _console())
 
 
+def _compare(words: list[str]) -> int:
+    from evalflow.app.comparable import KINDS
+    from evalflow.app.compare import compare
+
+    parser = _parser("compare", "Hold run B against run A, case by case: better, worse, or cannot tell.")
+    what = "folders of runs A and B; of A alone, for the latest as B; of a sweep, for all its pairs"
+    parser.add_argument("runs", nargs="*", metavar="RUN", help=what)
+    parser.add_argument("--margin", type=float, help="also say whether B is not worse by more than this")
+    parser.add_argument("--tags", action="store_true", help="also a row for each tag")
+    parser.add_argument("--adjust", choices=("holm", "bh", "by"), default="holm", help="for many comparisons (holm)")
+    allow = "compare though this is not the same; may be repeated"
+    parser.add_argument("--allow", action="append", choices=KINDS, default=[], metavar="|".join(KINDS), help=allow)
+    parser.add_argument("--json", action="store_true", help="one JSON document")
+    return compare(parser.parse_args(words), _console())
+
+
 def _list(words: list[str]) -> int:
     from evalflow.app.catalogue import GROUPS, print_list
 
@@ -233,6 +249,7 @@ VERBS: dict[str, Handler] = {
     "cases": _cases,
     "report": _report,
     "open": _open,
+    "compare": _compare,
     "list": _list,
     "show": _show,
     "new": _new,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from evalflow.report.judges import judge_lines
-from evalflow.report.terminal import literal, plain, plain_line
+from evalflow.report.terminal import folded, literal, plain, plain_line
 from evalflow.report.wording import cost, number, percent, series_name, varying, without_means_of_figures
 
 if TYPE_CHECKING:
@@ -144,24 +143,14 @@ def _print_table(console: Console, rows: Sequence[Mapping[str, Any]], parts: Seq
     for row in rows:
         is_figure = row["statistic"] != "mean"
         if is_figure and row["metric"] != above:
-            table.add_row(literal(_folded(row["metric"])))
+            table.add_row(literal(folded(row["metric"], _NAME_WIDTH)))
         above = row["metric"]
-        name = f"  {plain_line(row['statistic'])}" if is_figure else _folded(row["metric"])
+        name = f"  {plain_line(row['statistic'])}" if is_figure else folded(row["metric"], _NAME_WIDTH)
         table.add_row(*map(literal, (name, *_cells(row))))
         which = series_name(row, parts)
         if which:
-            table.add_row(literal(_folded(f"  {which}", "  "), style="dim"))
+            table.add_row(literal(folded(f"  {which}", _NAME_WIDTH), style="dim"))
     console.print(table)
-
-
-def _folded(name: str, indent: str = "  ") -> str:
-    """A long name in several lines, broken where its words end."""
-    lines = [""]
-    for word in re.findall(r"[^_.=· /-]*[_.=· /-]*", name):
-        if len(lines[-1]) + len(word) > _NAME_WIDTH and lines[-1].strip():
-            lines.append(indent)
-        lines[-1] += word
-    return "\n".join(lines)
 
 
 def _cells(row: Mapping[str, Any]) -> list[str]:

@@ -52,6 +52,8 @@ def environment() -> Environment:
     )
     filters: dict[str, Any] = {
         "number": wording.number,
+        "signed": wording.signed,
+        "p_value": wording.p_value,
         "percent": wording.percent,
         "cost": wording.cost,
         "method": wording.method,

@@ -29,3 +29,13 @@ def plain_line(text: str) -> str:
 def literal(text: str, style: str = "") -> Text:
     """Text to print or to put into a table cell, whoever wrote it."""
     return Text(plain(text), style=style)
+
+
+def folded(name: str, width: int, indent: str = "  ") -> str:
+    """A long name in several lines, broken where its words end."""
+    lines = [""]
+    for word in re.findall(r"[^_.=· /-]*[_.=· /-]*", name):
+        if len(lines[-1]) + len(word) > width and lines[-1].strip():
+            lines.append(indent)
+        lines[-1] += word
+    return "\n".join(lines)

@@ -13,6 +13,11 @@ _METHODS = {
     "wilson": "Wilson",
     "wilson_clusters": "Wilson, clustered",
     "cluster_bootstrap": "bootstrap, clustered",
+    "newcombe_mcnemar": "Newcombe and McNemar",
+    "paired_t": "paired t",
+    "paired_t_sign_flip": "paired t and sign flips",
+    "paired_cr1_t": "paired t, clustered",
+    "paired_cr1_t_sign_flip": "paired t and sign flips, clustered",
 }
 _UNSCORED = ("n_undefined", "n_error", "n_skipped")
 
@@ -22,6 +27,18 @@ def number(value: float | None, digits: int = 3) -> str:
     if value is None:
         return "–"
     return f"{value:.{digits}f}" if abs(value) < 100 else f"{value:,.1f}"
+
+
+def signed(value: float | None) -> str:
+    """A difference: as `number`, with its sign."""
+    return number(value) if value is None or value < 0 else f"+{number(value)}"
+
+
+def p_value(value: float | None) -> str:
+    """A p-value, never shown as 0."""
+    if value is None:
+        return "–"
+    return f"{value:.3f}" if value >= _LEAST else "<.001"
 
 
 def percent(value: float | None) -> str:

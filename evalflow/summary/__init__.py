@@ -1,8 +1,10 @@
 """Records to tables: the journal read, scores, the summary, its files, and the gates on it."""
 
+from evalflow.summary.compare import ComparisonRow, adjusted, compare_cases, not_worse
 from evalflow.summary.gates import Condition, Gate, GateResult, GateRow, evaluate_gates, parse_condition, parse_gates
 from evalflow.summary.journal import journal_record, journal_row, json_text, torn_tail
 from evalflow.summary.jsonline import json_line
+from evalflow.summary.pairing import Pairing, pair_scores
 from evalflow.summary.scan import Journal, Order, scan_journal
 from evalflow.summary.schema import journal_schema, scores_schema, summary_schema
 from evalflow.summary.summarise import Summary, summarise
@@ -10,20 +12,26 @@ from evalflow.summary.table import Threshold, score_table, with_passed, write_sc
 from evalflow.summary.write import summary_document, write_summary
 
 __all__ = [
+    "ComparisonRow",
     "Condition",
     "Gate",
     "GateResult",
     "GateRow",
     "Journal",
     "Order",
+    "Pairing",
     "Summary",
     "Threshold",
+    "adjusted",
+    "compare_cases",
     "evaluate_gates",
     "journal_record",
     "journal_row",
     "journal_schema",
     "json_line",
     "json_text",
+    "not_worse",
+    "pair_scores",
     "parse_condition",
     "parse_gates",
     "scan_journal",

@@ -1,0 +1,146 @@
+"""Rows of a comparison: per dataset, metric and statistic, how B differs from A and whether that can be told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from evalflow.stats.margin import within_margin
+from evalflow.stats.multiple import Adjustment, adjust
+from evalflow.stats.paired import Difference, paired_difference
+from evalflow.stats.power import detectable_difference
+from evalflow.summary.pairing import tags_of
+
+if TYPE_CHECKING:
+    import polars as pl
+
+Verdict = Literal["better", "worse", "cannot_tell"]
+LEVEL = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class ComparisonRow:
+    """One difference.
+
+    Attributes:
+        pair: Names of the two runs.
+        dataset, metric, judge, tag: What it is about; judge is `A → B` where the runs have different ones, tag None
+            for all cases.
+        statistic: mean or pass_rate.
+        higher_is_better: Which way is up.
+        found: The difference, its interval and p-value.
+        p_adjusted: The p-value in its family; None where there is none.
+        detectable: The smallest true difference that would be found with probability 0.8 at the level that the family
+            leaves to its first test; None where nothing shows how much the difference varies.
+    """
+
+    pair: tuple[str, str]
+    dataset: str
+    metric: str
+    judge: str | None
+    tag: str | None
+    statistic: str
+    higher_is_better: bool
+    found: Difference
+    p_adjusted: float | None = None
+    detectable: float | None = None
+
+    @property
+    def verdict(self) -> Verdict:
+        """B against A: told where the adjusted p-value is below 5 % and the interval, if any, leaves 0 out."""
+        found = self.found
+        if self.p_adjusted is None or self.p_adjusted >= LEVEL or not found.difference:
+            return "cannot_tell"
+        if found.low is not None and found.high is not None and found.low <= 0 <= found.high:
+            return "cannot_tell"
+        return "better" if (found.difference > 0) == self.higher_is_better else "worse"
+
+    def document(self, margin: float | None = None) -> dict[str, Any]:
+        """The row as JSON; with a margin, also whether B is not worse than A by more than it."""
+        found = self.found
+        row: dict[str, Any] = {
+            "run_a": self.pair[0], "run_b": self.pair[1], "dataset": self.dataset, "metric": self.metric,
+            "statistic": self.statistic, "judge": self.judge, "tag": self.tag, "n": found.n,
+            "clusters": found.clusters, "value_a": found.value_a, "value_b": found.value_b,
+            "difference": found.difference, "std_error": found.std_error, "ci_low": found.low, "ci_high": found.high,
+            "p_value": found.p_value, "p_adjusted": self.p_adjusted, "method": found.method,
+            "detectable_difference": self.detectable, "verdict": self.verdict,
+        }  # fmt: skip
+        return row if margin is None else row | self._against(margin)
+
+    def _against(self, margin: float) -> dict[str, Any]:
+        found, sign = self.found, 1 if self.higher_is_better else -1
+        known: dict[str, Any] = {
+            "margin": margin, "not_worse": not_worse(found, margin, higher_is_better=self.higher_is_better),
+            "p_not_inferior": None, "p_equivalent": None,
+        }  # fmt: skip
+        if found.difference is not None and found.std_error is not None and found.df is not None:
+            held = within_margin(sign * found.difference, found.std_error, found.df, margin)
+            known |= {"p_not_inferior": held.p_not_inferior, "p_equivalent": held.p_equivalent}
+        return known
+
+
+def not_worse(found: Difference, margin: float, *, higher_is_better: bool) -> bool | None:
+    """Whether B is not worse than A by more than the margin: by the interval's bounds, None between them."""
+    if found.low is None or found.high is None:
+        return None
+    low, high = (found.low, found.high) if higher_is_better else (-found.high, -found.low)
+    return True if low > -margin else False if high < -margin else None
+
+
+def compare_cases(
+    cases: pl.DataFrame, pair: tuple[str, str], directions: Mapping[str, str], *, by_tag: bool = False, seed: int = 0
+) -> list[ComparisonRow]:
+    """The differences of two runs, not yet adjusted for their number.
+
+    Args:
+        cases: As `pair_scores` gives them.
+        pair: Names of the two runs.
+        directions: lower_is_better by metric; others are higher_is_better.
+        by_tag: Whether each tag gets rows of its own.
+        seed: Of the sign flips.
+    """
+    rows: list[ComparisonRow] = []
+    for (dataset, metric), part in cases.group_by("dataset", "metric", maintain_order=True):
+        higher = directions.get(str(metric)) != "lower_is_better"
+        for tag, tagged in _slices(part, by_tag):
+            judge = " → ".join(dict.fromkeys(j for j in (part["judge_a"][0], part["judge_b"][0]) if j)) or None
+            for statistic, found in _differences(tagged, seed):
+                rows.append(ComparisonRow(pair, str(dataset), str(metric), judge, tag, statistic, higher, found))
+    return rows
+
+
+def adjusted(rows: Sequence[ComparisonRow], method: Adjustment) -> list[ComparisonRow]:
+    """The rows as one family: with adjusted p-values and what each could detect."""
+    made = [row for row in rows if row.found.p_value is not None]
+    p = adjust([row.found.p_value or 0.0 for row in made], method)
+    known = {id(row): float(value) for row, value in zip(made, p, strict=True)}
+    level = LEVEL / max(1, len(made))
+    return [replace(row, p_adjusted=known.get(id(row)), detectable=_detectable(row.found, level)) for row in rows]
+
+
+def _detectable(found: Difference, level: float) -> float | None:
+    if found.std_error is None or found.df is None:
+        return None
+    return detectable_difference(found.std_error, df=found.df, alpha=level)
+
+
+def _slices(cases: pl.DataFrame, by_tag: bool) -> Iterator[tuple[str | None, pl.DataFrame]]:
+    import polars as pl
+
+    yield None, cases
+    if by_tag:
+        for tag, own in tags_of(cases).items():
+            yield tag, cases.filter(pl.col("tags").list.eval(pl.element().is_in(own)).list.any())
+
+
+def _differences(cases: pl.DataFrame, seed: int) -> Iterator[tuple[str, Difference]]:
+    """The mean, and the pass rate where both runs give one that is not the mean over again."""
+    a, b = (cases[f"score_{side}"].to_numpy() for side in "ab")
+    yield "mean", paired_difference(a, b, cases["cluster"].to_numpy(), seed)
+    judged = cases.drop_nulls(["passed_a", "passed_b"])
+    again = judged.height == cases.height and (judged["passed_a"] == judged["score_a"]).all()
+    if judged.height and not (again and (judged["passed_b"] == judged["score_b"]).all()):
+        a, b = (judged[f"passed_{side}"].to_numpy() for side in "ab")
+        yield "pass_rate", paired_difference(a, b, judged["cluster"].to_numpy(), seed)

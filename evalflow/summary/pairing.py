@@ -1,0 +1,88 @@
+"""Two runs' scores side by side: one row per case and metric that both have scored."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from evalflow.datasets import tag_levels
+
+if TYPE_CHECKING:
+    import polars as pl
+
+_KEY = ("dataset", "metric", "case_id")
+
+
+@dataclass(frozen=True, slots=True)
+class Pairing:
+    """What two runs have in common.
+
+    Attributes:
+        cases: One row per dataset, metric and case that both have scored: cluster, tags, judge_a, judge_b, score_a,
+            score_b, passed_a, passed_b (means over the repeats; passed null where a run gives no pass or fail).
+        counts: Per dataset and metric: common, only_a, only_b (cases of one run alone), unscored (cases of both that
+            one of them has not scored).
+    """
+
+    cases: pl.DataFrame
+    counts: pl.DataFrame
+
+
+def pair_scores(a: pl.LazyFrame, b: pl.LazyFrame) -> Pairing:
+    """Join two runs case by case.
+
+    Repeats are averaged first. Cells that are not scored leave their case out, and are counted.
+
+    Args:
+        a: The columns of scores.parquet.
+        b: Those of the other run.
+    """
+    import polars as pl
+
+    joined = _by_case(a).join(_by_case(b), on=_KEY, how="full", coalesce=True, suffix="_b")
+    sides = joined.rename({name: f"{name}_a" for name in ("judge", "score", "passed", "place", "seen")})
+    table = sides.sort("dataset", "place_a", "place_b", "metric", nulls_last=True).collect(engine="streaming")
+    both = pl.col("seen_a").is_not_null() & pl.col("seen_b").is_not_null()
+    scored = pl.col("score_a").is_not_null() & pl.col("score_b").is_not_null()
+    counts = table.group_by("dataset", "metric", maintain_order=True).agg(
+        common=(both & scored).sum(),
+        only_a=pl.col("seen_b").is_null().sum(),
+        only_b=pl.col("seen_a").is_null().sum(),
+        unscored=(both & ~scored).sum(),
+    )
+    group = pl.coalesce("group", "group_b")
+    cluster = pl.when(group.is_null()).then("case:" + pl.col("case_id")).otherwise("group:" + group)
+    cases = table.filter(both & scored).select(
+        *_KEY, cluster.alias("cluster"), pl.coalesce("tags", "tags_b").alias("tags"), "judge_a", "judge_b",
+        "score_a", "score_b", "passed_a", "passed_b",
+    )  # fmt: skip
+    return Pairing(cases, counts)
+
+
+def tags_of(cases: pl.DataFrame) -> dict[str, list[str]]:
+    """Every tag of the cases, ancestors included, in alphabetical order, with the cases' own tags that lie in it."""
+    own: Sequence[str] = cases["tags"].explode().drop_nulls().unique().to_list() if cases.height else []
+    found: dict[str, list[str]] = {}
+    for tag in own:
+        for level in tag_levels(tag):
+            found.setdefault(level, []).append(tag)
+    return dict(sorted(found.items()))
+
+
+def _by_case(scores: pl.LazyFrame) -> pl.LazyFrame:
+    """One row per case and metric; score and passed are null where nothing was scored."""
+    import polars as pl
+
+    return (
+        scores.filter(pl.col("member_of").is_null())
+        .with_row_index("place")
+        .group_by(_KEY)
+        .agg(
+            pl.col("group", "tags", "judge").first(),
+            pl.col("score").mean(),
+            pl.col("passed").cast(pl.Float64).mean(),
+            pl.col("place").min(),
+            seen=pl.len(),
+        )
+    )

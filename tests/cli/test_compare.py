@@ -1,0 +1,129 @@
+"""`compare`: two runs, the pairs of a sweep, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import Program
+
+
+def cases(right: int, n: int = 12, **fields: Any) -> list[dict[str, Any]]:
+    """Cases of which the first `right` are answered as the reference says."""
+    return [
+        {"id": f"c{i}", "question": f"Q{i}?", "reference": "yes", "answer": "yes" if i < right else "no", **fields}
+        for i in range(n)
+    ]
+
+
+def evaluate(program: Program, name: str, rows: list[dict[str, Any]], *more: str) -> str:
+    path = program.write(f"{name}.jsonl", *rows)
+    done = program("dataset=rag", f"dataset.rag.path={path}", "dataset.rag.fields=null", "metric=exact_match", *more)
+    assert done.returncode == 0, done.stderr
+    return str(program.latest)
+
+
+@pytest.fixture
+def two(program: Program) -> tuple[str, str]:
+    """A run that is right 2 times of 12, and one that is right 11 times of 13, the last case being its own."""
+    return evaluate(program, "a", cases(2)), evaluate(program, "b", cases(11, 13))
+
+
+def test_two_runs(program: Program, two: tuple[str, str]) -> None:
+    done = program("compare", *two)
+    assert done.returncode == 0, done.stderr
+    [row] = [line for line in done.stdout.splitlines() if line.startswith(" exact_match")]
+    assert row.split()[-1] == "better"
+    assert len(row) <= 80
+    assert "12 cases compared; left out: 1 only in B" in done.stdout
+    assert "family of 1 comparison, p-values adjusted together by Holm" in done.stdout
+    assert "0 from pass to fail, 9 from fail to pass; no case got worse" in done.stdout
+    page = (Path(two[1]) / "compare.html").read_text(encoding="utf-8")
+    assert "http://" not in page.replace("http://www.w3.org", "")
+    assert page.count("<figure>") == 1
+    assert "Q3?" in page
+
+    backwards = json.loads(program("compare", two[1], two[0], "--margin", "0.1", "--json").stdout)
+    [row] = backwards["rows"]
+    assert (row["n"], row["verdict"], row["method"], row["not_worse"]) == (12, "worse", "newcombe_mcnemar", False)
+    assert row["difference"] == pytest.approx(-0.75)
+    assert row["p_value"] == pytest.approx(2 / 2**9)
+    assert {"dataset", "metric", "statistic", "judge", "value_a", "value_b", "ci_low", "ci_high", "p_adjusted",
+            "detectable_difference"} <= set(row)  # fmt: skip
+    assert backwards["family"] == {"size": 1, "adjust": "holm", "level": 0.05}
+    assert backwards["flips"][0]["worsened"] == 9
+    assert backwards["flips"][0]["cases"][0]["change"] == -1
+
+
+def test_one_run_is_held_against_the_latest(program: Program, two: tuple[str, str]) -> None:
+    document = json.loads(program("compare", two[0], "--json").stdout)
+    assert list(document["runs"]) == [Path(run).name for run in two]
+
+
+def test_what_cannot_be_compared_is_refused_unless_allowed(program: Program, two: tuple[str, str]) -> None:
+    changed = evaluate(program, "c", [row | {"reference": "no"} for row in cases(2)])
+    refused = program("compare", two[0], changed)
+    assert refused.returncode == 2
+    assert "12 cases have another question, reference or expected value under the same id (c0, c1, c2" in refused.stderr
+    assert "--allow cases" in refused.stderr
+    allowed = program("compare", two[0], changed, "--allow", "cases")
+    assert allowed.returncode == 0
+    assert "compared all the same, as allowed" in allowed.stdout
+
+
+def test_other_versions_prompts_and_judges_are_named_together(program: Program, two: tuple[str, str]) -> None:
+    manifest = json.loads((Path(two[1]) / "run.json").read_text())
+    manifest["metrics"]["exact_match"] |= {"prompt_sha256": "other", "judge": "j"}
+    manifest["judges"] = {"j": {"identity": "i", "nature": None, "calibrated": True}}
+    manifest["config"]["metric"]["exact_match"]["combine"] = "any"
+    (Path(two[1]) / "run.json").write_text(json.dumps(manifest))
+    refused = program("compare", *two)
+    assert refused.returncode == 2
+    for word in ("metric", "prompt", "judge"):
+        assert f"--allow {word}" in refused.stderr
+    assert "configured otherwise: combine" in refused.stderr
+    assert program("compare", *two, "--allow", "metric", "--allow", "prompt", "--allow", "judge").returncode == 0
+
+
+def test_runs_that_are_none(program: Program, two: tuple[str, str]) -> None:
+    assert "this is one run, not two" in program("compare", two[1]).stderr
+    assert "compare with what?" in program("compare").stderr
+    assert "this is no folder of a run" in program("compare", two[0], "nowhere").stderr
+    assert "3 runs" in program("compare", *two, two[0]).stderr
+    assert "say how much worse is acceptable" in program("compare", *two, "--margin", "-1").stderr
+    (Path(two[0]) / "scores.parquet").rename(Path(two[0]) / "gone")
+    assert "ended before its tables were written" in program("compare", *two).stderr
+    other = json.loads((Path(two[0]) / "run.json").read_text()) | {"schema": 0}
+    (Path(two[0]) / "run.json").write_text(json.dumps(other))
+    done = program("compare", *two)
+    assert done.returncode == 2
+    assert "written by another version of evalflow" in done.stderr
+
+
+def test_no_case_in_common(program: Program, two: tuple[str, str]) -> None:
+    other = evaluate(program, "c", [row | {"id": f"x{row['id']}"} for row in cases(2)])
+    done = program("compare", two[0], other)
+    assert done.returncode == 2
+    assert "no scored case in common" in done.stderr
+
+
+def test_every_pair_of_a_sweep(program: Program) -> None:
+    for name, right in (("a", 1), ("b", 5), ("c", 12)):
+        program.write(f"{name}.jsonl", *cases(right))
+    done = program("-m", "dataset=rag", "dataset.rag.path=a.jsonl,b.jsonl,c.jsonl", "dataset.rag.fields=null",
+                   "metric=exact_match")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    document = json.loads(program("compare", "--json").stdout)
+    assert [(row["run_a"][0], row["run_b"][0]) for row in document["rows"]] == [("0", "1"), ("0", "2"), ("1", "2")]
+    assert document["family"]["size"] == 3
+    assert document["rows"][1]["verdict"] == "better"
+    assert document["rows"][1]["p_adjusted"] > document["rows"][1]["p_value"]
+    done = program("compare", "outputs/latest", "--adjust", "bh")
+    assert "Benjamini-Hochberg" in done.stdout
+    assert (program.latest / "compare.html").read_text(encoding="utf-8").count("<figure>") == 3
+    for job in list(program.latest.glob("[12]_*")):
+        (job / "scores.parquet").unlink()
+    assert "fewer than two runs" in program("compare").stderr
