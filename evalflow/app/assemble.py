@@ -16,6 +16,7 @@ from evalflow.calls.session import CallSession
 from evalflow.config.schema import Concurrency, DatasetConfig, RunConfig
 from evalflow.config.validate import Settings
 from evalflow.errors import Problem, UserError, did_you_mean
+from evalflow.llm.prices import price_facts, priced
 from evalflow.llm.registry import build_judge
 from evalflow.metrics.registry import build_metric
 from evalflow.prompts import Prompts
@@ -61,6 +62,12 @@ class Parts:
         """The datasets by name."""
         return self.settings.run.dataset
 
+    def prices(self) -> dict[str, dict[str, Any] | None]:
+        """What is known of the price of each judge, and of the target, by their names."""
+        judges = {pair.judge.name: self.settings.judges[pair.metric.name] for pair in self.pairs if pair.judge}
+        configs = {self.target.name: self.settings.run.target, **judges}
+        return {name: price_facts(config) for name, config in configs.items()}
+
     def recipe(self) -> Recipe:
         """How results are derived from the run's files."""
         judges = {pair.metric.name: pair.judge.name if pair.judge else None for pair in self.pairs}
@@ -97,6 +104,7 @@ def assemble(settings: Settings, run_id: str = "") -> Parts:
         UserError: A prompt, a metric, a key or a name is wrong.
     """
     problems: list[Problem] = []
+    settings = _priced(settings)
     prompts = Prompts(settings.composed.prompt_folders)
     session = _session(settings.run, run_id)
     metrics = _metrics(settings, prompts, problems)
@@ -108,6 +116,12 @@ def assemble(settings: Settings, run_id: str = "") -> Parts:
         raise UserError(problems)
     pairs = tuple(Pair(metric, judges.get(name)) for name, metric in metrics.items())
     return Parts(settings, pairs, target, prompts, gates, session)
+
+
+def _priced(settings: Settings) -> Settings:
+    """The settings with the list prices of models whose price they do not tell."""
+    run = settings.run.model_copy(update={"target": priced(settings.run.target)})
+    return replace(settings, run=run, judges={name: priced(config) for name, config in settings.judges.items()})
 
 
 def _session(run: RunConfig, run_id: str) -> CallSession:

@@ -52,6 +52,7 @@ def _facts(found: Inspection) -> dict[str, Any]:
         "scores": found.cells,
         "notices": found.notices(),
         "estimate": asdict(found.estimate),
+        "prices": {name: price for name, price in found.parts.prices().items() if price},
     }
 
 
@@ -70,6 +71,7 @@ def _print(console: Console, facts: dict[str, Any]) -> None:
             ("input", f"{estimate['input_tokens_low']:,} to {estimate['input_tokens_high']:,} tokens"),
             ("output", f"{estimate['output_tokens_low']:,} to {estimate['output_tokens_high']:,} tokens"),
             ("cost", _cost(estimate["cost_usd_low"], estimate["cost_usd_high"])),
+            *[("price", f"{name}: {_price(price)}") for name, price in facts["prices"].items()],
         ]
     for label, text in rows:
         console.print(Text.assemble((f"{label:<10}", "dim"), plain(text)))
@@ -80,5 +82,12 @@ def _print(console: Console, facts: dict[str, Any]) -> None:
 
 def _cost(low: float | None, high: float | None) -> str:
     if low is None or high is None:
-        return "unknown: the judge or target has no price (input_per_million, output_per_million)"
+        return "unknown: the judge or target has no price (judge.price, target.price)"
     return f"${low:.4f} to ${high:.4f}"
+
+
+def _price(price: dict[str, Any]) -> str:
+    if price["source"] == "none":
+        return "not known"
+    dollars = f"${price['input_per_million']:g} in, ${price['output_per_million']:g} out, a million tokens"
+    return f"{dollars} (by {price['library']})" if price["source"] == "library" else dollars

@@ -43,4 +43,5 @@ def facts_of(inspection: Inspection) -> dict[str, Any]:
             for name, judge in parts.judges.items()
         },
         "target": {"name": parts.target.name, "identity": parts.target.identity},
+        "prices": {name: price for name, price in parts.prices().items() if price},
     }

@@ -70,6 +70,7 @@ class Endpoint(Strict):
         timeout_s: Seconds for one try.
         first_byte_timeout_s: Seconds of it within which a reply must begin; null: all of them.
         attempts: Tries in all for transient faults.
+        price: null: the list price, where the provider is known; see `evalflow.llm.prices`.
     """
 
     kind: str

@@ -15,6 +15,7 @@ import evalflow
 HEAVY = {
     "aiohttp",
     "pyreqwest",
+    "genai_prices",
     "ijson",
     "inscriptis",
     "instructor",

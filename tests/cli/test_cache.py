@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -246,3 +247,19 @@ def test_stats_of_what_is_no_cache(program: Program, tmp_path: Path) -> None:
     done = program("cache", "stats", "--path", "x.db")
     assert done.returncode == 2
     assert "damaged" in done.stderr
+
+
+def test_the_price_and_where_it_comes_from_are_said(program: Program) -> None:
+    path = program.write("mine.jsonl", *ROWS)
+    words = ["dataset=rag", f"dataset.rag.path={path}", "dataset.rag.fields=null", "metric=faithfulness"]
+    listed = program("check", *words, "judge=openai", "judge.model=gpt-4.1-mini", "budget.usd=1", OPENAI_API_KEY="k")
+    assert listed.returncode == 0, listed.stderr
+    assert f"by genai-prices {metadata.version('genai-prices')}" in " ".join(listed.stdout.split())
+    assert "unknown" not in listed.stdout
+    with Endpoint(verdicts) as endpoint:
+        assert program(*arguments(program, endpoint.url, PRICE, "limit=1")).returncode == 0
+        price = {"source": "yaml", "input_per_million": 1.0, "output_per_million": 10.0}
+        assert program.manifest["prices"] == {"openai:scripted": price}
+        assert program(*arguments(program, endpoint.url, "judge.temperature=1", "limit=1")).returncode == 0
+        assert program.manifest["prices"] == {"openai:scripted": {"source": "none"}}
+        assert program.manifest["cost_usd"] is None

@@ -1,0 +1,89 @@
+"""What a model costs where its configuration does not say: the list prices of genai-prices, as they are installed.
+
+Nothing is fetched. The library knows providers by their addresses, so a model that somebody serves himself has no
+price here, whatever its name.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from datetime import UTC, datetime
+from importlib import metadata
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+from evalflow.config.schema import Endpoint, Price
+from evalflow.llm.sdk import OPENAI_URL
+
+LIBRARY = "genai-prices"
+T = TypeVar("T")
+
+
+class ListPrice(Price):
+    """A price from the library.
+
+    Attributes:
+        library: Its name and version.
+        listed_as: Provider and model, as it calls them.
+    """
+
+    library: str
+    listed_as: str
+
+
+def priced(config: T) -> T:
+    """A judge's or target's configuration with the list price of its model, where it has no price and there is one."""
+    if not isinstance(config, Endpoint) or config.price is not None:
+        return config
+    price = list_price(config.model, config.base_url or OPENAI_URL)
+    return config if price is None else config.model_copy(update={"price": price})
+
+
+def list_price(model: str, base_url: str) -> ListPrice | None:
+    """What a model costs at an address, today and for prompts of usual length; None where that is not known.
+
+    Discounts for prompts that the provider has cached are left out. A model that costs something a request has no
+    price that could be told by the token.
+    """
+    if _is_local(base_url):
+        return None
+    from genai_prices.data_snapshot import get_snapshot
+
+    try:
+        provider, listed = get_snapshot().find_provider_model(model, None, None, base_url)
+    except LookupError:
+        return None
+    prices = listed.get_prices(datetime.now(UTC))
+    sent, received = _dollars(prices.input_mtok), _dollars(prices.output_mtok)
+    if sent is None or received is None or getattr(prices, "requests_kcount", None):
+        return None
+    return ListPrice(
+        input_per_million=sent,
+        output_per_million=received,
+        library=f"{LIBRARY} {metadata.version(LIBRARY)}",
+        listed_as=f"{provider.id}/{listed.id}",
+    )
+
+
+def price_facts(config: object) -> dict[str, Any] | None:
+    """What a manifest says of a price and where it comes from: yaml, library or none. None for what sends nothing."""
+    if not isinstance(config, Endpoint):
+        return None
+    if config.price is None:
+        return {"source": "none"}
+    source = "library" if isinstance(config.price, ListPrice) else "yaml"
+    return {"source": source, **config.price.model_dump()}
+
+
+def _is_local(base_url: str) -> bool:
+    host = urlsplit(base_url).hostname or ""
+    try:
+        return not ipaddress.ip_address(host).is_global
+    except ValueError:
+        return host == "localhost" or "." not in host
+
+
+def _dollars(price: Any) -> float | None:
+    """The price of the first tier, in which prompts of usual length are."""
+    value = getattr(price, "base", price)
+    return None if value is None else float(value)
