@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -164,12 +164,16 @@ def _score(order: Order, found: Inspection, journal: Journal, tally: Tally, watc
 
 def _finished(order: Order, session: CallSession, tally: Tally) -> Finished:
     """What an earlier part of this run has finished; what that took is counted into the tally and the budget."""
+    before = _spent_before(order)
+    if session.budget:
+        session.budget.spent = before
     if order.resumed is None:
         return Finished()
     finished = read_finished(RunFolder(order.folder), tally, errors_too=not order.retry_errors)
     told = manifests.take_up(tally, order.resumed)
     if session.budget:
-        session.budget.spent = Amount(tally.requests, tally.input_tokens + tally.output_tokens, tally.cost_usd)
+        own = Amount(tally.requests, tally.input_tokens + tally.output_tokens, tally.cost_usd)
+        session.budget.spent = before + own
 
     def claimed(entry: Entry, cost_usd: float | None) -> None:
         if told:
@@ -183,6 +187,20 @@ def _finished(order: Order, session: CallSession, tally: Tally) -> Finished:
     return finished
 
 
+def _spent_before(order: Order) -> Amount:
+    """What earlier runs of the same sweep have spent: the budget of a sweep is one for all its runs."""
+    if order.resumed:
+        return Amount(**order.resumed["spent_before"])
+    spent = Amount()
+    for path in order.siblings:
+        ended = RunFolder(path).read_manifest()
+        requests, sent, received, usd = (
+            ended.get(key) or 0 for key in ("requests", "input_tokens", "output_tokens", "cost_usd")
+        )
+        spent += Amount(requests, sent + received, usd)
+    return spent
+
+
 def _opening(order: Order, facts: dict[str, Any]) -> dict[str, Any]:
     """The manifest with which the run begins, or goes on.
 
@@ -190,7 +208,8 @@ def _opening(order: Order, facts: dict[str, Any]) -> dict[str, Any]:
         UserError: What is to be resumed is not what was begun.
     """
     if order.resumed is None:
-        return manifests.opening(order.run_id, order.composed.overrides, facts)
+        known = {**facts, "spent_before": asdict(_spent_before(order))}
+        return manifests.opening(order.run_id, order.composed.overrides, known)
     changes = manifests.changes(order.resumed, facts)
     if changes:
         hint = "put it back as it was, or start a new run"

@@ -248,7 +248,7 @@ class CacheConfig(Strict):
 
 
 class BudgetConfig(Strict):
-    """What a run may spend; null: without limit.
+    """What a run may spend, or all runs of a sweep together; null: without limit.
 
     Attributes:
         usd: US dollars.

@@ -52,6 +52,20 @@ def test_a_sweep_over_judges_asks_the_target_once(program: Program) -> None:
     assert "vllm:kind and vllm:strict on 3 answers" in done.stdout
 
 
+def test_a_budget_holds_over_all_runs_of_a_sweep(program: Program) -> None:
+    path = program.write("mine.jsonl", *ROWS)
+    with Endpoint(bot_and_judges) as endpoint:
+        judges = ("judge=vllm", "judge.model=kind,strict", f"judge.base_url={endpoint.url}")
+        done = program("-m", *arguments(path, endpoint.url), "metric=coherence", *judges, "budget.requests=7")
+        assert done.returncode == 4, done.stderr
+        assert endpoint.count == 7
+        second = str(program.latest / "1_judge.model=strict")
+        assert program("resume", second, "budget.requests=8").returncode == 4
+        assert endpoint.count == 8
+        assert program("resume", second, "budget.requests=9").returncode == 0
+        assert endpoint.count == 9
+
+
 def test_a_sweep_over_targets_asks_each(program: Program) -> None:
     path = program.write("mine.jsonl", *ROWS)
     with Endpoint(lambda request: reply("yes" if request.model == "a" else "no")) as endpoint:
