@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from evalflow.frozen import record
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Bill:
     """The calls that were made for one score, and those that were not since their replies were remembered.
 

@@ -1,12 +1,13 @@
-"""The values that everything passes along. All are frozen; a score is returned, never state on a metric."""
+"""The values that everything passes along, all frozen; a score is returned, never state on a metric."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Literal
 
 from evalflow.bill import NOTHING, Bill
+from evalflow.frozen import record
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -19,7 +20,7 @@ Direction = Literal["higher_is_better", "lower_is_better"]
 Distribution = Mapping[str, Mapping[Any, float]]
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Message:
     """One turn of a conversation."""
 
@@ -28,7 +29,7 @@ class Message:
     metadata: Mapping[str, Any] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Context:
     """A piece of text that the target was given, or found, to answer from."""
 
@@ -37,7 +38,7 @@ class Context:
     path: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Usage:
     """Tokens of one or several calls."""
 
@@ -48,7 +49,7 @@ class Usage:
         return Usage(self.input_tokens + other.input_tokens, self.output_tokens + other.output_tokens)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class Case:
     """One thing to evaluate: a conversation that ends with a user message, and what is known about it.
 
@@ -56,8 +57,7 @@ class Case:
 
     Attributes:
         dataset, index: The dataset it came from, and its position in it, from 0.
-        id: Unique in the dataset; the file's own, else a hash of the content.
-        messages: The conversation.
+        id, messages: The file's own id, else a hash of the content, unique in the dataset; and the conversation.
         answer, reference: The recorded answer, and the ideal one.
         contexts: What was retrieved; an empty tuple means that nothing was found.
         expected, actual: The true label and the recorded prediction; or the expected ids and the retrieved ones.
@@ -96,7 +96,7 @@ class Case:
         return self.messages[:last]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class Answer:
     """What a target said to a case, once.
 
@@ -137,7 +137,7 @@ class Answer:
         return self.status == "error" or self.requests > 0 or self.latency_s is not None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class Ask:
     """One question to a judge.
 
@@ -166,7 +166,7 @@ class Ask:
     repeat: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class Reply:
     """A judge's answer to an Ask, valid against its reply model.
 
@@ -194,7 +194,7 @@ class Reply:
     identity: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class Outcome:
     """What a metric says of one answer, before it is filed under its cell.
 
@@ -220,7 +220,7 @@ class Outcome:
     parts: tuple[Outcome, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class ScoreRecord:
     """One cell (dataset, case, target, target_repeat, metric, judge, repeat) and its outcome; a row of `scores`."""
 
@@ -254,7 +254,7 @@ class ScoreRecord:
     finished_at: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class Label:
     """A person's judgement of one answer on one metric."""
 
@@ -268,7 +268,7 @@ class Label:
     at: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class FigureSpec:
     """Which figures a metric has over a run: of a classification accuracy, precision, recall, F1 and the matrix.
 
@@ -279,7 +279,7 @@ class FigureSpec:
     positive: Any = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class Figure:
     """A number over a run that is more than a mean of scores.
 

@@ -10,6 +10,7 @@ from math import ceil
 from evalflow.calls.transport import Request
 from evalflow.config.schema import BudgetConfig, Price
 from evalflow.errors import BudgetError
+from evalflow.frozen import record
 from evalflow.records import Usage
 
 BYTES_A_TOKEN = 2.5
@@ -18,7 +19,7 @@ REPLY_TOKENS = 1024
 """Tokens reserved for a reply whose length nothing bounds."""
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Amount:
     """What calls take: tries that were sent, tokens in and out, US dollars."""
 

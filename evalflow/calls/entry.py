@@ -7,8 +7,8 @@ import json
 import struct
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from evalflow.frozen import record
 from evalflow.records import Usage
 
 _FRAME = struct.Struct("<II")  # length and CRC-32 of what follows
@@ -16,7 +16,7 @@ _HEAD = struct.Struct("<32sdHH")  # key, made_at, lengths of scope and run_id
 _FACTS = struct.Struct("<Iqqd")  # requests, input and output tokens or -1, latency_s
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class Entry:
     """What is kept of a call that was answered well.
 

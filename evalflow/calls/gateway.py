@@ -7,7 +7,7 @@ import itertools
 import re
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Generic, Protocol, TypeVar
 
 from evalflow.calls import faults
@@ -19,6 +19,7 @@ from evalflow.calls.retry import RetryPolicy
 from evalflow.calls.transport import Request, Response, Transport, TransportError
 from evalflow.calls.watchdog import Watchdog
 from evalflow.errors import CallError, InfrastructureError
+from evalflow.frozen import record
 from evalflow.records import Usage
 
 
@@ -48,7 +49,7 @@ class Malformed(ValueError):
     """A 2xx response does not say what it should; raised by decoders."""
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Sent(Generic[T]):
     """A call that was answered.
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from dataclasses import dataclass
 from types import TracebackType
 
 from evalflow.calls.pace import Pace
 from evalflow.calls.pressure import Pressure
+from evalflow.frozen import record
 
 SHRINK = 0.5
 """What is left of the limit when the endpoint says that it is too much."""
@@ -25,7 +25,7 @@ that; in between it stays. An endpoint that is full makes calls wait for each ot
 wait longer, and in the end time out."""
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Slot:
     """The right to have one call in flight. `started` is the monotonic time at which it was given."""
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal, Protocol
+
+from evalflow.frozen import record
 
 CONNECT_S = 5.0
 """Seconds for making one connection, the look-up of its name and TLS included."""
@@ -12,7 +13,7 @@ CONNECT_S = 5.0
 TransportFault = Literal["unreachable", "certificate", "broken", "timeout"]
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Request:
     """What is sent.
 
@@ -33,7 +34,7 @@ class Request:
     tokens: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Response:
     """What came back, whatever its status.
 

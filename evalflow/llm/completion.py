@@ -15,6 +15,7 @@ from typing_extensions import TypedDict
 from evalflow.calls.gateway import Malformed
 from evalflow.calls.transport import Response
 from evalflow.config.schema import Price
+from evalflow.frozen import record
 from evalflow.records import Usage
 
 
@@ -27,7 +28,7 @@ class ToolCall:
     arguments: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class Completion:
     """One reply of a model.
 

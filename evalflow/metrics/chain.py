@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar, cast
 
 from evalflow.errors import JudgeError, UserError
+from evalflow.frozen import record
 from evalflow.metrics.base import BaseMetric, UnitMetricConfig
 from evalflow.metrics.inputs import fields_of, look_up, obstacle, root
 from evalflow.metrics.reasons import reason_of
@@ -30,7 +30,7 @@ class ChainConfig(UnitMetricConfig):
     weighting: Literal["probability"] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Scope:
     """What the prompts of one cell may use.
 

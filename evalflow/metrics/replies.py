@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from evalflow.errors import did_you_mean
+from evalflow.frozen import record
 from evalflow.metrics.returns import ListType, RecordType
 from evalflow.records import Distribution
 
@@ -26,7 +27,7 @@ class Shape:
     one_per: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Observed:
     """What a step did reply.
 
@@ -43,7 +44,7 @@ class Observed:
     items: Sequence[Any] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Rows:
     """The items of a list in a reply.
 

@@ -8,9 +8,9 @@ A rule that has nothing to divide by is undefined; it never becomes 0 or 1.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from evalflow.frozen import record
 from evalflow.metrics.replies import Observed, rows_at
 from evalflow.metrics.returns import BoolType, NumberType
 from evalflow.metrics.rule_config import FScoreRule, MapRule, MeanRule, Rule, ShareRule, ValueRule
@@ -18,7 +18,7 @@ from evalflow.metrics.rule_config import field_type as declared_type
 from evalflow.records import Distribution
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Result:
     """What a rule gives.
 

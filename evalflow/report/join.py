@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from evalflow.errors import Problem, UserError
+from evalflow.frozen import record
 from evalflow.records import Answer, Case
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ Score = dict[str, Any]
 _BATCH = 2000
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Row:
     """One case as one target answered it once, with all that was scored of it.
 

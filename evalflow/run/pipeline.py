@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 from evalflow.bill import NOTHING, Bill
 from evalflow.errors import EvalflowError
+from evalflow.frozen import record
 from evalflow.protocols import Judge, Metric, Sink, Target
 from evalflow.records import Answer, Case, Outcome, ScoreRecord
 from evalflow.run.answers import AnswerBook
@@ -18,7 +19,7 @@ from evalflow.run.meter import Meter
 from evalflow.run.tally import Tally
 
 
-@dataclass(frozen=True, slots=True)
+@record()
 class Pair:
     """A metric and who judges for it; None for a metric that asks nobody."""
 
