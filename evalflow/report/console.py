@@ -43,9 +43,9 @@ def print_summary(
     for row in rows:
         if row["n_scored"] and ":" in (row["ci_method"] or ""):
             name = row["metric"] if row["statistic"] == "mean" else f"{row['metric']} {row['statistic']}"
-            method, why = row["ci_method"].split(":", 1)
-            what = "no interval" if method == "none" else "a rough interval"
-            console.print(literal(f"{name}: {what},{why}", style="dim"))
+            method, why = row["ci_method"].split(": ", 1)
+            what = {"none": "no interval, ", "wilson": "", "wilson_clusters": ""}.get(method, "a rough interval, ")
+            console.print(literal(f"{name}: {what}{why}", style="dim"))
 
 
 def headline_rows(summary: pl.DataFrame) -> list[dict[str, Any]]:

@@ -12,6 +12,7 @@ _METHODS = {
     "cr1_t": "t, clustered",
     "wilson": "Wilson",
     "wilson_clusters": "Wilson, clustered",
+    "bootstrap_t": "bootstrap-t",
     "cluster_bootstrap": "bootstrap, clustered",
     "newcombe_mcnemar": "Newcombe and McNemar",
     "paired_t": "paired t",

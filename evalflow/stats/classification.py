@@ -6,9 +6,10 @@ The precision of a class that is never predicted is undefined, and so is then ma
 as is often done, would raise the mean exactly because a class was given up on. Its F1 is 0 and counts.
 
 Intervals of accuracy, precision and recall are Wilson's where each record is a cluster of its own. F1, the macro
-means, and everything where clusters hold several records, come from a percentile bootstrap over clusters (Efron &
-Tibshirani 1993, ch. 13). A bootstrap of a perfect, or a hopeless, score never varies; Wilson's interval stands in,
-with clusters as trials, and for F1 through the Jaccard index J = TP / (TP + FP + FN), since F1 = 2J / (1 + J).
+means, and everything where clusters hold several records, come from a percentile bootstrap over clusters. A bootstrap
+of a perfect, or a hopeless, score never varies; Wilson's interval stands in, with clusters as trials, and for F1
+through the Jaccard index J = TP / (TP + FP + FN), since F1 = 2J / (1 + J). One cluster shows nothing of how clusters
+vary.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from evalflow.records import Figure
-from evalflow.stats.intervals import wilson
+from evalflow.stats.bootstrap import percentiles, resample
+from evalflow.stats.intervals import FEW_CASES, FEW_CLUSTERS, rule_of_three, wilson
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,10 +31,8 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-DRAWS = 2_000
 # A percentile of draws of which more than this share is undefined says nothing.
 MAX_UNDEFINED = 0.05
-_CHUNK = 4_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,15 +86,17 @@ class _Clusters:
         return bool((self.counts.sum(axis=1) == 1).all())
 
     @cached_property
-    def draws(self) -> Floats:
-        """Cell totals of every resample of the clusters, shape (DRAWS, cells); made in chunks that bound memory."""
-        import numpy as np
+    def method(self) -> str:
+        """The bootstrap's name, and what a reader should know of it."""
+        name, few, what = (
+            ("bootstrap", FEW_CASES, "cases") if self.single else ("cluster_bootstrap", FEW_CLUSTERS, "clusters")
+        )
+        return f"{name}: fewer than {few} {what}" if self.weights.sum() < few else name
 
-        rng = np.random.default_rng(self.seed)
-        n = int(self.weights.sum())
-        chunk = max(1, min(DRAWS, _CHUNK // len(self.weights)))
-        sizes = [min(chunk, DRAWS - start) for start in range(0, DRAWS, chunk)]
-        return np.concatenate([rng.multinomial(n, self.weights / n, size=size) @ self.counts for size in sizes])
+    @cached_property
+    def draws(self) -> Floats:
+        """Cell totals of every resample of the clusters, shape (draws, cells)."""
+        return resample(self.counts, self.weights, self.seed)
 
 
 def classification_figures(counts: pl.DataFrame, positive: str | None, seed: int = 0) -> list[Figure]:
@@ -200,13 +202,17 @@ _Bounds = tuple[float | None, float | None, float | None, str]
 def _interval(ratio: _Ratio, clusters: _Clusters, k: float, n: float) -> _Bounds:
     trials = ratio.below if ratio.jaccard is None else ratio.jaccard
     touched = float(clusters.weights @ ((clusters.counts @ trials) > 0))
+    if touched == 1 and not clusters.single:
+        return None, None, None, "none: one cluster"
     proportion = ratio.jaccard is None and clusters.single
     if proportion or k in (0.0, n):
         low, high = (float(bound) for bound in wilson(touched * k / n, touched))
         if ratio.jaccard is not None:
             low, high = 2 * low / (1 + low), 2 * high / (1 + high)
         error = (k / n * (1 - k / n) / (n - 1)) ** 0.5 if 0 < k < n else None
-        return low, high, error, "wilson" if clusters.single else "wilson_clusters"
+        method = "wilson" if clusters.single else "wilson_clusters"
+        note = ratio.jaccard is None and error is None
+        return low, high, error, rule_of_three(method, touched * k / n, touched) if note else method
     return _percentiles(ratio.of(clusters.draws), clusters)
 
 
@@ -247,7 +253,7 @@ def _percentiles(values: Floats, clusters: _Clusters) -> _Bounds:
     defined = values[~np.isnan(values)]
     if defined.size < (1 - MAX_UNDEFINED) * values.size:
         return None, None, None, f"none: undefined in {1 - defined.size / values.size:.0%} of the resamples"
-    low, high = (float(x) for x in np.quantile(defined, (0.025, 0.975)))
+    low, high = percentiles(defined)
     if low == high:
         return None, None, None, "none: the resamples do not differ"
-    return low, high, float(defined.std(ddof=1)), "bootstrap" if clusters.single else "cluster_bootstrap"
+    return low, high, float(defined.std(ddof=1)), clusters.method

@@ -6,16 +6,21 @@ The rule, row by row (`intervals`):
     some cluster holds several cases               cr1_t: cluster-robust, t with G - 1 degrees of freedom
       all scores equal, and all 0 or all 1         wilson_clusters: each cluster is one trial
     every score is exactly 0 or 1                  wilson
+    bounded scores of fewer than 30 cases          bootstrap_t, with Student's t beside it
     otherwise                                      t
 
 Where nothing shows how much the scores vary (one case, one cluster, all equal) there is no interval, and the method
-says why: a width of zero would claim a certainty that the data do not have.
+says why: a width of zero would claim a certainty that the data do not have. What follows a colon in the method's name
+is what a reader should know of it: few cases, few clusters, or the rule of three.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from evalflow.stats.bootstrap import bootstrap_t
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,9 +30,11 @@ if TYPE_CHECKING:
     Bools = NDArray[np.bool_]
 
 CONFIDENCE = 0.95
+FEW_CASES = 30
 FEW_CLUSTERS = 10
 # Sums of squares below this, relative to the scores' own size, are rounding, not variation.
 _ROUNDING = 1e-24
+_FEW = f"t: fewer than {FEW_CASES} cases"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +49,14 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Intervals:
-    """One interval per row; NaN where there is none."""
+    """One interval per row; NaN where there is none. `t_low` and `t_high` stand beside a bootstrap-t, else NaN."""
 
     low: Floats
     high: Floats
     std_error: Floats
     method: NDArray[Any]
+    t_low: Floats
+    t_high: Floats
 
     def __getitem__(self, row: int) -> Interval:
         low, high, error = (_number(column[row]) for column in (self.low, self.high, self.std_error))
@@ -149,7 +158,12 @@ def moments(scores: ArrayLike, clusters: ArrayLike | None = None) -> Moments:
 
 
 def interval(
-    scores: ArrayLike, clusters: ArrayLike | None = None, *, bounded: bool = False, confidence: float = CONFIDENCE
+    scores: ArrayLike,
+    clusters: ArrayLike | None = None,
+    *,
+    bounded: bool = False,
+    confidence: float = CONFIDENCE,
+    seed: int = 0,
 ) -> Interval:
     """The interval of the mean of these case scores, by the rule of this module.
 
@@ -158,17 +172,31 @@ def interval(
         clusters: The cluster of each case; None where each stands alone.
         bounded: Whether scores lie in 0..1, where the interval is then clipped for display.
         confidence: Coverage.
+        seed: Of the bootstrap.
     """
-    return intervals(moments(scores, clusters), bounded=bounded, confidence=confidence)[0]
+    import numpy as np
+
+    samples = {0: np.asarray(scores, dtype=np.float64)}
+    return intervals(moments(scores, clusters), samples, bounded=bounded, confidence=confidence, seed=seed)[0]
 
 
-def intervals(m: Moments, *, bounded: ArrayLike = False, confidence: float = CONFIDENCE) -> Intervals:
+def intervals(
+    m: Moments,
+    samples: Mapping[int, Floats] | None = None,
+    *,
+    bounded: ArrayLike = False,
+    confidence: float = CONFIDENCE,
+    seed: int = 0,
+) -> Intervals:
     """The intervals of many means, by the rule of this module.
 
     Args:
         m: Moments of the rows.
+        samples: The scores themselves, by row, of rows with fewer than FEW_CASES cases: moments do not tell how skewed
+            they are. A row that is not among them has a t interval.
         bounded: Which rows hold scores of 0..1, whose bounds are then clipped for display.
         confidence: Coverage.
+        seed: Of the bootstrap.
     """
     import numpy as np
 
@@ -179,14 +207,31 @@ def intervals(m: Moments, *, bounded: ArrayLike = False, confidence: float = CON
     method = _methods(m, clustered)
     trials = np.where(clustered, m.clusters, m.n)
     low, high = t_interval(m.mean, error, trials - 1, confidence)
-    w_low, w_high = wilson(m.mean * trials, trials, confidence)
-    by_wilson = np.isin(method, ("wilson", "wilson_clusters"))
     clip = np.broadcast_to(np.asarray(bounded, dtype=bool), low.shape)
-    low = np.where(by_wilson, w_low, np.where(clip, np.clip(low, 0, 1), low))
-    high = np.where(by_wilson, w_high, np.where(clip, np.clip(high, 0, 1), high))
+    low, high = np.where(clip, np.clip(low, 0, 1), low), np.where(clip, np.clip(high, 0, 1), high)
+    resampled = {row: s for row, s in (samples or {}).items() if clip[row] and method[row] == _FEW}
+    t_low, t_high = (np.where([row in resampled for row in range(low.size)], bound, np.nan) for bound in (low, high))
+    for rows, bounds in _bootstrap_t(resampled, seed, confidence):
+        low[rows], high[rows] = bounds
+        method[rows] = f"bootstrap_{_FEW}"
+    by_wilson = np.isin(method, ("wilson", "wilson_clusters"))
+    w_low, w_high = wilson(m.mean * trials, trials, confidence)
+    low, high = np.where(by_wilson, w_low, low), np.where(by_wilson, w_high, high)
     none = np.char.startswith(method.astype(str), "none")
     error = np.where(none | (m.low == m.high), np.nan, error)
-    return Intervals(np.where(none, np.nan, low), np.where(none, np.nan, high), error, method)
+    for row in np.flatnonzero(by_wilson & (m.low == m.high)):
+        method[row] = rule_of_three(method[row], m.mean[row] * trials[row], trials[row])
+    return Intervals(np.where(none, np.nan, low), np.where(none, np.nan, high), error, method, t_low, t_high)
+
+
+def rule_of_three(method: str, successes: float, trials: float) -> str:
+    """The method's name with what none, or nothing but, successes show: at most a share of 3 / n of the other kind.
+
+    Hanley & Lippman-Hand 1983 (JAMA 249:1743).
+    """
+    rest = 3 / trials
+    bound = f"by the rule of three {f'at least {1 - rest:.3g}' if successes else f'at most {rest:.3g}'}"
+    return f"{method}: {successes:.0f} of {trials:.0f}, {bound if rest < 1 else 'too few for the rule of three'}"
 
 
 def _methods(m: Moments, clustered: Bools) -> NDArray[Any]:
@@ -206,9 +251,25 @@ def _methods(m: Moments, clustered: Bools) -> NDArray[Any]:
         (clustered & silent, "none: clusters do not differ"),
         (clustered & few, f"cr1_t: fewer than {FEW_CLUSTERS} clusters"),
         (clustered, "cr1_t"),
+        (m.n < FEW_CASES, _FEW),
     ]
     chosen = np.select([when for when, _ in rules], [np.array(name, dtype=object) for _, name in rules], default="t")
     return np.asarray(chosen, dtype=object)
+
+
+def _bootstrap_t(
+    samples: Mapping[int, Floats], seed: int, confidence: float
+) -> Iterator[tuple[list[int], tuple[Floats, Floats]]]:
+    """Rows, and their bounds within 0..1; rows with equally many cases at once."""
+    import numpy as np
+
+    by_size: dict[int, list[int]] = {}
+    for row, scores in samples.items():
+        by_size.setdefault(len(scores), []).append(row)
+    for rows in by_size.values():
+        # Sorted, since the same scores in another order are to have the same interval.
+        low, high = bootstrap_t(np.sort(np.stack([samples[row] for row in rows]), axis=1), seed, confidence)
+        yield rows, (np.clip(low, 0, 1), np.clip(high, 0, 1))
 
 
 def _standard_error(std: Floats, n: Floats) -> Floats:

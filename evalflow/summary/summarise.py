@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from evalflow.protocols import Measured
-    from evalflow.stats.intervals import Moments
+    from evalflow.stats.intervals import Intervals, Moments
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,17 +52,19 @@ def summarise(scores: pl.LazyFrame, metrics: Mapping[str, Measured], seed: int =
     units = find_units(cells)
     if not units.table.height:
         return Summary(pl.DataFrame(schema=summary_schema()), [])
-    means = _mean_rows(units, measures(cells, units), metrics)
+    means, beside = _mean_rows(units, measures(cells, units), metrics, seed)
     extra, details = _figure_rows(figures(cells, units, metrics, seed), means)
     rows = pl.concat([means.select("unit", *summary_schema()).with_columns(place=pl.lit(0, pl.Int64)), extra])
     places = {name: place for place, name in enumerate(metrics)}
     rank = pl.col("metric").replace_strict(places, default=len(places), return_dtype=pl.Int64)
     ordered = rows.sort("dataset", "target", rank, "metric", "judge", "tag", "place", nulls_last=False)
-    return Summary(ordered.select(list(summary_schema())), details)
+    return Summary(ordered.select(list(summary_schema())), beside + details)
 
 
-def _mean_rows(units: Units, measured: pl.DataFrame, metrics: Mapping[str, Measured]) -> pl.DataFrame:
-    """The rows of the statistic `mean`, with the units' numbers."""
+def _mean_rows(
+    units: Units, measured: pl.DataFrame, metrics: Mapping[str, Measured], seed: int
+) -> tuple[pl.DataFrame, list[dict[str, Any]]]:
+    """The rows of the statistic `mean`, with the units' numbers; and Student's interval where it is not the row's."""
     import numpy as np
     import polars as pl
 
@@ -71,11 +73,11 @@ def _mean_rows(units: Units, measured: pl.DataFrame, metrics: Mapping[str, Measu
     rows = units.table.join(counts(units), on="unit").join(measured, on="unit").sort("unit")
     bounded = np.array([name in metrics and metrics[name].bounded for name in rows["metric"]])
     lower_is_better = [name for name, metric in metrics.items() if metric.config.direction == "lower_is_better"]
-    score = intervals(_moments(rows, "score"), bounded=bounded)
-    passed = intervals(_moments(rows, "passed"), bounded=True)
+    score = intervals(_moments(rows, "score"), _samples(rows, "score"), bounded=bounded, seed=seed)
+    passed = intervals(_moments(rows, "passed"), _samples(rows, "passed"), bounded=True, seed=seed)
     floor, ceiling = (_numbers(np.where(bounded, rows[name].to_numpy(), np.nan)) for name in ("floor", "ceiling"))
     lower = pl.col("metric").is_in(lower_is_better)
-    return rows.with_columns(
+    found = rows.with_columns(
         statistic=pl.lit("mean"),
         value="score_mean",
         std="score_std",
@@ -89,6 +91,29 @@ def _mean_rows(units: Units, measured: pl.DataFrame, metrics: Mapping[str, Measu
         pass_rate_low=_numbers(passed.low),
         pass_rate_high=_numbers(passed.high),
     )
+    return found, _students(found, score)
+
+
+def _students(rows: pl.DataFrame, score: Intervals) -> list[dict[str, Any]]:
+    """Details of the rows whose interval is a bootstrap-t: what Student's t would say."""
+    import numpy as np
+
+    at = np.flatnonzero(~np.isnan(score.t_low))
+    keys = rows.select(*SLICE, "tag", "statistic", n="score_n")[at].to_dicts()
+    bounds = zip(score.t_low[at].tolist(), score.t_high[at].tolist(), strict=True)
+    return [{**key, "t_interval": list(pair)} for key, pair in zip(keys, bounds, strict=True)]
+
+
+def _samples(rows: pl.DataFrame, name: str) -> dict[int, Any]:
+    """The numbers of rows with few cases, by row; none where all are 0 or 1."""
+    import polars as pl
+
+    from evalflow.stats.intervals import FEW_CASES
+
+    if f"{name}_few" not in rows.columns:
+        return {}
+    few = rows.with_row_index("row").filter(pl.col(f"{name}_n").is_between(2, FEW_CASES - 1))
+    return {row: numbers.to_numpy() for row, numbers in zip(few["row"], few[f"{name}_few"], strict=True)}
 
 
 def _moments(rows: pl.DataFrame, name: str) -> Moments:

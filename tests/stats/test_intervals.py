@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evalflow.stats.bootstrap import bootstrap_t
 from evalflow.stats.intervals import Moments, cr1, interval, intervals, moments, t_interval, wilson
 
 SCORES = [1.0, 0.0, 0.5, 1.0, 0.75, 0.25, 1.0, 0.0, 0.5, 1.0]
@@ -42,7 +43,29 @@ def test_mean_of_graded_scores_has_a_t_interval():
     found = interval(SCORES)
     assert (found.low, found.high) == pytest.approx((0.3055331292, 0.8944668708), abs=1e-9)
     assert found.std_error == pytest.approx(0.1301708279, abs=1e-9)
-    assert found.method == "t"
+    assert found.method == "t: fewer than 30 cases"
+    assert interval(SCORES * 3).method == "t"
+
+
+def test_few_bounded_scores_have_a_bootstrap_t_and_students_beside_it():
+    found = intervals(moments(SCORES), {0: np.array(SCORES)}, bounded=True)
+    assert found.method[0] == "bootstrap_t: fewer than 30 cases"
+    low, high = bootstrap_t(np.sort([SCORES]))
+    assert (found.low[0], found.high[0]) == pytest.approx((low[0], high[0]), abs=1e-12)
+    assert (found.t_low[0], found.t_high[0]) == pytest.approx((0.3055331292, 0.8944668708), abs=1e-9)
+    many = intervals(moments(SCORES * 3), bounded=True)
+    assert (many.method[0], math.isnan(many.t_low[0])) == ("t", True)
+
+
+def test_a_bootstrap_t_needs_the_scores_and_else_student_stands():
+    found = intervals(moments(SCORES), bounded=True)
+    assert found[0] == interval(SCORES)
+
+
+def test_the_seed_decides_a_bootstrap_t_and_the_order_of_scores_does_not():
+    a, b, c = (interval(s, bounded=True, seed=k) for s, k in ((SCORES, 0), (SCORES[::-1], 0), (SCORES, 1)))
+    assert (a.low, a.high) == pytest.approx((b.low, b.high), abs=1e-12)
+    assert a.low != c.low
 
 
 def test_clusters_widen_the_interval_as_cr1_says():
@@ -91,7 +114,14 @@ def test_without_visible_variation_there_is_no_interval_and_the_method_says_why(
 
 @pytest.mark.parametrize(
     ("scores", "clusters", "method", "n"),
-    [([1], None, "wilson", 1), ([1, 1], None, "wilson", 2), ([0] * 6, list("aabbcc"), "wilson_clusters", 3)],
+    [
+        ([1], None, "wilson: 1 of 1, too few for the rule of three", 1),
+        ([1, 1], None, "wilson: 2 of 2, too few for the rule of three", 2),
+        ([0] * 30, None, "wilson: 0 of 30, by the rule of three at most 0.1", 30),
+        ([1] * 60, None, "wilson: 60 of 60, by the rule of three at least 0.95", 60),
+        ([0] * 6, list("aabbcc"), "wilson_clusters: 0 of 3, too few for the rule of three", 3),
+        ([1] * 12, list("aabbccddeeff"), "wilson_clusters: 6 of 6, by the rule of three at least 0.5", 6),
+    ],
 )
 def test_a_perfect_or_hopeless_proportion_keeps_a_width_but_no_standard_error(
     scores: list[float], clusters: list[str] | None, method: str, n: int

@@ -50,7 +50,7 @@ def test_only_scored_cells_enter_the_mean_and_all_are_counted(record: Make, tabl
     assert [row[name] for name in ("n", "n_scored", "n_undefined", "n_error", "n_skipped")] == [6, 2, 1, 2, 1]
     assert (row["value"], row["median"], row["pass_rate"]) == (pytest.approx(0.4), pytest.approx(0.4), 0.5)
     expected = interval([0.2, 0.6], bounded=True)
-    assert (row["ci_low"], row["ci_high"], row["ci_method"]) == (expected.low, expected.high, "t")
+    assert (row["ci_low"], row["ci_high"], row["ci_method"]) == (expected.low, expected.high, expected.method)
     assert (row["pass_rate_low"], row["pass_rate_high"]) == pytest.approx(wilson(1, 2))
     # Three of five should have had a score: at 0 they make 0.8 / 5, at 1 they make 3.8 / 5.
     assert (row["worst"], row["best"]) == pytest.approx((0.16, 0.76))
@@ -81,16 +81,66 @@ def test_cells_that_were_skipped_have_no_bounds(record: Make, table: Table, decl
 
 
 @pytest.mark.parametrize(
-    ("scores", "method"),
-    [([0.5], "none: one case"), ([1.0], "wilson"), ([0.5, 0.5], "none: all scores equal"), ([1.0, 1.0], "wilson")],
+    ("scores", "method", "bounds"),
+    [
+        ([0.5], "none: one case", (None, None)),
+        ([1.0], "wilson: 1 of 1, too few for the rule of three", wilson(1, 1)),
+        ([0.0, 1.0], "wilson", wilson(1, 2)),
+        ([0.5, 0.5], "none: all scores equal", (None, None)),
+        ([0.2, 0.6], "bootstrap_t: fewer than 30 cases", (0.0, 1.0)),
+        ([1.0] * 30, "wilson: 30 of 30, by the rule of three at least 0.9", wilson(30, 30)),
+        ([0.5] * 30, "none: all scores equal", (None, None)),
+    ],
 )
-def test_small_runs_say_what_they_cannot_tell(
-    record: Make, table: Table, declare: Declare, scores: list[float], method: str
+def test_small_and_uniform_runs_say_what_they_cannot_tell(
+    record: Make, table: Table, declare: Declare, scores: list[float], method: str, bounds: tuple[Any, Any]
 ):
     row = one(summarise(table([record(s, i) for i, s in enumerate(scores)]), {"m": declare()}))
-    assert row["ci_method"] == method
-    assert (row["ci_low"] is None) == method.startswith("none")
-    assert row["std_error"] is None
+    assert (row["n_scored"], row["ci_method"]) == (len(scores), method)
+    assert (row["ci_low"], row["ci_high"]) == pytest.approx(bounds)
+    assert (row["std_error"] is None) == (len(set(scores)) == 1)
+
+
+@pytest.mark.parametrize(
+    ("scores", "method"),
+    [([0.2, 0.9, 0.4], "none: one cluster"), ([1.0, 1.0], "none: one cluster"), ([0.7, 0.7], "none: one cluster")],
+)
+def test_one_cluster_shows_nothing_of_how_clusters_vary(
+    record: Make, table: Table, declare: Declare, scores: list[float], method: str
+):
+    cells = [record(s, i, group="only") for i, s in enumerate(scores)]
+    row = one(summarise(table(cells, 0.5), {"m": declare()}))
+    assert (row["ci_method"], row["ci_low"], row["ci_high"], row["std_error"]) == (method, None, None, None)
+    assert row["value"] == pytest.approx(sum(scores) / len(scores))
+    assert (row["pass_rate_low"], row["pass_rate_high"]) == (None, None)
+
+
+GRADED = [1.0, 0.0, 0.5, 1.0, 0.75, 0.25, 1.0, 0.0, 0.5, 1.0]
+
+
+def test_few_graded_scores_have_a_bootstrap_t_and_students_interval_in_the_details(
+    record: Make, table: Table, declare: Declare
+):
+    scores = table([record(s, i, tags=("x",) if i < 5 else ()) for i, s in enumerate(GRADED)])
+    summary = summarise(scores, {"m": declare()}, seed=3)
+    row, expected = one(summary), interval(GRADED, bounded=True, seed=3)
+    assert (row["ci_low"], row["ci_high"]) == pytest.approx((expected.low, expected.high), abs=1e-12)
+    assert (row["std_error"], row["ci_method"]) == (pytest.approx(0.1301708279), "bootstrap_t: fewer than 30 cases")
+    found = {detail["tag"]: detail for detail in summary.details}
+    assert found[None]["t_interval"] == pytest.approx([0.3055331292, 0.8944668708], abs=1e-9)
+    key = {"dataset": "d", "target": "recorded", "metric": "m", "judge": "j", "tag": "x", "statistic": "mean", "n": 5}
+    assert {name: found["x"][name] for name in key} == key
+    # Without a bounded scale a resample could put a bound anywhere, and Student's interval stands.
+    row = one(summarise(scores, {"m": declare(bounded=False)}))
+    assert (row["ci_low"], row["ci_method"]) == (pytest.approx(0.3055331292), "t: fewer than 30 cases")
+    assert summarise(scores, {"m": declare(bounded=False)}).details == []
+
+
+def test_pass_rates_of_repeats_are_graded_and_resampled_too(record: Make, table: Table, declare: Declare):
+    cells = [record(s, case, repeat=k) for case, row in enumerate(REPEATED) for k, s in enumerate(row)]
+    row = one(summarise(table(cells, 0.5), {"m": declare()}))
+    expected = interval([sum(scores) / 3 for scores in REPEATED], bounded=True)
+    assert (row["pass_rate_low"], row["pass_rate_high"]) == pytest.approx((expected.low, expected.high), abs=1e-12)
 
 
 REPEATED = [[1.0, 1, 0], [0, 0, 0], [1, 1, 1], [1, 0, 1], [0, 1, 0], [1, 1, 1]]
@@ -132,7 +182,7 @@ def test_a_group_is_a_cluster_and_a_case_without_one_stands_alone(record: Make, 
 
 def test_groups_of_one_case_are_no_clusters(record: Make, table: Table, declare: Declare):
     cells = [record(s, i, group=f"g{i}") for i, s in enumerate([0.1, 0.5, 0.6])]
-    assert one(summarise(table(cells), {"m": declare()}))["ci_method"] == "t"
+    assert one(summarise(table(cells), {"m": declare()}))["ci_method"] == "bootstrap_t: fewer than 30 cases"
 
 
 def test_tags_roll_up(record: Make, table: Table, declare: Declare):
