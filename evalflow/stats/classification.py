@@ -103,7 +103,8 @@ def classification_figures(counts: pl.DataFrame, positive: str | None, seed: int
     """All figures of one classification metric over one slice of a run.
 
     Args:
-        counts: Scored records, counted. Columns: cluster (any), truth and prediction (canonical JSON text), n (int).
+        counts: Scored records, counted. Columns: cluster (any), truth and prediction (canonical JSON text), n (records
+            of one cluster), clusters (how many clusters alike the row stands for).
         positive: The positive label as canonical JSON text, or None for several classes.
         seed: Of the bootstrap.
 
@@ -115,7 +116,8 @@ def classification_figures(counts: pl.DataFrame, positive: str | None, seed: int
     import polars as pl
 
     labels = sorted({*counts["truth"].to_list(), *counts["prediction"].to_list()})
-    cells = counts.group_by("truth", "prediction").agg(pl.col("n").sum()).sort("truth", "prediction")
+    records = (pl.col("n") * pl.col("clusters")).sum().alias("n")
+    cells = counts.group_by("truth", "prediction").agg(records).sort("truth", "prediction")
     pairs = [(truth, prediction) for truth, prediction, _ in cells.iter_rows()]
     clusters = _patterns(counts, cells, seed)
     per_class = {label: _class_ratios(pairs, label, named=positive is None) for label in labels}
@@ -141,12 +143,12 @@ def _patterns(counts: pl.DataFrame, cells: pl.DataFrame, seed: int) -> _Clusters
     listed = (
         counts.join(codes, on=["truth", "prediction"])
         .group_by("cluster", "cell")
-        .agg(pl.col("n").sum())
+        .agg(pl.col("n").sum(), pl.col("clusters").first())
         .sort("cluster", "cell")
         .group_by("cluster", maintain_order=True)
-        .agg("cell", "n")
+        .agg("cell", "n", pl.col("clusters").first())
         .group_by("cell", "n")
-        .agg(weight=pl.len())
+        .agg(weight=pl.col("clusters").sum())
         .sort("cell", "n")
     )
     matrix = np.zeros((listed.height, cells.height))

@@ -46,7 +46,7 @@ def figures(cells: pl.LazyFrame, units: Units, metrics: Mapping[str, Measured], 
     specs = {name: metric.figures for name, metric in metrics.items() if metric.figures is not None}
     if not specs:
         return []
-    counted = _counted(cells.filter(pl.col("metric").is_in(list(specs))))
+    counted = _counted(cells.filter(pl.col("metric").is_in(list(specs))), alone=not (units.repeated or units.clustered))
     found: list[Slice] = []
     for row in units.table.filter(pl.col("metric").is_in(list(specs))).iter_rows(named=True):
         parts = units.links.filter(pl.col("unit") == row["unit"]).select("part")
@@ -61,7 +61,7 @@ def compute(spec: FigureSpec, counts: pl.DataFrame, seed: int = 0) -> list[Figur
 
     Args:
         spec: What it declares.
-        counts: Columns cluster, truth, prediction (canonical JSON text) and n.
+        counts: As `classification_figures` takes them.
         seed: Of bootstrap intervals.
     """
     from evalflow.stats.classification import classification_figures
@@ -76,15 +76,22 @@ def statistics(spec: FigureSpec) -> list[str]:
     return ["accuracy", *(f"{kind}{name}" for name in ("precision", "recall", "f1"))]
 
 
-def _counted(cells: pl.LazyFrame) -> pl.DataFrame:
-    """Columns part, cluster (the group, else the case: repeats are no new cases), truth, prediction, n."""
+def _counted(cells: pl.LazyFrame, *, alone: bool) -> pl.DataFrame:
+    """Columns part, cluster (the group, else the case: repeats are no new cases), truth, prediction, n, clusters.
+
+    Where each record is `alone` in its cluster, those with the same value are one row.
+    """
     import polars as pl
 
-    cluster = pl.struct(
-        dataset="dataset", group="group", case=pl.when(pl.col("group").is_null()).then("case_id")
-    ).alias("cluster")
     scored = cells.filter(pl.col("status") == "scored")
-    counted = scored.group_by("part", cluster, "value").agg(n=pl.len()).collect(engine="streaming")
+    if alone:
+        same = scored.group_by("part", "value").agg(clusters=pl.len()).collect(engine="streaming")
+        counted = same.with_row_index("cluster").with_columns(n=pl.lit(1, pl.UInt32))
+    else:
+        case = pl.when(pl.col("group").is_null()).then("case_id")
+        cluster = pl.struct(dataset="dataset", group="group", case=case).alias("cluster")
+        counted = scored.group_by("part", cluster, "value").agg(n=pl.len()).collect(engine="streaming")
+        counted = counted.with_columns(clusters=pl.lit(1, pl.UInt32))
     pairs = pl.DataFrame(
         list(_pairs(counted["value"].unique().to_list())),
         schema={"value": pl.String, "truth": pl.String, "prediction": pl.String},

@@ -18,7 +18,7 @@ from evalflow.stats.intervals import wilson
 def counts(pairs: Iterable[tuple[str, str]], per_cluster: int = 1) -> pl.DataFrame:
     rows = [(str(i // per_cluster), truth, prediction) for i, (truth, prediction) in enumerate(pairs)]
     frame = pl.DataFrame(rows, schema=["cluster", "truth", "prediction"], orient="row")
-    return frame.group_by("cluster", "truth", "prediction").agg(n=pl.len())
+    return frame.group_by("cluster", "truth", "prediction").agg(n=pl.len(), clusters=pl.lit(1, pl.UInt32))
 
 
 def binary(tp: int, fp: int, tn: int, fn: int) -> list[tuple[str, str]]:
@@ -101,7 +101,9 @@ def test_one_class_in_all_is_that_class_alone():
 
 
 def test_no_records_at_all():
-    empty = pl.DataFrame(schema={"cluster": pl.String, "truth": pl.String, "prediction": pl.String, "n": pl.Int64})
+    empty = pl.DataFrame(
+        schema={"cluster": pl.String, "truth": pl.String, "prediction": pl.String, "n": pl.Int64, "clusters": pl.Int64}
+    )
     assert {figure.value for figure in classification_figures(empty, "true")} == {None}
     assert {figure.value for figure in classification_figures(empty, None)} == {None}
 
@@ -132,6 +134,13 @@ def test_a_single_cluster_gives_no_interval():
     assert (mixed["precision"].value, perfect["precision"].value) == (0.75, 1.0)
     for figure in (*mixed.values(), *perfect.values()):
         assert (figure.ci_low, figure.ci_method) == (None, "none: one cluster")
+
+
+def test_clusters_alike_may_share_a_row():
+    pairs = binary(18, 3, 74, 5)
+    rows = [(str(i), t, p, 1, pairs.count((t, p))) for i, (t, p) in enumerate(dict.fromkeys(pairs))]
+    shared = pl.DataFrame(rows, schema=["cluster", "truth", "prediction", "n", "clusters"], orient="row")
+    assert classification_figures(shared, "true") == classification_figures(counts(pairs), "true")
 
 
 def test_few_cases_and_few_clusters_are_said():
