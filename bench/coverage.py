@@ -1,0 +1,156 @@
+"""How often each 95 % interval holds the truth, by simulation.
+
+    python bench/coverage.py [RUNS]
+
+Runs are simulated (2,000 by default) for samples of 10 to 1,000 cases, true values of 0.5 to 0.99, and cases that stand
+alone or share a group of five (intraclass correlation 0.2). Wanted are 93 to 97 %. A cell outside is marked, and so is
+how often there was no interval at all; those runs are left out of the coverage, since nothing was claimed.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from evalflow.stats.classification import classification_figures
+from evalflow.stats.intervals import FEW_CASES, Moments, intervals
+
+SIZES = (10, 30, 100, 1_000)
+TRUTHS = (0.5, 0.9, 0.99)
+WANTED = (0.93, 0.97)
+RUNS = 2_000
+_GROUP = 5
+_CORRELATION = 0.2
+# Of a graded score: Beta(4 p, 4 (1 - p)), as spread out as grades of answers are.
+_CONCENTRATION = 4.0
+# Figures are computed run by run, which takes longer.
+_FIGURE_RUNS = 200
+_FIGURE_TRUTHS = (0.5, 0.9)
+
+Floats = Any
+Draw = Callable[[np.random.Generator, float, int, int], Floats]
+
+
+def binary(rng: np.random.Generator, p: float, runs: int, n: int) -> Floats:
+    """Passes and failures; shape (runs, n)."""
+    return (rng.random((runs, n)) < p).astype(np.float64)
+
+
+def binary_in_groups(rng: np.random.Generator, p: float, runs: int, n: int) -> Floats:
+    """Passes and failures whose chance is that of their group."""
+    spread = (1 - _CORRELATION) / _CORRELATION
+    chance = rng.beta(p * spread, (1 - p) * spread, (runs, n // _GROUP))
+    return (rng.random((runs, n)) < chance.repeat(_GROUP, axis=1)).astype(np.float64)
+
+
+def graded(rng: np.random.Generator, p: float, runs: int, n: int) -> Floats:
+    """Scores in 0..1, the more skewed the nearer p is to 1."""
+    return rng.beta(p * _CONCENTRATION, (1 - p) * _CONCENTRATION, (runs, n))
+
+
+def graded_in_groups(rng: np.random.Generator, p: float, runs: int, n: int) -> Floats:
+    """Mixtures of a group's score and a case's own, so that they correlate; their mean stays p."""
+    own, shared = graded(rng, p, runs, n), graded(rng, p, runs, n // _GROUP).repeat(_GROUP, axis=1)
+    return np.where(rng.random((runs, n)) < _CORRELATION**0.5, shared, own)
+
+
+def repeated(rng: np.random.Generator, p: float, runs: int, n: int) -> Floats:
+    """Means of three judgements, pass or fail, of each case; a judge agrees with itself on most."""
+    chance = rng.beta(p, 1 - p, (runs, n))
+    return rng.binomial(3, chance) / 3
+
+
+def _moments(scores: Floats, group: int) -> Moments:
+    """One row per run."""
+    runs, n = scores.shape
+    mean = scores.mean(axis=1)
+    sums = (scores - mean[:, None]).reshape(runs, n // group, group).sum(axis=2)
+    inside = ((scores == 0) | (scores == 1)).all(axis=1)
+    low, high = scores.min(axis=1), scores.max(axis=1)
+    std = scores.std(axis=1, ddof=1)
+    clusters = np.full(runs, n / group)
+    return Moments(np.full(runs, float(n)), mean, std, low, high, inside, clusters, (sums**2).sum(axis=1))
+
+
+def of_means(draw: Draw, group: int, runs: int, seed: int) -> Iterator[str]:
+    """One line per sample size: coverage at each truth."""
+    for n in SIZES:
+        cells = []
+        for p in TRUTHS:
+            scores = draw(np.random.default_rng([seed, n]), p, runs, n)
+            samples = dict(enumerate(scores)) if n < FEW_CASES else None
+            found = intervals(_moments(scores, group), samples, bounded=True)
+            names = [str(name).split(":")[0] for name in found.method]
+            cells.append(_cell(found.low, found.high, p, max(set(names), key=names.count)))
+        yield f"| {n:,} | " + " | ".join(cells) + " |"
+
+
+def of_figures(statistic: str, group: int, seed: int) -> Iterator[str]:
+    """Coverage of a figure of a classifier whose precision and recall are both p, a third of the cases positive."""
+    for n in SIZES[1:]:
+        cells = []
+        for p in _FIGURE_TRUTHS:
+            rng = np.random.default_rng([seed, n])
+            found = [_figure(rng, statistic, p, n, group) for _ in range(_FIGURE_RUNS)]
+            bounds = np.array([(f.ci_low, f.ci_high) for f in found], dtype=np.float64)
+            names = [str(f.ci_method).split(":")[0] for f in found]
+            cells.append(_cell(bounds[:, 0], bounds[:, 1], p, max(set(names), key=names.count)))
+        yield f"| {n:,} | " + " | ".join(cells) + " |"
+
+
+def _figure(rng: np.random.Generator, statistic: str, p: float, n: int, group: int) -> Any:
+    """One simulated run's figure. Of a group, many cases share what becomes of them."""
+    missed = (1 - p) / 3
+    cells = [p / 3, missed, missed, 1 - p / 3 - 2 * missed]  # hits, misses, false alarms, and the rest
+    own = rng.choice(4, size=n, p=cells)
+    shared = rng.choice(4, size=n // group, p=cells).repeat(group)
+    drawn = np.where(rng.random(n) < _CORRELATION**0.5, shared, own) if group > 1 else own
+    frame = pl.DataFrame(
+        {
+            "cluster": np.arange(n) // group,
+            "truth": np.array(["true", "true", "false", "false"])[drawn],
+            "prediction": np.array(["true", "false", "true", "false"])[drawn],
+        }
+    )
+    counts = frame.group_by("cluster", "truth", "prediction").agg(n=pl.len(), clusters=pl.lit(1))
+    return next(f for f in classification_figures(counts, "true") if f.statistic == statistic)
+
+
+def _cell(low: Floats, high: Floats, truth: float, method: str) -> str:
+    there = ~np.isnan(low)
+    if not there.any():
+        return "no interval"
+    covered = float(((low <= truth + 1e-12) & (high >= truth - 1e-12))[there].mean())
+    # Two standard errors of the simulation itself are no miss.
+    noise = 2 * (0.95 * 0.05 / there.sum()) ** 0.5
+    outside = not WANTED[0] - noise <= covered <= WANTED[1] + noise
+    share = f", none in {1 - there.mean():.0%}" if there.mean() < 0.995 else ""
+    return f"{'**' if outside else ''}{covered:.1%}{'**' if outside else ''} {method}{share}"
+
+
+def main() -> None:
+    """Print all tables."""
+    runs = int(sys.argv[1]) if len(sys.argv) > 1 else RUNS
+    print(
+        f"Wanted: {WANTED[0]:.0%} to {WANTED[1]:.0%}. {runs:,} runs a cell, {_FIGURE_RUNS} of a figure; bold: outside."
+    )
+    tables: list[tuple[str, Draw, int]] = [
+        ("pass or fail", binary, 1), ("graded scores", graded, 1), ("means of three judgements", repeated, 1),
+        ("pass or fail, groups of five", binary_in_groups, _GROUP),
+        ("graded scores, groups of five", graded_in_groups, _GROUP),
+    ]  # fmt: skip
+    head = "| n | " + " | ".join(f"{p:g}" for p in TRUTHS) + " |\n|---|" + "---|" * len(TRUTHS)
+    for seed, (title, draw, group) in enumerate(tables):
+        print(f"\n{title}\n\n{head}", *of_means(draw, group, runs, seed), sep="\n", flush=True)
+    head = "| n | " + " | ".join(f"{p:g}" for p in _FIGURE_TRUTHS) + " |\n|---|---|---|"
+    for statistic in ("precision", "recall", "f1"):
+        for title, group in (("alone", 1), ("groups of five", _GROUP)):
+            print(f"\n{statistic}, cases {title}\n\n{head}", *of_figures(statistic, group, 9), sep="\n", flush=True)
+
+
+if __name__ == "__main__":
+    main()

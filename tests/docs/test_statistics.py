@@ -1,0 +1,29 @@
+"""docs/statistics.md names every way in which an interval is made."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from evalflow.stats.intervals import interval
+
+PAGE = (Path(__file__).parents[2] / "docs" / "statistics.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("scores", "groups", "bounded"),
+    [
+        ([0.5], None, True),
+        ([1, 0, 1], None, True),
+        ([0.2, 0.9, 0.4], None, True),
+        ([0.2, 0.9, 0.4], None, False),
+        ([i / 40 for i in range(40)], None, True),
+        ([i / 40 for i in range(40)], [i // 2 for i in range(40)], True),
+        ([1] * 40, [i // 2 for i in range(40)], True),
+    ],
+)
+def test_the_page_names_the_method(scores: list[float], groups: list[int] | None, bounded: bool):
+    method = interval(scores, groups, bounded=bounded).method.partition(":")[0]
+    assert f"`{method}`" in PAGE or f"`{method}: " in PAGE
+    assert method == "none" or f"**{method}**" in PAGE
