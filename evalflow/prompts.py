@@ -9,6 +9,7 @@ enclose, so that no text can contain its own closing delimiter, and equal texts 
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from jinja2 import (
     TemplateError,
     TemplateNotFound,
     TemplateSyntaxError,
+    Undefined,
     meta,
     nodes,
 )
@@ -46,6 +48,17 @@ def fenced(text: object, name: str) -> str:
     return f"<{name} id={mark}>\n{body}\n</{name} id={mark}>"
 
 
+def as_json(value: object) -> str:
+    """A value as JSON, for templates that make JSON.
+
+    Args:
+        value: Plain data.
+    """
+    if isinstance(value, Undefined):
+        return str(value)  # nothing, of an `if` without an `else`; else it raises, and says which name it is
+    return json.dumps(value, ensure_ascii=False)
+
+
 class Prompts:
     """The templates of a run.
 
@@ -63,7 +76,7 @@ class Prompts:
             autoescape=False,
             auto_reload=False,
         )
-        self._environment.filters["fenced"] = fenced  # pyright: ignore[reportUnknownMemberType]
+        self._environment.filters |= {"fenced": fenced, "json": as_json}  # pyright: ignore
         self._folders = folders
         self._trees: dict[str, nodes.Template] = {}
 

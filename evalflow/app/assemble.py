@@ -173,7 +173,10 @@ def _target(settings: Settings, prompts: Prompts, session: CallSession, problems
     try:
         return build_target(run.target, settings.composed.choices["target"], prompts, generates, run.generate, session)
     except UserError as error:
-        problems += error.problems
+        file = settings.composed.sources.get("target")
+        problems += [
+            replace(problem, where=f"{file}: {problem.where}" if file else problem.where) for problem in error.problems
+        ]
         return None
 
 

@@ -62,7 +62,7 @@ class Census:
                 found += [
                     self._absent(dataset, metric, need)
                     for need in metric.config.needs
-                    if not self._present[dataset, metric.name, need]
+                    if not self._present[dataset, metric.name, need] and not self._may_come(need)
                 ]
         return found
 
@@ -76,6 +76,10 @@ class Census:
             hint = "ids must be unique; records without an id that are equal count as one"
             self._repeated.append(Problem(what, f"dataset.{case.dataset}", hint))
         self._seen.add(digest)
+
+    def _may_come(self, need: str) -> bool:
+        """Whether the target's replies may bring what no case has."""
+        return self._run.generate in (True, "missing") and root(need) in self._run.target.may_fill
 
     def _ungrouped(self, dataset: str) -> Iterator[Problem]:
         """A group that leads to nothing. The field's own name is no promise: the shipped files declare it."""

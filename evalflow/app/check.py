@@ -44,6 +44,7 @@ def _facts(found: Inspection) -> dict[str, Any]:
         "metrics": {name: {"judge": judge} for name, judge in recipe.judge_of.items()},
         "judges": {name: judge.nature for name, judge in found.parts.judges.items()},
         "target": found.parts.target.name,
+        "target_calls": found.parts.settings.run.target.calls,
         "thresholds": [
             {"metric": t.metric, "judge": t.judge, "threshold": t.value, "direction": t.direction}
             for t in thresholds(recipe)
@@ -60,7 +61,7 @@ def _print(console: Console, facts: dict[str, Any]) -> None:
     estimate = facts["estimate"]
     rows = [
         ("cases", ", ".join(f"{n:,} of {name}" for name, n in facts["datasets"].items())),
-        ("target", facts["target"]),
+        ("target", " · ".join(part for part in (facts["target"], facts["target_calls"]) if part)),
         ("judges", "; ".join(f"{name} ({nature})" for name, nature in facts["judges"].items()) or "none"),
         ("metrics", ", ".join(facts["metrics"])),
         ("scores", f"{facts['scores']:,}"),

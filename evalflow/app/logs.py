@@ -22,8 +22,8 @@ def secrets_of(settings: Settings) -> set[str]:
     found = {value for name, value in os.environ.items() if _SECRET_NAME.search(name)}
     for endpoint in (settings.run.target, settings.run.judge, *settings.judges.values()):
         found.add(os.environ.get(getattr(endpoint, "api_key_env", None) or "", ""))
-        password = urlsplit(getattr(endpoint, "base_url", None) or "").password or ""
-        found |= {password, unquote(password)}
+        password = urlsplit(getattr(endpoint, "base_url", None) or getattr(endpoint, "url", None) or "").password or ""
+        found |= {password, unquote(password), *getattr(endpoint, "secrets", ())}
     return {secret.strip() for secret in found if len(secret.strip()) >= _SHORTEST}
 
 

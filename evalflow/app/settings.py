@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
 from evalflow.config.load import Composed, compose
+from evalflow.config.schema import TargetConfig
+from evalflow.config.targets import SECRET_HEADER, PythonTargetConfig
 from evalflow.config.validate import Settings, validate
 from evalflow.errors import Problem, UserError
 from evalflow.llm.registry import judge_config_model
@@ -17,14 +19,19 @@ from evalflow.targets.registry import target_config_model
 _PASSWORD = re.compile(r"://[^/@:]*:(?!\$\{)[^/@]+@")
 
 
-def settings_of(composed: Composed) -> Settings:
+def settings_of(composed: Composed, *, programs: bool = True) -> Settings:
     """The typed settings.
+
+    Args:
+        composed: What Hydra made.
+        programs: Whether a target may be a program of this machine. Who takes a configuration from elsewhere, such as
+            a web form, says no.
 
     Raises:
         UserError: With every problem that was found.
     """
     settings = validate(composed, metric_config_model, judge_config_model, target_config_model)
-    problems = _written_passwords(composed)
+    problems = [*_written_secrets(composed), *_code(settings.run.target, composed, programs=programs)]
     if problems:
         raise UserError(problems)
     return settings
@@ -43,14 +50,31 @@ def composed_settings(overrides: Sequence[str], config_dir: Path | None) -> Sett
     return settings_of(compose(overrides, config_dir, check=settings_of))
 
 
-def _written_passwords(composed: Composed) -> list[Problem]:
-    """Addresses with a password in plain text, which would be kept with the run."""
+def _written_secrets(composed: Composed) -> Iterator[Problem]:
+    """Passwords in addresses, and keys in headers, in plain text: they would be kept with the run."""
     config = composed.storable
     parts: dict[str, Any] = {group: config[group] for group in ("judge", "target")}
     parts |= {f"metric.{name}.judge": metric.get("judge") for name, metric in config["metric"].items()}
-    hint = "name a variable that holds it: http://USER:${oc.env:NAME}@HOST/v1"
-    return [
-        Problem("a password would be kept with the run", f"{key}.base_url", hint)
-        for key, part in parts.items()
-        if isinstance(part, dict) and _PASSWORD.search(str(cast("dict[str, Any]", part).get("base_url")))
-    ]
+    for key, part in parts.items():
+        values = cast("dict[str, Any]", part) if isinstance(part, dict) else {}
+        for address in ("base_url", "url"):
+            if _PASSWORD.search(str(values.get(address))):
+                hint = "name a variable that holds it: http://USER:${oc.env:NAME}@HOST/v1"
+                yield Problem("a password would be kept with the run", f"{key}.{address}", hint)
+        headers = values.get("headers")
+        for name, value in (cast("dict[str, Any]", headers) if isinstance(headers, dict) else {}).items():
+            if SECRET_HEADER.search(name) and "${" not in str(value):
+                hint = f"name a variable that holds it: {name}: ${{oc.env:NAME}}"
+                yield Problem("a secret would be kept with the run", f"{key}.headers.{name}", hint)
+
+
+def _code(target: TargetConfig, composed: Composed, *, programs: bool) -> Iterator[Problem]:
+    """Programs where none may be, and a callable that stands elsewhere than on the command line."""
+    if target.runs_here and not programs:
+        hint = "use a target that is reached over HTTP"
+        yield Problem(f"a target of kind {target.kind} runs a program, which is not allowed here", "target.kind", hint)
+    elif isinstance(target, PythonTargetConfig):
+        pairs = (override.lstrip("+").partition("=") for override in composed.overrides)
+        if target.call not in [value.strip("'\"") for key, _, value in pairs if key == "target.call"]:
+            what = "YAML carries meaning, never code: a callable is named on the command line only"
+            yield Problem(what, "target.call", f"add target.call={target.call}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
@@ -44,6 +45,21 @@ class Fault:
     raw: str | None = None
     retry_after_s: float | None = None
     unreachable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """How one kind of endpoint says what went wrong, and where its address stands.
+
+    Attributes:
+        of_status: The fault of a response whose status is not 2xx.
+        address: The key that holds the address, for hints.
+        unusable: What to check where an endpoint was never of any use.
+    """
+
+    of_status: Callable[[Response], Fault]
+    address: str
+    unusable: str
 
 
 def of_transport(error: TransportError) -> Fault:
@@ -118,3 +134,7 @@ def _details(body: bytes) -> dict[str, Any]:
     if isinstance(error, str):
         return {"message": error}
     return cast("dict[str, Any]", error) if isinstance(error, dict) else {}
+
+
+CHAT = Dialect(of_status, "base_url", "check base_url: it ends before /chat/completions, and often in /v1")
+"""OpenAI-compatible endpoints."""

@@ -6,14 +6,14 @@ import asyncio
 import itertools
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Generic, Protocol, TypeVar
 
 from evalflow.calls import faults
 from evalflow.calls.allowance import rest_s
 from evalflow.calls.budget import Account, Amount
-from evalflow.calls.faults import Fault
+from evalflow.calls.faults import CHAT, Dialect, Fault
 from evalflow.calls.limiter import Limiter, Slot
 from evalflow.calls.retry import RetryPolicy
 from evalflow.calls.transport import Request, Response, Transport, TransportError
@@ -71,8 +71,9 @@ class Gateway:
         policy: How often and how long.
         where: The endpoint's address, for messages.
         key_hint: What to check about the key, for messages.
-        secret: The key itself, kept out of every message, and of replies that give it back.
+        secrets: The key itself, and the like: kept out of every message, and of replies that give them back.
         account: What every try is held against; None: no budget is set.
+        dialect: How the endpoint says what went wrong.
     """
 
     def __init__(
@@ -83,8 +84,9 @@ class Gateway:
         where: str,
         *,
         key_hint: str = "",
-        secret: str | None = None,
+        secrets: Sequence[str] = (),
         account: Account | None = None,
+        dialect: Dialect = CHAT,
     ) -> None:
         self._account = account
         self._transport = transport
@@ -92,9 +94,10 @@ class Gateway:
         self._policy = policy
         self._where = where
         self._key_hint = key_hint
-        self._secret = secret
-        self._echo = _spellings(secret) if secret and len(secret) >= SHORTEST_KEY else None
-        self._watchdog = Watchdog(transport, where, policy.silence_s, policy.probe_s)
+        self._secrets = secrets
+        self._echo = _spellings([secret for secret in secrets if len(secret) >= SHORTEST_KEY])
+        self._dialect = dialect
+        self._watchdog = Watchdog(transport, where, policy.silence_s, policy.probe_s, dialect.address)
         self._succeeded = False
 
     async def send(self, request: Request, decode: Callable[[Response], T]) -> Sent[T]:
@@ -147,7 +150,7 @@ class Gateway:
         if rest > 0:
             self._limiter.pause(self._capped(rest))
         if not 200 <= response.status < 300:
-            return self._eased(faults.of_status(response), slot)
+            return self._eased(self._dialect.of_status(response), slot)
         try:
             value = decode(response)
         except Malformed as error:
@@ -198,23 +201,25 @@ class Gateway:
             raise CallError(fault.error_type, fault.message, fault.raw)
         impatient = fault.unreachable and not self._watchdog.answered
         if impatient and (attempt >= policy.connect_attempts or elapsed_s >= policy.connect_patience_s):
-            raise InfrastructureError(f"{self._where} cannot be reached: {fault.message}", "check base_url")
+            what = f"{self._where} cannot be reached: {fault.message}"
+            raise InfrastructureError(what, f"check {self._dialect.address}")
         if attempt < policy.attempts:
             return
         tries = f"{attempt} tries" if attempt > 1 else "1 try"
         if not self._watchdog.answered or (fault.error_type == "malformed" and not self._succeeded):
-            hint = "check base_url: it ends before /chat/completions, and often in /v1"
-            raise InfrastructureError(f"{self._where} gave no usable answer in {tries}: {fault.message}", hint)
+            what = f"{self._where} gave no usable answer in {tries}: {fault.message}"
+            raise InfrastructureError(what, self._dialect.unusable)
         raise CallError(fault.error_type, f"{fault.message} (after {tries})", fault.raw)
 
     def _redacted(self, fault: Fault) -> Fault:
-        if not self._secret or self._secret not in f"{fault.message}{fault.raw}":
-            return fault
-        raw = fault.raw.replace(self._secret, "***") if fault.raw else None
-        return replace(fault, message=fault.message.replace(self._secret, "***"), raw=raw)
+        message, raw = fault.message, fault.raw
+        for secret in self._secrets:
+            message = message.replace(secret, "***")
+            raw = raw and raw.replace(secret, "***")
+        return fault if message == fault.message and raw == fault.raw else replace(fault, message=message, raw=raw)
 
 
-def _spellings(secret: str) -> re.Pattern[bytes]:
-    """The ways to write a key in JSON, or in JSON that stands in JSON: some encoders escape slashes and plus signs."""
-    pattern = re.escape(secret).replace("/", r"\\*/").replace(r"\+", r"(?:\+|\\+u002[bB])")
-    return re.compile(pattern.encode())
+def _spellings(secrets: Sequence[str]) -> re.Pattern[bytes] | None:
+    """The ways to write keys in JSON, or in JSON that stands in JSON: some encoders escape slashes and plus signs."""
+    patterns = [re.escape(secret).replace("/", r"\\*/").replace(r"\+", r"(?:\+|\\+u002[bB])") for secret in secrets]
+    return re.compile("|".join(patterns).encode()) if patterns else None

@@ -18,7 +18,7 @@ class Request:
     """What is sent.
 
     Attributes:
-        method: POST or GET.
+        method: POST, GET, PUT or PATCH.
         path: Below the endpoint's base URL, with a leading slash.
         body: The very bytes that go out; None sends no body.
         timeout_s: Seconds for the whole exchange, connecting included.
@@ -26,7 +26,7 @@ class Request:
         tokens: What it will take, as far as that can be told; for a limit of tokens a minute.
     """
 
-    method: Literal["GET", "POST"]
+    method: Literal["GET", "POST", "PUT", "PATCH"]
     path: str
     body: bytes | None
     timeout_s: float

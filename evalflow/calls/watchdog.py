@@ -23,17 +23,19 @@ class Watchdog:
         where: The endpoint, for messages.
         silence_s: Seconds without an answer before the probe.
         probe_s: Seconds that the probe waits.
+        address: The key that holds the endpoint's address, for messages.
 
     Attributes:
         answered: Whether anything was ever answered, the probe included.
         heard: Whether a request that was not the probe was ever answered.
     """
 
-    def __init__(self, transport: Transport, where: str, silence_s: float, probe_s: float) -> None:
+    def __init__(self, transport: Transport, where: str, silence_s: float, probe_s: float, address: str) -> None:
         self._transport = transport
         self._where = where
         self._silence_s = silence_s
         self._probe_s = probe_s
+        self._address = address
         self._probing: asyncio.Task[bool] | None = None
         self.answered = False
         self.heard = False
@@ -80,9 +82,8 @@ class Watchdog:
         if self.answered or not probe.done() or probe.cancelled():
             return
         if not probe.result():
-            raise InfrastructureError(
-                f"{self._where} accepts connections and answers nothing", "check base_url, and that the server is up"
-            )
+            what = f"{self._where} accepts connections and answers nothing"
+            raise InfrastructureError(what, f"check {self._address}, and that the server is up")
 
     async def _alive(self) -> bool:
         try:

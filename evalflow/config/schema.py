@@ -142,24 +142,20 @@ class TargetConfig(Strict):
     kind: str
     name: Word | None = None
 
+    @property
+    def runs_here(self) -> bool:
+        """Whether it is a program that is run on this machine."""
+        return False
 
-class RecordedTargetConfig(TargetConfig):
-    """The answers that stand in the data."""
+    @property
+    def calls(self) -> str | None:
+        """What is called for an answer, as `check` shows it; None: nothing."""
+        return None
 
-    kind: Literal["recorded"]  # pyright: ignore[reportIncompatibleVariableOverride]
-
-
-class OpenAITargetConfig(Endpoint, TargetConfig):
-    """A model behind an OpenAI-compatible endpoint.
-
-    Attributes:
-        system_prompt: Jinja text, or the name of a .jinja file; null sends none.
-        prompt: The same, for the last user message; null sends the case's messages as they are.
-    """
-
-    kind: Literal["openai"]  # pyright: ignore[reportIncompatibleVariableOverride]
-    system_prompt: str | None = None
-    prompt: str | None = None
+    @property
+    def may_fill(self) -> frozenset[str]:
+        """Case fields that its replies may bring beside the one that the dataset generates."""
+        return frozenset()
 
 
 class DatasetConfig(Strict):

@@ -22,6 +22,7 @@ from evalflow.calls.once import Unreadable
 from evalflow.calls.retry import RetryPolicy
 from evalflow.calls.session import CallSession
 from evalflow.calls.transport import Request, Response, Transport
+from evalflow.config.address import public_address, without_user
 from evalflow.config.schema import Endpoint
 from evalflow.errors import Problem, UserError
 from evalflow.llm.completion import Completion, cost, read
@@ -71,9 +72,9 @@ class ChatClient:
             transport or _transport(config, base_url, key),
             limiter,
             policy or RetryPolicy(attempts=config.attempts),
-            _public(base_url),
+            public_address(base_url),
             key_hint=f"check the API key in ${config.api_key_env}" if key else f"{role}.api_key_env names no key",
-            secret=key,
+            secrets=[key] if key else (),
             account=account,
         )
         self._once = session.once
@@ -169,7 +170,7 @@ def identity(kind: str, config: BaseModel, fields: tuple[str, ...], extra: objec
     """A digest of the part of a configuration that decides what is answered; of an address, not who asks there."""
     decisive = config.model_dump(mode="json", include=set(fields))
     if decisive.get("base_url"):
-        decisive["base_url"] = _without_user(decisive["base_url"])
+        decisive["base_url"] = without_user(decisive["base_url"])
     values = [kind, decisive, extra]
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16]
 
@@ -213,13 +214,3 @@ def _fixed(config: Endpoint, base_url: str) -> dict[str, Any]:
     limit = "max_completion_tokens" if renamed else "max_tokens"
     values = {"model": config.model, "temperature": config.temperature, limit: config.max_tokens}
     return {name: value for name, value in values.items() if value is not None}
-
-
-def _public(base_url: str) -> str:
-    """The address without user, password and query."""
-    return urlsplit(_without_user(base_url))._replace(query="", fragment="").geturl()
-
-
-def _without_user(base_url: str) -> str:
-    parts = urlsplit(base_url)
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()

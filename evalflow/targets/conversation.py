@@ -95,6 +95,7 @@ def _together(answers: Sequence[Answer]) -> Answer:
         usage=None if None in usages else sum(filter(None, usages), Usage()),
         cost_usd=_sum([answer.cost_usd for answer in taken]),
         saved_usd=_sum([answer.saved_usd for answer in taken]),
+        paid=tuple(call for answer in taken for call in answer.paid),
         latency_s=_sum([answer.latency_s for answer in taken]),
         cached=all(answer.cached for answer in answers),
     )

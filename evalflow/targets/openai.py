@@ -12,7 +12,7 @@ from evalflow.calls.entry import Entry
 from evalflow.calls.once import short
 from evalflow.calls.session import CallSession
 from evalflow.calls.transport import Request
-from evalflow.config.schema import OpenAITargetConfig
+from evalflow.config.targets import OpenAITargetConfig
 from evalflow.errors import CallError, Problem, TargetError, UserError, did_you_mean
 from evalflow.llm.chat import ChatClient, identity
 from evalflow.llm.completion import Completion

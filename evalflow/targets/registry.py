@@ -11,7 +11,14 @@ from typing import Any, Literal
 
 from evalflow.calls.session import CallSession
 from evalflow.config.kinds import Kinds
-from evalflow.config.schema import OpenAITargetConfig, RecordedTargetConfig, TargetConfig
+from evalflow.config.schema import TargetConfig
+from evalflow.config.targets import (
+    CommandTargetConfig,
+    HttpTargetConfig,
+    OpenAITargetConfig,
+    PythonTargetConfig,
+    RecordedTargetConfig,
+)
 from evalflow.llm.registry import default_name
 from evalflow.prompts import Prompts
 from evalflow.protocols import Target
@@ -42,6 +49,9 @@ def target_kinds() -> Kinds[TargetKind]:
     builtin = {
         "recorded": lambda: TargetKind(RecordedTargetConfig, _recorded),
         "openai": lambda: TargetKind(OpenAITargetConfig, _openai),
+        "http": lambda: TargetKind(HttpTargetConfig, _http),
+        "command": lambda: TargetKind(CommandTargetConfig, _command),
+        "python": lambda: TargetKind(PythonTargetConfig, _python),
     }
     return Kinds("target", "evalflow.targets", builtin)
 
@@ -96,3 +106,24 @@ def _openai(
     from evalflow.targets.openai import OpenAITarget
 
     return OpenAITarget(config, name, prompts, generates, session)
+
+
+def _http(config: HttpTargetConfig, name: str, prompts: Prompts, generates: Generates, session: CallSession) -> Target:
+    from evalflow.targets.http import HttpWay
+    from evalflow.targets.service import ServiceTarget
+
+    return ServiceTarget(HttpWay(config, prompts, session), config, name, generates, session)
+
+
+def _command(config: CommandTargetConfig, name: str, _: Prompts, generates: Generates, session: CallSession) -> Target:
+    from evalflow.targets.command import CommandWay
+    from evalflow.targets.service import ServiceTarget
+
+    return ServiceTarget(CommandWay(config, session), config, name, generates, session)
+
+
+def _python(config: PythonTargetConfig, name: str, _: Prompts, generates: Generates, session: CallSession) -> Target:
+    from evalflow.targets.python import PythonWay
+    from evalflow.targets.service import ServiceTarget
+
+    return ServiceTarget(PythonWay(config, session), config, name, generates, session)

@@ -9,6 +9,7 @@ import pytest
 
 from evalflow.config.load import compose
 from evalflow.config.schema import Endpoint
+from evalflow.config.targets import ReplyConfig
 from evalflow.errors import UserError
 from evalflow.llm.registry import judge_config_model
 from evalflow.paths import share_dir
@@ -20,7 +21,10 @@ WANTED = {  # what a file leaves to the user, by group and name
     ("judge", "ollama"): {"model"},
     ("judge", "openrouter"): {"model"},
     ("judge", "vllm"): {"model"},
+    ("target", "command"): {"argv"},
+    ("target", "http"): {"url"},
     ("target", "ollama"): {"model"},
+    ("target", "python"): {"call"},
     ("target", "vllm"): {"model"},
 }
 KEYS = {
@@ -43,7 +47,7 @@ def _files() -> list[tuple[str, str]]:
 
 
 def _composed(group: str, name: str) -> dict[str, Any]:
-    given = {"model": "m", "base_url": "http://127.0.0.1:9/v1"}
+    given = {"model": "m", "base_url": "http://127.0.0.1:9/v1", "url": "http://h", "argv": "[ls]", "call": "a:b"}
     wanted = [f"{group}.{key}={given[key]}" for key in WANTED.get((group, name), ())]
     generate = ["generate=true"] if group == "target" and name != "recorded" else []
     return compose([*RUN, f"{group}={name}", *wanted, *generate]).values[group]
@@ -51,7 +55,9 @@ def _composed(group: str, name: str) -> dict[str, Any]:
 
 def test_the_documented_endpoints_are_there() -> None:
     assert {name for group, name in _files() if group == "judge"} == {"embedded", *KEYS}
-    assert {"recorded", "openai"} <= {name for group, name in _files() if group == "target"}
+    assert {"recorded", "openai", "http", "command", "python"} <= {
+        name for group, name in _files() if group == "target"
+    }
 
 
 @pytest.mark.parametrize(("group", "name"), _files())
@@ -60,6 +66,8 @@ def test_a_file_is_valid_and_shows_every_key(group: str, name: str) -> None:
     model = (judge_config_model if group == "judge" else target_config_model)(values["kind"])
     config = model.model_validate(values)
     assert set(values) == set(model.model_fields)
+    if isinstance(config, ReplyConfig):
+        assert values["concurrency"] == config.concurrency.model_dump()
     if isinstance(config, Endpoint):
         assert config.api_key_env == KEYS[name]
         assert values["concurrency"] == config.concurrency.model_dump()
@@ -76,7 +84,7 @@ def test_a_file_begins_with_what_it_is(group: str, name: str) -> None:
 
 @pytest.mark.parametrize(("group", "name"), list(WANTED))
 def test_what_has_no_sensible_default_is_asked_for(group: str, name: str) -> None:
-    with pytest.raises(UserError, match=rf"{group}\.(model|base_url)"):
+    with pytest.raises(UserError, match=rf"{group}\.(model|base_url|url|argv|call)"):
         compose([*RUN, f"{group}={name}"])
 
 

@@ -80,7 +80,8 @@ async def test_a_scripted_dialogue_is_played_turn_by_turn() -> None:
 
 
 async def test_what_the_turns_took_is_added_up() -> None:
-    answer = await ConversationTarget(Parrot()).answer(case("u:a", "u:b", "u:c"), 0)
+    answer = await ConversationTarget(Parrot({"paid": (1,)}, {"paid": (2,)})).answer(case("u:a", "u:b", "u:c"), 0)
+    assert answer.paid == (1, 2)
     assert (answer.requests, answer.usage, answer.cost_usd, answer.latency_s) == (3, Usage(30, 6), 1.5, 0.75)
     remembered = {"requests": 0, "cost_usd": 0.0, "saved_usd": 0.5, "cached": True}
     half = await ConversationTarget(Parrot(remembered)).answer(case("u:a", "u:b"), 0)

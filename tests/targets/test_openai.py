@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from evalflow.calls.retry import RetryPolicy
-from evalflow.config.schema import OpenAITargetConfig
+from evalflow.config.targets import OpenAITargetConfig
 from evalflow.errors import CallError, InfrastructureError, UserError
 from evalflow.llm.chat import ChatClient
 from evalflow.prompts import Prompts

@@ -1,0 +1,144 @@
+"""The way to a target that is a command: a process of its own for each case, and no shell."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import os
+import shutil
+import signal
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from evalflow.calls.session import CallSession
+from evalflow.config.targets import CommandTargetConfig
+from evalflow.errors import Problem, TargetError, UserError
+from evalflow.llm.chat import canonical
+from evalflow.records import Case
+from evalflow.targets.payload import payload
+from evalflow.targets.service import Heard, digest
+from evalflow.targets.slots import Slots
+
+MAX_OUTPUT = 8 * 1024**2
+"""Bytes of a reply."""
+KEPT_ERRORS = 4096
+"""Bytes of stderr that are kept, the last ones."""
+_CHUNK = 2**16
+
+
+class CommandWay:
+    """Starts the command in a process group of its own, which is killed when its time is over or the run is stopped.
+
+    Args:
+        config: The command.
+        session: Shared by all clients of a run.
+
+    Raises:
+        UserError: There is no such program, or a budget in dollars is set.
+    """
+
+    def __init__(self, config: CommandTargetConfig, session: CallSession) -> None:
+        self._argv = config.argv
+        if shutil.which(self._argv[0]) is None:
+            hint = "argv is a list: the program, then its arguments; a path is taken from the working directory"
+            raise UserError(Problem(f"there is no program {self._argv[0]!r}", "target.argv", hint))
+        self._slots = Slots(("command", *self._argv), config, session)
+        self._identity = digest(["command", self._argv, list(_contents(self._argv))])
+
+    @property
+    def identity(self) -> str:
+        """The command line, and what is in the files that it names."""
+        return self._identity
+
+    def render(self, case: Case) -> bytes:
+        """The case as JSON. See `Way`."""
+        return canonical(payload(case))
+
+    async def ask(self, data: bytes) -> Heard:
+        """Start the command and wait for its output. See `Way`."""
+        return await self._slots.run(data, self._run)
+
+    async def close(self) -> None:
+        """Nothing to release: every process ends with its call."""
+
+    async def _run(self, data: bytes) -> bytes:
+        pipe = asyncio.subprocess.PIPE
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *self._argv, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True
+            )
+        except OSError as error:
+            raise TargetError("command", f"the command cannot be started: {error.strerror or error}") from None
+        try:
+            async with asyncio.TaskGroup() as streams:
+                output = streams.create_task(_output(process.stdout))
+                errors = streams.create_task(_errors(process.stderr))
+                streams.create_task(_feed(process.stdin, data))
+            code = await process.wait()
+        except ExceptionGroup as failures:
+            await _kill(process)
+            raise _first(failures) from None
+        except BaseException:
+            await _kill(process)
+            raise
+        if code != 0:
+            raise TargetError("exit_code", _ended(code, errors.result()), requests=1)
+        return output.result()
+
+
+async def _feed(stdin: asyncio.StreamWriter | None, data: bytes) -> None:
+    """Write the case; a command that does not read it to the end may know enough."""
+    assert stdin
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        stdin.write(data)
+        await stdin.drain()
+    stdin.close()
+
+
+async def _output(stdout: asyncio.StreamReader | None) -> bytes:
+    assert stdout
+    read = bytearray()
+    while chunk := await stdout.read(_CHUNK):
+        read += chunk
+        if len(read) > MAX_OUTPUT:
+            raise TargetError("too_large", f"the command wrote more than {MAX_OUTPUT:,} bytes")
+    return bytes(read)
+
+
+async def _errors(stderr: asyncio.StreamReader | None) -> bytes:
+    assert stderr
+    tail = b""
+    while chunk := await stderr.read(_CHUNK):
+        tail = (tail + chunk)[-KEPT_ERRORS:]
+    return tail
+
+
+def _first(failures: ExceptionGroup[Exception]) -> Exception:
+    """The first error of a task group; the others are its consequences."""
+    return failures.exceptions[0]
+
+
+async def _kill(process: asyncio.subprocess.Process) -> None:
+    """Kill the process group. Children that still hold the pipes of a command that has ended are in it."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    await process.wait()
+
+
+def _ended(code: int, errors: bytes) -> str:
+    lines = errors.decode("utf-8", "replace").strip().splitlines()
+    said = f": {lines[-1].strip()}" if lines else ", and said nothing on stderr"
+    if code < 0:
+        return f"the command was killed by {signal.Signals(-code).name}{said}"
+    return f"the command ended with exit code {code}{said}"
+
+
+def _contents(argv: Sequence[str]) -> Iterator[str]:
+    """Digests of the files that a command line names after the program, such as a script."""
+    for word in argv[1:]:
+        path = Path(word)
+        with contextlib.suppress(OSError, ValueError):
+            if path.is_file():
+                with path.open("rb") as file:
+                    yield hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,141 @@
+"""The way to a target that is a Python callable."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import hashlib
+import importlib
+import inspect
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from pydantic_core import PydanticSerializationError, from_json, to_json
+
+from evalflow.calls.faults import excerpt
+from evalflow.calls.session import CallSession
+from evalflow.config.targets import PythonTargetConfig
+from evalflow.errors import CallError, Problem, TargetError, UserError
+from evalflow.llm.chat import canonical
+from evalflow.records import Case
+from evalflow.targets.payload import payload
+from evalflow.targets.service import Heard, digest
+from evalflow.targets.slots import Slots
+
+HINT = "name a callable that Python finds from the working directory: target.call=package.module:callable"
+
+
+class PythonWay:
+    """Calls a coroutine function in the event loop, and any other callable in a thread of its own.
+
+    Args:
+        config: The callable.
+        session: Shared by all clients of a run.
+
+    Raises:
+        UserError: It cannot be imported or called, or a budget in dollars is set.
+    """
+
+    def __init__(self, config: PythonTargetConfig, session: CallSession) -> None:
+        module, self._callable = _imported(config.call)
+        self._slots = Slots(("python", config.call), config, session)
+        self._identity = digest(["python", config.call, list(_sources(module))])
+
+    @property
+    def identity(self) -> str:
+        """The callable's name, and the source of its module, or of the package that this is in."""
+        return self._identity
+
+    def render(self, case: Case) -> bytes:
+        """The case as JSON: the callable is given what it says, and can change nothing of the case. See `Way`."""
+        return canonical(payload(case))
+
+    async def ask(self, data: bytes) -> Heard:
+        """Call it. See `Way`."""
+        return await self._slots.run(data, self._call)
+
+    async def close(self) -> None:
+        """Nothing to release. A thread that never ends does not keep the process."""
+
+    async def _call(self, data: bytes) -> bytes:
+        case = from_json(data)
+        try:
+            if inspect.iscoroutinefunction(self._callable):
+                reply = await self._callable(case)
+            else:
+                reply = await _in_thread(self._callable, case)
+                if inspect.isawaitable(reply):
+                    reply = await reply
+        except CallError:
+            raise
+        except Exception as error:
+            raise TargetError("exception", _last_line(error), requests=1) from error
+        try:
+            return to_json(reply)
+        except (PydanticSerializationError, ValueError) as error:
+            what = f"the callable returned what is no JSON: {error}"
+            raise TargetError("malformed", what, requests=1) from None
+
+
+async def _in_thread(function: Callable[[Any], Any], argument: Any) -> Any:
+    """What a function gives or raises. Its thread is a daemon, so that one that never ends holds nobody up."""
+    loop = asyncio.get_running_loop()
+    ended: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
+    context = contextvars.copy_context()
+
+    def deliver(value: Any, error: BaseException | None) -> None:
+        if not ended.done():
+            ended.set_result((value, error))
+
+    def work() -> None:
+        try:
+            outcome: tuple[Any, BaseException | None] = context.run(function, argument), None
+        except BaseException as error:
+            outcome = None, error
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(deliver, *outcome)
+
+    threading.Thread(target=work, name="evalflow.target", daemon=True).start()
+    value, error = await ended
+    if error is not None:
+        raise TargetError("exception", _last_line(error), requests=1) from error
+    return value
+
+
+def _last_line(error: BaseException) -> str:
+    """The last line of the traceback, and where in the code it was raised."""
+    line = excerpt(traceback.format_exception_only(error)[-1].encode())
+    frames = traceback.extract_tb(error.__traceback__)
+    return f"{line} ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else line
+
+
+def _imported(call: str) -> tuple[ModuleType, Callable[[Any], Any]]:
+    name, _, attribute = call.partition(":")
+    try:
+        module = importlib.import_module(name)
+    except Exception as error:
+        what = f"the module {name!r} cannot be imported: {_last_line(error)}"
+        raise UserError(Problem(what, "target.call", HINT)) from error
+    found: Any = module
+    for part in attribute.split("."):
+        found = getattr(found, part, None)
+    if not callable(found):
+        what = f"the module {name!r} has no callable {attribute!r}"
+        raise UserError(Problem(what, "target.call", HINT))
+    return module, found
+
+
+def _sources(module: ModuleType) -> Iterator[str]:
+    """Digests of the Python files of the top-level package that a module is in, or of the module's own."""
+    package = importlib.import_module(module.__name__.partition(".")[0])
+    if hasattr(package, "__path__"):
+        files = sorted(file for folder in package.__path__ for file in Path(folder).rglob("*.py"))
+    else:
+        files = [Path(module.__file__)] if module.__file__ else []
+    for file in files:
+        with file.open("rb") as source:
+            yield hashlib.file_digest(source, "sha256").hexdigest()

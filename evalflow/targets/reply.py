@@ -1,0 +1,166 @@
+"""From a program's JSON reply to the parts of an answer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+from evalflow.calls.faults import excerpt
+from evalflow.config.targets import ContextsExtract, Extract, ReplyConfig, value_name
+from evalflow.contexts import contexts
+from evalflow.errors import TargetError
+from evalflow.jsonvalues import Path, json_path, kind
+from evalflow.records import Context
+
+Generated = Literal["answer", "actual"]
+_FORMS = {"answer": ("answer",), "actual": ("actual",), "metadata": ("metadata",)}
+_CONTEXTS = ("contexts", "structured_contexts")
+"""Fields of a reply that map themselves."""
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What a reply says; None: nothing."""
+
+    answer: str | None = None
+    actual: Any = None
+    contexts: tuple[Context, ...] | None = None
+    metadata: Mapping[str, Any] | None = None
+
+
+class ReplyReader:
+    """Reads replies as a target's configuration says.
+
+    A reply that is no object is the value of the field that the dataset generates. Of an object, what is mapped is
+    taken from its path, which must lead somewhere; all else from the field of the same name, if there is one.
+
+    Args:
+        config: The mapping.
+    """
+
+    def __init__(self, config: ReplyConfig) -> None:
+        self._config = config
+        extracts = {name: getattr(config, name) for name in (*_FORMS, "contexts")}
+        self._paths = {name: json_path(extract.path) for name, extract in extracts.items() if extract}
+
+    def read(self, body: bytes, generates: Generated) -> Said:
+        """What the reply says.
+
+        Args:
+            body: The reply.
+            generates: The field that it must have.
+
+        Raises:
+            TargetError: It is no JSON, a path leads nowhere, or what stands there cannot be used.
+        """
+        reply = _parsed(body)
+        try:
+            found = {name: self._value(name, reply, generates) for name in _FORMS}
+            if found[generates] is None:
+                raise ValueError(_nothing(reply, generates, self._paths.get(generates)))
+            return Said(_text(found["answer"]), found["actual"], self._contexts(reply), _object(found["metadata"]))
+        except ValueError as error:
+            raise TargetError("malformed", f"{error}: {excerpt(body)}", excerpt(body)) from None
+
+    def _value(self, name: str, reply: Any, generates: Generated) -> Any:
+        extract: Extract | None = getattr(self._config, name)
+        if extract is None:
+            if not isinstance(reply, dict):
+                return reply if name == generates else None
+            return cast("dict[str, Any]", reply).get(name)
+        value = _at(self._paths[name], reply, name)
+        return value if extract.values is None else _meaning(extract.values, value, name)
+
+    def _contexts(self, reply: Any) -> tuple[Context, ...] | None:
+        extract = self._config.contexts
+        if extract is None:
+            fields = cast("dict[str, Any]", reply) if isinstance(reply, dict) else {}
+            value = next((fields[name] for name in _CONTEXTS if fields.get(name) is not None), None)
+        else:
+            value = _at(self._paths["contexts"], reply, "contexts")
+        if value is None:
+            return None
+        return _contexts(value, extract)
+
+
+def _parsed(body: bytes) -> Any:
+    from pydantic_core import from_json
+
+    try:
+        return from_json(body, allow_inf_nan=False)
+    except ValueError as error:
+        text = excerpt(body)
+        page = " (a web page?)" if text[:1] == "<" else ""
+        what = f"the reply is no JSON{page}: {text}" if text else "the reply is empty"
+        raise TargetError("malformed", what, text or None) from error
+
+
+def _at(path: Path, reply: Any, name: str) -> Any:
+    found = path.matches(reply)
+    if not path.single:
+        return found
+    if not found:
+        raise ValueError(f"{name}: nothing is at {path.text} in the reply")
+    return found[0]
+
+
+def _meaning(values: Mapping[str, Any], value: Any, name: str) -> Any:
+    plain = not isinstance(value, list | dict)
+    key = value_name(value) if plain else ""
+    if not plain or key not in values:
+        shown = repr(key) if plain else kind(cast("object", value))
+        raise ValueError(f"{name}: got {shown}, and target.{name}.values knows {', '.join(values)} only")
+    return values[key]
+
+
+def _text(value: Any) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, bool | int | float):
+        return json.dumps(value)
+    raise ValueError(f"answer: expected text, got {kind(value)}")
+
+
+def _object(value: Any) -> Mapping[str, Any] | None:
+    if value is None or isinstance(value, dict):
+        return cast("dict[str, Any] | None", value)
+    raise ValueError(f"metadata: expected an object, got {kind(value)}")
+
+
+def _contexts(value: Any, extract: ContextsExtract | None) -> tuple[Context, ...]:
+    try:
+        if extract is None or extract.fields is None:
+            return contexts(value)
+        if not isinstance(value, list):
+            raise ValueError(f"expected a list of contexts, got {kind(value)}")
+        items = [_mapped(item, extract.fields, i) for i, item in enumerate(cast("list[Any]", value))]
+        return contexts(items)
+    except ValueError as error:
+        raise ValueError(f"contexts: {error}") from None
+
+
+def _mapped(item: Any, fields: Mapping[str, str], index: int) -> dict[str, Any]:
+    if not isinstance(item, dict):
+        raise ValueError(f"item {index}: expected an object, got {kind(item)}")
+    chunk = cast("dict[str, Any]", item)
+    found = {name: _part(chunk, source) for name, source in fields.items()}
+    if found["text"] is None:
+        raise ValueError(f"item {index}: nothing is at {fields['text']}")
+    return found
+
+
+def _part(chunk: Mapping[str, Any], source: str) -> Any:
+    if not source.startswith("$"):
+        return chunk.get(source)
+    return next(iter(json_path(source).matches(chunk)), None)
+
+
+def _nothing(reply: Any, generates: Generated, path: Path | None) -> str:
+    if path is not None:
+        return f"{generates}: null is at {path.text} in the reply"
+    if not isinstance(reply, dict):
+        return f"the reply is {kind(reply)}, and no {generates}"
+    keys = ", ".join(cast("dict[str, Any]", reply)) or "no field at all"
+    return f"the reply has no {generates}; it has {keys}; say where it stands: target.{generates}=$.PATH"

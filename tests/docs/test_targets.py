@@ -1,0 +1,88 @@
+"""Every command, YAML and program of the page on targets is run."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evalflow.testing import Endpoint, Request
+from evalflow.testing.steps import Answering
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "targets.md").read_text(encoding="utf-8")
+ADDRESS = "http://127.0.0.1:8000/ask"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Guarded(Answering):
+    """The service of the page."""
+
+    def body(self, request: Request) -> Mapping[str, Any]:
+        document = {"body": f"About {request.body['input']}", "name": "A page", "source": {"url": "/a"}}
+        return {
+            "output": {"text": "You asked."},
+            "guard": {"status": "fail" if "ignore" in request.body["input"].lower() else "pass"},
+            "documents": [document] * request.body["top_k"],
+            "trace": {"turns": len(request.body["history"])},
+        }
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for text in [*blocks("yaml"), *blocks("python")]:
+        name = re.match(r"# (\S+)\n", text)
+        assert name
+        (tmp_path / name[1]).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name[1]).write_text(text, encoding="utf-8")
+    return tmp_path
+
+
+def test_every_command_works(folder: Path) -> None:
+    commands = [line for block in blocks("bash") for line in block.splitlines()]
+    assert len(commands) == 5
+    with Endpoint(lambda _: Guarded()) as endpoint:
+        config = folder / "conf" / "target" / "guarded.yaml"
+        config.write_text(config.read_text().replace(ADDRESS, f"{endpoint.url}/chat/completions"))
+        for command in commands:
+            words = shlex.split(command)
+            assert words[0] == "python"
+            before = endpoint.count
+            done = subprocess.run([sys.executable, *words[1:]], cwd=folder, capture_output=True, text=True)
+            assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+            if "check" in words:
+                assert endpoint.count == before
+                assert f"guarded · POST {endpoint.url}/chat/completions" in done.stdout
+                continue
+            answers = _answers(folder)
+            assert all(answer["status"] == "answered" for answer in answers), command
+            if "guarded" in command and "rag" in command:
+                assert [len(answer["contexts"]) for answer in answers] == [5, 5, 5]
+                assert answers[0]["metadata"] == {"turns": 0}
+            elif "guarded" in command:
+                assert {answer["actual"] for answer in answers} == {True, False}
+
+
+def test_the_page_names_every_key(folder: Path) -> None:
+    words = set(re.findall(r"\w+", PAGE))
+    for name in ("_service", "http", "command", "python"):
+        text = (ROOT / "conf" / "target" / f"{name}.yaml").read_text()
+        keys = set(re.findall(r"^(\w+):", text, re.MULTILINE)) - {"defaults", "kind", "name", "method"}
+        assert keys <= words, name
+
+
+def _answers(folder: Path) -> list[dict[str, Any]]:
+    lines = (folder / "outputs" / "latest" / "answers.jsonl").read_text().splitlines()
+    return [json.loads(line) for line in lines]

@@ -1,0 +1,143 @@
+"""A Python callable as the target."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evalflow.calls.session import CallSession
+from evalflow.config.targets import PythonTargetConfig
+from evalflow.errors import UserError
+from evalflow.records import Case, Context, Message
+from evalflow.targets.python import PythonWay
+from evalflow.targets.service import ServiceTarget
+
+pytestmark = pytest.mark.anyio
+SOURCE = """
+import asyncio, dataclasses, threading
+
+async def later(case):
+    await asyncio.sleep(0)
+    return case["question"] + "!"
+
+def now(case):
+    case["question"] = "changed"
+    return {"answer": threading.current_thread().name, "contexts": ["c"], "actual": True, "metadata": {"case": case}}
+
+def both(case):
+    return later(case)
+
+class Bot:
+    def __call__(self, case):
+        return "called"
+    def method(self, case):
+        return "bound"
+
+bot = Bot()
+
+def boom(case):
+    raise ValueError("no index\\nat all")
+
+async def async_boom(case):
+    raise KeyError("index")
+
+def leaves(case):
+    raise SystemExit(3)
+
+def stops(case):
+    raise StopIteration
+
+def thing(case):
+    return object()
+
+def nothing(case):
+    pass
+
+def endless(case):
+    threading.Event().wait()
+
+async def async_endless(case):
+    await asyncio.Event().wait()
+
+constant = 1
+"""
+CASE = Case(dataset="d", index=0, id="c", messages=(Message("user", "Why?"),), reference="SECRET", answer="SECRET")
+Build = Callable[..., ServiceTarget]
+
+
+@pytest.fixture
+def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Build]:
+    (tmp_path / "my_bot.py").write_text(SOURCE)
+    (tmp_path / "broken_bot.py").write_text("import no_such_package_anywhere")
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    def make(call: str, **keys: Any) -> ServiceTarget:
+        config = PythonTargetConfig.model_validate({"kind": "python", "call": call, **keys})
+        session = CallSession()
+        return ServiceTarget(PythonWay(config, session), config, "bot", {"d": "answer"}, session)
+
+    yield make
+    sys.modules.pop("my_bot", None)
+
+
+@pytest.mark.parametrize(
+    ("call", "answer"), [("later", "Why?!"), ("both", "Why?!"), ("bot", "called"), ("bot.method", "bound")]
+)
+async def test_callables_of_all_kinds(build: Build, call: str, answer: str) -> None:
+    assert (await build(f"my_bot:{call}").answer(CASE, 0)).answer == answer
+
+
+async def test_a_plain_function_has_a_thread_and_cannot_change_the_case(build: Build) -> None:
+    answer = await build("my_bot:now").answer(CASE, 0)
+    assert answer.answer != threading.current_thread().name
+    assert (answer.contexts, answer.actual, CASE.question) == ((Context("c"),), True, "Why?")
+    assert answer.metadata
+    assert "SECRET" not in str(answer.metadata)
+
+
+@pytest.mark.parametrize(
+    ("call", "error_type", "what"),
+    [
+        ("boom", "exception", "ValueError: no index at all (my_bot.py:24)"),
+        ("async_boom", "exception", "KeyError: 'index' (my_bot.py:27)"),
+        ("leaves", "exception", "SystemExit: 3 (my_bot.py:30)"),
+        ("stops", "exception", "StopIteration (my_bot.py:33)"),
+        ("thing", "malformed", "the callable returned what is no JSON"),
+        ("nothing", "malformed", "the reply is null, and no answer"),
+        ("endless", "timeout", "no reply within 0.05 s"),
+        ("async_endless", "timeout", "no reply within 0.05 s"),
+    ],
+)
+async def test_what_goes_wrong_is_an_error_record(build: Build, call: str, error_type: str, what: str) -> None:
+    answer = await build(f"my_bot:{call}", timeout_s=0.05 if "endless" in call else 30).answer(CASE, 0)
+    assert (answer.status, answer.error_type, answer.answer) == ("error", error_type, None)
+    assert what in (answer.error or "")
+
+
+@pytest.mark.parametrize(
+    ("call", "what"),
+    [
+        ("no_such_bot:ask", "the module 'no_such_bot' cannot be imported: ModuleNotFoundError"),
+        ("broken_bot:ask", "No module named 'no_such_package_anywhere'"),
+        ("my_bot:no_such", "the module 'my_bot' has no callable 'no_such'"),
+        ("my_bot:constant", "the module 'my_bot' has no callable 'constant'"),
+    ],
+)
+async def test_a_name_that_leads_nowhere_is_refused_before_the_run(build: Build, call: str, what: str) -> None:
+    with pytest.raises(UserError) as failed:
+        build(call)
+    assert what in str(failed.value)
+    assert failed.value.problems[0].where == "target.call"
+
+
+async def test_the_identity_changes_with_the_source(build: Build, tmp_path: Path) -> None:
+    first = build("my_bot:later").identity
+    assert build("my_bot:later", timeout_s=5).identity == first
+    assert build("my_bot:now").identity != first
+    (tmp_path / "my_bot.py").write_text(SOURCE + "\n# changed\n")
+    assert build("my_bot:later").identity != first

@@ -1,0 +1,122 @@
+"""From a program's JSON reply to the parts of an answer."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from evalflow.config.targets import ReplyConfig
+from evalflow.errors import TargetError
+from evalflow.records import Context
+from evalflow.targets.reply import ReplyReader, Said
+
+CHUNK = {
+    "exact_path": "/a#b", "title": "Title", "heading_hierarchy": ["One", "Two"], "description": "About.",
+    "html_content": "<p>Text</p>",
+}  # fmt: skip
+
+
+def read(reply: Any, generates: Any = "answer", **mapping: Any) -> Said:
+    body = reply if isinstance(reply, bytes) else json.dumps(reply).encode()
+    return ReplyReader(ReplyConfig.model_validate({"kind": "x", **mapping})).read(body, generates)
+
+
+def test_fields_of_their_own_names_map_themselves() -> None:
+    said = read({"answer": "A", "actual": [1], "contexts": ["c"], "metadata": {"m": 1}, "other": 0})
+    assert said == Said("A", [1], (Context("c"),), {"m": 1})
+    assert read({"answer": "A", "contexts": None}) == Said("A")
+
+
+def test_contexts_in_the_form_of_rag_answers_map_themselves() -> None:
+    said = read({"answer": "A", "structured_contexts": [CHUNK, {**CHUNK, "heading_hierarchy": None}]})
+    assert said.contexts
+    first, second = said.contexts
+    assert first == Context("One > Two\nAbout.\n\nText", "Title", "/a#b")
+    assert second.text == "About.\n\nText"
+    assert read({"answer": "A", "docs": [CHUNK]}, contexts="$.docs").contexts == (first,)
+
+
+def test_other_contexts_are_mapped() -> None:
+    documents = [{"body": "B", "meta": {"name": "N"}}]
+    fields = {"text": "body", "title": "$.meta.name", "path": "url"}
+    said = read({"answer": "A", "docs": documents}, contexts={"path": "$.docs", "fields": fields})
+    assert said.contexts == (Context("B", "N"),)
+    assert read({"answer": "A", "docs": documents}, contexts="$.docs[*].body").contexts == (Context("B"),)
+    assert read({"answer": "A", "docs": []}, contexts="$.docs[*].body").contexts == ()
+
+
+def test_what_is_no_object_is_the_field_that_is_generated() -> None:
+    assert read("A") == Said("A")
+    assert read(7) == Said("7")
+    assert read(True, "actual") == Said(actual=True)
+    assert read(["a", "b"], "actual") == Said(actual=["a", "b"])
+
+
+@pytest.mark.parametrize(("status", "outcome"), [("pass", False), ("fail", True)])
+def test_values_may_mean_something_else(status: str, outcome: bool) -> None:
+    actual = {"path": "$.status", "values": {"pass": False, "fail": True}}
+    assert read({"status": status}, "actual", actual=actual).actual is outcome
+
+
+def test_values_are_named_as_json_spells_them() -> None:
+    actual = {"path": "$.ok", "values": {True: "yes", False: "no", 3: "three", None: "none"}}
+    found = [read({"ok": ok}, "actual", actual=actual).actual for ok in (True, False, 3, None)]
+    assert found == ["yes", "no", "three", "none"]
+
+
+def test_a_path_that_can_match_often_gives_all_it_finds() -> None:
+    ids = {"hits": [{"id": "a"}, {"id": "b"}]}
+    assert read(ids, "actual", actual="$.hits[*].id").actual == ["a", "b"]
+    assert read({"hits": []}, "actual", actual="$.hits[*].id").actual == []
+
+
+@pytest.mark.parametrize(
+    ("reply", "mapping", "what"),
+    [
+        (b"<html>Sign in</html>", {}, "the reply is no JSON (a web page?): <html>Sign in</html>"),
+        (b"", {}, "the reply is empty"),
+        (b'{"answer": NaN}', {}, "the reply is no JSON"),
+        ({"text": "A"}, {}, "the reply has no answer; it has text; say where it stands: target.answer=$.PATH"),
+        ({}, {}, "it has no field at all"),
+        (None, {}, "the reply is null, and no answer"),
+        ({"text": "A"}, {"answer": "$.output.text"}, "answer: nothing is at $.output.text in the reply"),
+        ({"text": None}, {"answer": "$.text"}, "answer: null is at $.text in the reply"),
+        ({"answer": ["A"]}, {}, "answer: expected text, got a list"),
+        ({"answer": "A", "metadata": 1}, {}, "metadata: expected an object, got a number (1)"),
+        ({"answer": "A"}, {"contexts": "$.docs"}, "contexts: nothing is at $.docs in the reply"),
+        ({"answer": "A", "contexts": [1]}, {}, "contexts: item 0: expected text or an object, got a number (1)"),
+        (
+            {"answer": "A", "docs": [{"b": 1}]}, {"contexts": {"path": "$.docs", "fields": {"text": "body"}}},
+            "contexts: item 0: nothing is at body",
+        ),
+        (
+            {"answer": "maybe"}, {"answer": {"path": "$.answer", "values": {"pass": "p", "fail": "f"}}},
+            "answer: got 'maybe', and target.answer.values knows pass, fail only",
+        ),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_used_is_an_error_that_says_what_came(reply: Any, mapping: Any, what: str) -> None:
+    with pytest.raises(TargetError) as failed:
+        read(reply, **mapping)
+    assert what in str(failed.value)
+    assert failed.value.error_type == "malformed"
+
+
+@pytest.mark.parametrize(
+    ("mapping", "what"),
+    [
+        ({"answer": "text"}, "'text' is no JSONPath: it begins with $"),
+        ({"answer": "$.a["}, "'$.a[' is no JSONPath: "),
+        ({"actual": {"path": "$..[", "values": {"a": 1}}}, "is no JSONPath"),
+        ({"contexts": {"path": "$.a", "fields": {"body": "b"}}}, "a context has no 'body'"),
+        ({"contexts": {"path": "$.a", "fields": {"title": "b"}}}, "say where the text of a context stands"),
+        ({"contexts": {"path": "$.a", "fields": {"text": "$.["}}}, "is no JSONPath"),
+    ],
+)
+def test_a_mapping_that_cannot_work_is_refused(mapping: Any, what: str) -> None:
+    with pytest.raises(ValidationError) as failed:
+        read({}, **mapping)
+    assert what in str(failed.value)
