@@ -6,7 +6,7 @@ index at once and the details of a case only when somebody looks at it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, TextIO
 
@@ -14,6 +14,7 @@ from pydantic_core import from_json
 
 from evalflow.records import Answer, Case, Context
 from evalflow.report.join import Row, Score
+from evalflow.report.telling import CaseKey
 from evalflow.summary import json_line
 
 BLOCK = 100
@@ -46,12 +47,20 @@ class ExplorerWriter:
         index: Open for text, to write and read; gets one line per case, a JSON list of id, dataset, preview, tags and
             cells, with datasets and tags as numbers, and three numbers a cell: series, state, score.
         details: Likewise; gets one line per case, a JSON object.
+        wanted: The cases to show, by dataset and id; None: all.
         max_bytes: Where to stop.
+
+    Attributes:
+        cases: How many it was given.
+        shown: How many of them the page shows.
     """
 
-    def __init__(self, index: TextIO, details: TextIO, max_bytes: int = MAX_BYTES) -> None:
+    def __init__(
+        self, index: TextIO, details: TextIO, wanted: Collection[CaseKey] | None = None, max_bytes: int = MAX_BYTES
+    ) -> None:
         self.index = index
         self.details = details
+        self.wanted = wanted
         self._room = max_bytes
         self._rows: list[Row] = []
         self._series = _Numbers()
@@ -71,13 +80,20 @@ class ExplorerWriter:
         if not self._rows:
             return
         self.cases += 1
+        if self._is_wanted(self._rows[0].case):
+            self._show()
+        self._rows = []
+
+    def _is_wanted(self, case: Case) -> bool:
+        return self.wanted is None or (case.dataset, case.id) in self.wanted
+
+    def _show(self) -> None:
         details = script_json(_details(self._rows, self._series))
         self._room -= len(details)
         if self._room >= 0:
             self.shown += 1
             self.details.write(f"{details}\n")
             self.index.write(f"{script_json(self._entry())}\n")
-        self._rows = []
 
     def legend(self) -> dict[str, Any]:
         """What the numbers of the index stand for."""

@@ -48,6 +48,7 @@ def write_html(path: Path, run: Reported, explorer: ExplorerWriter) -> None:
         "details": _notes(run.details),
         "cases": explorer.cases,
         "shown": explorer.shown,
+        "wanted": explorer.cases if explorer.wanted is None else len(explorer.wanted),
     }
     write_page(path, "report.html.jinja", context | _data(run, explorer), styles=_STYLES, scripts=_SCRIPTS)
 

@@ -13,6 +13,7 @@ from evalflow.report.inputs import Reported
 from evalflow.report.join import rows
 from evalflow.report.junit import write_junit
 from evalflow.report.results import CasesWriter, ResultsWriter
+from evalflow.report.telling import most_telling
 
 __all__ = ["Reported", "write_reports"]
 
@@ -32,7 +33,7 @@ def write_reports(folder: Path, run: Reported) -> None:
         index, details = (
             stack.enter_context(TemporaryFile("w+", encoding="utf-8", errors="backslashreplace")) for _ in range(2)
         )
-        explorer = ExplorerWriter(index, details)
+        explorer = ExplorerWriter(index, details, most_telling(run.scores, run.metrics))
         sinks = (ResultsWriter(table, run.scores), CasesWriter(cases), explorer)
         for row in rows(run.cases, run.answers, run.scores):
             for sink in sinks:

@@ -11,6 +11,7 @@ from evalflow.records import Context, Message
 from evalflow.report.explorer import BLOCK, ExplorerWriter, script_json
 from evalflow.report.header import facts, title
 from evalflow.report.judges import judge_lines
+from evalflow.report.telling import most_telling
 from evalflow.report.write import write_reports
 
 EVIL = '</script><script>window.owned=1</script><img src=x onerror="window.owned=1"> \' <!-- {{ 7*7 }} \u2028'
@@ -163,14 +164,30 @@ def test_index_and_details_of_a_case_stand_where_the_page_looks_for_them(make_ru
 
 
 def test_what_no_browser_could_open_is_left_out_and_said(make_run, make_case, tmp_path, monkeypatch):
-    monkeypatch.setattr(ExplorerWriter.__init__, "__defaults__", (1000,))
+    monkeypatch.setattr(ExplorerWriter.__init__, "__defaults__", (None, 1000))
     cells = [{"case_id": f"case-{i}", "score": 0.5} for i in range(9)]
     write_reports(tmp_path, make_run([make_case(i) for i in range(9)], cells))
     page = Page((tmp_path / "report.html").read_text(encoding="utf-8"))
     shown = len(page.data("index"))
     assert 0 < shown < 9
     assert shown == sum(map(len, page.lines()))
-    assert f"shows the first {shown} of 9 cases" in "".join(page.text)
+    assert f"shows the first {shown} of 9 cases." in " ".join("".join(page.text).split())
+
+
+def test_a_page_of_too_many_cases_shows_the_worst_in_input_order_and_says_so(
+    make_run, make_case, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(most_telling, "__defaults__", (3,))
+    scores = [0.9, 0.2, 0.8, 0.1, None, 0.7]
+    cells = [
+        {"case_id": f"case-{i}", "score": score, "status": "error" if score is None else "scored"}
+        for i, score in enumerate(scores)
+    ]
+    write_reports(tmp_path, make_run([make_case(i) for i in range(6)], cells))
+    page = Page((tmp_path / "report.html").read_text(encoding="utf-8"))
+    assert [entry[0] for entry in page.data("index")] == ["case-1", "case-3", "case-4"]
+    assert "shows 3 of 6 cases: those in which something failed" in " ".join("".join(page.text).split())
+    assert len((tmp_path / "results.csv").read_text().splitlines()) == 7
 
 
 def test_a_run_without_cases_has_a_page(make_run, tmp_path):
