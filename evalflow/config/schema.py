@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
@@ -60,6 +60,18 @@ class RateLimit(Strict):
     tokens_per_minute: float | None = Field(default=None, gt=0)
 
 
+class AzureConfig(Strict):
+    """What Azure OpenAI needs beside a base URL and a key.
+
+    Attributes:
+        api_version: Such as 2024-10-21, with a base_url that ends at the host; null: the v1 API (/openai/v1).
+        sign_in: With the key of api_key_env, or with a token of Entra ID for who is signed in on this machine.
+    """
+
+    api_version: Word | None = None
+    sign_in: Literal["key", "entra"] = "key"
+
+
 class Endpoint(Strict):
     """What every call to an OpenAI-compatible endpoint needs, judge or target.
 
@@ -67,10 +79,9 @@ class Endpoint(Strict):
         base_url: Up to and including /v1; null is OpenAI's own.
         api_key_env: The environment variable that holds the key; null sends none.
         client: What sends: `http`, which is fast, or `sdk`, the openai SDK, for what only that can do.
-        timeout_s: Seconds for one try.
-        first_byte_timeout_s: Seconds of it within which a reply must begin; null: all of them.
+        azure: For Azure OpenAI through its SDK; null for all other ways, Azure's v1 API with a key included.
+        timeout_s, first_byte_timeout_s: Seconds for one try, and of it for a reply to begin; null: all of them.
         attempts: Tries in all for transient faults.
-        price: null: the list price, where the provider is known; see `evalflow.llm.prices`.
     """
 
     kind: str
@@ -81,12 +92,19 @@ class Endpoint(Strict):
     temperature: float | None = Field(default=0.0, ge=0, le=2)
     max_tokens: int | None = Field(default=None, ge=1)
     client: Literal["http", "sdk"] = "http"
+    azure: AzureConfig | None = None
     timeout_s: float = Field(default=60, gt=0)
     first_byte_timeout_s: float | None = Field(default=None, gt=0)
     attempts: int = Field(default=6, ge=1, le=100)
     concurrency: Concurrency = Concurrency()
     rate_limit: RateLimit = RateLimit()
     price: Price | None = None
+
+    @model_validator(mode="after")
+    def _through_the_sdk(self) -> Self:
+        if self.azure is None or (self.client == "sdk" and self.base_url):
+            return self
+        raise ValueError("azure needs client: sdk, and base_url")
 
     @field_validator("base_url")
     @classmethod

@@ -25,6 +25,7 @@ from evalflow.calls.transport import Request, Response, Transport
 from evalflow.config.address import public_address, without_user
 from evalflow.config.schema import Endpoint
 from evalflow.errors import Problem, UserError
+from evalflow.llm.azure import AzureTransport
 from evalflow.llm.completion import Completion, cost, read
 from evalflow.llm.sdk import OPENAI_URL, SdkTransport
 from evalflow.records import Usage
@@ -78,7 +79,8 @@ class ChatClient:
             account=account,
         )
         self._once = session.once
-        self._base_url = base_url
+        version = config.azure and config.azure.api_version
+        self._place = f"{base_url}?api-version={version}" if version else base_url
         self._price = config.price
         self._timeout_s = config.timeout_s
         self._read = partial(read, price=config.price)
@@ -110,7 +112,7 @@ class ChatClient:
 
     def key(self, request: Request, *repeats: int) -> bytes:
         """What a value is known by: the request that is sent first, and which of several wanted values it is."""
-        return key_of(self._base_url, request.path, request.body or b"", *repeats)
+        return key_of(self._place, request.path, request.body or b"", *repeats)
 
     async def once(
         self, key: bytes, ask: Callable[[], Awaitable[tuple[T, Entry]]], read: Callable[[Entry], T]
@@ -176,6 +178,9 @@ def identity(kind: str, config: BaseModel, fields: tuple[str, ...], extra: objec
 
 
 def _transport(config: Endpoint, base_url: str, key: str | None) -> Transport:
+    if config.azure is not None:
+        first_byte_s = config.first_byte_timeout_s
+        return AzureTransport(config.azure, config.model, base_url, key, config.concurrency.max, first_byte_s)
     make = HttpTransport if config.client == "http" else SdkTransport
     return make(base_url, key, config.concurrency.max, config.first_byte_timeout_s)
 

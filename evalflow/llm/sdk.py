@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from evalflow.calls.transport import CONNECT_S, Request, Response, TransportError
 
 if TYPE_CHECKING:
+    import httpx2
     from openai import APIConnectionError, AsyncOpenAI, Omit
     from openai._types import RequestOptions
 
@@ -44,7 +45,7 @@ class SdkTransport:
         from openai import APIConnectionError, APIStatusError
 
         client = self._client = self._client or self._connect()
-        options: RequestOptions = {"headers": self._headers()}
+        options: RequestOptions = {"headers": await self._headers()}
         begun = time.monotonic()
         try:
             async with asyncio.timeout(request.timeout_s):
@@ -69,7 +70,7 @@ class SdkTransport:
         if client is not None:
             await client.close()
 
-    def _headers(self) -> dict[str, str | Omit]:
+    async def _headers(self) -> dict[str, str | Omit]:
         """Headers that the SDK would otherwise fill from its own environment variables.
 
         A key, an organisation or a project of OpenAI must not reach somebody else's server.
@@ -84,8 +85,20 @@ class SdkTransport:
         return headers
 
     def _connect(self) -> AsyncOpenAI:
+        from openai import AsyncOpenAI
+
+        http = self._http_client()
+        return AsyncOpenAI(
+            api_key=self._api_key or "none",
+            base_url=self._base_url,
+            max_retries=0,
+            timeout=http.timeout,
+            http_client=http,
+        )
+
+    def _http_client(self) -> httpx2.AsyncClient:
         import httpx2
-        from openai import AsyncOpenAI, DefaultAsyncHttpxClient
+        from openai import DefaultAsyncHttpxClient
 
         # `send` bounds the whole exchange. One more connection than the limiter lets calls through, for the watchdog's
         # probe; so nothing ever waits for the pool. Redirects: a key must not go where nobody sent it.
@@ -94,16 +107,9 @@ class SdkTransport:
             max_connections=self._max_connections + 1, max_keepalive_connections=self._max_connections
         )
         try:
-            http = DefaultAsyncHttpxClient(limits=limits, timeout=timeout, follow_redirects=False)
+            return DefaultAsyncHttpxClient(limits=limits, timeout=timeout, follow_redirects=False)
         except (ImportError, ValueError) as error:  # a proxy in the environment that needs a package, or is none
             raise TransportError("unreachable", f"no connection: {error}") from None
-        return AsyncOpenAI(
-            api_key=self._api_key or "none",
-            base_url=self._base_url,
-            max_retries=0,
-            timeout=timeout,
-            http_client=http,
-        )
 
     def _transport_error(self, error: APIConnectionError, request: Request) -> TransportError:
         import httpx2
