@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from evalflow.records import Answer, Ask, Case, FigureSpec, Outcome, Reply, ScoreRecord
+from evalflow.records import Answer, Ask, Case, Embedded, FigureSpec, Outcome, Reply, ScoreRecord
 
 if TYPE_CHECKING:
     from evalflow.config.schema import MetricConfig
@@ -95,6 +95,54 @@ class Judge(Protocol):
         ...
 
 
+class Embedder(Protocol):
+    """Who turns texts into vectors, so that the meanings of two can be compared."""
+
+    @property
+    def name(self) -> str:
+        """The value of the column `judge` for scores that rest on it."""
+        ...
+
+    @property
+    def nature(self) -> str:
+        """One phrase on what it is, shown over every table."""
+        ...
+
+    @property
+    def identity(self) -> str:
+        """A digest of all that decides its vectors."""
+        ...
+
+    @property
+    def calibrated(self) -> bool:
+        """Whether a threshold on its similarities means anything."""
+        ...
+
+    @property
+    def remote(self) -> bool:
+        """Whether it sends texts to an endpoint."""
+        ...
+
+    @property
+    def refusal(self) -> str | None:
+        """Why it cannot work here, and what to do; None where it can."""
+        ...
+
+    async def embed(self, texts: Sequence[str]) -> Embedded:
+        """One vector for each text, all of the same length.
+
+        Raises:
+            CallError: The texts could not be embedded.
+            InfrastructureError: Every further call would fail too.
+            BudgetError: The budget does not cover the call.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Release connections."""
+        ...
+
+
 class Measured(Protocol):
     """What is known of a metric's scores once they are made."""
 
@@ -130,6 +178,11 @@ class Metric(Measured, Protocol):
     @property
     def asks(self) -> bool:
         """Whether it needs a judge; the judge column is null where it does not."""
+        ...
+
+    @property
+    def embeds(self) -> bool:
+        """Whether it compares meanings: the embedder answers its asks then, each with the task `embed`."""
         ...
 
     @property

@@ -143,7 +143,8 @@ class Ask:
 
     Attributes:
         metric, step: Who asks; step is the step's id.
-        task: What a judge without language can answer (extract_claims, verify_claims, rate_relevance), or None.
+        task: What a judge without language can answer (extract_claims, verify_claims, rate_relevance), or None;
+            `embed` wants a vector for each item, and is put to the embedder.
         messages: The rendered prompt.
         reply_model: The pydantic model that the reply must validate against. Where `items` is given it has one
             field, `results`: a list with exactly one entry per item.
@@ -192,6 +193,25 @@ class Reply:
     latency_s: float = 0.0
     cached: bool = False
     identity: str = ""
+
+
+@record(kw_only=True)
+class Embedded:
+    """Texts as vectors, and what that took.
+
+    Attributes:
+        vectors: One for each text, all of the same length.
+        requests, usage, cost_usd, latency_s, cached, saved_usd: As in a Reply; of a request that carried texts of
+            several calls, this call's share.
+    """
+
+    vectors: Sequence[Sequence[float]]
+    requests: int = 0
+    usage: Usage | None = None
+    cost_usd: float | None = 0.0
+    saved_usd: float | None = 0.0
+    latency_s: float = 0.0
+    cached: bool = False
 
 
 @record(kw_only=True)

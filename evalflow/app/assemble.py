@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from evalflow.app.derive import Recipe
 from evalflow.app.select import offered
 from evalflow.calls.budget import Budget
 from evalflow.calls.cache import Cache
@@ -15,15 +14,14 @@ from evalflow.calls.once import Once
 from evalflow.calls.session import CallSession
 from evalflow.config.schema import Concurrency, DatasetConfig, RunConfig
 from evalflow.config.validate import Settings
-from evalflow.errors import Problem, UserError, did_you_mean
+from evalflow.errors import Problem, UserError
 from evalflow.llm.prices import price_facts, priced
-from evalflow.llm.registry import build_judge
+from evalflow.llm.registry import build_embedder, build_judge
 from evalflow.metrics.registry import build_metric
 from evalflow.prompts import Prompts
 from evalflow.protocols import Judge, Metric, Target
 from evalflow.records import Case
 from evalflow.run.pipeline import Pair
-from evalflow.summary import Gate, parse_gates
 from evalflow.targets.registry import build_target
 
 
@@ -36,7 +34,6 @@ class Parts:
         pairs: The metrics with their judges, in the order of the configuration.
         target: Who answers.
         prompts: The templates.
-        gates: The conditions that decide the exit code.
         session: What judges and target share.
     """
 
@@ -44,7 +41,6 @@ class Parts:
     pairs: tuple[Pair, ...]
     target: Target
     prompts: Prompts
-    gates: Sequence[Gate]
     session: CallSession
 
     @property
@@ -54,8 +50,8 @@ class Parts:
 
     @property
     def judges(self) -> dict[str, Judge]:
-        """The judges by name."""
-        return {pair.judge.name: pair.judge for pair in self.pairs if pair.judge}
+        """The judges by name, the embedder among them."""
+        return {judge.name: judge for pair in self.pairs for judge in (pair.judge, pair.embedder) if judge}
 
     @property
     def datasets(self) -> Mapping[str, DatasetConfig]:
@@ -63,15 +59,11 @@ class Parts:
         return self.settings.run.dataset
 
     def prices(self) -> dict[str, dict[str, Any] | None]:
-        """What is known of the price of each judge, and of the target, by their names."""
+        """What is known of the price of each judge, of the embedder and of the target, by their names."""
         judges = {pair.judge.name: self.settings.judges[pair.metric.name] for pair in self.pairs if pair.judge}
-        configs = {self.target.name: self.settings.run.target, **judges}
+        configs: dict[str, Any] = {self.target.name: self.settings.run.target, **judges}
+        configs |= {pair.embedder.name: self.settings.run.embedder for pair in self.pairs if pair.embedder}
         return {name: price_facts(config) for name, config in configs.items()}
-
-    def recipe(self) -> Recipe:
-        """How results are derived from the run's files."""
-        judges = {pair.metric.name: pair.judge.name if pair.judge else None for pair in self.pairs}
-        return Recipe(self.settings, self.metrics, judges, self.gates)
 
     def cases(self) -> Iterator[Case]:
         """The cases of all datasets, streamed; of each the first `limit`, where there is a limit."""
@@ -79,7 +71,7 @@ class Parts:
 
     def width(self) -> int:
         """Cases under way at once: enough that the limiters are always fed, never less than a few."""
-        configs: list[Any] = [self.settings.run.target, *self.settings.judges.values()]
+        configs: list[Any] = [self.settings.run.target, self.settings.run.embedder, *self.settings.judges.values()]
         limits = [c.concurrency.max for c in configs if isinstance(getattr(c, "concurrency", None), Concurrency)]
         return max([8, *limits])
 
@@ -109,18 +101,21 @@ def assemble(settings: Settings, run_id: str = "") -> Parts:
     session = _session(settings.run, run_id)
     metrics = _metrics(settings, prompts, problems)
     judges = _judges(settings, metrics, session, problems)
+    embedder = _embedder(settings, metrics, judges, session, problems)
     target = _target(settings, prompts, session, problems)
-    gates = _gates(settings, metrics, problems)
-    problems += _thresholds(settings, metrics)
     if problems or target is None:
         raise UserError(problems)
-    pairs = tuple(Pair(metric, judges.get(name)) for name, metric in metrics.items())
-    return Parts(settings, pairs, target, prompts, gates, session)
+    pairs = tuple(
+        Pair(metric, judges.get(name), embedder if metric.embeds else None) for name, metric in metrics.items()
+    )
+    return Parts(settings, pairs, target, prompts, session)
 
 
 def _priced(settings: Settings) -> Settings:
     """The settings with the list prices of models whose price they do not tell."""
-    run = settings.run.model_copy(update={"target": priced(settings.run.target)})
+    run = settings.run.model_copy(
+        update={"target": priced(settings.run.target), "embedder": priced(settings.run.embedder)}
+    )
     return replace(settings, run=run, judges={name: priced(config) for name, config in settings.judges.items()})
 
 
@@ -167,6 +162,27 @@ def _judges(
     return judges
 
 
+def _embedder(
+    settings: Settings,
+    metrics: Mapping[str, Metric],
+    judges: Mapping[str, Judge],
+    session: CallSession,
+    problems: list[Problem],
+) -> Judge | None:
+    """The embedder, where a metric may need it."""
+    if not any(metric.embeds for metric in metrics.values()):
+        return None
+    config = settings.run.embedder
+    try:
+        embedder = build_embedder(config, settings.composed.choices.get("embedder", config.kind), session)
+    except UserError as error:
+        problems += error.problems
+        return None
+    if any(judge.name == embedder.name for judge in judges.values()):
+        problems.append(_same_name("judge", embedder.name, "embedder.name"))
+    return embedder
+
+
 def _target(settings: Settings, prompts: Prompts, session: CallSession, problems: list[Problem]) -> Target | None:
     run = settings.run
     generates: dict[str, Literal["answer", "actual"]] = {name: config.generates for name, config in run.dataset.items()}
@@ -178,35 +194,6 @@ def _target(settings: Settings, prompts: Prompts, session: CallSession, problems
             replace(problem, where=f"{file}: {problem.where}" if file else problem.where) for problem in error.problems
         ]
         return None
-
-
-def _gates(settings: Settings, metrics: Mapping[str, Metric], problems: list[Problem]) -> list[Gate]:
-    if len(metrics) < len(settings.run.metric):
-        return []  # a metric that could not be built has been reported; its gates would be told as unknown
-    try:
-        return parse_gates(settings.run.gate, metrics)
-    except UserError as error:
-        problems += error.problems
-        return []
-
-
-def _thresholds(settings: Settings, metrics: Mapping[str, Metric]) -> Iterator[Problem]:
-    """Judges' thresholds for what is no metric, or where no score can be.
-
-    A judge may well have some for metrics that this run leaves out.
-    """
-    run = settings.run
-    files = (file for folder in settings.composed.conf_folders for file in (folder / "metric").glob("[!_]*.yaml"))
-    known = {*run.metric, *(file.stem for file in files)}
-    own = {name: (metric.judge or {}).get("thresholds") for name, metric in run.metric.items()}
-    declared = {"judge": run.judge.thresholds, **{f"metric.{name}.judge": found for name, found in own.items()}}
-    for key, thresholds in declared.items():
-        for name, value in (thresholds or {}).items():
-            where = f"{key}.thresholds.{name}"
-            if name not in known:
-                yield Problem(f"there is no metric {name!r}", where, did_you_mean(name, known))
-            elif name in metrics and metrics[name].bounded and not 0 <= float(value) <= 1:
-                yield Problem(f"{float(value):g} is no threshold of {name}", where, "its scores lie in 0..1")
 
 
 def _same_name(what: str, name: str, key: str) -> Problem:

@@ -19,12 +19,13 @@ from evalflow.paths import conf_dirs, prompt_dirs
 from evalflow.prompts import Prompts
 from evalflow.report.terminal import literal, plain
 
-GROUPS = ("dataset", "metric", "judge", "target", "experiment")
+GROUPS = ("dataset", "metric", "judge", "target", "embedder", "experiment")
 _EXAMPLES = {
     "dataset": "python -m evalflow dataset={name} metric=METRIC",
     "metric": "python -m evalflow dataset=rag metric={name}",
     "judge": "python -m evalflow dataset=rag metric=faithfulness judge={name}",
     "target": "python -m evalflow dataset=rag metric=faithfulness target={name} generate=true",
+    "embedder": "python -m evalflow dataset=rag metric=semantic_similarity embedder={name}",
     "experiment": "python -m evalflow experiment={name}",
 }
 

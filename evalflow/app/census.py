@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 from evalflow import datasets
 from evalflow.app.assemble import Parts
 from evalflow.app.foresee import foreseen
 from evalflow.config.schema import RunConfig
-from evalflow.errors import Problem, did_you_mean
+from evalflow.errors import Problem, UserError, did_you_mean
 from evalflow.metrics.inputs import fields_of, is_recorded, look_up, root
 from evalflow.protocols import Metric
 from evalflow.records import Case
@@ -28,6 +28,9 @@ class Census:
         self._parts = parts
         self._run = parts.settings.run
         self._metrics = [pair.metric for pair in parts.pairs]
+        self._bound: defaultdict[str, dict[str, Metric]] = defaultdict(dict[str, Metric])
+        self._applied: Counter[tuple[str, str]] = Counter()
+        self._misbound: list[Problem] = []
         self._seen: set[int] = set()
         self._repeated: list[Problem] = []
         self._sizes: Counter[str] = Counter()
@@ -46,17 +49,19 @@ class Census:
         answer = foreseen(self._run, case)
         self._recorded[case.dataset] += is_recorded(case, answer)
         fields = fields_of(case, answer)
-        for metric in self._of(case.dataset):
+        for metric in self._bind(case):
             for need in metric.config.needs:
                 if look_up(need, fields) not in (None, {}):
                     self._present[case.dataset, metric.name, need] += 1
 
     def problems(self) -> list[Problem]:
         """Duplicate ids, groups that no case has, and what a metric needs and no case will have."""
-        found = list(self._repeated)
+        found = [*self._repeated, *self._misbound[:ENOUGH]]
         for dataset in self._sizes:
             found += self._ungrouped(dataset)
-            for metric in self._of(dataset):
+            if not self._misbound:
+                found += [self._idle(dataset, m) for m in self._of(dataset) if not self._applied[dataset, m.name]]
+            for metric in self._bound[dataset].values():
                 if metric.reads_scores and not self._recorded[dataset]:
                     found.append(self._unscored(dataset, metric))
                 found += [
@@ -68,6 +73,24 @@ class Census:
 
     def _of(self, dataset: str) -> list[Metric]:
         return [metric for metric in self._metrics if metric.config.covers(dataset)]
+
+    def _bind(self, case: Case) -> Iterator[Metric]:
+        """The metrics that score a case; what is wrong with the checks it brings along is kept."""
+        for metric in self._of(case.dataset):
+            try:
+                bound = metric.bind(case)
+            except UserError as error:
+                self._misbound += error.problems
+                continue
+            self._applied[case.dataset, metric.name] += len(bound)
+            for one in bound:
+                self._bound[case.dataset].setdefault(one.name, one)
+                yield one
+
+    def _idle(self, dataset: str, metric: Metric) -> Problem:
+        what = f"{metric.name} scores the checks that a case brings along, and no case of {dataset} has any"
+        hint = f"map them: '+dataset.{dataset}.fields.checks=COLUMN', or leave the metric out"
+        return Problem(what, f"dataset.{dataset}.fields", hint)
 
     def _check_id(self, case: Case) -> None:
         digest = case_digest(case)

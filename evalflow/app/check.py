@@ -38,11 +38,11 @@ def check(overrides: Sequence[str], config_dir: Path | None, console: Console, *
 
 
 def _facts(found: Inspection) -> dict[str, Any]:
-    recipe = found.parts.recipe()
+    recipe = found.recipe()
     return {
         "datasets": dict(found.cases),
         "metrics": {name: {"judge": judge} for name, judge in recipe.judge_of.items()},
-        "judges": {name: judge.nature for name, judge in found.parts.judges.items()},
+        "judges": {name: judge.nature for name, judge in found.judges.items()},
         "target": found.parts.target.name,
         "target_calls": found.parts.settings.run.target.calls,
         "thresholds": [

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from evalflow.config.schema import RunConfig
+from evalflow.config.schema import EmbedderConfig, JudgeConfig, RunConfig
 from evalflow.config.validate import Settings
 from evalflow.protocols import Measured
 from evalflow.records import Answer, Case
@@ -37,14 +37,16 @@ class Recipe:
 
     Attributes:
         settings: The run's configuration.
-        metrics: The metrics by name.
+        metrics: The metrics, by the names that their scores have.
         judge_of: The judge's column value of each metric; None for a metric that asks nobody.
+        scorers: The configuration of whom each metric asks, with its own thresholds.
         gates: The conditions that decide the exit code.
     """
 
     settings: Settings
     metrics: Mapping[str, Measured]
     judge_of: Mapping[str, str | None]
+    scorers: Mapping[str, JudgeConfig | EmbedderConfig]
     gates: Sequence[Gate]
 
 
@@ -86,7 +88,7 @@ def derive(folder: RunFolder, recipe: Recipe) -> Derived:
     import polars as pl
 
     run = recipe.settings.run
-    order = Order(datasets=list(run.dataset), metrics=list(run.metric))
+    order = Order(datasets=list(run.dataset), metrics=list(recipe.metrics))
     write_scores(score_table(scan_journal(folder.journal), thresholds(recipe), order), folder.scores)
     scores = pl.scan_parquet(folder.scores)
     summary = summarise(scores, recipe.metrics, run.seed)
@@ -159,7 +161,7 @@ def thresholds(recipe: Recipe) -> list[Threshold]:
     found: list[Threshold] = []
     for name, metric in recipe.metrics.items():
         judge = recipe.judge_of[name]
-        config = recipe.settings.judges[name]
+        config = recipe.scorers[name]
         value = metric.config.threshold
         if judge is not None:
             value = (config.thresholds or {}).get(name, value if config.calibrated else None)

@@ -11,7 +11,8 @@ from evalflow.app.assemble import Parts
 from evalflow.app.foresee import foreseen
 from evalflow.config.schema import Price
 from evalflow.errors import Problem, UserError
-from evalflow.records import Ask, Case
+from evalflow.records import Answer, Ask, Case
+from evalflow.run.pipeline import Pair
 
 # Characters a token: English prose has about 4.5, dense or non-Latin text 2.5.
 SPARSE, DENSE = 4.5, 2.5
@@ -57,18 +58,23 @@ class Estimator:
             times = run.repeats.target * answer.requests
             _count(total, text, (TARGET_BRIEF, TARGET_WORDY), times, run.target)
         for pair in self._parts.pairs:
-            if pair.judge is None:
-                continue
-            remote, repeats = pair.judge.remote, run.repeats.judge * run.repeats.target
-            config = self._parts.settings.judges[pair.metric.name]
-            try:
-                asks = [ask for metric in pair.metric.bind(case) for ask in metric.preview(case, answer)]
-            except UserError as error:
-                self.problems += [problem for problem in error.problems if problem not in self.problems]
-                continue
-            for ask in asks if remote else ():
-                items = max(1, len(ask.items or ()))
-                _count(total, _length(ask), (BRIEF * items, WORDY * items), repeats, config)
+            for bound, repeats in pair.bound(case, run.repeats.judge):
+                if bound.judge is not None:
+                    self._ask(total, pair, bound, case, answer, repeats * run.repeats.target)
+
+    def _ask(self, total: Estimate, pair: Pair, bound: Pair, case: Case, answer: Answer, times: int) -> None:
+        """Add what one metric asks about one answer."""
+        metric, judge = bound.metric, bound.judge
+        try:
+            asks = metric.preview(case, answer)
+        except UserError as error:
+            self.problems += [problem for problem in error.problems if problem not in self.problems]
+            return
+        config = self._parts.settings.scorer(pair.metric.name, embeds=metric.embeds)
+        for ask in asks if judge and judge.remote else ():
+            items = max(1, len(ask.items or ()))
+            reply = (0, 0) if metric.embeds else (BRIEF * items, WORDY * items)
+            _count(total, _length(ask), reply, times, config)
 
     def scaled(self, cases: Mapping[str, int]) -> Estimate:
         """The estimate for that many cases of each dataset."""
@@ -109,5 +115,7 @@ def _add(cost: float | None, price: Price | None, input_tokens: int, output_toke
 
 
 def _length(ask: Ask) -> int:
+    if not ask.messages:  # texts to embed
+        return sum(len(str(item)) for item in ask.items or ())
     schema = len(str(ask.reply_model.model_json_schema()))
     return schema + sum(len(message.content) for message in ask.messages)

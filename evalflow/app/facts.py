@@ -15,7 +15,7 @@ def facts_of(inspection: Inspection) -> dict[str, Any]:
     composed = parts.settings.composed
     return {
         "config": composed.storable,
-        "choices": {group: composed.choices[group] for group in ("judge", "target")},
+        "choices": {group: composed.choices[group] for group in ("judge", "embedder", "target")},
         "search_folders": {
             "conf": [str(folder) for folder in composed.conf_folders],
             "prompts": [str(folder) for folder in composed.prompt_folders],
@@ -30,17 +30,20 @@ def facts_of(inspection: Inspection) -> dict[str, Any]:
         },
         "metrics": {
             name: {
-                "version": metric.config.version,
-                "prompt_sha256": parts.prompts.digest(metric.prompts) if metric.prompts else None,
-                "judge": next((p.judge.name for p in parts.pairs if p.metric is metric and p.judge), None),
-                "bounded": metric.bounded,
-                "figures": asdict(metric.figures) if metric.figures else None,
+                "declared": one.declared,
+                "description": one.metric.config.description,
+                "version": one.metric.config.version,
+                "prompt_sha256": parts.prompts.digest(one.metric.prompts) if one.metric.prompts else None,
+                "judge": one.judge.name if one.judge else None,
+                "embeds": one.metric.embeds,
+                "bounded": one.metric.bounded,
+                "figures": asdict(one.metric.figures) if one.metric.figures else None,
             }
-            for name, metric in parts.metrics.items()
+            for name, one in inspection.scored.items()
         },
         "judges": {
             name: {"nature": judge.nature, "identity": judge.identity, "calibrated": judge.calibrated}
-            for name, judge in parts.judges.items()
+            for name, judge in inspection.judges.items()
         },
         "target": {"name": parts.target.name, "identity": parts.target.identity},
         "prices": {name: price for name, price in parts.prices().items() if price},

@@ -3,18 +3,37 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from evalflow.app.assemble import Parts
 from evalflow.app.census import Census
+from evalflow.app.conditions import gates_of, wrong_thresholds
+from evalflow.app.derive import Recipe
 from evalflow.app.estimate import Estimate, Estimator
 from evalflow.errors import Problem, UserError
+from evalflow.protocols import Judge, Metric
 from evalflow.records import Case
 from evalflow.run.selection import Draw
+from evalflow.summary import Gate
 
 SAMPLE = 20
 """How many cases of each dataset prompts are rendered against."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """Scores that a run will have under one name.
+
+    Attributes:
+        metric: What makes them.
+        judge: Who is asked for them, or None.
+        declared: The name of the metric in the configuration, which may bind to several.
+    """
+
+    metric: Metric
+    judge: Judge | None
+    declared: str
 
 
 @dataclass(slots=True)
@@ -26,6 +45,8 @@ class Inspection:
         cases: Selected cases by dataset.
         cells: Scores the run will have.
         draw: Which cases are selected.
+        scored: What the scores will be called, in order, and what makes them.
+        gates: The conditions that decide the exit code.
         estimate: Requests, tokens and cost.
     """
 
@@ -33,7 +54,25 @@ class Inspection:
     draw: Draw
     cases: Counter[str] = field(default_factory=Counter[str])
     cells: int = 0
+    scored: dict[str, Scored] = field(default_factory=dict[str, Scored])
+    gates: Sequence[Gate] = ()
     estimate: Estimate = field(default_factory=Estimate)
+
+    @property
+    def judges(self) -> dict[str, Judge]:
+        """Those that will be asked, by name; an embedder among them."""
+        return {one.judge.name: one.judge for one in self.scored.values() if one.judge}
+
+    def recipe(self) -> Recipe:
+        """How results are derived from the run's files."""
+        settings = self.parts.settings
+        return Recipe(
+            settings,
+            {name: one.metric for name, one in self.scored.items()},
+            {name: one.judge.name if one.judge else None for name, one in self.scored.items()},
+            {name: settings.scorer(one.declared, embeds=one.metric.embeds) for name, one in self.scored.items()},
+            self.gates,
+        )
 
     def notices(self) -> list[str]:
         """What people should know before they read the numbers."""
@@ -41,7 +80,7 @@ class Inspection:
             f"{key} comes from {file}, in place of the packaged one"
             for key, file in self.parts.settings.composed.shadowed
         ]
-        notices = [judge.notice for judge in self.parts.judges.values() if judge.notice]
+        notices = [judge.notice for judge in self.judges.values() if judge.notice]
         return shadows + notices + self._unfenced()
 
     def _unfenced(self) -> list[str]:
@@ -76,7 +115,10 @@ def inspect(parts: Parts) -> Inspection:
     if run.sample is not None:
         for case in found.selected():
             _count(found, estimator, case)
-    problems = _judges_that_cannot(parts) + census.problems() + estimator.problems
+    measured = {name: one.metric for name, one in found.scored.items()}
+    problems = [*_judges_that_cannot(found), *census.problems(), *estimator.problems]
+    problems += wrong_thresholds(parts.settings, measured)
+    found.gates = gates_of(parts.settings, measured, problems)
     if problems:
         raise UserError(problems)
     found.estimate = estimator.scaled(found.cases)
@@ -87,23 +129,24 @@ def _count(found: Inspection, estimator: Estimator, case: Case) -> None:
     run = found.parts.settings.run
     found.cases[case.dataset] += 1
     for pair in found.parts.pairs:
-        repeats = run.repeats.judge if pair.judge else 1
-        found.cells += len(pair.metric.bind(case)) * repeats * run.repeats.target
+        try:
+            bound = list(pair.bound(case, run.repeats.judge))
+        except UserError:
+            return  # the census tells of it
+        for one, repeats in bound:
+            found.cells += repeats * run.repeats.target
+            found.scored.setdefault(one.metric.name, Scored(one.metric, one.judge, pair.metric.name))
     if found.cases[case.dataset] <= SAMPLE:
         estimator.add(case)
 
 
-def _judges_that_cannot(parts: Parts) -> list[Problem]:
+def _judges_that_cannot(found: Inspection) -> Iterator[Problem]:
     """Metrics whose judge has no answer to what they ask."""
-    problems: list[Problem] = []
-    for pair in parts.pairs:
-        if pair.judge is None:
-            continue
-        for step, task in pair.metric.tasks.items():
-            refusal = pair.judge.explain_refusal(task)
-            if refusal:
-                what = f"{pair.metric.name}, step {step}: {refusal}"
-                hint = "choose a language model as the judge: judge=openai, or another of `list judge`"
-                problems.append(Problem(what, f"metric.{pair.metric.name}", hint))
-                break
-    return problems
+    for name, one in found.scored.items():
+        refusals = ((step, one.judge.explain_refusal(task)) for step, task in one.metric.tasks.items() if one.judge)
+        refused = next(((step, refusal) for step, refusal in refusals if refusal), None)
+        if refused:
+            hint = "choose a language model as the judge: judge=openai, or another of `list judge`"
+            if one.metric.embeds:
+                hint = "or choose another embedder: embedder=openai, or another of `list embedder`"
+            yield Problem(f"{name}, step {refused[0]}: {refused[1]}", f"metric.{one.declared}", hint)

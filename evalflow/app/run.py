@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -31,7 +31,7 @@ from evalflow.run.finished import Finished, read_finished
 from evalflow.run.folder import RunFolder, point_latest, write_atomically
 from evalflow.run.interrupt import interruptible
 from evalflow.run.journal import Journal
-from evalflow.run.pipeline import Pair, Pipeline, Plan
+from evalflow.run.pipeline import Pipeline, Plan
 from evalflow.run.tally import Tally
 
 log = logging.getLogger("evalflow")
@@ -112,7 +112,7 @@ def run(order: Order, watcher: Watcher) -> int:
             log.error("%s", error)
             raise
         finally:
-            recipe = parts.recipe()
+            recipe = inspection.recipe()
             derived = derive(folder, recipe)
             code = derived.exit_code if status == "done" else code
             ended = manifests.closing(opening, status, code, tally, derived.states, time.monotonic() - started)
@@ -137,7 +137,7 @@ def _score(order: Order, found: Inspection, journal: Journal, tally: Tally, watc
         log.warning("cut off %d bytes of a line that was never finished", journal.torn)
 
     async def work(known: ExitStack) -> bool:
-        pairs = tuple([Pair(await pair.metric.prepare(pair.judge), pair.judge) for pair in parts.pairs])
+        pairs = tuple([replace(pair, metric=await pair.metric.prepare(pair.judge)) for pair in parts.pairs])
         plan = Plan(
             run_id=order.run_id,
             target=_remembering(order, parts, known),

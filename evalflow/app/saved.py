@@ -18,6 +18,7 @@ from evalflow.app.select import select
 from evalflow.app.settings import settings_of
 from evalflow.config.load import Composed, resolved
 from evalflow.config.schema import DatasetConfig, MetricConfig
+from evalflow.config.validate import Settings
 from evalflow.errors import Problem, UserError
 from evalflow.records import Case, FigureSpec
 from evalflow.run.folder import RunFolder
@@ -117,15 +118,17 @@ def load(folder: RunFolder) -> Saved:
     """
     manifest = read_manifest(folder)
     settings = settings_of(composed_of(manifest))
-    metrics = {
-        name: Described(
-            settings.run.metric[name], facts["bounded"], FigureSpec(**facts["figures"]) if facts["figures"] else None
-        )
-        for name, facts in manifest["metrics"].items()
-    }
-    judge_of = {name: facts["judge"] for name, facts in manifest["metrics"].items()}
+    known: dict[str, Any] = manifest["metrics"]
+    metrics = {name: _described(settings, facts) for name, facts in known.items()}
+    judge_of = {name: facts["judge"] for name, facts in known.items()}
+    scorers = {name: settings.scorer(facts["declared"], embeds=facts["embeds"]) for name, facts in known.items()}
     gates = parse_gates(settings.run.gate, metrics)
-    return Saved(folder, manifest, Recipe(settings, metrics, judge_of, gates))
+    return Saved(folder, manifest, Recipe(settings, metrics, judge_of, scorers, gates))
+
+
+def _described(settings: Settings, facts: dict[str, Any]) -> Described:
+    config = settings.run.metric[facts["declared"]].model_copy(update={"description": facts["description"]})
+    return Described(config, facts["bounded"], FigureSpec(**facts["figures"]) if facts["figures"] else None)
 
 
 def read_cases(folder: RunFolder, manifest: dict[str, Any]) -> Iterator[Case]:

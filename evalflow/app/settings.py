@@ -12,7 +12,7 @@ from evalflow.config.schema import TargetConfig
 from evalflow.config.targets import SECRET_HEADER, PythonTargetConfig
 from evalflow.config.validate import Settings, validate
 from evalflow.errors import Problem, UserError
-from evalflow.llm.registry import judge_config_model
+from evalflow.llm.registry import embedder_config_model, judge_config_model
 from evalflow.metrics.registry import metric_config_model
 from evalflow.targets.registry import target_config_model
 
@@ -30,7 +30,7 @@ def settings_of(composed: Composed, *, programs: bool = True) -> Settings:
     Raises:
         UserError: With every problem that was found.
     """
-    settings = validate(composed, metric_config_model, judge_config_model, target_config_model)
+    settings = validate(composed, metric_config_model, judge_config_model, target_config_model, embedder_config_model)
     problems = [*_written_secrets(composed), *_code(settings.run.target, composed, programs=programs)]
     if problems:
         raise UserError(problems)
@@ -53,7 +53,7 @@ def composed_settings(overrides: Sequence[str], config_dir: Path | None) -> Sett
 def _written_secrets(composed: Composed) -> Iterator[Problem]:
     """Passwords in addresses, and keys in headers, in plain text: they would be kept with the run."""
     config = composed.storable
-    parts: dict[str, Any] = {group: config[group] for group in ("judge", "target")}
+    parts: dict[str, Any] = {group: config[group] for group in ("judge", "target", "embedder")}
     parts |= {f"metric.{name}.judge": metric.get("judge") for name, metric in config["metric"].items()}
     for key, part in parts.items():
         values = cast("dict[str, Any]", part) if isinstance(part, dict) else {}

@@ -119,7 +119,8 @@ class Account:
         Raises:
             BudgetError: The budget does not cover it.
         """
-        amount = self._amount(ceil(len(request.body or b"") / BYTES_A_TOKEN), self.max_tokens or REPLY_TOKENS)
+        reply = REPLY_TOKENS if self.max_tokens is None else self.max_tokens
+        amount = self._amount(ceil(len(request.body or b"") / BYTES_A_TOKEN), reply)
         await self.budget.reserve(amount)
         return amount
 

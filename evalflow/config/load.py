@@ -40,7 +40,7 @@ class Composed:
     Attributes:
         values: The plain configuration, interpolations resolved.
         choices: The option chosen in each single-choice group.
-        sources: The file that each `dataset.NAME`, `metric.NAME`, `judge` and `target` comes from.
+        sources: The file that each `dataset.NAME`, `metric.NAME`, `judge`, `embedder` and `target` comes from.
         overrides: The command line's overrides.
         conf_folders, prompt_folders: The search order, first found wins.
         shadowed: Parts, with their files, that stand in the place of packaged ones of the same name.
@@ -234,7 +234,7 @@ def _check_packages(folders: Sequence[Path], overrides: Sequence[str]) -> dict[s
     problems: list[Problem] = []
     for part in defaults:
         group, _, name = (part.config_path or "").partition("/")
-        if group not in (*MULTI_SELECT, "judge", "target") or name.startswith("_"):
+        if group not in (*MULTI_SELECT, "judge", "target", "embedder") or name.startswith("_"):
             continue
         file = next((f for folder in folders if (f := folder / f"{part.config_path}.yaml").is_file()), Path(name))
         key = f"{group}.{name}" if group in MULTI_SELECT else group

@@ -72,8 +72,8 @@ class AzureConfig(Strict):
     sign_in: Literal["key", "entra"] = "key"
 
 
-class Endpoint(Strict):
-    """What every call to an OpenAI-compatible endpoint needs, judge or target.
+class Connection(Strict):
+    """How an OpenAI-compatible endpoint is reached, whatever it is asked.
 
     Attributes:
         base_url: Up to and including /v1; null is OpenAI's own.
@@ -89,8 +89,6 @@ class Endpoint(Strict):
     model: Word
     base_url: str | None = None
     api_key_env: str | None = "OPENAI_API_KEY"
-    temperature: float | None = Field(default=0.0, ge=0, le=2)
-    max_tokens: int | None = Field(default=None, ge=1)
     client: Literal["http", "sdk"] = "http"
     azure: AzureConfig | None = None
     timeout_s: float = Field(default=60, gt=0)
@@ -114,6 +112,13 @@ class Endpoint(Strict):
         if url is not None:
             _ = urlsplit(url).port  # raises ValueError for a port or an IPv6 address that makes no sense
         return url
+
+
+class Endpoint(Connection):
+    """What every chat with a model needs, judge or target."""
+
+    temperature: float | None = Field(default=0.0, ge=0, le=2)
+    max_tokens: int | None = Field(default=None, ge=1)
 
 
 class JudgeConfig(Strict):
@@ -152,6 +157,34 @@ class EmbeddedJudgeConfig(JudgeConfig):
 
     kind: Literal["embedded"]  # pyright: ignore[reportIncompatibleVariableOverride]
     calibrated: bool = False
+
+
+class EmbedderConfig(Strict):
+    """Keys that every embedder has; calibrated and thresholds as for a judge, since its similarities are scores."""
+
+    kind: str
+    name: Word | None = None
+    calibrated: bool = True
+    thresholds: dict[str, float] | None = None
+
+
+class OpenAIEmbedderConfig(Connection, EmbedderConfig):
+    """An embedding model behind an OpenAI-compatible endpoint.
+
+    Attributes:
+        dimensions: Of a vector, for models that can shorten theirs; null leaves it to the model.
+        batch: Texts in one request at most.
+    """
+
+    kind: Literal["openai"]  # pyright: ignore[reportIncompatibleVariableOverride]
+    dimensions: int | None = Field(default=None, ge=1)
+    batch: int = Field(default=64, ge=1, le=2048)
+
+
+class EmbeddedEmbedderConfig(EmbedderConfig):
+    """The embedding model that needs no key. See `evalflow.llm.minilm`."""
+
+    kind: Literal["embedded"]  # pyright: ignore[reportIncompatibleVariableOverride]
 
 
 class TargetConfig(Strict):
@@ -278,12 +311,13 @@ class BudgetConfig(Strict):
 
 
 class RunConfig(Strict):
-    """One run: dataset x target x metric x judge. `metric`, `judge` and `target` hold the model of their kind."""
+    """One run: dataset x target x metric x judge. The parts with a `kind` hold the model of theirs."""
 
     dataset: dict[str, DatasetConfig]
     target: TargetConfig
     metric: dict[str, MetricConfig]
     judge: JudgeConfig
+    embedder: EmbedderConfig
     generate: Literal[False, True, "missing", "demo"] = False
     repeats: Repeats = Repeats()
     limit: int | None = Field(default=None, ge=1)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 from pydantic import BaseModel, ValidationError
 
 from evalflow.config.explain import problems_of
-from evalflow.config.schema import DatasetConfig, JudgeConfig, MetricConfig, RunConfig, TargetConfig
+from evalflow.config.schema import DatasetConfig, EmbedderConfig, JudgeConfig, MetricConfig, RunConfig, TargetConfig
 from evalflow.errors import Problem, UserError, did_you_mean
 
 if TYPE_CHECKING:
@@ -23,6 +23,8 @@ TRY = """try one of these:
     python -m evalflow dataset=rag metric=faithfulness
     python -m evalflow dataset=jailbreak_guardrails metric=jailbreak_guardrails
     python -m evalflow dataset=rag 'metric=[faithfulness,relevance]'"""
+
+_GROUPS = ("dataset", "metric", "judge", "target", "embedder")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +47,14 @@ class Settings:
         """The key of the dataset or metric of this name, as overrides spell it: `metric.faithfulness`."""
         return f"{group}.{self.keys[group, name]}"
 
+    def scorer(self, metric: str, *, embeds: bool) -> JudgeConfig | EmbedderConfig:
+        """Who answers a metric's asks: its judge, or the embedder for one that compares meanings."""
+        return self.run.embedder if embeds else self.judges[metric]
 
-def validate(composed: Composed, metric_model: ModelOf, judge_model: ModelOf, target_model: ModelOf) -> Settings:
+
+def validate(
+    composed: Composed, metric_model: ModelOf, judge_model: ModelOf, target_model: ModelOf, embedder_model: ModelOf
+) -> Settings:
     """Validate a composed configuration.
 
     Args:
@@ -54,6 +62,7 @@ def validate(composed: Composed, metric_model: ModelOf, judge_model: ModelOf, ta
         metric_model: The registry's look-up from a metric's kind to its model.
         judge_model: The same for judges.
         target_model: The same for targets.
+        embedder_model: The same for embedders.
 
     Raises:
         UserError: With every problem that was found.
@@ -75,9 +84,11 @@ def validate(composed: Composed, metric_model: ModelOf, judge_model: ModelOf, ta
     }
     judge = checker.kind(judge_model, values.get("judge"), "judge")
     target = checker.kind(target_model, values.get("target"), "target")
+    embedder = checker.kind(embedder_model, values.get("embedder"), "embedder")
     judges = _judges(checker, metrics, values.get("judge"), judge, judge_model)
-    rest = {key: value for key, value in values.items() if key not in ("dataset", "metric", "judge", "target")}
-    checker.part(RunConfig, {**rest, "dataset": {}, "metric": {}, "judge": {"kind": "-"}, "target": {"kind": "-"}}, "")
+    rest = {key: value for key, value in values.items() if key not in _GROUPS}
+    blank = {"dataset": {}, "metric": {}, **{group: {"kind": "-"} for group in _GROUPS[2:]}}
+    checker.part(RunConfig, {**rest, **blank}, "")
     kind = target.kind if isinstance(target, TargetConfig) else None
     checker.problems += _combination(rest, kind)
     keys = _keys(checker, {"dataset": datasets, "metric": metrics})
@@ -88,7 +99,7 @@ def validate(composed: Composed, metric_model: ModelOf, judge_model: ModelOf, ta
         group: {part.name or key: part for key, part in parts.items()}
         for group, parts in (("dataset", datasets), ("metric", metrics))
     }
-    run = RunConfig.model_validate({**rest, **named, "judge": judge, "target": target})
+    run = RunConfig.model_validate({**rest, **named, "judge": judge, "target": target, "embedder": embedder})
     return Settings(run, {metrics[key].name or key: own for key, own in judges.items()}, composed, keys)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -14,20 +13,16 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel
 from pydantic_core import PydanticSerializationError, to_json
 
-from evalflow.calls.budget import Account
 from evalflow.calls.entry import Entry, key_of
-from evalflow.calls.gateway import Gateway, Malformed
-from evalflow.calls.http import HttpTransport
+from evalflow.calls.gateway import Malformed
 from evalflow.calls.once import Unreadable
 from evalflow.calls.retry import RetryPolicy
 from evalflow.calls.session import CallSession
 from evalflow.calls.transport import Request, Response, Transport
-from evalflow.config.address import public_address, without_user
+from evalflow.config.address import without_user
 from evalflow.config.schema import Endpoint
-from evalflow.errors import Problem, UserError
-from evalflow.llm.azure import AzureTransport
 from evalflow.llm.completion import Completion, cost, read
-from evalflow.llm.sdk import OPENAI_URL, SdkTransport
+from evalflow.llm.endpoint import connect
 from evalflow.records import Usage
 
 T = TypeVar("T")
@@ -62,30 +57,15 @@ class ChatClient:
         policy: RetryPolicy | None = None,
     ) -> None:
         session = session or CallSession()
-        base_url = config.base_url or OPENAI_URL
-        account = _account(config, role, session)
-        key = _api_key(config, role)
-        bounds = config.concurrency
-        limiter = session.limiters.get((base_url, config.model, config.api_key_env or ""), bounds.start, bounds.max)
-        limiter.keep_to(config.rate_limit.requests_per_minute, config.rate_limit.tokens_per_minute)
-        self._limiter = limiter
-        self._gateway = Gateway(
-            transport or _transport(config, base_url, key),
-            limiter,
-            policy or RetryPolicy(attempts=config.attempts),
-            public_address(base_url),
-            key_hint=f"check the API key in ${config.api_key_env}" if key else f"{role}.api_key_env names no key",
-            secrets=[key] if key else (),
-            account=account,
-        )
+        link = connect(config, role, session, reply_tokens=config.max_tokens, transport=transport, policy=policy)
+        self._limiter, self._gateway = link.limiter, link.gateway
         self._once = session.once
-        version = config.azure and config.azure.api_version
-        self._place = f"{base_url}?api-version={version}" if version else base_url
+        self._place = link.place
         self._price = config.price
         self._timeout_s = config.timeout_s
         self._read = partial(read, price=config.price)
         self._reply_tokens = float(min(REPLY_TOKENS, config.max_tokens or REPLY_TOKENS))
-        self._fixed = _fixed(config, base_url)
+        self._fixed = _fixed(config, link.base_url)
 
     def request(self, body: Mapping[str, Any], kind: str = "") -> Request:
         """What is sent.
@@ -175,41 +155,6 @@ def identity(kind: str, config: BaseModel, fields: tuple[str, ...], extra: objec
         decisive["base_url"] = without_user(decisive["base_url"])
     values = [kind, decisive, extra]
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16]
-
-
-def _transport(config: Endpoint, base_url: str, key: str | None) -> Transport:
-    if config.azure is not None:
-        first_byte_s = config.first_byte_timeout_s
-        return AzureTransport(config.azure, config.model, base_url, key, config.concurrency.max, first_byte_s)
-    make = HttpTransport if config.client == "http" else SdkTransport
-    return make(base_url, key, config.concurrency.max, config.first_byte_timeout_s)
-
-
-def _account(config: Endpoint, role: str, session: CallSession) -> Account | None:
-    """What calls are held against; None without a budget."""
-    budget = session.budget
-    if budget is None:
-        return None
-    if budget.limits.usd is not None and config.price is None and not budget.limits.allow_unpriced:
-        what = f"budget.usd is set, and the price of {config.model} is not known"
-        hint = f"'{role}.price={{input_per_million: 0.4, output_per_million: 1.6}}', or budget.allow_unpriced=true"
-        raise UserError(Problem(what, f"{role}.price", hint))
-    return Account(budget, config.price, config.max_tokens)
-
-
-def _api_key(config: Endpoint, role: str) -> str | None:
-    if config.api_key_env is None:
-        return None
-    key = os.environ.get(config.api_key_env, "").strip()
-    if not key:
-        hint = f"set it, or write it into .env; {role}.api_key_env=null sends none"
-        raise UserError(
-            Problem(f"the environment variable {config.api_key_env} is not set", f"{role}.api_key_env", hint)
-        )
-    if not key.isascii() or not key.isprintable() or " " in key:
-        what = f"the environment variable {config.api_key_env} holds what cannot be a key"
-        raise UserError(Problem(what, f"{role}.api_key_env", "a key has no spaces, line breaks or accented letters"))
-    return key
 
 
 def _fixed(config: Endpoint, base_url: str) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from importlib import metadata
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from evalflow.config.schema import Endpoint, Price
+from evalflow.config.schema import Connection, Price
 from evalflow.llm.sdk import OPENAI_URL
 
 LIBRARY = "genai-prices"
@@ -33,7 +33,7 @@ class ListPrice(Price):
 
 def priced(config: T) -> T:
     """A judge's or target's configuration with the list price of its model, where it has no price and there is one."""
-    if not isinstance(config, Endpoint) or config.price is not None:
+    if not isinstance(config, Connection) or config.price is not None:
         return config
     price = list_price(config.model, config.base_url or OPENAI_URL)
     return config if price is None else config.model_copy(update={"price": price})
@@ -67,7 +67,7 @@ def list_price(model: str, base_url: str) -> ListPrice | None:
 
 def price_facts(config: object) -> dict[str, Any] | None:
     """What a manifest says of a price and where it comes from: yaml, library or none. None for what sends nothing."""
-    if not isinstance(config, Endpoint):
+    if not isinstance(config, Connection):
         return None
     if config.price is None:
         return {"source": "none"}

@@ -1,4 +1,8 @@
-"""The kinds of judges. Third parties add theirs as entry points of the group `evalflow.judges`, each a `JudgeKind`."""
+"""The kinds of judges and of embedders.
+
+Third parties add theirs as entry points of the groups `evalflow.judges` and `evalflow.embedders`, each a `JudgeKind` or
+an `EmbedderKind`.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +13,15 @@ from typing import Any
 
 from evalflow.calls.session import CallSession
 from evalflow.config.kinds import Kinds
-from evalflow.config.schema import EmbeddedJudgeConfig, JudgeConfig, OpenAIJudgeConfig
-from evalflow.protocols import Judge
+from evalflow.config.schema import (
+    EmbeddedEmbedderConfig,
+    EmbeddedJudgeConfig,
+    EmbedderConfig,
+    JudgeConfig,
+    OpenAIEmbedderConfig,
+    OpenAIJudgeConfig,
+)
+from evalflow.protocols import Embedder, Judge
 
 CONTRACTS = Path(".evalflow/contracts")
 """Beside the cache, in the working directory."""
@@ -27,6 +38,14 @@ class JudgeKind:
 
     config_model: type[JudgeConfig]
     build: Callable[[Any, str, CallSession], Judge]
+
+
+@dataclass(frozen=True, slots=True)
+class EmbedderKind:
+    """A kind of embedder; as for `JudgeKind`."""
+
+    config_model: type[EmbedderConfig]
+    build: Callable[[Any, str, CallSession], Embedder]
 
 
 def judge_kinds() -> Kinds[JudgeKind]:
@@ -61,6 +80,41 @@ def build_judge(config: JudgeConfig, choice: str, session: CallSession | None = 
     return judge_kinds().get(config.kind).build(config, default_name(config, choice), session or CallSession())
 
 
+def embedder_kinds() -> Kinds[EmbedderKind]:
+    """All kinds of embedders."""
+    builtin = {
+        "embedded": lambda: EmbedderKind(EmbeddedEmbedderConfig, _embedded_embedder),
+        "openai": lambda: EmbedderKind(OpenAIEmbedderConfig, _openai_embedder),
+    }
+    return Kinds("embedder", "evalflow.embedders", builtin)
+
+
+def embedder_config_model(kind: str) -> type[EmbedderConfig]:
+    """The model of a kind's configuration.
+
+    Raises:
+        UserError: There is no such kind.
+    """
+    return embedder_kinds().get(kind).config_model
+
+
+def build_embedder(config: EmbedderConfig, choice: str, session: CallSession | None = None) -> Judge:
+    """The embedder that a configuration describes, in the place of a judge.
+
+    Args:
+        config: Of the model that belongs to its kind.
+        choice: The file of conf/embedder that was chosen; the name defaults to `<choice>:<model>`.
+        session: Shared by all that makes calls in a run.
+
+    Raises:
+        UserError: The configuration cannot work, such as without an API key.
+    """
+    from evalflow.llm.embedding import EmbeddingJudge
+
+    kind = embedder_kinds().get(config.kind)
+    return EmbeddingJudge(kind.build(config, default_name(config, choice), session or CallSession()))
+
+
 def default_name(config: Any, choice: str) -> str:
     """A judge's or a target's column value: its own name, else `<choice>:<model>`, else the choice."""
     model = getattr(config, "model", None)
@@ -77,3 +131,15 @@ def _openai(config: OpenAIJudgeConfig, name: str, session: CallSession) -> Judge
     from evalflow.llm.openai import OpenAIJudge
 
     return OpenAIJudge(config, name, session, contracts=CONTRACTS)
+
+
+def _embedded_embedder(config: EmbeddedEmbedderConfig, _: str, __: CallSession) -> Embedder:
+    from evalflow.llm.embedder_embedded import EmbeddedEmbedder
+
+    return EmbeddedEmbedder(config)
+
+
+def _openai_embedder(config: OpenAIEmbedderConfig, name: str, session: CallSession) -> Embedder:
+    from evalflow.llm.embedder_openai import OpenAIEmbedder
+
+    return OpenAIEmbedder(config, name, session)

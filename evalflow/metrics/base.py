@@ -60,6 +60,11 @@ class BaseMetric(Generic[C]):
         return False
 
     @property
+    def embeds(self) -> bool:
+        """Whether it compares meanings."""
+        return False
+
+    @property
     def reads_scores(self) -> bool:
         """Whether its scores stand in the data."""
         return False

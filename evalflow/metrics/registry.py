@@ -22,6 +22,7 @@ _BUILT_IN = MappingProxyType(
         "judge": "evalflow.metrics.kinds.judge:JudgeMetric",
         "rubric": "evalflow.metrics.kinds.rubric:RubricMetric",
         "check": "evalflow.metrics.kinds.check:CheckMetric",
+        "similarity": "evalflow.metrics.kinds.similarity:SimilarityMetric",
         "classification": "evalflow.metrics.kinds.classification:ClassificationMetric",
         "recorded": "evalflow.metrics.kinds.recorded:RecordedMetric",
     }

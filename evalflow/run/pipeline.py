@@ -21,10 +21,24 @@ from evalflow.run.tally import Tally
 
 @record()
 class Pair:
-    """A metric and who judges for it; None for a metric that asks nobody."""
+    """A metric and who judges for it.
+
+    Attributes:
+        metric: The metric.
+        judge: Who answers its asks; None for a metric that asks nobody.
+        embedder: Who answers the asks of a metric that compares meanings, in the place of a judge.
+    """
 
     metric: Metric
     judge: Judge | None
+    embedder: Judge | None = None
+
+    def bound(self, case: Case, judge_repeats: int) -> Iterator[tuple[Pair, int]]:
+        """The metrics that score a case, each with whom it really asks, and how often it scores an answer."""
+        for metric in self.metric.bind(case):
+            judge = self.embedder if metric.embeds else self.judge if metric.asks else None
+            noisy = judge is not None and not metric.embeds
+            yield Pair(metric, judge), judge_repeats if noisy else 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +50,7 @@ class Plan:
         target: Who answers.
         pairs: The metrics with their judges.
         target_repeats: Answers a case.
-        judge_repeats: Scores an answer and metric; a metric that asks nobody is scored once.
+        judge_repeats: Scores an answer and metric; one that asks nobody, or the embedder, is scored once.
         width: Cases under way at once; the calls in flight are bounded by the limiters, not here.
         finished: Digests of the cells that are scored already and not scored again.
         case_timeout_s: Seconds for one answer, and for one score, whatever it takes; None: without limit.
@@ -158,10 +172,9 @@ class Pipeline:
 
     def _cells(self, case: Case) -> Iterator[tuple[Pair, int]]:
         for pair in self._plan.pairs:
-            repeats = self._plan.judge_repeats if pair.judge else 1
-            for metric in pair.metric.bind(case):
+            for bound, repeats in pair.bound(case, self._plan.judge_repeats):
                 for repeat in range(repeats):
-                    yield Pair(metric, pair.judge), repeat
+                    yield bound, repeat
 
     async def _cell(self, case: Case, answer: Answer, pair: Pair, repeat: int) -> None:
         bill = NOTHING

@@ -151,9 +151,6 @@ def _rows(gate: Gate, summary: pl.DataFrame) -> list[GateRow]:
 def _check_names(name: str, statistic: str, where: str, metrics: Mapping[str, Measured]) -> None:
     metric = metrics.get(name)
     if metric is None:
-        # What the cases' own checks are called is known only once they are read.
-        if any(other.config.kind == "checks" for other in metrics.values()):
-            return
         raise UserError(Problem(f"no metric {name!r} in this run", where, did_you_mean(name, metrics)))
     spec = metric.figures
     known = [*_COLUMNS, *(statistics(spec) if spec else [])]

@@ -37,10 +37,10 @@ class Lab:
         """The parts of a run; `metric` names shipped ones, or is their configuration."""
         if not isinstance(metric, Mapping):
             metric = {name: yaml.safe_load((ROOT / f"conf/metric/{name}.yaml").read_text()) for name in metric}
-        groups = {"judge": {"kind": "embedded"}, "target": {"kind": "recorded"}}
+        groups = {"judge": {"kind": "embedded"}, "embedder": {"kind": "embedded"}, "target": {"kind": "recorded"}}
         composed = Composed(
             values={"dataset": dataset, "metric": metric, **groups, **values},
-            choices={"judge": "judge", "target": "target"},
+            choices={"judge": "judge", "embedder": "embedded", "target": "target"},
             sources={},
             overrides=(),
             conf_folders=(ROOT / "conf",),

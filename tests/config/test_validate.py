@@ -14,6 +14,7 @@ VALUES: dict[str, Any] = {
     "dataset": {"d": {"path": "d.jsonl"}},
     "metric": {"m": {"kind": "recorded", "field": "mark", "scale": "number"}},
     "judge": {"kind": "embedded"},
+    "embedder": {"kind": "embedded"},
     "target": {"kind": "recorded"},
 }
 LIVE = {"kind": "openai", "model": "m"}

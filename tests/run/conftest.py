@@ -83,7 +83,8 @@ class FakeMetric:
     asks_of: int = 1
     binds: int = 1
     config: MetricConfig = field(default_factory=lambda: MetricConfig(kind="fake", version=3))
-    asks: bool = False
+    asks: bool = True
+    embeds: bool = False
     bounded: bool = True
     figures: None = None
     reads_scores: bool = False

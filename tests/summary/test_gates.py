@@ -83,10 +83,6 @@ def test_a_gate_of_the_run_takes_the_place_of_the_metrics_own(declare: Declare):
     assert parse_gates(None, {"m": declare()}) == []
 
 
-def test_checks_of_the_cases_may_be_gated_though_their_names_are_not_known_yet(declare: Declare):
-    assert len(parse_gates({"conformity": {"mean": ">= 1"}}, {"checks": declare("checks", kind="checks")})) == 1
-
-
 def results(scores: pl.LazyFrame, gates: dict[str, str], metric: Any) -> list[bool | None]:
     metrics = {"m": metric}
     frame = summarise(scores, metrics).frame

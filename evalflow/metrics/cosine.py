@@ -1,0 +1,54 @@
+"""How alike two texts mean: the cosine of their embeddings."""
+
+from __future__ import annotations
+
+import math
+from operator import mul
+
+from pydantic import BaseModel
+
+from evalflow.errors import JudgeError
+from evalflow.protocols import Judge
+from evalflow.records import Ask, Outcome
+
+STEP = TASK = "embed"
+
+
+class Vectors(BaseModel):
+    """The reply to an ask of the task `embed`: one vector for each item."""
+
+    results: list[list[float]]
+
+
+def embedding_ask(metric: str, *texts: str) -> Ask:
+    """What the embedder is asked: a vector for each text. The judge's repeat is left out, for vectors have no noise."""
+    return Ask(metric=metric, step=STEP, task=TASK, messages=(), reply_model=Vectors, variables={}, items=texts)
+
+
+async def cosine(judge: Judge, metric: str, text: str, other: str) -> float:
+    """The cosine of two texts' embeddings, -1 to 1.
+
+    Args:
+        judge: An embedder, in the place of a judge.
+        metric: Who asks.
+        text: One text, not blank.
+        other: The other one.
+
+    Raises:
+        JudgeError: The texts could not be embedded.
+        InfrastructureError, BudgetError: No further call can be made.
+    """
+    reply = await judge.ask(embedding_ask(metric, text, other))
+    assert isinstance(reply.parsed, Vectors)
+    one, two = reply.parsed.results
+    if len(one) != len(two):
+        raise JudgeError("malformed", f"the embedder gave vectors of {len(one)} and {len(two)} numbers")
+    length = math.hypot(*one) * math.hypot(*two)
+    if not length:
+        raise JudgeError("malformed", "the embedder gave a vector without length")
+    return min(1.0, max(-1.0, sum(map(mul, one, two)) / length))
+
+
+def failed(error: JudgeError) -> Outcome:
+    """The outcome where the texts could not be embedded."""
+    return Outcome(status="error", error_type=error.error_type, error=str(error))

