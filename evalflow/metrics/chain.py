@@ -8,13 +8,13 @@ from typing import Any, Generic, Literal, TypeVar, cast
 from evalflow.errors import JudgeError, UserError
 from evalflow.frozen import record
 from evalflow.metrics.base import BaseMetric, UnitMetricConfig
-from evalflow.metrics.inputs import fields_of, look_up, obstacle, root
+from evalflow.metrics.inputs import fields_of, look_up, obstacle, root, turns_of
 from evalflow.metrics.reasons import reason_of
 from evalflow.metrics.replies import Observed, rows_at
 from evalflow.metrics.rule_config import Rule
 from evalflow.metrics.rules import evaluate
 from evalflow.metrics.stand_ins import stand_in
-from evalflow.metrics.steps import Step
+from evalflow.metrics.steps import TURNS, Step
 from evalflow.prompts import render
 from evalflow.protocols import Judge
 from evalflow.records import Answer, Ask, Case, Distribution, Message, Outcome, Reply
@@ -95,7 +95,7 @@ class ChainMetric(BaseMetric[C], Generic[C]):
         asks: list[Ask] = []
         seen: dict[str, Observed] = {}
         for step in self._steps:
-            items = _items(step, seen)
+            items = _items(step, scope, seen)
             ask = _ask(step, scope, seen, items)
             asks.append(ask)
             reply = stand_in(step.config.returns, ask.variables.get("source"))
@@ -156,7 +156,7 @@ async def _observe(
 ) -> Observed:
     """Put one step to the judge, and add what was said to the trail, also where the judge failed."""
     config = step.config
-    items = _items(step, seen)
+    items = _items(step, scope, seen)
     entry: dict[str, Any] = {"id": config.id, "task": config.task, "items": None if items is None else list(items)}
     if items == ():
         # Nothing to ask about. The score rule decides what that means; a call would only invent items.
@@ -173,8 +173,10 @@ async def _observe(
     return Observed(step.shape, said, reply.probabilities, items)
 
 
-def _items(step: Step, seen: Mapping[str, Observed]) -> tuple[Any, ...] | None:
+def _items(step: Step, scope: Scope, seen: Mapping[str, Observed]) -> tuple[Any, ...] | None:
     """What a one_per step goes over; None for another one."""
+    if step.config.one_per == TURNS:
+        return turns_of(scope.fields)
     return tuple(rows_at(step.config.one_per, seen).rows) if step.config.one_per else None
 
 

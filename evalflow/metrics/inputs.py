@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, cast
 
-from evalflow.records import Answer, Case, Context, Outcome
+from evalflow.records import Answer, Case, Context, Message, Outcome
 
 FROM_ANSWER = ("answer", "actual", "contexts", "metadata")
 
@@ -47,6 +47,12 @@ def look_up(path: str, fields: Mapping[str, Any]) -> Any:
             return None
         here = cast("Mapping[str, Any]", here).get(part)
     return here
+
+
+def turns_of(fields: Mapping[str, Any]) -> tuple[str, ...]:
+    """What the assistant said in a conversation, turn by turn, the answer last."""
+    messages = cast("tuple[Message, ...]", fields["messages"] or ())
+    return (*(message.content for message in messages if message.role == "assistant"), fields["answer"])
 
 
 def root(path: str) -> str:

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from evalflow.metrics.rule_config import Rule
     from evalflow.prompts import Prompts
 
-RESERVED = ("source", "against", "items")
+TURNS = "turns"
+"""In the place of a list in a reply: what the assistant said in the conversation, turn by turn."""
+RESERVED = ("source", "against", "items", TURNS)
 """Variables that a step's own keys fill, so that no step may be called that."""
 
 
@@ -33,7 +35,7 @@ class StepConfig(Strict):
         prompt: A template of the prompt folders.
         returns: What the judge replies.
         task: What a judge without language can answer: extract_claims, verify_claims or rate_relevance.
-        one_per: A list in an earlier reply; the judge then gives `returns` once for each item.
+        one_per: A list in an earlier reply, or `turns`, the assistant's; the judge then gives `returns` once for each.
         source: The text to work on, as the variable `source`; for extract_claims the answer, unless said otherwise.
         against: What to compare with, as the variable `against`; for verify_claims the contexts, unless said
             otherwise.
@@ -134,7 +136,11 @@ def _own_variables(step: StepConfig) -> set[str]:
 def _reference_problems(
     step: StepConfig, earlier: Mapping[str, Shape], needs: Collection[str], key: str
 ) -> Iterator[Problem]:
-    if step.one_per is not None:
+    if step.one_per == TURNS:
+        for field in ("messages", "answer"):
+            if field not in needs:
+                yield _undeclared(field, needs, f"{key}.one_per", "`turns` are of")
+    elif step.one_per is not None:
         try:
             item_type(step.one_per, earlier)
         except ValueError as error:

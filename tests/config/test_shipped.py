@@ -19,7 +19,12 @@ from evalflow.targets.registry import target_config_model
 CONF = Path(__file__).parents[2] / "conf"
 
 LLM = ("judge=vllm", "judge.model=m", "judge.base_url=http://127.0.0.1:9/v1")
-DATASET = {"jailbreak_guardrails": "jailbreak_guardrails"}
+DATASET = {"jailbreak_guardrails": "jailbreak_guardrails", "role_adherence": "conversations"}
+WANTED = {
+    "command": ["target.argv=[ls]"],
+    "http": ["target.url=http://127.0.0.1:9/"],
+    "python": ["target.call=os:getpid"],
+}
 
 
 def names(group: str) -> list[str]:
@@ -29,6 +34,8 @@ def names(group: str) -> list[str]:
 @pytest.mark.parametrize("metric", names("metric"))
 def test_metric(metric: str) -> None:
     overrides = [f"dataset={DATASET.get(metric, 'rag')}", f"metric={metric}", "limit=3", *LLM]
+    if metric == "role_adherence":
+        overrides.append("generate=demo")  # those cases have no recorded answers
     found = inspect(assemble(settings_of(compose(overrides))))
     assert found.cells == 3
 
@@ -81,6 +88,7 @@ def test_every_fixed_key_stands_in_its_file_so_that_no_plus_is_needed(group: str
     for name in names(group):
         live = group in ("judge", "target") and name not in ("embedded", "recorded")
         given = [f"{group}.model=m", f"{group}.base_url=http://127.0.0.1:9/v1"] if live else []
+        given = WANTED[name] if group == "target" and name in WANTED else given
         values = compose([f"{group}={name}", *given]).values[group]
         values = values[name] if group in ("dataset", "metric") else values
         assert fixed_keys(group, values.get("kind")) - set(values) == set(), name

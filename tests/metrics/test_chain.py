@@ -110,7 +110,8 @@ def failed(bench):
 
 
 def test_a_failed_answer_is_an_error_of_every_score_of_it(bench, shipped_name):
-    outcome = bench.score(bench.shipped(shipped_name), bench.judge({}), answer=failed(bench))
+    case = bench.case(vars={"chatbot_role": "A porter."})
+    outcome = bench.score(bench.shipped(shipped_name), bench.judge({}), case=case, answer=failed(bench))
     assert (outcome.status, outcome.error_type, outcome.error) == ("error", "target: timeout", "no reply in 60 s")
 
 
