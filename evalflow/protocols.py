@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from evalflow.records import Answer, Ask, Case, Embedded, FigureSpec, Outcome, Reply, ScoreRecord
 
@@ -143,6 +143,18 @@ class Embedder(Protocol):
         ...
 
 
+class Prepared(Protocol):
+    """What a run makes once and then keeps to: prepared.json."""
+
+    def get(self, key: str) -> Mapping[str, Any] | None:
+        """What was made under that key, or None."""
+        ...
+
+    def put(self, key: str, entry: Mapping[str, Any]) -> None:
+        """Keep what was made, as JSON. What it took is added."""
+        ...
+
+
 class Measured(Protocol):
     """What is known of a metric's scores once they are made."""
 
@@ -208,8 +220,24 @@ class Metric(Measured, Protocol):
         """
         ...
 
-    async def prepare(self, judge: Judge | None) -> Metric:
-        """Make what is made once per run, and give the metric that scores with it."""
+    def preparation(self) -> Sequence[Ask]:
+        """The asks that preparing would lead to; empty for most metrics.
+
+        Raises:
+            UserError: A prompt cannot be rendered.
+        """
+        ...
+
+    async def prepare(self, judge: Judge | None, prepared: Prepared) -> Metric:
+        """Make what is made once per run, and give the metric that scores with it.
+
+        Args:
+            judge: Who makes it.
+            prepared: What the run has made already, and where what is made now is kept.
+
+        Raises:
+            InfrastructureError, BudgetError: No further call can be made.
+        """
         ...
 
     def bind(self, case: Case) -> Sequence[Metric]:

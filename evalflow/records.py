@@ -143,15 +143,13 @@ class Ask:
 
     Attributes:
         metric, step: Who asks; step is the step's id.
-        task: What a judge without language can answer (extract_claims, verify_claims, rate_relevance), or None;
-            `embed` wants a vector for each item, and is put to the embedder.
+        task: What a judge without language can answer (such as extract_claims; embed: the embedder), or None.
         messages: The rendered prompt.
-        reply_model: The pydantic model that the reply must validate against. Where `items` is given it has one
-            field, `results`: a list with exactly one entry per item.
+        reply_model: The pydantic model of the reply; where `items` is given, of a list `results`, one entry per item.
         variables: The step's template variables. A step with a task also has `source` (extract_claims: the text
             to split) or `against` (verify_claims: the text, or contexts, to hold claims against).
         items: What a one_per step goes over, else None.
-        samples, logprobs: How many replies to draw, and whether token probabilities are wanted.
+        logprobs, samples: Whether token probabilities are wanted, and how many replies to draw if none can be had.
         repeat: The judge's repeat, from 0; makes repeats distinct in caches.
     """
 
@@ -173,17 +171,19 @@ class Reply:
 
     Attributes:
         parsed, raw: The validated reply, and the text it was parsed from.
-        probabilities: One distribution per item (one in all without items), or None where the judge gives none.
-        reasks: How often an invalid reply was sent back before this one.
-        requests, paid: Answered calls, re-asks included, and their digests (see `Bill`); none for a cached reply.
+        probabilities: One distribution per item (one in all without items); None where the judge gives none.
+        samples, mass: How many replies they are frequencies of; by field, the valid values' part of the tokens'.
+        reasks, requests: Invalid replies sent back before this one; answered calls in all, none for a cached reply.
         usage, cost_usd: Summed over the re-asks; None where unknown. A cached reply cost nothing.
         latency_s: Seconds, waiting for a free slot left out; of a cached reply, when it was made.
-        cached, saved_usd: Whether no call was made for it, and what it had cost then; None where unknown.
+        cached, saved_usd, paid: Whether no call was made for it; what it had cost then; its paid calls (see `Bill`).
     """
 
     parsed: BaseModel
     raw: str
     probabilities: Sequence[Distribution] | None = None
+    samples: int = 1
+    mass: Mapping[str, float] | None = None
     reasks: int = 0
     requests: int = 1
     usage: Usage | None = None

@@ -57,7 +57,7 @@ class Option:
         """The names of the templates it uses."""
         steps: list[Any] = self.values.get("steps") or []
         parts = [self.values, *(cast("dict[str, Any]", step) for step in steps if isinstance(step, dict))]
-        named = [part.get("prompt") for part in parts]
+        named = [part.get(key) for part in parts for key in ("steps_prompt", "prompt")]
         return list(dict.fromkeys(name for name in named if isinstance(name, str) and name.endswith(".jinja")))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -65,7 +65,7 @@ def _print(console: Console, facts: dict[str, Any]) -> None:
         ("judges", "; ".join(f"{name} ({nature})" for name, nature in facts["judges"].items()) or "none"),
         ("metrics", ", ".join(facts["metrics"])),
         ("scores", f"{facts['scores']:,}"),
-        ("requests", f"about {estimate['requests']:,}" if estimate["requests"] else "none"),
+        ("requests", _requests(estimate)),
     ]
     if estimate["requests"]:
         rows += [
@@ -79,6 +79,13 @@ def _print(console: Console, facts: dict[str, Any]) -> None:
     for notice in facts["notices"]:
         console.print(literal(f"note: {notice}", style="yellow"))
     console.print(literal("all is well; nothing was sent", style="green"))
+
+
+def _requests(estimate: Mapping[str, Any]) -> str:
+    if not estimate["requests"]:
+        return "none"
+    once = f", {estimate['preparing']} of them to prepare" if estimate["preparing"] else ""
+    return f"about {estimate['requests']:,}{once}"
 
 
 def _cost(low: float | None, high: float | None) -> str:

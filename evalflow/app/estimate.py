@@ -23,9 +23,14 @@ TARGET_BRIEF, TARGET_WORDY = 30, 400
 
 @dataclass(slots=True)
 class Estimate:
-    """What a run will send. Costs are None where a price is not known."""
+    """What a run will send. Costs are None where a price is not known.
+
+    Attributes:
+        requests: All of them; `preparing` of these are sent once, before the first case.
+    """
 
     requests: int = 0
+    preparing: int = 0
     input_tokens_low: int = 0
     input_tokens_high: int = 0
     output_tokens_low: int = 0
@@ -46,6 +51,7 @@ class Estimator:
         self._cases: Counter[str] = Counter()
         self._sums: defaultdict[str, Estimate] = defaultdict(Estimate)
         self.problems: list[Problem] = []
+        self._once = self._preparation()
 
     def add(self, case: Case) -> None:
         """Add one case."""
@@ -74,7 +80,7 @@ class Estimator:
         for ask in asks if judge and judge.remote else ():
             items = max(1, len(ask.items or ()))
             reply = (0, 0) if metric.embeds else (BRIEF * items, WORDY * items)
-            _count(total, _length(ask), reply, times, config)
+            _count(total, _length(ask), reply, times * _draws(ask, config), config)
 
     def scaled(self, cases: Mapping[str, int]) -> Estimate:
         """The estimate for that many cases of each dataset."""
@@ -83,7 +89,30 @@ class Estimator:
             factor = cases[dataset] / self._cases[dataset]
             for name in Estimate.__slots__:
                 setattr(estimate, name, _plus(getattr(estimate, name), getattr(total, name), factor))
+        for name in Estimate.__slots__:
+            setattr(estimate, name, _plus(getattr(estimate, name), getattr(self._once, name), 1))
         return estimate
+
+    def _preparation(self) -> Estimate:
+        """What is sent once."""
+        once = Estimate()
+        for pair in self._parts.pairs:
+            if pair.judge is None or not pair.judge.remote:
+                continue
+            try:
+                asks = pair.metric.preparation()
+            except UserError as error:
+                self.problems += error.problems
+                continue
+            for ask in asks:
+                _count(once, _length(ask), (BRIEF, WORDY), 1, self._parts.settings.judges[pair.metric.name])
+        once.preparing = once.requests
+        return once
+
+
+def _draws(ask: Ask, config: Any) -> int:
+    """Requests for one ask: one where token probabilities come with the reply, else one for each sample."""
+    return 1 if ask.logprobs and getattr(config, "gives_logprobs", False) else ask.samples
 
 
 def _count(total: Estimate, characters: int, reply: tuple[int, int], times: int, config: Any) -> None:

@@ -81,7 +81,20 @@ class Inspection:
             for key, file in self.parts.settings.composed.shadowed
         ]
         notices = [judge.notice for judge in self.judges.values() if judge.notice]
-        return shadows + notices + self._unfenced()
+        return shadows + notices + self._partial_judges() + self._unfenced()
+
+    def _partial_judges(self) -> list[str]:
+        """Judges that are the very model they judge."""
+        target = _model(self.parts.settings.run.target)
+        own = {pair.judge.name for pair in self.parts.pairs if pair.judge and self._is_target(pair.metric.name, target)}
+        return [
+            f"the judge {name} is the model that it judges ({target}), and models tend to prefer their own answers "
+            "(self-preference); hold it against a judge of another family"
+            for name in sorted(own)
+        ]
+
+    def _is_target(self, metric: str, target: str | None) -> bool:
+        return target is not None and _model(self.parts.settings.judges[metric]) == target
 
     def _unfenced(self) -> list[str]:
         """Prompts that show a judge what it judges as if it were theirs."""
@@ -138,6 +151,12 @@ def _count(found: Inspection, estimator: Estimator, case: Case) -> None:
             found.scored.setdefault(one.metric.name, Scored(one.metric, one.judge, pair.metric.name))
     if found.cases[case.dataset] <= SAMPLE:
         estimator.add(case)
+
+
+def _model(config: object) -> str | None:
+    """The model of a judge or target, without the vendor that some endpoints put in front of it."""
+    model: str | None = getattr(config, "model", None)
+    return model.rpartition("/")[2].lower() if model else None
 
 
 def _judges_that_cannot(found: Inspection) -> Iterator[Problem]:

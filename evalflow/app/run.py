@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -17,14 +17,15 @@ from evalflow.app.derive import Derived, Recipe, derive, report
 from evalflow.app.facts import facts_of
 from evalflow.app.inspect import Inspection, inspect
 from evalflow.app.logs import log_to, secrets_of
+from evalflow.app.prepare import prepare
 from evalflow.app.settings import settings_of
 from evalflow.calls.budget import Amount
 from evalflow.calls.entry import Entry
 from evalflow.calls.session import CallSession
 from evalflow.config.load import Composed
 from evalflow.errors import EvalflowError, InfrastructureError, Problem, UserError
-from evalflow.protocols import Target
-from evalflow.records import Usage
+from evalflow.protocols import Sink, Target
+from evalflow.records import ScoreRecord, Usage
 from evalflow.run import manifest as manifests
 from evalflow.run.answers import AnswerBook, RememberingTarget
 from evalflow.run.finished import Finished, read_finished
@@ -34,6 +35,7 @@ from evalflow.run.journal import Journal
 from evalflow.run.loop import run_in_loop
 from evalflow.run.pipeline import Pipeline, Plan
 from evalflow.run.tally import Tally
+from evalflow.run.watched import WatchedSink
 
 log = logging.getLogger("evalflow")
 _KEPT = "the scores are kept; put the data back, then: python -m evalflow report"
@@ -45,8 +47,14 @@ class Watcher(Protocol):
     def starts(self, inspection: Inspection, folder: RunFolder) -> None:
         """Everything was checked; the first request comes next."""
 
+    def prepared(self, metric: str, entry: Mapping[str, Any], folder: RunFolder) -> None:
+        """Something was made that the run keeps to from now on; `entry` is that of prepared.json."""
+
     async def follow(self, tally: Tally) -> None:
         """Show the progress until cancelled."""
+
+    def scored(self, record: ScoreRecord) -> None:
+        """A score of a metric that is `verbose` is written."""
 
     def ends(self, folder: RunFolder, manifest: dict[str, Any], recipe: Recipe, derived: Derived) -> None:
         """All files are written."""
@@ -138,21 +146,20 @@ def _score(order: Order, found: Inspection, journal: Journal, tally: Tally, watc
         log.warning("cut off %d bytes of a line that was never finished", journal.torn)
 
     async def work(known: ExitStack) -> bool:
-        pairs = tuple([replace(pair, metric=await pair.metric.prepare(pair.judge)) for pair in parts.pairs])
-        plan = Plan(
-            run_id=order.run_id,
-            target=_remembering(order, parts, known),
-            answered=_answered(order, parts, known),
-            pairs=pairs,
-            target_repeats=run.repeats.target,
-            judge_repeats=run.repeats.judge,
-            width=parts.width(),
-            finished=finished.cells,
-            case_timeout_s=run.case_timeout_s,
-        )
-        pipeline = Pipeline(plan, journal, tally)
         following = asyncio.create_task(watcher.follow(tally))
         try:
+            plan = Plan(
+                run_id=order.run_id,
+                target=_remembering(order, parts, known),
+                answered=_answered(order, parts, known),
+                pairs=await prepare(parts.pairs, RunFolder(order.folder), tally, watcher),
+                target_repeats=run.repeats.target,
+                judge_repeats=run.repeats.judge,
+                width=parts.width(),
+                finished=finished.cells,
+                case_timeout_s=run.case_timeout_s,
+            )
+            pipeline = Pipeline(plan, _watched(journal, parts, watcher), tally)
             return await interruptible(pipeline.run(found.selected()), pipeline.stop)
         finally:
             following.cancel()
@@ -161,6 +168,12 @@ def _score(order: Order, found: Inspection, journal: Journal, tally: Tally, watc
     with ExitStack() as known:
         if run_in_loop(work(known)):
             raise KeyboardInterrupt
+
+
+def _watched(journal: Journal, parts: Parts, watcher: Watcher) -> Sink:
+    """The journal, with a look at the scores of verbose metrics."""
+    verbose = [name for name, metric in parts.metrics.items() if getattr(metric.config, "verbose", False)]
+    return WatchedSink(journal, verbose, watcher.scored) if verbose else journal
 
 
 def _finished(order: Order, session: CallSession, tally: Tally) -> Finished:

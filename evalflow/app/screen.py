@@ -14,6 +14,8 @@ from evalflow.app.derive import Derived, Recipe
 from evalflow.app.inspect import Inspection
 from evalflow.app.sweep import SweepTables
 from evalflow.errors import EvalflowError, UserError
+from evalflow.records import ScoreRecord
+from evalflow.report.case_console import print_eval_steps, print_score
 from evalflow.report.console import print_gates, print_summary, print_sweep, print_totals, print_worst, worst_rows
 from evalflow.report.progress import follow
 from evalflow.report.terminal import literal, plain
@@ -46,9 +48,18 @@ class TerminalScreen:
         for notice in inspection.notices():
             self._err.print(literal(f"note: {notice}", style="yellow"), soft_wrap=True)
 
+    def prepared(self, metric: str, entry: Mapping[str, Any], folder: RunFolder) -> None:
+        """The steps that were written for a metric, ready to be pasted into its YAML."""
+        if entry.get("kind") == "g_eval" and not entry["copied_from"]:
+            print_eval_steps(self._err, metric, entry, shown(folder.path))
+
     async def follow(self, tally: Tally) -> None:
         """Show the progress until cancelled."""
         await follow(tally, self._err)
+
+    def scored(self, record: ScoreRecord) -> None:
+        """A score, with the steps that led to it."""
+        print_score(self._err, record)
 
     def ends(self, folder: RunFolder, manifest: dict[str, Any], recipe: Recipe, derived: Derived) -> None:
         """The table, the worst cases, and where to read on."""

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import yaml
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
-from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
+from omegaconf.errors import InterpolationKeyError, MissingMandatoryValue, OmegaConfBaseException
 
 from evalflow.errors import Problem, UserError, did_you_mean
 
@@ -58,6 +58,19 @@ def _yaml_problem(error: yaml.YAMLError) -> Problem:
     return Problem(f"this is not valid YAML: {what}", where, "quote values that hold any of : { } [ ] # & * ! | > % @")
 
 
+def _unled(error: InterpolationKeyError) -> Problem:
+    """A reference to a key that is not there."""
+    named = re.search(r"Interpolation key '([^']+)'", str(error))
+    key = named[1] if named else "a key"
+    where = str(error.full_key or "")
+    if key.startswith("target.") and where.startswith("judge."):
+        what = f"the judge is to be the target's own model, and the target has no {key.removeprefix('target.')}"
+        return Problem(
+            what, where, "choose a model as the target, such as target=openai generate=true, or another judge"
+        )
+    return Problem(f"it refers to {key}, which is not there", where, "`--cfg job` shows every key")
+
+
 def _user_error(error: Exception, overrides: Sequence[str]) -> UserError:
     text = "\n".join(line.rstrip() for line in str(error).strip().splitlines() if line.strip())
     if cause := error.__cause__:
@@ -70,6 +83,8 @@ def _user_error(error: Exception, overrides: Sequence[str]) -> UserError:
     if variable := re.search(r"Environment variable '([^']+)' not found", text):
         what = f"the environment variable {variable[1]} is not set"
         return UserError(Problem(what, str(getattr(error, "full_key", "") or ""), "set it, or write it into .env"))
+    if isinstance(error, InterpolationKeyError):
+        return UserError(_unled(error))
     if isinstance(error, MissingConfigException) and error.missing_cfg_file and error.options is not None:
         group, _, name = error.missing_cfg_file.rpartition("/")
         return UserError(Problem(f"there is no {group} {name!r}", f"{group}={name}", did_you_mean(name, error.options)))

@@ -151,6 +151,11 @@ class OpenAIJudgeConfig(Endpoint, JudgeConfig):
     reasks: int = Field(default=2, ge=0, le=20)
     logprobs: bool = False
 
+    @property
+    def gives_logprobs(self) -> bool:
+        """Whether replies come with token probabilities: tool calls carry none."""
+        return self.logprobs and self.mode != "tools"
+
 
 class EmbeddedJudgeConfig(JudgeConfig):
     """The evidence scorer that needs no key. See `evalflow.llm.embedded`."""

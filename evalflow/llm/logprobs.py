@@ -71,7 +71,20 @@ class _Value:
         return written.startswith(text) and written[len(text) : len(text) + 1] in tuple(ends)
 
 
-def distribution(parsed: BaseModel, raw: str, tokens: Sequence[Mapping[str, Any]]) -> Distribution | None:
+@dataclass(frozen=True, slots=True)
+class Weighed:
+    """What the tokens say of a reply.
+
+    Attributes:
+        chances: One distribution per field, normalised over the valid values.
+        mass: By field, the probability of all valid values together before that, 0 to 1.
+    """
+
+    chances: Distribution
+    mass: Mapping[str, float]
+
+
+def weigh(parsed: BaseModel, raw: str, tokens: Sequence[Mapping[str, Any]]) -> Weighed | None:
     """How likely each value of each label, boolean and bounded whole number of a reply was.
 
     Args:
@@ -80,13 +93,14 @@ def distribution(parsed: BaseModel, raw: str, tokens: Sequence[Mapping[str, Any]
         tokens: The content's tokens, with `top_logprobs`.
 
     Returns:
-        One distribution per field; None where none could be read.
+        None where no distribution could be read.
     """
     placed = _place(tokens)
     if "".join(token.text for token in placed) != raw:
         return None
     spans = _spans(raw)
     found: dict[str, Mapping[Any, float]] = {}
+    mass: dict[str, float] = {}
     for name, values in choices(type(parsed)).items():
         written = {_written(value): value for value in values}
         value = _Value(raw, *spans[name]) if name in spans else None
@@ -94,8 +108,9 @@ def distribution(parsed: BaseModel, raw: str, tokens: Sequence[Mapping[str, Any]
             continue
         weights = _weights(placed, value, frozenset(written))
         if weights:
-            found[name] = {written[text]: weight for text, weight in weights.items()}
-    return found or None
+            mass[name] = min(1.0, sum(weights.values()))
+            found[name] = {written[text]: weight for text, weight in normalised(weights).items()}
+    return Weighed(found, mass) if found else None
 
 
 def _written(value: Any) -> str:
@@ -142,7 +157,7 @@ def _skip(raw: str, at: int) -> int:
 
 
 def _weights(tokens: Sequence[_Token], value: _Value, valid: frozenset[str]) -> dict[str, float]:
-    """Probabilities of the valid texts in the place of the one that was written; empty where they stay open."""
+    """Probability of each valid text in the place of the one that was written; empty where they stay open."""
     open_texts, carry, lost = valid, 1.0, 0.0
     weights: dict[str, float] = defaultdict(float)
     for token in tokens:
@@ -163,7 +178,7 @@ def _weights(tokens: Sequence[_Token], value: _Value, valid: frozenset[str]) -> 
     if len(open_texts) != 1 or lost > UNRESOLVED:
         return {}
     weights[next(iter(open_texts))] += carry
-    return normalised(weights)
+    return weights
 
 
 def _reached(open_texts: frozenset[str], value: _Value, token: _Token, text: str) -> frozenset[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -21,10 +22,15 @@ from evalflow.llm.chat import ChatClient, identity
 from evalflow.llm.completion import Completion
 from evalflow.llm.contract import Contract, InvalidReply
 from evalflow.llm.contract_store import prepared
+from evalflow.llm.values import choices
 from evalflow.records import Ask, Distribution, Reply, Usage
 
 DECISIVE = ("base_url", "model", "mode", "strict", "temperature", "max_tokens", "reasks", "logprobs")
 TOP_LOGPROBS = 20
+SAMPLING_TEMPERATURE = 1.0
+"""Of samples, where the judge is asked at 0 otherwise; as in G-Eval (Liu et al., 2023)."""
+
+log = logging.getLogger("evalflow")
 
 
 @dataclass(slots=True)
@@ -86,6 +92,7 @@ class OpenAIJudge:
         self._identity = identity("openai", config, DECISIVE)
         self._folder = contracts
         self._contracts: dict[type[BaseModel], Contract] = {}
+        self._warned = False
 
     @property
     def name(self) -> str:
@@ -116,17 +123,27 @@ class OpenAIJudge:
 
     async def ask(self, ask: Ask) -> Reply:
         """Answer one question. See `Judge`."""
-        if ask.samples > 1:
-            once = partial(self._ask_once, ask)
-            return await samples.draw(ask.samples, once, listed=ask.items is not None)
-        return await self._ask_once(ask)
+        if ask.samples == 1:
+            return await self._ask_once(ask)
+        if not (ask.logprobs and self._config.gives_logprobs):
+            return await self._drawn(ask)
+        first = await self._ask_once(replace(ask, samples=1))
+        read: Distribution = first.probabilities[0] if first.probabilities else {}
+        if read.keys() >= choices(ask.reply_model).keys():
+            return first
+        self._warn_of_samples(ask.samples)
+        return samples.after(first, await self._drawn(ask))
 
     async def close(self) -> None:
         """Release connections."""
         await self._client.close()
 
+    async def _drawn(self, ask: Ask) -> Reply:
+        once = partial(self._ask_once, replace(ask, logprobs=False))
+        return await samples.draw(ask.samples, once, listed=ask.items is not None)
+
     async def _ask_once(self, ask: Ask, number: int = 0) -> Reply:
-        body = {**self._contract(ask.reply_model).request(ask.messages), **self._wants_logprobs(ask)}
+        body = {**self._contract(ask.reply_model).request(ask.messages), **self._decoding(ask)}
         request = self._client.request(body, kind=f"{ask.metric}.{ask.step}")
         key = self._client.key(request, ask.repeat, number)
         reply, known = await self._client.once(
@@ -173,10 +190,12 @@ class OpenAIJudge:
         entry: Entry,
         cost_usd: float | None,
     ) -> Reply:
+        weighed = self._weighed(ask, parsed, completion)
         return Reply(
             parsed=parsed,
             raw=raw,
-            probabilities=self._probabilities(ask, parsed, completion),
+            probabilities=(weighed.chances,) if weighed else None,
+            mass=weighed.mass if weighed else None,
             reasks=entry.requests - 1,
             requests=entry.requests,
             usage=entry.usage,
@@ -212,16 +231,25 @@ class OpenAIJudge:
             self._contracts[reply_model] = Contract(reply_model, mode, strict, kept)
         return self._contracts[reply_model]
 
-    def _wants_logprobs(self, ask: Ask) -> dict[str, Any]:
-        wanted = ask.logprobs and self._config.logprobs and self._config.mode != "tools"
-        return {"logprobs": True, "top_logprobs": TOP_LOGPROBS} if wanted else {}
+    def _decoding(self, ask: Ask) -> dict[str, Any]:
+        """What the request says beside its contract."""
+        # Samples at temperature 0 are one reply many times over.
+        heat = {"temperature": SAMPLING_TEMPERATURE} if ask.samples > 1 and self._config.temperature == 0 else {}
+        wanted = ask.logprobs and self._config.gives_logprobs
+        return {**heat, "logprobs": True, "top_logprobs": TOP_LOGPROBS} if wanted else heat
 
-    def _probabilities(self, ask: Ask, parsed: BaseModel, completion: Completion) -> tuple[Distribution] | None:
+    def _warn_of_samples(self, count: int) -> None:
+        """Say once that what the configuration promises did not come."""
+        if not self._warned:
+            what = "%s: judge.logprobs is true, and no token probabilities could be read; drawing %d samples instead"
+            log.warning(what, self._name, count)
+        self._warned = True
+
+    def _weighed(self, ask: Ask, parsed: BaseModel, completion: Completion) -> logprobs.Weighed | None:
         """From the tokens, for a reply that is no list: tool calls carry no tokens, and lists are not read."""
         if not ask.logprobs or ask.items is not None or not completion.tokens:
             return None
-        found = logprobs.distribution(parsed, completion.text or "", completion.tokens)
-        return (found,) if found else None
+        return logprobs.weigh(parsed, completion.text or "", completion.tokens)
 
 
 def _count(ask: Ask) -> int | None:

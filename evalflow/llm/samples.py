@@ -54,6 +54,23 @@ def combine(replies: Sequence[Reply], listed: bool) -> Reply:
         paid=tuple(digest for reply in replies for digest in reply.paid),
         cached=all(reply.cached for reply in replies),
         latency_s=max(reply.latency_s for reply in replies),
+        samples=len(replies),
+        mass=None,
+    )
+
+
+def after(first: Reply, drawn: Reply) -> Reply:
+    """What was drawn, with what a first reply took that was of no use."""
+    return replace(
+        drawn,
+        reasks=first.reasks + drawn.reasks,
+        requests=first.requests + drawn.requests,
+        usage=_plus(first.usage, drawn.usage),
+        cost_usd=_total([first.cost_usd, drawn.cost_usd]),
+        saved_usd=_total([first.saved_usd, drawn.saved_usd]),
+        paid=first.paid + drawn.paid,
+        cached=first.cached and drawn.cached,
+        latency_s=first.latency_s + drawn.latency_s,
     )
 
 

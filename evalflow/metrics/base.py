@@ -9,7 +9,7 @@ from pydantic import Field
 
 from evalflow.config.schema import MetricConfig
 from evalflow.prompts import Prompts
-from evalflow.protocols import Judge
+from evalflow.protocols import Judge, Prepared
 from evalflow.records import Answer, Ask, Case, FigureSpec
 
 C = TypeVar("C", bound=MetricConfig)
@@ -93,7 +93,11 @@ class BaseMetric(Generic[C]):
         """The asks that scoring would lead to: none."""
         return ()
 
-    async def prepare(self, judge: Judge | None) -> Self:
+    def preparation(self) -> Sequence[Ask]:
+        """The asks that preparing would lead to: none."""
+        return ()
+
+    async def prepare(self, judge: Judge | None, prepared: Prepared) -> Self:
         """The metric itself: there is nothing to make once per run."""
         return self
 

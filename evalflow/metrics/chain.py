@@ -25,9 +25,11 @@ class ChainConfig(UnitMetricConfig):
 
     Attributes:
         weighting: `probability`: scores are expectations over the judge's probabilities, where it gives any.
+        verbose: Whether each score is shown on the console as it is made, with the steps that led to it.
     """
 
     weighting: Literal["probability"] | None = None
+    verbose: bool = False
 
 
 @record()
@@ -40,6 +42,7 @@ class Scope:
         fields: All fields of the case and its answer.
         variables: What every prompt gets: the fields that the metric needs, and what its kind adds.
         logprobs: Whether token probabilities are wanted.
+        samples: How many replies to draw where there are none.
     """
 
     metric: str
@@ -47,6 +50,7 @@ class Scope:
     fields: Mapping[str, Any]
     variables: Mapping[str, Any]
     logprobs: bool
+    samples: int = 1
 
 
 C = TypeVar("C", bound=ChainConfig)
@@ -169,7 +173,7 @@ async def _observe(
         trail.append({**entry, "reply": None, "raw": error.raw, "error": str(error), "reasks": 0})
         raise
     probabilities = None if reply.probabilities is None else [_plain(one) for one in reply.probabilities]
-    trail.append({**entry, "reply": said, "probabilities": probabilities, "reasks": reply.reasks})
+    trail.append({**entry, "reply": said, "probabilities": probabilities, "reasks": reply.reasks, **_drawn(reply)})
     return Observed(step.shape, said, reply.probabilities, items)
 
 
@@ -206,6 +210,7 @@ def _ask(step: Step, scope: Scope, seen: Mapping[str, Observed], items: tuple[An
         reply_model=step.reply_model,
         variables=variables,
         items=items,
+        samples=scope.samples,
         logprobs=scope.logprobs,
         repeat=scope.repeat,
     )
@@ -223,6 +228,12 @@ def _checked(reply: Reply, items: tuple[Any, ...] | None) -> Any:
         what = f"the judge gave {len(reply.probabilities)} distributions for {expected} items"
         raise JudgeError("schema", what, reply.raw)
     return said
+
+
+def _drawn(reply: Reply) -> dict[str, Any]:
+    """Where the probabilities come from; nothing for a reply without."""
+    samples = {"samples": reply.samples} if reply.samples > 1 else {}
+    return samples if reply.mass is None else {**samples, "mass": dict(reply.mass)}
 
 
 def _plain(distribution: Distribution) -> dict[str, dict[str, float]]:

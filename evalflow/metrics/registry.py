@@ -21,6 +21,7 @@ _BUILT_IN = MappingProxyType(
     {
         "judge": "evalflow.metrics.kinds.judge:JudgeMetric",
         "rubric": "evalflow.metrics.kinds.rubric:RubricMetric",
+        "g_eval": "evalflow.metrics.kinds.g_eval:GEvalMetric",
         "check": "evalflow.metrics.kinds.check:CheckMetric",
         "similarity": "evalflow.metrics.kinds.similarity:SimilarityMetric",
         "classification": "evalflow.metrics.kinds.classification:ClassificationMetric",

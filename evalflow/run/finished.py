@@ -12,6 +12,7 @@ from typing import Any
 from evalflow.records import AnswerStatus, Usage
 from evalflow.run.answers import read_answers
 from evalflow.run.folder import RunFolder
+from evalflow.run.prepared import PreparedFile
 from evalflow.run.tally import Tally
 from evalflow.summary import scan_journal
 
@@ -60,12 +61,15 @@ def read_finished(folder: RunFolder, tally: Tally, *, errors_too: bool) -> Finis
     if not errors_too:
         cells = cells.filter(pl.col("status") != "error")
     tally.scores.update(dict(cells["status"].value_counts().iter_rows()))
+    for cost_usd, bill in PreparedFile(folder).bills():
+        _count(tally, cost_usd, bill)
+        paid.update(bill["paid"])
     paid.update(_count_answers(tally, folder.answers))
     return Finished({cell_digest(*row) for row in cells.select(_CELL).iter_rows()}, paid)
 
 
 def _count(tally: Tally, cost_usd: float | None, bill: Mapping[str, Any]) -> None:
-    """Count the calls of one score."""
+    """Count the calls of one score, or of what was prepared."""
     tally.requests += bill["requests"]
     tally.reasks += bill["reasks"]
     tally.cached += bill["remembered"]

@@ -108,10 +108,15 @@ class Meter:
         return replace(
             outcome,
             usage=self._usage,
-            cost_usd=None if self._unpriced else self._cost,
+            cost_usd=self.cost_usd,
             latency_s=self._latency,
             cached=self._cached == self._calls,
         )
+
+    @property
+    def cost_usd(self) -> float | None:
+        """What its calls cost; None where one has no known price."""
+        return None if self._unpriced else self._cost
 
     def bill(self) -> Bill:
         """What its calls took, in full."""

@@ -27,6 +27,8 @@ WANTED = {  # what a file leaves to the user, by group and name
     ("target", "python"): {"call"},
     ("target", "vllm"): {"model"},
 }
+OWN = ("judge", "target")
+"""Takes everything from the target."""
 KEYS = {
     "openai": "OPENAI_API_KEY",
     "azure": "AZURE_OPENAI_API_KEY",
@@ -49,12 +51,25 @@ def _files() -> list[tuple[str, str]]:
 def _composed(group: str, name: str) -> dict[str, Any]:
     given = {"model": "m", "base_url": "http://127.0.0.1:9/v1", "url": "http://h", "argv": "[ls]", "call": "a:b"}
     wanted = [f"{group}.{key}={given[key]}" for key in WANTED.get((group, name), ())]
-    generate = ["generate=true"] if group == "target" and name != "recorded" else []
-    return compose([*RUN, f"{group}={name}", *wanted, *generate]).values[group]
+    live = (group == "target" and name != "recorded") or (group, name) == OWN
+    generate = ["generate=true"] if live else []
+    target = ["target=openai"] if (group, name) == OWN else []
+    return compose([*RUN, f"{group}={name}", *wanted, *generate, *target]).values[group]
+
+
+def test_the_judge_can_be_the_targets_own_model() -> None:
+    target = ["target=vllm", "target.model=theirs", "target.base_url=http://127.0.0.1:9/v1", "generate=true"]
+    judge = compose([*RUN, "judge=target", *target]).values["judge"]
+    assert (judge["model"], judge["base_url"], judge["api_key_env"]) == ("theirs", "http://127.0.0.1:9/v1", None)
+
+
+def test_a_target_without_a_model_cannot_lend_it_to_the_judge() -> None:
+    with pytest.raises(UserError, match=r"judge\.\w+: .* the target has no \w+\n  hint: .*target=openai"):
+        compose([*RUN, "judge=target"])
 
 
 def test_the_documented_endpoints_are_there() -> None:
-    assert {name for group, name in _files() if group == "judge"} == {"embedded", *KEYS}
+    assert {name for group, name in _files() if group == "judge"} == {"embedded", "target", *KEYS}
     assert {"recorded", "openai", "http", "command", "python"} <= {
         name for group, name in _files() if group == "target"
     }
@@ -69,7 +84,7 @@ def test_a_file_is_valid_and_shows_every_key(group: str, name: str) -> None:
     if isinstance(config, ReplyConfig):
         assert values["concurrency"] == config.concurrency.model_dump()
     if isinstance(config, Endpoint):
-        assert config.api_key_env == KEYS[name]
+        assert config.api_key_env == ("OPENAI_API_KEY" if name == "target" else KEYS[name])
         assert values["concurrency"] == config.concurrency.model_dump()
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
-from evalflow.llm.logprobs import distribution
+from evalflow.llm.logprobs import weigh
 
 
 class Grade(BaseModel):
@@ -39,7 +39,8 @@ def _tokens(*parts: str | tuple[str, Mapping[str, float]]) -> tuple[str, list[di
 
 def _of(model: type[BaseModel], *parts: str | tuple[str, Mapping[str, float]]) -> Any:
     raw, tokens = _tokens(*parts)
-    return distribution(model.model_validate_json(raw[raw.index("{") : raw.rindex("}") + 1]), raw, tokens)
+    found = weigh(model.model_validate_json(raw[raw.index("{") : raw.rindex("}") + 1]), raw, tokens)
+    return found.chances if found else None
 
 
 def test_a_number_in_one_token() -> None:
@@ -95,13 +96,13 @@ def test_a_fence_and_prose_around_the_object_are_no_obstacle() -> None:
 
 def test_tokens_that_do_not_spell_the_text_give_nothing() -> None:
     raw, tokens = _tokens('{"flag": ', "true", "}")
-    assert distribution(Flag(flag=True), f"{raw} ", tokens) is None
-    assert distribution(Flag(flag=True), raw, []) is None
+    assert weigh(Flag(flag=True), f"{raw} ", tokens) is None
+    assert weigh(Flag(flag=True), raw, []) is None
 
 
 def test_an_object_other_than_the_parsed_one_gives_nothing() -> None:
     raw, tokens = _tokens('{"flag": ', ("false", {"false": 0.5, "true": 0.5}), "} no: ", '{"flag": true}')
-    assert distribution(Flag(flag=True), raw, tokens) is None
+    assert weigh(Flag(flag=True), raw, tokens) is None
 
 
 @given(

@@ -165,6 +165,42 @@ async def test_samples_become_frequencies(build: Build) -> None:
     assert got.usage == Usage(40, 4)
 
 
+async def test_samples_are_drawn_warm_where_the_judge_is_cold_and_as_configured_elsewhere(build: Build) -> None:
+    async with Endpoint(lambda _: reply(GOOD)) as endpoint:
+        await build(endpoint.url).ask(replace(ASK, samples=2))
+        await build(endpoint.url, temperature=0.3).ask(replace(ASK, samples=2))
+        await build(endpoint.url, temperature=None).ask(replace(ASK, samples=2))
+    assert [request.body.get("temperature") for request in endpoint.requests] == [1.0, 1.0, 0.3, 0.3, None, None]
+
+
+async def test_no_samples_are_drawn_where_token_probabilities_come(build: Build) -> None:
+    grades = {"4": {"4": 0.6, "5": 0.3, "The": 0.1}}
+    async with Endpoint([reply(GOOD, alternatives=grades)]) as endpoint:
+        got = await build(endpoint.url, logprobs=True).ask(replace(ASK, logprobs=True, samples=5))
+    assert (got.samples, got.mass, got.requests) == (1, {"verdict": 1.0, "grade": pytest.approx(0.9)}, 1)
+    assert endpoint.requests[0].body["temperature"] == 0.0
+
+
+@pytest.mark.parametrize(("promised", "requests"), [(True, 4), (False, 3)])
+async def test_samples_are_drawn_where_no_token_probabilities_can_be_read(
+    promised: bool, requests: int, build: Build, caplog: pytest.LogCaptureFixture
+) -> None:
+    # Half of the probability is on a token that could have become anything.
+    open_ended = {token: {token: 0.5, "": 0.5} for token in ("yes", "4")}
+    async with Endpoint(lambda _: reply(GOOD, usage=(10, 1), alternatives=open_ended)) as endpoint:
+        judge = build(endpoint.url, logprobs=promised, price=PRICE)
+        got = await judge.ask(replace(ASK, logprobs=True, samples=3))
+        await judge.ask(replace(ASK, logprobs=True, samples=3, repeat=1))
+    assert endpoint.count == 2 * requests
+    assert (got.samples, got.mass, got.requests) == (3, None, requests)
+    assert got.probabilities is not None
+    assert got.probabilities[0]["grade"] == {4: 1.0}
+    assert got.usage == Usage(10 * requests, requests)
+    assert got.cost_usd == pytest.approx(requests * 20e-6)
+    warnings = [record.getMessage() for record in caplog.records if "drawing 3 samples" in record.getMessage()]
+    assert len(warnings) == promised
+
+
 async def test_samples_of_a_list_become_frequencies_per_item(build: Build) -> None:
     ask = replace(ASK, reply_model=Verdicts, items=("a", "b"), samples=2)
     no = {**GOOD, "verdict": "no"}

@@ -13,7 +13,7 @@ from evalflow.errors import JudgeError
 from evalflow.metrics.registry import build_metric, metric_config_model
 from evalflow.prompts import Prompts
 from evalflow.protocols import Metric
-from evalflow.records import Answer, Ask, Case, Context, Message, Outcome, Reply
+from evalflow.records import Answer, Ask, Case, Context, Message, Outcome, Reply, Usage
 
 ROOT = Path(__file__).parents[2]
 SHIPPED = sorted((ROOT / "conf" / "metric").glob("*.yaml"))
@@ -27,6 +27,8 @@ class ScriptedJudge:
     chances: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     weighted: bool = False
     reasks: int = 0
+    samples: int = 1
+    mass: Mapping[str, float] | None = None
     asked: list[Ask] = field(default_factory=list)
     name: str = "scripted"
     nature: str = "a script"
@@ -46,9 +48,31 @@ class ScriptedJudge:
             raise said
         parsed = ask.reply_model.model_validate(said if ask.items is None else {"results": said})
         raw = parsed.model_dump_json()
-        return Reply(parsed=parsed, raw=raw, probabilities=self.chances.get(ask.step), reasks=self.reasks)
+        return Reply(
+            parsed=parsed,
+            raw=raw,
+            probabilities=self.chances.get(ask.step),
+            samples=self.samples,
+            mass=self.mass,
+            reasks=self.reasks,
+            usage=Usage(100, 10),
+            cost_usd=0.5,
+        )
 
     async def close(self) -> None: ...
+
+
+@dataclass
+class Notes:
+    """Implements Prepared in memory."""
+
+    entries: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def get(self, key: str) -> Mapping[str, Any] | None:
+        return self.entries.get(key)
+
+    def put(self, key: str, entry: Mapping[str, Any]) -> None:
+        self.entries[key] = entry
 
 
 @dataclass
@@ -58,6 +82,7 @@ class Bench:
     prompts: Prompts = field(default_factory=lambda: Prompts([ROOT / "prompts"]))
     judge: type[ScriptedJudge] = ScriptedJudge
     error: type[JudgeError] = JudgeError
+    notes: Notes = field(default_factory=Notes)
 
     def verdicts(self, labels: Sequence[str]) -> list[dict[str, str]]:
         """Replies of a one_per step: these labels in this order, each with a reason."""
@@ -82,6 +107,9 @@ class Bench:
     def build(self, name: str, values: Mapping[str, Any], prompts: Prompts | None = None) -> Metric:
         config = metric_config_model(values["kind"]).model_validate(values)
         return build_metric(name, config, prompts or self.prompts)
+
+    def prepare(self, metric: Metric, judge: ScriptedJudge) -> Metric:
+        return asyncio.run(metric.prepare(judge, self.notes))
 
     def score(
         self, metric: Metric, judge: ScriptedJudge | None = None, *, case: Any = None, answer: Any = None

@@ -170,4 +170,4 @@ def test_preview_of_what_would_not_be_asked_is_empty(bench):
 def test_a_metric_of_one_kind_is_itself_when_bound_and_prepared(bench, shipped_name):
     metric = bench.shipped(shipped_name)
     assert metric.bind(bench.case()) == (metric,)
-    assert asyncio.run(metric.prepare(None)) is metric
+    assert asyncio.run(metric.prepare(None, bench.notes)) is metric

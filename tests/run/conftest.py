@@ -11,7 +11,7 @@ import pytest
 from pydantic import BaseModel
 
 from evalflow.config.schema import MetricConfig
-from evalflow.protocols import Judge
+from evalflow.protocols import Judge, Prepared
 from evalflow.records import Answer, Ask, Case, Outcome, Reply, ScoreRecord
 
 
@@ -94,7 +94,10 @@ class FakeMetric:
     def preview(self, case: Case, answer: Answer) -> Sequence[Ask]:
         return ()
 
-    async def prepare(self, judge: Judge | None) -> FakeMetric:
+    def preparation(self) -> Sequence[Ask]:
+        return ()
+
+    async def prepare(self, judge: Judge | None, prepared: Prepared) -> FakeMetric:
         return self
 
     def bind(self, case: Case) -> Sequence[FakeMetric]:

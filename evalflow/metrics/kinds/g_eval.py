@@ -1,0 +1,277 @@
+"""The kind `g_eval`: criteria, steps that the judge works through, and a score that is an expectation.
+
+G-Eval (Liu et al., 2023, arXiv:2303.16634): the score is the sum over the grades s of p(s) s, where p(s) is how likely
+the judge was to give that grade, here normalised over the grades of the scale, and taken to 0..1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from evalflow.config.schema import FIELDS, Word
+from evalflow.errors import JudgeError, did_you_mean
+from evalflow.metrics.bands import Band, band_fault
+from evalflow.metrics.chain import ChainConfig, ChainMetric, Scope
+from evalflow.metrics.eval_steps import EvalSteps, Steps, copy_of, entry_of, find_entry, key_of, steps_in
+from evalflow.metrics.inputs import look_up, root
+from evalflow.metrics.replies import Observed
+from evalflow.metrics.returns import FieldType, ListType, StrType
+from evalflow.metrics.rule_config import Rule
+from evalflow.metrics.scale import BooleanScale, LikertScale, grade_rule, reply_type
+from evalflow.metrics.steps import Step, StepConfig, build_steps
+from evalflow.prompts import Prompts, render
+from evalflow.protocols import Judge, Prepared
+from evalflow.records import Answer, Ask, Case, Message, Outcome
+
+WRITING, SCORING = "steps", "score"
+FIELD = "score"
+EXTRAS = ("criteria", "scale", "rubric", "strict", "given", "inputs")
+UNWRITTEN = ("…",) * 4
+"""Stands for steps that nobody has written yet, so that the prompt can be rendered."""
+
+
+class GEvalMetricConfig(ChainConfig):
+    """Criteria, and how to grade by them.
+
+    Attributes:
+        criteria: What is graded, in words; may be left out where there are steps.
+        steps: What the judge works through; null: it writes them itself, once a run.
+        steps_from: A run's folder or its prepared.json: the steps that were written there for the same criteria.
+        needs: What the judge is shown of a case; one that lacks any of it is skipped.
+        optional: What it is shown too, where the case has it.
+        scale: Whole grades.
+        rubric: What answers are like in parts of the scale.
+        samples: Replies to draw where the judge gives no token probabilities.
+        strict: The score is 1 where nothing is to be objected to, else 0, and the threshold is 1.
+        prompt, steps_prompt: The templates. Beside the fields in `needs` they know `criteria`, `scale`, `rubric`,
+            `strict` and `inputs` (the names of what is shown); `prompt` also `steps`, and `given`: a map of what is
+            shown.
+    """
+
+    kind: Literal["g_eval"]  # pyright: ignore[reportIncompatibleVariableOverride]
+    criteria: Word | None = None
+    steps: EvalSteps | None = None
+    steps_from: Word | None = None
+    optional: tuple[str, ...] = ()
+    scale: LikertScale = LikertScale(type="likert", min=1, max=10)
+    rubric: list[Band] | None = None
+    samples: int = Field(default=10, ge=1, le=100)
+    strict: bool = False
+    prompt: Word = "g_eval/score.jinja"
+    steps_prompt: Word = "g_eval/steps.jinja"
+    threshold: float | None = Field(default=0.5, ge=0, le=1)
+
+    @field_validator("criteria")
+    @classmethod
+    def _said(cls, criteria: str | None) -> str | None:
+        if criteria is not None and not criteria.strip():
+            raise ValueError("the criteria are blank; say in words what a good answer is")
+        return criteria
+
+    @field_validator("optional")
+    @classmethod
+    def _known(cls, optional: tuple[str, ...]) -> tuple[str, ...]:
+        unknown = next((name for name in optional if root(name) not in FIELDS), None)
+        if unknown:
+            raise ValueError(f"unknown case field {unknown!r}; {did_you_mean(unknown, FIELDS)}")
+        return optional
+
+    @model_validator(mode="after")
+    def _consistent(self) -> GEvalMetricConfig:
+        if self.criteria is None and self.steps is None:
+            raise ValueError("give criteria, or steps, or both")
+        if self.steps is not None and self.steps_from is not None:
+            raise ValueError("steps and steps_from exclude each other")
+        if not self.needs:
+            raise ValueError("needs is empty, so that the judge would be shown nothing; such as [question, answer]")
+        fault = band_fault(self.rubric or (), self.scale.min, self.scale.max)
+        if fault:
+            raise ValueError(fault)
+        if self.rubric and self.scale.anchors:
+            raise ValueError("rubric and scale.anchors both describe the grades; keep one of them")
+        return self._strictly() if self.strict else self
+
+    def _strictly(self) -> GEvalMetricConfig:
+        if self.direction == "lower_is_better":
+            raise ValueError("strict gives 1 for what is perfect, so that higher must be better")
+        return self.model_copy(update={"threshold": 1.0})
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """The steps to work through, or why there are none.
+
+    Attributes:
+        steps: None until they are written.
+        borrowed: The entry of prepared.json that another run has of them.
+        fault: Why they could not be written.
+    """
+
+    steps: tuple[str, ...] | None
+    borrowed: Mapping[str, Any] | None = None
+    fault: JudgeError | None = None
+
+
+class GEvalMetric(ChainMetric[GEvalMetricConfig]):
+    """A chain of one step, whose reply is a reason and then a grade; the steps in its prompt are made beforehand.
+
+    Args:
+        name: The column value.
+        config: What its YAML declares.
+        steps: The step that asks for a grade.
+        rule: How the grade becomes a score.
+        writing: The step that asks for the steps.
+        plan: What to work through.
+    """
+
+    Config = GEvalMetricConfig
+
+    def __init__(
+        self, name: str, config: GEvalMetricConfig, steps: Sequence[Step], rule: Rule, writing: Step, plan: _Plan
+    ) -> None:
+        super().__init__(name, config, steps, rule)
+        self._writing = writing
+        self._plan = plan
+
+    @classmethod
+    def build(cls, name: str, config: GEvalMetricConfig, prompts: Prompts) -> Self:
+        """Make the two asks ready: for the steps, and for a grade.
+
+        Raises:
+            UserError: A prompt is missing, does not parse, or uses what is not declared; or `steps_from` leads to no
+                steps for these criteria.
+        """
+        scale = BooleanScale(type="boolean") if config.strict else config.scale
+        texts = ListType(type="list", items=StrType(type="str"))
+        returns: dict[str, FieldType] = {"reason": StrType(type="str"), FIELD: reply_type(scale)}
+        asked = [
+            StepConfig(id=WRITING, prompt=config.steps_prompt, returns={"steps": texts}),
+            StepConfig(id=SCORING, prompt=config.prompt, returns=returns),
+        ]
+        rule = grade_rule(scale, SCORING, FIELD)
+        shown = [*config.needs, *config.optional]
+        keys = {WRITING: f"metric.{name}.steps_prompt", SCORING: f"metric.{name}.prompt"}
+        writing, scoring = build_steps(name, asked, rule, shown, prompts, extras=EXTRAS, prompt_keys=keys)
+        plan = _Plan(config.steps)
+        if config.steps_from:
+            # Read now: `outputs/latest` is another run as soon as this one has begun.
+            origin = Path(config.steps_from)
+            found = find_entry(origin, config.criteria or "", f"metric.{name}.steps_from")
+            plan = _Plan(None, borrowed=copy_of(found, str(origin)))
+        return cls(name, config, [scoring], rule, replace(writing, reply_model=Steps), plan)
+
+    @property
+    def prompts(self) -> tuple[str, ...]:
+        """The names of its templates; that of the steps only where they are yet to be written."""
+        return (*super().prompts, *([self.config.steps_prompt] if self._is_to_write else []))
+
+    @property
+    def _is_to_write(self) -> bool:
+        return self._plan.steps is None and self._plan.borrowed is None
+
+    def preparation(self) -> Sequence[Ask]:
+        """The one ask for the steps; none where they are given."""
+        return (self._writing_ask(),) if self._is_to_write else ()
+
+    async def prepare(self, judge: Judge | None, prepared: Prepared) -> Self:
+        """Have the steps written, unless the run, the configuration or another run has them.
+
+        Where the judge cannot be made to write them, every score becomes an error that says so.
+
+        Raises:
+            InfrastructureError, BudgetError: No further call can be made.
+        """
+        criteria = self.config.criteria
+        if self._plan.steps is not None or judge is None or criteria is None:
+            return self
+        ask = self._writing_ask()
+        prompt = ask.messages[-1].content
+        key = key_of(criteria, judge.identity, prompt)
+        entry = prepared.get(key)
+        if entry is None:
+            try:
+                entry = await self._made(ask, judge, criteria)
+            except JudgeError as error:
+                return self._with(_Plan(None, fault=error))
+            prepared.put(key, entry)
+        return self._with(_Plan(steps_in(entry, f"{self.name}, prepared.json")))
+
+    async def score(self, case: Case, answer: Answer, judge: Judge | None, repeat: int) -> Outcome:
+        """Ask for a grade, and take what was likely instead for a score.
+
+        Raises:
+            InfrastructureError, BudgetError: No further call can be made.
+        """
+        fault = self._plan.fault
+        if fault is None:
+            return await super().score(case, answer, judge, repeat)
+        what = f"the judge could not write the steps to grade by: {fault}"
+        said = ({"id": WRITING, "reply": None, "raw": fault.raw, "error": str(fault), "reasks": 0},)
+        return Outcome(status="error", error_type=fault.error_type, error=what, steps=said)
+
+    async def _made(self, ask: Ask, judge: Judge, criteria: str) -> Mapping[str, Any]:
+        if self._plan.borrowed is not None:
+            return self._plan.borrowed
+        reply = await judge.ask(ask)
+        return entry_of(self.name, criteria, judge.name, judge.identity, ask.messages[-1].content, reply)
+
+    def _with(self, plan: _Plan) -> Self:
+        return type(self)(self.name, self.config, self._steps, self._rule, self._writing, plan)
+
+    def _writing_ask(self) -> Ask:
+        where = f"metric.{self.name}, step {WRITING}, {self.config.steps_prompt}"
+        variables = self._known()
+        prompt = render(self._writing.template, variables, where)
+        return Ask(
+            metric=self.name,
+            step=WRITING,
+            task=None,
+            messages=(Message("user", prompt),),
+            reply_model=self._writing.reply_model,
+            variables=variables,
+        )
+
+    def _scope(self, fields: Mapping[str, Any], repeat: int) -> Scope:
+        scope = super()._scope(fields, repeat)
+        optional = {root(name): fields[root(name)] for name in self.config.optional}
+        scope = replace(scope, variables={**optional, **scope.variables})
+        if self.config.strict:
+            return replace(scope, logprobs=False)
+        return replace(scope, logprobs=True, samples=self.config.samples)
+
+    def _extras(self, fields: Mapping[str, Any]) -> Mapping[str, Any]:
+        given = {name: look_up(name, fields) for name in (*self.config.needs, *self.config.optional)}
+        present = {name: value for name, value in given.items() if value not in (None, "", (), [], {})}
+        return {**self._known(), "given": present, "steps": self._plan.steps or UNWRITTEN}
+
+    def _known(self) -> dict[str, Any]:
+        """What both prompts get, whatever the case."""
+        config = self.config
+        bands = [band.model_dump() for band in config.rubric or ()]
+        return {
+            "criteria": config.criteria,
+            "scale": config.scale.model_dump(),
+            "rubric": bands,
+            "strict": config.strict,
+            "inputs": [*config.needs, *config.optional],
+        }
+
+    def _conclude(self, seen: Mapping[str, Observed], trail: Sequence[Mapping[str, Any]], weighted: bool) -> Outcome:
+        outcome = super()._conclude(seen, trail, weighted)
+        return outcome if self.config.strict else replace(outcome, reason=f"{outcome.reason} {_basis(trail[-1])}")
+
+
+def _basis(step: Mapping[str, Any]) -> str:
+    """What the score rests on, for the end of the reason."""
+    if step["probabilities"] is None:
+        return "[one grade: the judge gives no probabilities]"
+    if "mass" in step:
+        return f"[weighted by token probabilities, {step['mass'][FIELD]:.1%} of them on grades]"
+    chances = step["probabilities"][0][FIELD]
+    grades = ", ".join(f"{grade} in {chance * step['samples']:.0f}" for grade, chance in chances.items())
+    return f"[mean of {step['samples']} samples: {grades}]"

@@ -1,0 +1,37 @@
+"""prepared.json: written at once, read again, refused where it was spoilt."""
+
+import json
+
+import pytest
+
+from evalflow.errors import UserError
+from evalflow.run.folder import RunFolder
+from evalflow.run.prepared import PreparedFile
+
+
+def test_what_is_kept_is_found_again(tmp_path):
+    folder = RunFolder(tmp_path)
+    first = PreparedFile(folder)
+    assert first.get("a") is None
+    first.put("a", {"steps": ["größer"], "cost_usd": 0.25, "bill": {"requests": 1}})
+    first.put("b", {"steps": [], "cost_usd": None, "bill": {}})
+    again = PreparedFile(folder)
+    assert again.get("a") == {"steps": ["größer"], "cost_usd": 0.25, "bill": {"requests": 1}}
+    assert list(again.bills()) == [(0.25, {"requests": 1}), (None, {})]
+    assert "größer" in folder.prepared.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "no JSON any more"),
+        ("[]", "no map"),
+        (json.dumps({"a": 1}), "no map"),
+        (json.dumps({"a": {"steps": []}}), "no map"),
+    ],
+)
+def test_a_file_that_is_not_what_was_written_is_refused(tmp_path, text, message):
+    folder = RunFolder(tmp_path)
+    folder.prepared.write_text(text, encoding="utf-8")
+    with pytest.raises(UserError, match=message):
+        PreparedFile(folder)
