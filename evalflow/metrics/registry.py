@@ -23,6 +23,7 @@ _BUILT_IN = MappingProxyType(
         "rubric": "evalflow.metrics.kinds.rubric:RubricMetric",
         "g_eval": "evalflow.metrics.kinds.g_eval:GEvalMetric",
         "check": "evalflow.metrics.kinds.check:CheckMetric",
+        "checks": "evalflow.metrics.kinds.checks:ChecksMetric",
         "similarity": "evalflow.metrics.kinds.similarity:SimilarityMetric",
         "classification": "evalflow.metrics.kinds.classification:ClassificationMetric",
         "recorded": "evalflow.metrics.kinds.recorded:RecordedMetric",

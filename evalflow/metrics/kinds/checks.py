@@ -1,0 +1,204 @@
+"""The kind `checks`: what each case brings along, every check a metric of its own with rows of its own."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any, Literal, Self, cast
+
+from pydantic import AfterValidator, BaseModel, Field, ValidationError
+
+from evalflow.config.schema import MetricConfig, Strict, Word
+from evalflow.errors import Problem, UserError, did_you_mean
+from evalflow.metrics.base import BaseMetric, UnitMetricConfig
+from evalflow.metrics.chain import ChainConfig
+from evalflow.metrics.checks.judged import JudgedCheck
+from evalflow.metrics.checks.params import JUDGED, PARAMS, Conformity, SemanticSimilarity, StringMatching
+from evalflow.metrics.checks.placeholders import filled
+from evalflow.metrics.checks.plain import DisabledCheck, RuledCheck, SimilarityCheck, rulebook_of
+from evalflow.prompts import Prompts
+from evalflow.protocols import Judge, Metric
+from evalflow.records import Answer, Case, Outcome
+
+
+def _identifier(text: str) -> str:
+    if not re.fullmatch(r"[^\s#]+", text):
+        raise ValueError(f"the identifier {text!r} must have no spaces and no #")
+    if text in PARAMS:
+        raise ValueError(f"{text!r} is a built-in check; choose another identifier")
+    return text
+
+
+class CustomCheck(Strict):
+    """A check that many cases may name.
+
+    Attributes:
+        name, description: For people.
+        type: The built-in check that it is built on.
+        params: That check's parameters; a case may give others in their place.
+        cases: `named`: the cases that name it; `every`; or a list of tags.
+    """
+
+    name: str | None = None
+    description: str = ""
+    type: Word
+    params: dict[str, Any] = Field(default_factory=dict[str, Any])
+    cases: Literal["named", "every"] | list[str] = "named"
+
+
+class ChecksMetricConfig(UnitMetricConfig):
+    """The checks of the cases.
+
+    Attributes:
+        custom: Checks of one's own, by identifier.
+        only: Identifiers to run; null runs all.
+    """
+
+    kind: Literal["checks"]  # pyright: ignore[reportIncompatibleVariableOverride]
+    threshold: float | None = Field(default=1.0, ge=0, le=1)
+    custom: dict[Annotated[str, AfterValidator(_identifier)], CustomCheck] | None = None
+    only: list[str] | None = None
+
+
+class ChecksMetric(BaseMetric[ChecksMetricConfig]):
+    """Binds to the checks that a case names.
+
+    Args:
+        name: The metric's name; scores have the identifiers of the checks.
+        config: What its YAML declares.
+        judged: The checks that a judge decides, by type.
+    """
+
+    Config = ChecksMetricConfig
+
+    def __init__(self, name: str, config: ChecksMetricConfig, judged: Mapping[str, JudgedCheck]) -> None:
+        super().__init__(name, config)
+        self._judged = judged
+        self._custom = config.custom or {}
+
+    @classmethod
+    def build(cls, name: str, config: ChecksMetricConfig, prompts: Prompts) -> Self:
+        """Make the prompts ready, and check the custom checks.
+
+        Raises:
+            UserError: A prompt, a custom check's type or its identifier among `only` is wrong.
+        """
+        where = f"metric.{name}"
+        known = [*PARAMS, *(config.custom or {})]
+        problems = [
+            Problem(f"there is no check {one.type!r}", f"{where}.custom.{key}.type", did_you_mean(one.type, PARAMS))
+            for key, one in (config.custom or {}).items()
+            if one.type not in PARAMS
+        ]
+        problems += [
+            Problem(f"there is no check {one!r}", f"{where}.only", did_you_mean(one, known))
+            for one in config.only or ()
+            if one not in known
+        ]
+        if problems:
+            raise UserError(problems)
+        return cls(name, config, {kind: JudgedCheck.of(kind, _config(config, kind), prompts) for kind in JUDGED})
+
+    @property
+    def asks(self) -> bool:
+        """Some checks are put to a judge."""
+        return True
+
+    @property
+    def embeds(self) -> bool:
+        """Some checks compare meanings."""
+        return True
+
+    @property
+    def prompts(self) -> tuple[str, ...]:
+        """The prompts of the checks that a judge decides."""
+        return tuple(prompt for check in self._judged.values() for prompt in check.prompts)
+
+    def bind(self, case: Case) -> Sequence[Metric]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """The checks of the case, in its order; a repeated identifier is told apart by a number.
+
+        Raises:
+            UserError: A check has no known identifier or wrong parameters, or a placeholder cannot be filled.
+        """
+        if not self.config.covers(case.dataset):
+            return ()
+        problems: list[Problem] = []
+        found: list[Metric] = []
+        seen: Counter[str] = Counter()
+        for place, declared in self._declared(case):
+            identifier = str(declared["identifier"])
+            if self.config.only is not None and identifier not in self.config.only:
+                continue
+            seen[identifier] += 1
+            name = identifier if seen[identifier] == 1 else f"{identifier}#{seen[identifier]}"
+            try:
+                found.append(self._check(name, declared, case))
+            except ValidationError as error:
+                for one in error.errors(include_url=False):
+                    path = ".".join(str(part) for part in one["loc"])
+                    problems.append(_problem(case, place, f"{identifier}: {path}: {one['msg']}"))
+            except (ValueError, LookupError) as error:
+                hint = did_you_mean(identifier, [*PARAMS, *self._custom]) if isinstance(error, LookupError) else ""
+                problems.append(_problem(case, place, str(error.args[0]), hint))
+        if problems:
+            raise UserError(problems)
+        return found
+
+    async def score(self, case: Case, answer: Answer, judge: Judge | None, repeat: int) -> Outcome:
+        """Never: its checks are scored."""
+        raise NotImplementedError("bind the case first")
+
+    def _declared(self, case: Case) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        """The case's own checks with their places, then the custom ones that it need not name."""
+        own = case.checks or ()
+        for position, check in enumerate(own):
+            yield f"checks[{position}]", check
+        named = {check["identifier"] for check in own}
+        for identifier, custom in self._custom.items():
+            tagged = any(tag == own or tag.startswith(f"{own} > ") for tag in case.tags for own in custom.cases)
+            if identifier not in named and (custom.cases == "every" or (custom.cases != "named" and tagged)):
+                yield f"custom check {identifier}", {"identifier": identifier}
+
+    def _check(self, name: str, declared: Mapping[str, Any], case: Case) -> Metric:
+        identifier = str(declared["identifier"])
+        custom = self._custom.get(identifier)
+        kind = custom.type if custom else identifier
+        if kind not in PARAMS:
+            raise LookupError(f"there is no check {identifier!r}")
+        description = custom.description or custom.name or "" if custom else ""
+        config = _config(self.config, kind, description)
+        if not declared.get("enabled", True):
+            return DisabledCheck(name, config)
+        given = cast("dict[str, Any]", declared.get("params") or {})
+        params = PARAMS[kind].model_validate({**(custom.params if custom else {}), **given})
+        if kind in JUDGED:
+            return self._judged[kind].bound(name, config, _variables(params, case))
+        if isinstance(params, SemanticSimilarity):
+            return SimilarityCheck(name, config, params)
+        keyword = params.keyword if isinstance(params, StringMatching) else None
+        return RuledCheck(name, config, rulebook_of(kind, params), keyword)
+
+
+def _variables(params: BaseModel, case: Case) -> dict[str, Any]:
+    if not isinstance(params, Conformity):
+        return params.model_dump()
+    rules: list[str] = []
+    for rule in params.rules:
+        try:
+            rules.append(filled(rule, case))
+        except ValueError as error:
+            raise ValueError(f"{error}, in the rule: {rule}") from None
+    return {"rules": rules}
+
+
+def _config(parent: ChecksMetricConfig, kind: str, description: str = "") -> ChainConfig:
+    said = description or " ".join((PARAMS[kind].__doc__ or "").split())
+    # Not validated: the parent's values were, and this is made for every check of every case.
+    shared = {name: getattr(parent, name) for name in MetricConfig.model_fields}
+    changes: dict[str, Any] = {"needs": ["answer"], "description": said, "weighting": None}
+    return ChainConfig.model_construct(_fields_set=None, **{**shared, **changes})
+
+
+def _problem(case: Case, place: str, what: str, hint: str = "") -> Problem:
+    return Problem(f"case {case.id!r}, {place}: {what}", f"dataset.{case.dataset}", hint)

@@ -1,0 +1,141 @@
+"""What cases bring along, through the command line: the rows, the reasons, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from evalflow.testing import Endpoint
+from tests.cli.conftest import Program, judge_arguments
+
+HELLO = {"identifier": "string_matching", "params": {"keyword": "Hello"}}
+PATHS = "json_path_rules"
+
+
+def rule(path: str, value: Any, kind: str) -> dict[str, Any]:
+    rules = [{"json_path": path, "expected_value": value, "expected_value_type": kind}]
+    return {"identifier": "metadata", "params": {PATHS: rules}}
+
+
+def case(number: int, said: Any, *checks: dict[str, Any], **more: Any) -> dict[str, Any]:
+    messages = [{"role": "user", "content": f"Question {number}?"}]
+    return {"id": str(number), "messages": messages, "demo_output": said, "checks": list(checks), **more}
+
+
+def answer(metadata: dict[str, Any]) -> dict[str, Any]:
+    return {"role": "assistant", "content": "Done.", "metadata": metadata}
+
+
+def scores(program: Program) -> list[dict[str, Any]]:
+    text = (program.latest / "scores.jsonl").read_text(encoding="utf-8")
+    rows = [json.loads(line) for line in text.splitlines()]
+    return sorted(rows, key=lambda row: (row["index"], row["metric"]))
+
+
+def run(program: Program, *rows: dict[str, Any], more: tuple[str, ...] = ()) -> Any:
+    program.write("c.jsonl", *rows)
+    return program(
+        "dataset=conversations", "dataset.conversations.path=c.jsonl", "generate=demo", "metric=checks", *more
+    )
+
+
+def test_strings_and_metadata(program: Program) -> None:
+    name, success = rule("$.user.name", "John", "string"), rule("$.output.success", True, "boolean")
+    done = run(
+        program,
+        case(0, "Hi, can I help you?", HELLO),
+        case(1, "Hello, how may I help you today?", HELLO, {**HELLO, "enabled": False}),
+        case(2, answer({"user": {"name": "Doe"}}), name),
+        case(3, answer({"user": {"name": "John"}}), name),
+        case(4, answer({"user": {"name": "John Doe"}}), name),
+        case(5, answer({"output": {"success": False}}), success),
+        case(6, answer({"output": {}}), success),
+        case(7, answer({"output": {"success": True}}), success),
+        case(8, "No metadata at all.", success),
+    )
+    assert done.returncode == 0, done.stderr
+    found = [(row["metric"], row["score"], row["reason"]) for row in scores(program)]
+    assert found == [
+        ("string_matching", 0.0, "The agent answer does not contain the keyword 'Hello'"),
+        ("string_matching", 1.0, "The agent answer contains the keyword 'Hello'"),
+        ("string_matching#2", None, "the check is disabled"),
+        ("metadata", 0.0, "Expected John at $.user.name but got Doe"),
+        ("metadata", 1.0, "Found John at $.user.name, as expected"),
+        ("metadata", 1.0, "Found John Doe at $.user.name, as expected"),
+        ("metadata", 0.0, "Expected true at $.output.success but got false"),
+        ("metadata", 0.0, "JSON path $.output.success does not exist in metadata"),
+        ("metadata", 1.0, "Found true at $.output.success, as expected"),
+        ("metadata", 0.0, "JSON path $.output.success does not exist in metadata"),
+    ]
+    assert {row["judge"] for row in scores(program)} == {None}
+    assert list(program.manifest["metrics"]) == ["string_matching", "string_matching#2", "metadata"]
+    assert program("report").returncode == 0
+
+
+def test_what_a_judge_decides_is_asked_with_the_cases_own_parameters(program: Program) -> None:
+    def script(request: Any) -> Any:
+        return {"reason": "as scripted", "passed": "never talk of Acme" not in request.text}
+
+    rules = {
+        "rules": ["The agent should only answer in English.", "The agent should never talk of {{competitor company}}."]
+    }
+    custom = "+metric.checks.custom={no_advice: {type: conformity, cases: every, params: {rules: [Give no advice.]}}}"
+    with Endpoint(script) as endpoint:
+        done = run(
+            program,
+            case(
+                0,
+                "The capital of France is Paris.",
+                {"identifier": "correctness", "params": {"reference": "Paris, founded around 200 BC."}},
+                {"identifier": "conformity", "params": rules},
+                {"identifier": "groundedness", "params": {"context": "Paris is in France."}},
+                {"identifier": "groundedness"},
+                competitor_company="Acme",
+            ),
+            more=(*judge_arguments(endpoint.url), custom.lstrip("+")),
+        )
+    assert done.returncode == 0, done.stderr
+    found = {row["metric"]: (row["status"], row["score"]) for row in scores(program)}
+    assert found == {
+        "correctness": ("scored", 1.0), "conformity": ("scored", 0.0), "groundedness": ("scored", 1.0),
+        "groundedness#2": ("skipped", None), "no_advice": ("scored", 1.0),
+    }  # fmt: skip
+    texts = [request.text for request in endpoint.requests]
+    assert len(texts) == 4
+    assert any("Paris, founded around 200 BC." in text and "leaves out" in text for text in texts)
+    assert any("2. The agent should never talk of Acme." in text for text in texts)
+    assert any("Paris is in France." in text and "adds a fact" in text for text in texts)
+    assert all('"reason"' in json.dumps(request.schema) for request in endpoint.requests)
+
+
+@pytest.mark.parametrize(
+    ("check", "words"),
+    [
+        ({"identifier": "conformty", "params": {}}, ["case '0'", "checks[0]", "did you mean 'conformity'?"]),
+        ({"identifier": "regex_matching", "params": {"pattern": "(["}}, ["case '0'", "is no regular expression"]),
+        (rule("$.[", "x", "string"), ["case '0'", "is no JSONPath"]),
+        ({"identifier": "json_schema", "params": {"schema": {"type": "objekt"}}}, ["case '0'", "no JSON Schema"]),
+        ({"identifier": "correctness", "params": {}}, ["case '0'", "reference", "Field required"]),
+        (rule("$.a", "many", "number"), ["case '0'", "'many' is no number"]),
+        (
+            {"identifier": "conformity", "params": {"rules": ["Say nothing of {{brand}}."]}},
+            ["case '0'", "{{brand}}", "Say nothing of"],
+        ),
+    ],
+)
+def test_what_is_wrong_is_refused_with_case_and_place(
+    program: Program, check: dict[str, Any], words: list[str]
+) -> None:
+    done = run(program, case(0, "Hello.", check))
+    assert done.returncode == 2
+    assert all(word in done.stderr for word in words), done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_gates_name_checks(program: Program) -> None:
+    rows = [case(0, "Hi.", HELLO), case(1, "Hello.", HELLO)]
+    assert run(program, *rows, more=('gate={string_matching: {mean: ">= 0.9"}}',)).returncode == 1
+    done = run(program, *rows, more=('gate={string_machting: {mean: ">= 0.9"}}',))
+    assert (done.returncode, "did you mean 'string_matching'?" in done.stderr) == (2, True)
