@@ -90,7 +90,7 @@ class CommandWay:
 async def _feed(stdin: asyncio.StreamWriter | None, data: bytes) -> None:
     """Write the case; a command that does not read it to the end may know enough."""
     assert stdin
-    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+    with contextlib.suppress(OSError, RuntimeError):
         stdin.write(data)
         await stdin.drain()
     stdin.close()
