@@ -49,7 +49,7 @@ def _facts(found: Inspection) -> dict[str, Any]:
             {"metric": t.metric, "judge": t.judge, "threshold": t.value, "direction": t.direction}
             for t in thresholds(recipe)
         ],
-        "gates": [f"{gate.metric} {gate.statistic} {gate.condition}" for gate in recipe.gates],
+        "gates": [str(gate) for gate in recipe.gates],
         "scores": found.cells,
         "notices": found.notices(),
         "estimate": asdict(found.estimate),

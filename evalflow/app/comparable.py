@@ -52,8 +52,10 @@ class Scored:
     @property
     def directions(self) -> dict[str, str]:
         """higher_is_better or lower_is_better, by metric."""
-        metrics: Mapping[str, Any] = self.manifest["config"]["metric"]
-        return {name: config.get("direction") or "higher_is_better" for name, config in metrics.items()}
+        return {
+            name: _declared(self.manifest, name).get("direction") or "higher_is_better"
+            for name in self.manifest["metrics"]
+        }
 
 
 def open_scored(folder: RunFolder, name: str) -> Scored:
@@ -80,7 +82,7 @@ def obstacles(a: Scored, b: Scored) -> list[Obstacle]:
     ]
     shared = [name for name in a.manifest["metrics"] if name in b.manifest["metrics"]]
     for name in shared:
-        found += _of_metric(name, a.manifest, b.manifest)
+        found += unlike_metrics(name, a.manifest, b.manifest)
     if shared and _prepared(a) != _prepared(b):
         found.append(Obstacle("prompt", "what the judge wrote once per run (prepared.json) is not the same"))
     changed = _changed_cases(a, b)
@@ -103,11 +105,12 @@ def refuse(found: Collection[Obstacle], allowed: Collection[str], where: str) ->
         raise UserError(problems)
 
 
-def _of_metric(name: str, a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[Obstacle]:
+def unlike_metrics(name: str, a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[Obstacle]:
+    """What of one metric is not the same in two runs, as their manifests have it: configuration, prompts, judge."""
     left, right = a["metrics"][name], b["metrics"][name]
     if left["prompt_sha256"] != right["prompt_sha256"]:
         yield Obstacle("prompt", f"the prompts of metric {name} are not the same")
-    ours, theirs = (manifest["config"]["metric"][name] for manifest in (a, b))
+    ours, theirs = (_declared(manifest, name) for manifest in (a, b))
     keys = [key for key in {**ours, **theirs} if key not in _FREE and ours.get(key) != theirs.get(key)]
     keys = [key for key in keys if key != "version"]
     if keys:
@@ -117,6 +120,11 @@ def _of_metric(name: str, a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterato
         same = left["judge"] == right["judge"]
         how = f"{left['judge']}, with other settings" if same else f"{left['judge']} in A and {right['judge']} in B"
         yield Obstacle("judge", f"metric {name} has another judge: {how}")
+
+
+def _declared(manifest: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """The configuration of a metric; of a case's check, that of the metric which brought it along."""
+    return manifest["config"]["metric"][manifest["metrics"][name]["declared"]]
 
 
 def _identity(manifest: Mapping[str, Any], judge: str | None) -> Any:

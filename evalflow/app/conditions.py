@@ -19,7 +19,7 @@ def gates_of(settings: Settings, metrics: Mapping[str, Measured], problems: list
         problems: Where to complain.
     """
     try:
-        return parse_gates(settings.run.gate, metrics)
+        return parse_gates(settings.run.gate, metrics, settings.run.baseline)
     except UserError as error:
         problems += error.problems
         return ()

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from evalflow.config.schema import EmbedderConfig, JudgeConfig, RunConfig
-from evalflow.config.validate import Settings
-from evalflow.protocols import Measured
+from evalflow.app.gates import hold_gates
+from evalflow.app.recipe import Recipe
+from evalflow.config.schema import RunConfig
 from evalflow.records import Answer, Case
 from evalflow.run.answers import AnswerBook
 from evalflow.run.folder import RunFolder
 from evalflow.summary import (
-    Gate,
     GateResult,
     Order,
     Summary,
     Threshold,
-    evaluate_gates,
     scan_journal,
     score_table,
     summarise,
@@ -29,25 +27,6 @@ from evalflow.targets.recorded import recorded_answer
 
 if TYPE_CHECKING:
     import polars as pl
-
-
-@dataclass(frozen=True, slots=True)
-class Recipe:
-    """What is needed to derive, beside the run's files.
-
-    Attributes:
-        settings: The run's configuration.
-        metrics: The metrics, by the names that their scores have.
-        judge_of: The judge's column value of each metric; None for a metric that asks nobody.
-        scorers: The configuration of whom each metric asks, with its own thresholds.
-        gates: The conditions that decide the exit code.
-    """
-
-    settings: Settings
-    metrics: Mapping[str, Measured]
-    judge_of: Mapping[str, str | None]
-    scorers: Mapping[str, JudgeConfig | EmbedderConfig]
-    gates: Sequence[Gate]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,14 +72,14 @@ def derive(folder: RunFolder, recipe: Recipe) -> Derived:
     scores = pl.scan_parquet(folder.scores)
     summary = summarise(scores, recipe.metrics, run.seed)
     write_summary(summary, folder.path)
-    results = evaluate_gates(recipe.gates, summary.frame)
+    results, rows = hold_gates(recipe, summary.frame, scores)
     states = _states(scores)
     error_types, error_example = _errors(scores)
     return Derived(
         scores=scores,
         summary=summary,
         states=states,
-        gates=tuple(row for result in results for row in _gate_rows(result)),
+        gates=tuple(rows),
         error_types=error_types,
         error_example=error_example,
         exit_code=_exit_code(results, states, run.max_error_rate),
@@ -110,7 +89,7 @@ def derive(folder: RunFolder, recipe: Recipe) -> Derived:
 def report(
     folder: RunFolder, recipe: Recipe, derived: Derived, cases: Iterable[Case], manifest: Mapping[str, Any]
 ) -> None:
-    """Write results.csv, cases.jsonl, report.html and junit.xml.
+    """Write results.csv, cases.jsonl, report.html, junit.xml and summary.md.
 
     Args:
         folder: The run's folder.
@@ -168,19 +147,6 @@ def thresholds(recipe: Recipe) -> list[Threshold]:
         if value is not None:
             found.append(Threshold(name, judge, value, metric.config.direction))
     return found
-
-
-def _gate_rows(result: GateResult) -> Iterator[dict[str, Any]]:
-    """A gate as reports show it: one row per dataset, target and judge that it was held against."""
-    gate = result.gate
-    common = {"metric": gate.metric, "statistic": gate.statistic, "condition": str(gate.condition)}
-    name = f"{gate.metric} {gate.statistic} {gate.condition}"
-    if not result.rows:
-        yield {**common, "value": None, "passed": None, "message": f"{name}: nothing was scored"}
-    for row in result.rows:
-        of = " · ".join(part for part in (row.dataset, row.target, row.judge) if part)
-        value = "no value" if row.value is None else f"{row.value:.4g}"
-        yield {**common, "value": row.value, "passed": row.passed, "message": f"{name}: {value} ({of})"}
 
 
 def _exit_code(results: Iterable[GateResult], scores: Mapping[str, int], max_error_rate: float) -> int:

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from evalflow.app.assemble import Parts
 from evalflow.app.census import Census
 from evalflow.app.conditions import gates_of, wrong_thresholds
-from evalflow.app.derive import Recipe
 from evalflow.app.estimate import Estimate, Estimator
+from evalflow.app.recipe import Recipe
 from evalflow.errors import Problem, UserError
 from evalflow.protocols import Judge, Metric
 from evalflow.records import Case

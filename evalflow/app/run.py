@@ -13,11 +13,13 @@ from typing import Any, Protocol
 
 from evalflow import datasets
 from evalflow.app.assemble import Parts, assemble
-from evalflow.app.derive import Derived, Recipe, derive, report
+from evalflow.app.baseline import baseline_problems
+from evalflow.app.derive import Derived, derive, report
 from evalflow.app.facts import facts_of
 from evalflow.app.inspect import Inspection, inspect
 from evalflow.app.logs import log_to, secrets_of
 from evalflow.app.prepare import prepare
+from evalflow.app.recipe import Recipe
 from evalflow.app.settings import settings_of
 from evalflow.calls.budget import Amount
 from evalflow.calls.entry import Entry
@@ -96,7 +98,11 @@ def run(order: Order, watcher: Watcher) -> int:
     """
     parts = assemble(settings_of(order.composed), order.run_id)
     inspection = inspect(parts)
-    opening = _opening(order, facts_of(inspection))
+    facts = facts_of(inspection)
+    problems = baseline_problems(inspection.gates, parts.settings.run, facts)
+    if problems:
+        raise UserError(problems)
+    opening = _opening(order, facts)
     folder = _folder(order)
     tally = Tally(expected=inspection.cells)
     started = time.monotonic()

@@ -13,7 +13,7 @@ from typing import Any, cast
 import yaml
 
 from evalflow import datasets
-from evalflow.app.derive import Recipe
+from evalflow.app.recipe import Recipe
 from evalflow.app.select import select
 from evalflow.app.settings import settings_of
 from evalflow.config.load import Composed, resolved
@@ -25,7 +25,7 @@ from evalflow.run.folder import RunFolder
 from evalflow.run.manifest import SCHEMA
 from evalflow.summary import parse_gates
 
-_DERIVED = re.compile(r"\+?(metric\.\w+\.(threshold|gate)|judge\.thresholds|gate|max_error_rate)")
+_DERIVED = re.compile(r"\+?(metric\.\w+\.(threshold|gate)|judge\.thresholds|gate|baseline|max_error_rate)")
 """What may be changed of a finished run."""
 
 
@@ -122,7 +122,7 @@ def load(folder: RunFolder) -> Saved:
     metrics = {name: _described(settings, facts) for name, facts in known.items()}
     judge_of = {name: facts["judge"] for name, facts in known.items()}
     scorers = {name: settings.scorer(facts["declared"], embeds=facts["embeds"]) for name, facts in known.items()}
-    gates = parse_gates(settings.run.gate, metrics)
+    gates = parse_gates(settings.run.gate, metrics, settings.run.baseline)
     return Saved(folder, manifest, Recipe(settings, metrics, judge_of, scorers, gates))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, cast
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
@@ -239,6 +239,27 @@ class DatasetConfig(Strict):
     allow_irregular: bool = False
 
 
+class NotWorse(Strict):
+    """A gate against the baseline: how much worse than it is still acceptable."""
+
+    not_worse_by: float = Field(ge=0)
+
+
+def _gate_value(value: Any) -> Any:
+    """One message where a union would have one for each of its members."""
+    if isinstance(value, bool | str | NotWorse):
+        return value
+    known = cast("dict[Any, Any]", value) if isinstance(value, dict) else {}
+    margin = known.get("not_worse_by") if len(known) == 1 else None
+    if isinstance(margin, bool) or not isinstance(margin, int | float) or not margin >= 0:
+        raise ValueError('write a condition such as ">= 0.8", or {not_worse_by: 0.02}')
+    return NotWorse(not_worse_by=margin)
+
+
+GateValue = Annotated[bool | str | NotWorse, BeforeValidator(_gate_value)]
+"""A gate's value under a statistic: a condition, or how it compares with the baseline; under `point` true or false."""
+
+
 class MetricConfig(Strict):
     """Keys that all metric kinds share.
 
@@ -262,7 +283,7 @@ class MetricConfig(Strict):
     direction: Direction = "higher_is_better"
     threshold: float | None = None
     judge: dict[str, Any] | None = None
-    gate: dict[str, str] | None = None
+    gate: dict[str, GateValue] | None = None
 
     def covers(self, dataset: str) -> bool:
         """Whether cases of this dataset are scored."""
@@ -330,6 +351,7 @@ class RunConfig(Strict):
     seed: int = Field(default=0, ge=-(2**63), lt=2**63)
     cache: CacheConfig = CacheConfig()
     budget: BudgetConfig = BudgetConfig()
-    gate: dict[str, dict[str, str]] | None = None
+    gate: dict[str, dict[str, GateValue]] | None = None
+    baseline: str | None = None
     case_timeout_s: float | None = Field(default=3600, gt=0)
     max_error_rate: float = Field(default=0.0, ge=0, le=1)

@@ -36,13 +36,13 @@ def write_junit(path: Path, *, run_id: str, gates: Sequence[Mapping[str, Any]], 
     Args:
         path: The file; replaced.
         run_id: The name of the whole.
-        gates: metric, statistic, condition, value (None: there is none), passed (None: undecided) and message, each.
+        gates: name, passed (None: undecided) and message, each.
         scores: The columns of scores.parquet, in input order; streamed.
     """
     import polars as pl
 
     cells = scores.filter(pl.col("threshold").is_not_null() & pl.col("member_of").is_null())
-    judged = [(f"{gate['metric']} {gate['statistic']} {gate['condition']}", _of_gate(gate)) for gate in gates]
+    judged = [(gate["name"], _of_gate(gate)) for gate in gates]
     totals = [_gate_totals([verdict for _, verdict in judged]), _cell_totals(cells)]
     with replacing(path) as file:
         xml = _Writer(XMLGenerator(file, "utf-8", short_empty_elements=True))

@@ -12,6 +12,7 @@ from evalflow.report.html import write_html
 from evalflow.report.inputs import Reported
 from evalflow.report.join import rows
 from evalflow.report.junit import write_junit
+from evalflow.report.markdown import write_markdown
 from evalflow.report.results import CasesWriter, ResultsWriter
 from evalflow.report.telling import most_telling
 
@@ -19,7 +20,7 @@ __all__ = ["Reported", "write_reports"]
 
 
 def write_reports(folder: Path, run: Reported) -> None:
-    """Write results.csv, cases.jsonl, report.html and junit.xml into the run's folder.
+    """Write results.csv, cases.jsonl, report.html, junit.xml and summary.md into the run's folder.
 
     Each replaces the one before when it is complete; `run.cases` may come from the folder's own cases.jsonl.
 
@@ -41,3 +42,4 @@ def write_reports(folder: Path, run: Reported) -> None:
         explorer.finish()
         write_html(folder / "report.html", run, explorer)
     write_junit(folder / "junit.xml", run_id=str(run.manifest["run_id"]), gates=run.gates, scores=run.scores)
+    write_markdown(folder / "summary.md", run)

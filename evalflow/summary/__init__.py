@@ -1,7 +1,8 @@
 """Records to tables: the journal read, scores, the summary, its files, and the gates on it."""
 
 from evalflow.summary.compare import ComparisonRow, adjusted, compare_cases, not_worse
-from evalflow.summary.gates import Condition, Gate, GateResult, GateRow, evaluate_gates, parse_condition, parse_gates
+from evalflow.summary.gate_config import parse_gates
+from evalflow.summary.gates import Condition, Gate, GateResult, GateRow, evaluate_gates, parse_condition
 from evalflow.summary.journal import journal_record, journal_row, json_text, torn_tail
 from evalflow.summary.jsonline import json_line
 from evalflow.summary.pairing import Pairing, pair_scores

@@ -1,31 +1,38 @@
-"""Gates: conditions on summary rows that decide a run's exit code, by their point estimate."""
+"""Gates: conditions on summary rows, or on the difference to a baseline, that decide a run's exit code.
+
+A value with an interval passes where its worse bound meets the condition and fails where not even its better bound
+does; between, the data cannot decide. With `point: true`, and for what has no interval (counts, cost, medians), the
+value itself decides.
+"""
 
 from __future__ import annotations
 
+import math
 import operator
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from evalflow.errors import Problem, UserError, did_you_mean
-from evalflow.summary.figures import statistics
+from evalflow.errors import Problem, UserError
+from evalflow.summary.compare import ComparisonRow
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from evalflow.protocols import Measured
-
 Operator = Literal[">=", "<=", ">", "<", "=="]
 _HOLDS = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt, "==": operator.eq}
 _CONDITION = re.compile(r"\s*(>=|<=|==|>|<)\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*\Z")
-# Statistics that are columns of the row of the mean; all others are rows of their own.
-_COLUMNS = (
+COLUMNS = (
     "mean", "std", "std_error", "median", "worst", "best", "ci_low", "ci_high", "pass_rate", "pass_rate_low",
     "pass_rate_high", "n", "n_scored", "n_undefined", "n_error", "n_skipped", "cost_usd", "latency_p50", "latency_p95",
 )  # fmt: skip
-_SHARES = ("pass_rate", "pass_rate_low", "pass_rate_high")
-_ON_SCALE = ("mean", "median", "worst", "best", "ci_low", "ci_high")
+"""Statistics that are columns of the row of the mean; all others are rows of their own."""
+_CI = ("ci_low", "ci_high")
+BOUNDS = {"mean": _CI, "pass_rate": ("pass_rate_low", "pass_rate_high")}
+"""The columns of the interval of a statistic that is a column; of a figure they are those of the mean."""
+SHARES = ("pass_rate", "pass_rate_low", "pass_rate_high")
+ON_SCALE = ("mean", "median", "worst", "best", "ci_low", "ci_high")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,27 +52,63 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """A condition that every row of a metric and statistic must meet."""
+    """A condition that every row of a metric and statistic must meet.
 
-    metric: str
+    Attributes:
+        metric: The metric; None for all that have the statistic.
+        statistic: The statistic.
+        condition: What it is held against; of a difference to the baseline `>= -margin`, more being better.
+        tag: Only cases with this tag, or one below it; None for all.
+        point: Whether the estimate decides, and not its interval.
+        baseline: Whether it is the difference to the baseline that is held against the condition.
+    """
+
+    metric: str | None
     statistic: str
     condition: Condition
+    tag: str | None = None
+    point: bool = False
+    baseline: bool = False
+
+    @property
+    def about(self) -> str:
+        """The metric and the tag, as the gate's key spells them."""
+        if self.metric is None:
+            return f"tag:{self.tag}"
+        return self.metric if self.tag is None else f"{self.metric}@{self.tag}"
+
+    def __str__(self) -> str:
+        if self.baseline:
+            return f"{self.about} {self.statistic} not worse than the baseline by {-self.condition.limit:g}"
+        return f"{self.about} {self.statistic} {self.condition}"
 
 
 @dataclass(frozen=True, slots=True)
 class GateRow:
-    """A gate held against one row of the summary; `passed` is None where the row has no value."""
+    """A gate held against one row of the summary.
+
+    Attributes:
+        dataset, target, metric, judge: Which row.
+        value, low, high: The estimate and its 95 % interval; None where there is none, or none that decides.
+        passed: None where the data cannot decide.
+        cases_needed: How many cases would decide, if the estimate stayed as it is; None where it is decided, or where
+            that cannot be said.
+    """
 
     dataset: str
     target: str
+    metric: str
     judge: str | None
     value: float | None
+    low: float | None
+    high: float | None
     passed: bool | None
+    cases_needed: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class GateResult:
-    """A gate's outcome: failed if one row fails, else undecided (None) if one has no value or there is none."""
+    """A gate's outcome: failed if one row fails, else undecided (None) if one is or there is none."""
 
     gate: Gate
     rows: tuple[GateRow, ...]
@@ -96,75 +139,74 @@ def parse_condition(text: str, where: str) -> Condition:
     return Condition(sign, float(match[2]))
 
 
-def parse_gates(gates: Mapping[str, Mapping[str, str]] | None, metrics: Mapping[str, Measured]) -> list[Gate]:
-    """All gates of a run: those in the metrics' own files, and those of the run, which hold where both name one.
+def evaluate_gates(
+    gates: Sequence[Gate], summary: pl.DataFrame, differences: Sequence[ComparisonRow] = ()
+) -> list[GateResult]:
+    """Hold gates against the summary's rows, in the order given.
 
     Args:
-        gates: The run's, by metric and statistic.
-        metrics: The metrics by name.
-
-    Raises:
-        UserError: A condition, a metric or a statistic is unknown, or a condition compares with what the statistic
-            can never be; holds every such problem.
+        gates: The gates.
+        summary: Columns as in `summary_schema`.
+        differences: This run against the baseline, by tag too; for the gates that ask for it.
     """
-    merged = {name: dict(metric.config.gate or {}) for name, metric in metrics.items()}
-    for name, conditions in (gates or {}).items():
-        merged.setdefault(name, {}).update(conditions)
-    found: list[Gate] = []
-    problems: list[Problem] = []
-    for name, conditions in merged.items():
-        for statistic, text in conditions.items():
-            where = f"gate.{name}.{statistic}"
-            try:
-                _check_names(name, statistic, where, metrics)
-                condition = parse_condition(text, where)
-                _check_limit(condition, statistic, where, metrics.get(name))
-                found.append(Gate(name, statistic, condition))
-            except UserError as error:
-                problems += error.problems
-    if problems:
-        raise UserError(problems)
-    return found
+    return [
+        GateResult(gate, tuple(_of_baseline(gate, differences) if gate.baseline else _rows(gate, summary)))
+        for gate in gates
+    ]
 
 
-def evaluate_gates(gates: Sequence[Gate], summary: pl.DataFrame) -> list[GateResult]:
-    """Hold gates against the summary's rows over all tags, in the order given."""
+def _rows(gate: Gate, summary: pl.DataFrame) -> Iterator[GateRow]:
     import polars as pl
 
-    every = summary.filter(pl.col("tag").is_null())
-    return [GateResult(gate, tuple(_rows(gate, every))) for gate in gates]
-
-
-def _rows(gate: Gate, summary: pl.DataFrame) -> list[GateRow]:
-    import polars as pl
-
-    of_mean = gate.statistic in _COLUMNS
+    of_mean = gate.statistic in COLUMNS
     statistic = "mean" if of_mean else gate.statistic
-    column = gate.statistic if of_mean and gate.statistic != "mean" else "value"
-    rows = summary.filter((pl.col("metric") == gate.metric) & (pl.col("statistic") == statistic))
-    found: list[GateRow] = []
-    for dataset, target, judge, value in rows.select("dataset", "target", "judge", column).iter_rows():
-        found.append(GateRow(dataset, target, judge, value, None if value is None else gate.condition.holds(value)))
-    return found
+    value = "value" if gate.statistic == "mean" or not of_mean else gate.statistic
+    low, high = BOUNDS.get(gate.statistic, (None, None) if of_mean else _CI)
+    wanted = (pl.col("statistic") == statistic) & pl.col("tag").eq_missing(pl.lit(gate.tag, pl.String))
+    if gate.metric is not None:
+        wanted &= pl.col("metric") == gate.metric
+    for row in summary.filter(wanted).iter_rows(named=True):
+        if gate.metric is None and of_mean and row[value] is None and row["n_scored"]:
+            continue  # a gate on a tag's pass rate is not about metrics that give no pass or fail
+        ends = (row[low], row[high]) if low and high else None
+        yield _held(gate, row, row[value], ends, row["n_scored"], row["judge"])
 
 
-def _check_names(name: str, statistic: str, where: str, metrics: Mapping[str, Measured]) -> None:
-    metric = metrics.get(name)
-    if metric is None:
-        raise UserError(Problem(f"no metric {name!r} in this run", where, did_you_mean(name, metrics)))
-    spec = metric.figures
-    known = [*_COLUMNS, *(statistics(spec) if spec else [])]
-    per_class = spec is not None and spec.positive is None and re.match(r"(precision|recall|f1)\[.+\]\Z", statistic)
-    if statistic not in known and not per_class:
-        what = f"metric {name!r} has no statistic {statistic!r}"
-        raise UserError(Problem(what, where, did_you_mean(statistic, known)))
+def _of_baseline(gate: Gate, differences: Sequence[ComparisonRow]) -> Iterator[GateRow]:
+    for row in differences:
+        if (row.statistic, row.tag) != (gate.statistic, gate.tag) or gate.metric not in (None, row.metric):
+            continue
+        found, sign = row.found, 1 if row.higher_is_better else -1
+        value = None if found.difference is None else sign * found.difference
+        low, high = (None if end is None else sign * end for end in (found.low, found.high)[::sign])
+        key = {"dataset": row.dataset, "target": "", "metric": row.metric}
+        yield _held(gate, key, value, (low, high), found.n, row.judge)
 
 
-def _check_limit(condition: Condition, statistic: str, where: str, metric: Measured | None) -> None:
-    """Refuse a limit outside 0..1 for what lies there: shares, figures, and the scale of a bounded metric."""
-    if metric is None:
-        return
-    within = statistic in _SHARES or statistic not in _COLUMNS or (metric.bounded and statistic in _ON_SCALE)
-    if within and not 0 <= condition.limit <= 1:
-        hint = "it lies in 0..1; 80 per cent are 0.8"
-        raise UserError(Problem(f"{statistic} is compared with {condition.limit:g}", where, hint))
+def _held(
+    gate: Gate,
+    row: Mapping[str, Any],
+    value: float | None,
+    ends: tuple[float | None, float | None] | None,
+    n: int,
+    judge: str | None,
+) -> GateRow:
+    key = (row["dataset"], row["target"], row["metric"], judge)
+    if value is None:
+        return GateRow(*key, None, None, None, None)
+    condition = gate.condition
+    if gate.point or ends is None or condition.operator == "==":
+        return GateRow(*key, value, None, None, condition.holds(value))
+    low, high = ends
+    if low is None or high is None:
+        return GateRow(*key, value, None, None, None)
+    outcomes = {condition.holds(low), condition.holds(high)}
+    passed = outcomes.pop() if len(outcomes) == 1 else None
+    needed = _cases_needed(value, low, high, condition.limit, n) if passed is None else None
+    return GateRow(*key, value, low, high, passed, needed)
+
+
+def _cases_needed(value: float, low: float, high: float, limit: float, n: int) -> int | None:
+    """With how many cases the interval would leave the limit out: its width shrinks with the root of their number."""
+    reach = value - low if value > limit else high - value
+    return math.ceil(n * (reach / (value - limit)) ** 2) if value != limit else None

@@ -62,7 +62,7 @@ def finished(program: Program) -> Path:
         done = program(
             "dataset=rag", f"dataset.rag.path={path}", "dataset.rag.fields=null",
             "metric=[faithfulness,coherence,exact_match]", *judge_arguments(endpoint.url), "max_error_rate=0.2",
-            "gate={faithfulness: {mean: '>= 0.7'}, exact_match: {pass_rate: '>= 0.9'}}",
+            "gate={faithfulness: {mean: '>= 0.7', point: true}, exact_match: {pass_rate: '>= 0.9', point: true}}",
         )  # fmt: skip
     assert done.returncode == 1, done.stderr
     return program.latest

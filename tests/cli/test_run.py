@@ -147,7 +147,7 @@ def test_a_gate_decides_the_exit_code(program: Program, gate: str, code: int) ->
     with Endpoint(faithful_judge(CLAIMS)) as endpoint:
         done = program(
             "dataset=rag", f"dataset.rag.path={path}", "dataset.rag.fields=null", "metric=faithfulness",
-            f"gate={{faithfulness: {{mean: '{gate}'}}}}", *judge_arguments(endpoint.url),
+            f"gate={{faithfulness: {{mean: '{gate}', point: true}}}}", *judge_arguments(endpoint.url),
         )  # fmt: skip
     assert done.returncode == code, done.stderr
     assert (program.latest / "junit.xml").read_text(encoding="utf-8").count("<failure") == code + 1

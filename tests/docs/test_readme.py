@@ -72,6 +72,16 @@ def test_every_yaml_is_a_metric_that_passes_the_check(text: str, tmp_path: Path)
     assert yaml.safe_load(text)["kind"] in ("rubric", "judge")
 
 
+def test_the_pipeline_runs_and_leaves_its_summary(tmp_path: Path) -> None:
+    [text] = [text for text in blocks("yaml") if text.startswith("# .github")]
+    steps = [step["run"] for step in yaml.safe_load(text)["jobs"]["evaluate"]["steps"] if "run" in step]
+    assert run(steps[1], tmp_path).returncode == 0
+    page = tmp_path / "step.md"
+    shown = subprocess.run(["bash", "-c", steps[2]], cwd=tmp_path, env={**os.environ, "GITHUB_STEP_SUMMARY": str(page)})
+    assert shown.returncode == 0
+    assert "| passed |" in page.read_text(encoding="utf-8")
+
+
 def test_every_link_leads_somewhere() -> None:
     links = re.findall(r"\]\(([^)#]+)\)", README)
     assert links

@@ -5,9 +5,9 @@ import pytest
 from evalflow.report.junit import write_junit
 
 GATES = [
-    {"metric": "m", "statistic": "mean", "condition": ">= 0.8", "value": 0.9, "passed": True, "message": "0.9"},
-    {"metric": "m", "statistic": "pass_rate", "condition": "< 1", "value": 1.0, "passed": False, "message": "is 1"},
-    {"metric": "m", "statistic": "f1", "condition": "> 0", "value": None, "passed": None, "message": "undefined"},
+    {"name": "m mean >= 0.8", "passed": True, "message": "0.9"},
+    {"name": "m pass_rate < 1", "passed": False, "message": "is 1"},
+    {"name": "m f1 > 0", "passed": None, "message": "undefined"},
 ]
 CELLS = [
     {"case_id": "pass", "threshold": 0.8, "score": 0.9, "passed": True, "latency_s": 1.5},

@@ -8,9 +8,18 @@ from typing import Any
 import polars as pl
 import pytest
 
+from evalflow.config.schema import NotWorse
 from evalflow.errors import UserError
 from evalflow.records import FigureSpec, ScoreRecord
-from evalflow.summary import evaluate_gates, parse_condition, parse_gates, summarise
+from evalflow.summary import (
+    GateResult,
+    compare_cases,
+    evaluate_gates,
+    pair_scores,
+    parse_condition,
+    parse_gates,
+    summarise,
+)
 
 Make = Callable[..., ScoreRecord]
 Table = Callable[..., pl.LazyFrame]
@@ -68,8 +77,8 @@ def test_a_limit_on_another_scale_is_fine(declare: Declare):
 def test_figures_can_be_gated_by_name(declare: Declare):
     binary = {"m": declare(figures=FigureSpec("classification", True))}
     several = {"m": declare(figures=FigureSpec("classification"))}
-    assert parse_gates({"m": {"recall": ">= 1"}}, binary)[0].statistic == "recall"
-    assert len(parse_gates({"m": {"macro_recall": ">= 1", "recall[tax > vat]": ">= 1"}}, several)) == 2
+    assert parse_gates({"m": {"recall": ">= 0.9"}}, binary)[0].statistic == "recall"
+    assert len(parse_gates({"m": {"macro_recall": ">= 0.9", "recall[tax > vat]": ">= 0.9"}}, several)) == 2
     with pytest.raises(UserError, match="no statistic 'recall'"):
         parse_gates({"m": {"recall": ">= 1"}}, several)
 
@@ -83,13 +92,89 @@ def test_a_gate_of_the_run_takes_the_place_of_the_metrics_own(declare: Declare):
     assert parse_gates(None, {"m": declare()}) == []
 
 
-def results(scores: pl.LazyFrame, gates: dict[str, str], metric: Any) -> list[bool | None]:
+def held(scores: pl.LazyFrame, gates: dict[str, dict[str, Any]], metric: Any) -> list[GateResult]:
     metrics = {"m": metric}
-    frame = summarise(scores, metrics).frame
-    return [result.passed for result in evaluate_gates(parse_gates({"m": gates}, metrics), frame)]
+    return evaluate_gates(parse_gates(gates, metrics), summarise(scores, metrics).frame)
 
 
-def test_gates_pass_and_fail_by_the_point_estimate(record: Make, table: Table, declare: Declare):
+def results(scores: pl.LazyFrame, gates: dict[str, str], metric: Any, *, point: bool = True) -> list[bool | None]:
+    return [result.passed for result in held(scores, {"m": {**gates, "point": point}}, metric)]
+
+
+def test_an_interval_passes_by_its_worse_bound_and_fails_by_its_better_one(
+    record: Make, table: Table, declare: Declare
+):
+    scores = table([record(float(i % 10 < 8), i) for i in range(100)], 0.5)  # Wilson: 0.711 to 0.867
+    gates = {"mean": ">= 0.7", "pass_rate": ">= 0.75", "ci_low": ">= 0.75"}
+    assert results(scores, gates, declare(), point=False) == [True, None, False]
+    assert results(scores, {"mean": ">= 0.9", "pass_rate": "< 0.75"}, declare(), point=False) == [False, None]
+    assert results(scores, {"mean": "<= 0.9", "pass_rate": "<= 0.7"}, declare(), point=False) == [True, False]
+    assert results(scores, gates, declare()) == [True, True, False]
+
+
+def test_an_undecided_gate_says_how_many_cases_would_decide(record: Make, table: Table, declare: Declare):
+    scores = table([record(float(i % 10 < 8), i) for i in range(100)])
+    [result] = held(scores, {"m": {"mean": ">= 0.75"}}, declare())
+    [row] = result.rows
+    assert row.cases_needed is not None
+    more = table([record(float(i % 10 < 8), i) for i in range(row.cases_needed // 10 * 10 + 10)])
+    assert results(more, {"mean": ">= 0.75"}, declare(), point=False) == [True]
+    [on_the_limit] = held(scores, {"m": {"mean": ">= 0.8"}}, declare())
+    assert (on_the_limit.passed, on_the_limit.rows[0].cases_needed) == (None, None)
+
+
+def test_without_an_interval_only_the_estimate_can_decide(record: Make, table: Table, declare: Declare):
+    scores = table([record(0.5, 0), record(0.5, 1)])
+    assert results(scores, {"mean": ">= 0.4", "median": ">= 0.4"}, declare(), point=False) == [None, True]
+    assert results(scores, {"mean": ">= 0.4"}, declare()) == [True]
+
+
+def test_a_limit_that_no_interval_reaches_is_refused_unless_the_estimate_decides(declare: Declare):
+    for condition in (">= 1", "<= 0"):
+        with pytest.raises(UserError, match=r"no number of cases shows .*\n.* point: true"):
+            parse_gates({"m": {"mean": condition}}, {"m": declare()})
+        assert len(parse_gates({"m": {"mean": condition, "point": True}}, {"m": declare()})) == 1
+    with pytest.raises(UserError, match="neither true nor false"):
+        parse_gates({"m": {"mean": "> 0.5", "point": "yes"}}, {"m": declare()})
+    with pytest.raises(UserError, match="no condition beside it"):
+        parse_gates({"m": {"point": True}}, {"m": declare()})
+
+
+def test_tags_are_gated_for_one_metric_or_for_all(record: Make, table: Table, declare: Declare):
+    tags = [("Safety > Jailbreak",), ("Safety",), (), ()]
+    scores = table([record(s, i, tags=tags[i]) for i, s in enumerate([0.9, 0.8, 0.1, 0.2])], 0.5)
+    gates = {
+        "tag:Safety": {"pass_rate": ">= 0.9", "point": True},
+        "m@Safety > Jailbreak": {"mean": ">= 0.9", "point": True},
+        "m@Other": {"mean": ">= 0.1"},
+        "m": {"pass_rate": "<= 0.5", "point": True},
+    }
+    found = {gate.gate.about: gate.passed for gate in held(scores, gates, declare())}
+    assert found == {"tag:Safety": True, "m@Safety > Jailbreak": True, "m@Other": None, "m": True}
+    with pytest.raises(UserError, match="no metric of this run has a statistic 'recall'"):
+        parse_gates({"tag:Safety": {"recall": ">= 0.5"}}, {"m": declare()})
+    with pytest.raises(UserError, match="no metric 'n' in this run"):
+        parse_gates({"n@Safety": {"mean": ">= 0.5"}}, {"m": declare()})
+
+
+def test_a_difference_to_the_baseline_is_turned_so_that_more_is_better(record: Make, table: Table, declare: Declare):
+    def gate(direction: str, margin: float) -> bool | None:
+        metrics = {"m": declare(direction=direction)}
+        gates = parse_gates({"m": {"mean": NotWorse(not_worse_by=margin)}}, metrics, "runs/x")
+        sides = [table([record(base + 0.01 * (i % 5), i) for i in range(40)]).collect().lazy() for base in (0.5, 0.45)]
+        sides[1] = sides[1].with_columns(score=pl.col("score") + 0.01 * (pl.int_range(pl.len()) % 2))
+        rows = compare_cases(pair_scores(*sides).cases, ("a", "b"), {"m": direction})
+        return evaluate_gates(gates, summarise(sides[1], metrics).frame, rows)[0].passed
+
+    assert [gate("higher_is_better", margin) for margin in (0.1, 0.045, 0.01)] == [True, None, False]
+    assert gate("lower_is_better", 0.0) is True
+    with pytest.raises(UserError, match=r"no baseline to compare with\n.*baseline="):
+        parse_gates({"m": {"mean": NotWorse(not_worse_by=0.1)}}, {"m": declare()})
+    with pytest.raises(UserError, match="median cannot be held against a baseline"):
+        parse_gates({"m": {"median": NotWorse(not_worse_by=0.1)}}, {"m": declare()}, "runs/x")
+
+
+def test_gates_pass_and_fail_by_the_point_estimate_where_they_say_so(record: Make, table: Table, declare: Declare):
     scores = table([record(0.5, 0), record(1.0, 1)], 0.6)
     gates = {"mean": ">= 0.75", "pass_rate": "> 0.5", "median": "< 0.8", "n_error": "== 0", "std": "<= 0.1"}
     assert results(scores, gates, declare()) == [True, False, True, True, False]

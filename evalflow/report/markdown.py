@@ -1,0 +1,69 @@
+"""summary.md: a run in a few lines of Markdown, for the page of a CI job."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from evalflow.report.files import replacing
+from evalflow.report.header import title
+from evalflow.report.judges import judge_lines
+from evalflow.report.terminal import plain_line
+from evalflow.report.wording import cost, number, percent, series_name, varying, without_means_of_figures
+
+if TYPE_CHECKING:
+    from evalflow.report.inputs import Reported
+
+_OUTCOMES = {True: "passed", False: "**failed**", None: "**undecided**"}
+_SPECIAL = re.compile(r"([\\`*_{}\[\]<>|~#])")
+
+
+def write_markdown(path: Path, run: Reported) -> None:
+    """Write the page: gates, metrics with their intervals and counts, and what the run took; replaces the one before.
+
+    Args:
+        path: The file.
+        run: What to show.
+    """
+    with replacing(path, errors="replace") as file:
+        for line in _lines(run):
+            file.write(f"{line}\n")
+
+
+def _lines(run: Reported) -> Iterator[str]:
+    yield f"## {_text(title(run.manifest))}"
+    yield ""
+    yield from (f"{_text(line)}  " for line in judge_lines(run.manifest))
+    if run.gates:
+        yield ""
+        yield "| gate | |"
+        yield "|---|---|"
+        yield from (f"| {_text(gate['message'])} | {_OUTCOMES[gate['passed']]} |" for gate in run.gates)
+    rows = [row for row in without_means_of_figures(run.summary.iter_rows(named=True)) if row["tag"] is None]
+    parts = varying(rows)
+    yield ""
+    yield "| metric | value | 95 % interval | pass | scored | undefined | error | skipped |"
+    yield "|---|--:|---|--:|--:|--:|--:|--:|"
+    for row in rows:
+        yield f"| {' | '.join(_cells(row, series_name(row, parts)))} |"
+    yield ""
+    yield f"{_text(str(run.manifest['run_id']))}, cost {cost(run.manifest.get('cost_usd'))}"
+
+
+def _cells(row: Mapping[str, Any], series: str) -> list[str]:
+    figure = "" if row["statistic"] == "mean" else row["statistic"]
+    low, high = row["ci_low"], row["ci_high"]
+    return [
+        _text(" ".join(part for part in (row["metric"], figure, series) if part)),
+        number(row["value"]),
+        "–" if low is None or high is None else f"{number(low)} … {number(high)}",
+        percent(row["pass_rate"]),
+        *(str(row[f"n_{state}"]) for state in ("scored", "undefined", "error", "skipped")),
+    ]
+
+
+def _text(text: str) -> str:
+    """Text of others on one line, none of which is markup."""
+    return _SPECIAL.sub(r"\\\1", plain_line(text))

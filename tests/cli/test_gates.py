@@ -1,0 +1,87 @@
+"""Gates that intervals decide, on tags, and against a baseline, as a pipeline sees them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from tests.cli.conftest import Program
+from tests.cli.test_compare import cases, evaluate
+
+WORDS = ("dataset=rag", "dataset.rag.path=mine.jsonl", "dataset.rag.fields=null", "metric=exact_match")
+
+
+@pytest.fixture
+def baseline(program: Program) -> str:
+    """A run that is right 10 times of 40; the file `mine.jsonl` is right 30 times of 40."""
+    program.write("mine.jsonl", *cases(30, 40))
+    return evaluate(program, "before", cases(10, 40))
+
+
+def test_an_undecided_gate_exits_3_and_says_what_would_decide_it(program: Program) -> None:
+    program.write("mine.jsonl", *cases(30, 40))
+    done = program(*WORDS, "gate={exact_match: {mean: '>= 0.7'}}")
+    assert done.returncode == 3, done.stderr
+    assert "gate undecided  exact_match mean >= 0.7: 0.75 [0.5981, 0.8581]" in done.stdout
+    assert "about 370 cases would decide, if it stayed as it is" in done.stdout
+    page = (program.latest / "summary.md").read_text(encoding="utf-8")
+    assert "## exact\\_match on rag" in page
+    assert "| **undecided** |" in page
+    assert "| exact\\_match | 0.750 | 0.598 … 0.858 | 75 % | 40 | 0 | 0 | 0 |" in page
+    suites = ElementTree.parse(program.latest / "junit.xml").getroot()
+    assert suites[0].get("errors") == "1"
+    assert suites[0][0].get("name") == "exact_match mean >= 0.7"
+
+    again = program("report", "gate={exact_match: {mean: '>= 0.7', point: true}}")
+    assert again.returncode == 0, again.stderr
+    assert program.manifest["exit_code"] == 0
+    assert "| passed |" in (program.latest / "summary.md").read_text(encoding="utf-8")
+
+
+def test_a_tag_is_gated_from_yaml(program: Program) -> None:
+    program.write("mine.jsonl", *cases(30, 40, tags=["Safety > Jailbreak"]))
+    (program.folder / "conf/experiment").mkdir(parents=True)
+    (program.folder / "conf/metric").mkdir()
+    text = '# @package _global_\ngate:\n  "tag:Safety": {pass_rate: ">= 0.95"}\n  exact_match@Other: {mean: ">= 0.1"}\n'
+    (program.folder / "conf/experiment/strict.yaml").write_text(text)
+    done = program(*WORDS, "experiment=strict")
+    assert done.returncode == 1, done.stderr
+    assert "gate FAILED  tag:Safety pass_rate >= 0.95: 0.75 [" in done.stdout
+    assert "gate undecided  exact_match@Other mean >= 0.1: no case with the tag 'Other'" in done.stdout
+
+
+@pytest.mark.parametrize(("rows", "code"), [("mine.jsonl", 0), ("before.jsonl", 3), ("worse.jsonl", 1)])
+def test_a_baseline(program: Program, baseline: str, rows: str, code: int) -> None:
+    program.write("worse.jsonl", *cases(0, 40))
+    words = [word.replace("mine.jsonl", rows) for word in WORDS]
+    done = program(*words, f"baseline={baseline}", "gate={exact_match: {mean: {not_worse_by: 0.02}}}")
+    assert done.returncode == code, done.stdout + done.stderr
+    assert "exact_match mean not worse than the baseline by 0.02: " in done.stdout
+
+
+def test_a_baseline_that_cannot_be_compared_with_is_refused_before_anything_runs(
+    program: Program, baseline: str
+) -> None:
+    gate = "gate={exact_match: {mean: {not_worse_by: 0.02}}}"
+    done = program(*WORDS, gate)
+    assert (done.returncode, "there is no baseline to compare with" in done.stderr) == (2, True)
+    done = program(*WORDS, gate, "baseline=nowhere")
+    assert done.returncode == 2
+    assert "baseline=nowhere: the baseline cannot be read: this is no folder of a run" in done.stderr
+    manifest = Path(baseline) / "run.json"
+    known = json.loads(manifest.read_text())
+    known["config"]["metric"]["exact_match"]["combine"] = "any"
+    manifest.write_text(json.dumps(known))
+    done = program(*WORDS, gate, f"baseline={baseline}")
+    assert done.returncode == 2
+    assert "metric exact_match is configured otherwise: combine" in done.stderr
+    manifest.write_text(json.dumps(known | {"schema": 0}))
+    done = program(*WORDS, gate, f"baseline={baseline}")
+    assert (done.returncode, "another version of evalflow" in done.stderr) == (2, True)
+    done = program(*WORDS, "gate={exact_match: {mean: {not_worse: 0.02}}}")
+    assert done.returncode == 2
+    assert 'write a condition such as ">= 0.8", or {not_worse_by: 0.02}' in done.stderr
+    assert [path.name for path in program.folder.glob("outputs/runs/*")] == [Path(baseline).name]
