@@ -72,9 +72,9 @@ class Lab:
         """One run, killed until it gets through."""
         found, before = Cycle(), len(self._arrivals)
         process = self._start(self._next_run())
-        while self._killed(process, before, chance):
+        while (in_flight := self._kill(process, before, chance)) is not None:
             found.kills += 1
-            found.in_flight += self._lost
+            found.in_flight += in_flight
             begun = (self._run / "run.json").exists()
             process = self._spawn("resume", str(self._run)) if begun else self._start(self._run)
         if process.returncode:
@@ -89,11 +89,8 @@ class Lab:
         verdict = VERDICTS[zlib.crc32(request.text.encode()) % 2]
         return auto(length=2, values={"verdict": verdict}).after(LATENCY_S)
 
-    def _killed(self, process: subprocess.Popen[bytes], before: int, chance: random.Random) -> bool:
-        """Kill the process at a random moment of its life, or let it end; whether it was killed.
-
-        What was in flight is then in `_lost`.
-        """
+    def _kill(self, process: subprocess.Popen[bytes], before: int, chance: random.Random) -> int | None:
+        """Kill the process at a random moment of its life, and give the calls then in flight; None where it ended."""
         share = chance.uniform(-0.1, 1.4)  # of the calls; below 0 it dies in its start, above 1 in its reports or never
         wait_s = chance.uniform(0.0, LATENCY_S if 0 < share < 1 else 1.0)
         due = before + min(share, 1.0) * self._calls
@@ -104,11 +101,9 @@ class Lab:
                 died_at = time.monotonic()
                 process.wait()
                 time.sleep(LATENCY_S)  # what it had sent may still stand in a socket
-                recent = sum(arrival > died_at - RECENT_S for arrival in self._arrivals)
-                self._lost = min(recent, self._in_flight)
-                return True
+                return min(self._in_flight, sum(arrival > died_at - RECENT_S for arrival in self._arrivals))
             time.sleep(0.001)
-        return False
+        return None
 
     def _next_run(self) -> Path:
         self._runs += 1
