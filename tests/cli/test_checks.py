@@ -136,6 +136,6 @@ def test_what_is_wrong_is_refused_with_case_and_place(
 
 def test_gates_name_checks(program: Program) -> None:
     rows = [case(0, "Hi.", HELLO), case(1, "Hello.", HELLO)]
-    assert run(program, *rows, more=('gate={string_matching: {mean: ">= 0.9"}}',)).returncode == 1
+    assert run(program, *rows, more=('gate={string_matching: {mean: ">= 0.9", point: true}}',)).returncode == 1
     done = run(program, *rows, more=('gate={string_machting: {mean: ">= 0.9"}}',))
     assert (done.returncode, "did you mean 'string_matching'?" in done.stderr) == (2, True)
