@@ -3,8 +3,8 @@
     python bench/peers.py [--cases N] [--in-flight N] [--only NAME ...]
 
 deepeval, inspect, promptfoo and ragas are installed into environments of their own (see `_peers`); one that cannot be
-is named under the table. Each judges a quarter of the cases (twice, and the second time counts), then all of them, one
-call a case, 200 ms each: the CPU a case is what the others took more, so that imports drop out. Efficiency is the ideal
+is named under the table. Each judges a few cases to warm up, then half of them, then all, one call a case, 200 ms each:
+the CPU a case is what the second half took, so that imports and what a run does once drop out. Efficiency is the ideal
 time, calls / in flight x latency, over the time from the first request to the last answer as the endpoint sees it.
 """
 
@@ -21,6 +21,7 @@ from _peers import PEERS, Peer, Unavailable, scored
 
 LATENCY_S = 0.2
 LIMIT_S = 900.0
+WARM_UP = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,20 +116,20 @@ def row(name: str, figures: Sequence[Figures], in_flight: int, floor_ms: float) 
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cases", type=int, default=400)
+    parser.add_argument("--cases", type=int, default=600)
     parser.add_argument("--in-flight", type=int, default=50)
     parser.add_argument("--only", nargs="+", default=[], choices=[peer.name for peer in PEERS])
     arguments = parser.parse_args()
-    in_flight, sizes = arguments.in_flight, (max(1, arguments.cases // 4), arguments.cases)
+    in_flight, sizes = arguments.in_flight, (arguments.cases // 2, arguments.cases)
     print(f"{machine()}; {sizes[1]:,} cases at {in_flight} in flight, {LATENCY_S * 1000:g} ms latency\n")
     missing: dict[str, str] = {}
     with folder() as work:
-        cases = {size: write_cases(work / f"{size}.jsonl", size) for size in sizes}
+        cases = {size: write_cases(work / f"{size}.jsonl", size) for size in (WARM_UP, *sizes)}
         taking_part = entrants(work, in_flight, arguments.only, missing)
         found: dict[str, list[Figures]] = {}
         for name, entrant in taking_part.items():
             try:
-                _, *found[name] = [raced(entrant, cases, size) for size in (sizes[0], *sizes)]
+                _, *found[name] = [raced(entrant, cases, size) for size in (WARM_UP, *sizes)]
             except RuntimeError as error:
                 missing[name] = str(error).strip().splitlines()[-1]
     floor_ms = each_ms(found["aiohttp floor"])
