@@ -15,10 +15,12 @@ def fields_of(case: Case, answer: Answer) -> dict[str, Any]:
     """Every field that `needs` and templates may name; None where the data has none.
 
     answer and actual come from the answer, contexts and metadata from the answer or else from the case, and the
-    conversation is the one that was played.
+    conversation is the one that was played. An answer that is absent has no metadata, also where it is known to have
+    come with none ({}).
     """
     as_recorded = not answer.messages or answer.messages is case.messages
     played = case if as_recorded else replace(case, messages=answer.messages)
+    metadata = case.metadata if answer.metadata is None else answer.metadata
     return {
         "question": played.question,
         "history": played.history,
@@ -28,7 +30,7 @@ def fields_of(case: Case, answer: Answer) -> dict[str, Any]:
         "contexts": case.contexts if answer.contexts is None else answer.contexts,
         "expected": case.expected,
         "actual": answer.actual,
-        "metadata": case.metadata if answer.metadata is None else answer.metadata,
+        "metadata": None if answer.status == "absent" and not metadata else metadata,
         "demo_answer": case.demo_answer,
         "vars": case.vars,
     }

@@ -42,12 +42,13 @@ def recorded_answer(case: Case, target: str, repeat: int, *, demo: bool = False)
         case: The case.
         target: The column value.
         repeat: The target's repeat; each has the same answer.
-        demo: The example answer with its metadata, instead of the recorded answer, prediction and metadata.
+        demo: The example answer with its metadata, instead of the recorded answer, prediction and metadata. An example
+            without any came with nothing ({}): what was recorded beside another answer says nothing of it.
     """
     example = case.demo_answer
     answer = (example.content if example else None) if demo else case.answer
     actual = None if demo else case.actual
-    metadata = (example.metadata if example else None) if demo else case.metadata
+    metadata = (example.metadata if example else None) or {} if demo else case.metadata
     return Answer(
         dataset=case.dataset,
         index=case.index,

@@ -1,14 +1,25 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from evalflow.metrics.registry import build_metric, metric_config_model
+from evalflow.prompts import Prompts
 from evalflow.records import Case, Context, Message
 from evalflow.targets.recorded import RecordedTarget
 
 pytestmark = pytest.mark.anyio
 MESSAGES = (Message("user", "Why?"),)
+CALLED = metric_config_model("check").model_validate(
+    {
+        "kind": "check",
+        "needs": ["metadata"],
+        "field": "metadata",
+        "checks": [{"op": "jsonpath", "path": "$.tool", "equals": "search"}],
+    }
+)
 
 
 def _case(**fields: Any) -> Case:
@@ -48,3 +59,15 @@ async def test_demo_gives_the_example_answer_with_its_metadata_only() -> None:
 async def test_demo_without_an_example_is_absent() -> None:
     answer = await RecordedTarget("demo", demo=True).answer(_case(answer="Because."), 0)
     assert (answer.status, answer.answer) == ("absent", None)
+
+
+async def test_an_example_without_metadata_does_not_pass_for_the_recorded_answer() -> None:
+    metric = build_metric("called", CALLED, Prompts(()))
+    target = RecordedTarget("demo", demo=True)
+    recorded = _case(answer="Because.", metadata={"tool": "search"})
+    for example, found in ((Message("assistant", "Demo."), ("scored", 0.0)), (None, ("skipped", None))):
+        case = replace(recorded, demo_answer=example)
+        outcome = await metric.score(case, await target.answer(case, 0), None, 0)
+        assert (outcome.status, outcome.score) == found
+    outcome = await metric.score(recorded, await RecordedTarget("recorded").answer(recorded, 0), None, 0)
+    assert outcome.score == 1.0
