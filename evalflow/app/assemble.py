@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from evalflow.app.demand import Demand, demand_of
 from evalflow.app.select import offered
 from evalflow.calls.budget import Budget
 from evalflow.calls.cache import Cache
@@ -100,13 +101,15 @@ def assemble(settings: Settings, run_id: str = "") -> Parts:
     prompts = Prompts(settings.composed.prompt_folders)
     session = _session(settings.run, run_id)
     metrics = _metrics(settings, prompts, problems)
-    judges = _judges(settings, metrics, session, problems)
-    embedder = _embedder(settings, metrics, judges, session, problems)
+    demand = _demand(settings, metrics, problems)
+    judges = _judges(settings, demand, session, problems)
+    embedder = _embedder(settings, judges, session, problems) if demand.embedding else None
     target = _target(settings, prompts, session, problems)
     if problems or target is None:
         raise UserError(problems)
     pairs = tuple(
-        Pair(metric, judges.get(name), embedder if metric.embeds else None) for name, metric in metrics.items()
+        Pair(metric, judges.get(name), embedder if name in demand.embedding else None)
+        for name, metric in metrics.items()
     )
     return Parts(settings, pairs, target, prompts, session)
 
@@ -138,14 +141,20 @@ def _metrics(settings: Settings, prompts: Prompts, problems: list[Problem]) -> d
     return metrics
 
 
-def _judges(
-    settings: Settings, metrics: Mapping[str, Metric], session: CallSession, problems: list[Problem]
-) -> dict[str, Judge]:
+def _demand(settings: Settings, metrics: Mapping[str, Metric], problems: list[Problem]) -> Demand:
+    try:
+        return demand_of(metrics, lambda: offered(settings.run))
+    except UserError as error:
+        problems += error.problems
+        return Demand()
+
+
+def _judges(settings: Settings, demand: Demand, session: CallSession, problems: list[Problem]) -> dict[str, Judge]:
     """The judge of each metric that asks one; metrics with the same configuration share it."""
     built: list[tuple[Any, Judge]] = []
     judges: dict[str, Judge] = {}
     for name, config in settings.judges.items():
-        if name not in metrics or not metrics[name].asks:
+        if name not in demand.asking:
             continue
         known = next((judge for other, judge in built if other == config), None)
         if known is None:
@@ -163,15 +172,8 @@ def _judges(
 
 
 def _embedder(
-    settings: Settings,
-    metrics: Mapping[str, Metric],
-    judges: Mapping[str, Judge],
-    session: CallSession,
-    problems: list[Problem],
+    settings: Settings, judges: Mapping[str, Judge], session: CallSession, problems: list[Problem]
 ) -> Judge | None:
-    """The embedder, where a metric may need it."""
-    if not any(metric.embeds for metric in metrics.values()):
-        return None
     config = settings.run.embedder
     try:
         embedder = build_embedder(config, settings.composed.choices.get("embedder", config.kind), session)

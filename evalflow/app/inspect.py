@@ -168,4 +168,15 @@ def _judges_that_cannot(found: Inspection) -> Iterator[Problem]:
             hint = "choose a language model as the judge: judge=openai, or another of `list judge`"
             if one.metric.embeds:
                 hint = "or choose another embedder: embedder=openai, or another of `list embedder`"
+            hint += _way_around(found, name, one)
             yield Problem(f"{name}, step {refused[0]}: {refused[1]}", f"metric.{one.declared}", hint)
+
+
+def _way_around(found: Inspection, name: str, refused: Scored) -> str:
+    """The checks of the same metric that nobody is asked for; nothing to say of a metric that is no check."""
+    if name == refused.declared:
+        return ""
+    free = [other for other, one in found.scored.items() if one.declared == refused.declared and one.judge is None]
+    identifiers = dict.fromkeys(other.partition("#")[0] for other in free)
+    key = found.parts.settings.key("metric", refused.declared)
+    return f"\n  or run the checks that need none: '{key}.only=[{','.join(identifiers)}]'" if identifiers else ""

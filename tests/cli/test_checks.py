@@ -134,6 +134,30 @@ def test_what_is_wrong_is_refused_with_case_and_place(
     assert "Traceback" not in done.stderr
 
 
+def test_a_judge_or_an_embedder_is_wanted_where_a_case_has_a_check_for_it(program: Program) -> None:
+    keyless = ("judge=openai", "embedder=openai")
+    assert run(program, case(0, "Hello.", HELLO), more=keyless).returncode == 0
+    assert program.manifest["judges"] == program.manifest["prices"] == {}
+    correct = {"identifier": "correctness", "params": {"reference": "Hello."}}
+    done = run(program, case(0, "Hello.", HELLO, correct), more=keyless)
+    assert (done.returncode, "OPENAI_API_KEY" in done.stderr, "judge" in done.stderr) == (2, True, True)
+    alike = {"identifier": "semantic_similarity", "params": {"reference": "Hello."}}
+    assert run(program, case(0, "Hello.", HELLO, alike), more=keyless).returncode == 2
+    assert run(program, case(0, "Hello.", HELLO, alike), more=("judge=openai",)).returncode == 0
+
+
+def test_the_embedded_judge_refuses_and_names_the_checks_that_need_no_judge(program: Program) -> None:
+    correct = {"identifier": "correctness", "params": {"reference": "Hello."}}
+    done = run(program, case(0, "Hello.", HELLO, HELLO, correct))
+    assert done.returncode == 2
+    assert "correctness" in done.stderr
+    [way] = [line.split("'")[1] for line in done.stderr.splitlines() if "metric.checks.only" in line]
+    assert way == "metric.checks.only=[string_matching]"
+    assert run(program, case(0, "Hello.", HELLO, HELLO, correct), more=(way,)).returncode == 0
+    done = run(program, case(0, "Hello.", correct))
+    assert (done.returncode, "only=" in done.stderr) == (2, False)
+
+
 def test_gates_name_checks(program: Program) -> None:
     rows = [case(0, "Hi.", HELLO), case(1, "Hello.", HELLO)]
     assert run(program, *rows, more=('gate={string_matching: {mean: ">= 0.9", point: true}}',)).returncode == 1
