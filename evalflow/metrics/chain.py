@@ -8,13 +8,13 @@ from typing import Any, Generic, Literal, TypeVar, cast
 from evalflow.errors import JudgeError, UserError
 from evalflow.frozen import record
 from evalflow.metrics.base import BaseMetric, UnitMetricConfig
-from evalflow.metrics.inputs import fields_of, look_up, obstacle, root, turns_of
+from evalflow.metrics.inputs import LISTS, fields_of, items_in, look_up, obstacle, root
 from evalflow.metrics.reasons import reason_of
 from evalflow.metrics.replies import Observed, rows_at
 from evalflow.metrics.rule_config import Rule
 from evalflow.metrics.rules import evaluate
 from evalflow.metrics.stand_ins import stand_in
-from evalflow.metrics.steps import TURNS, Step
+from evalflow.metrics.steps import Step
 from evalflow.prompts import render
 from evalflow.protocols import Judge
 from evalflow.records import Answer, Ask, Case, Distribution, Message, Outcome, Reply
@@ -179,9 +179,10 @@ async def _observe(
 
 def _items(step: Step, scope: Scope, seen: Mapping[str, Observed]) -> tuple[Any, ...] | None:
     """What a one_per step goes over; None for another one."""
-    if step.config.one_per == TURNS:
-        return turns_of(scope.fields)
-    return tuple(rows_at(step.config.one_per, seen).rows) if step.config.one_per else None
+    ref = step.config.one_per
+    if ref is None:
+        return None
+    return items_in(ref, scope.fields) if ref in LISTS else tuple(rows_at(ref, seen).rows)
 
 
 def _ready(step: Step, scope: Scope, seen: Mapping[str, Observed], items: tuple[Any, ...] | None) -> Ask:

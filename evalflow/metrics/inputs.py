@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, cast
 
 from evalflow.records import Answer, Case, Context, Message, Outcome
 
 FROM_ANSWER = ("answer", "actual", "contexts", "metadata")
+LISTS: Mapping[str, Sequence[str]] = MappingProxyType({"turns": ("messages", "answer"), "contexts": ("contexts",)})
+"""Lists in a case that a judge can be asked about item by item, and the fields that they are made of."""
 
 
 def fields_of(case: Case, answer: Answer) -> dict[str, Any]:
@@ -51,8 +54,10 @@ def look_up(path: str, fields: Mapping[str, Any]) -> Any:
     return here
 
 
-def turns_of(fields: Mapping[str, Any]) -> tuple[str, ...]:
-    """What the assistant said in a conversation, turn by turn, the answer last."""
+def items_in(name: str, fields: Mapping[str, Any]) -> tuple[str, ...]:
+    """The texts of one of `LISTS`: of each context, or of each turn of the assistant, the answer last."""
+    if name == "contexts":
+        return tuple(context.text for context in cast("tuple[Context, ...]", fields["contexts"]))
     messages = cast("tuple[Message, ...]", fields["messages"] or ())
     return (*(message.content for message in messages if message.role == "assistant"), fields["answer"])
 

@@ -8,7 +8,17 @@ from typing import Any, cast
 
 from evalflow.metrics.replies import Observed, Rows, rows_at
 from evalflow.metrics.returns import StrType
-from evalflow.metrics.rule_config import FScoreRule, MapRule, MeanRule, Rule, ShareRule, ValueRule
+from evalflow.metrics.rule_config import (
+    AveragePrecisionRule,
+    FScoreRule,
+    HitRule,
+    MapRule,
+    MeanRule,
+    MinRule,
+    Rule,
+    ShareRule,
+    ValueRule,
+)
 from evalflow.metrics.rules import cell, evaluate, hit_chances
 from evalflow.records import Direction
 
@@ -34,12 +44,12 @@ def reason_of(rule: Rule, seen: Mapping[str, Observed], direction: Direction, we
         case ShareRule():
             chances = hit_chances(rule, seen) if weighted and rule.among is None else None
             return _expected_share(rule, seen, direction, chances) if chances else _share(rule, seen, direction)
+        case AveragePrecisionRule():
+            return _ranking(rule, seen, direction)
         case FScoreRule():
-            parts = (("precision", rule.precision), ("recall", rule.recall))
-            said = [
-                (name, _score(part, seen, weighted), reason_of(part, seen, direction, weighted)) for name, part in parts
-            ]
-            return "; ".join(f"{name} {score}: {reason}" for name, score, reason in said)
+            return _parts({"precision": rule.precision, "recall": rule.recall}, seen, direction, weighted)
+        case MinRule():
+            return _parts(rule.parts, seen, direction, weighted)
         case MeanRule():
             return _mean(rule, seen, direction)
         case ValueRule() | MapRule():
@@ -59,9 +69,26 @@ def one_line(text: str, limit: int) -> str:
     return f"{head[: cut if cut > limit // 2 else None].rstrip(' ,;:')}…"
 
 
-def _share(rule: ShareRule, seen: Mapping[str, Observed], direction: Direction) -> str:
+def _parts(parts: Mapping[str, Rule], seen: Mapping[str, Observed], direction: Direction, weighted: bool) -> str:
+    """What each of several rules gives, and why."""
+    said = [
+        (name, _score(part, seen, weighted), reason_of(part, seen, direction, weighted)) for name, part in parts.items()
+    ]
+    return "; ".join(f"{name} {score}: {reason}" for name, score, reason in said)
+
+
+def _ranking(rule: AveragePrecisionRule, seen: Mapping[str, Observed], direction: Direction) -> str:
+    """Which ranks count, then why the others do not."""
+    rows = rows_at(rule.of, seen).rows
+    ranks = [str(rank) for rank, row in enumerate(rows, 1) if cell(row, rule.field) in rule.hits]
+    where = f"rank{'s' if len(ranks) > 1 else ''} {', '.join(ranks)}" if ranks else "no rank"
+    return f"{_any_of(rule)} at {where} of {len(rows)}; {_share(rule, seen, direction)}"
+
+
+def _share(rule: HitRule, seen: Mapping[str, Observed], direction: Direction) -> str:
     listed = rows_at(rule.of, seen)
-    kept = [i for i, row in enumerate(listed.rows) if rule.among is None or cell(row, rule.field) in rule.among]
+    among = rule.among if isinstance(rule, ShareRule) else None
+    kept = [i for i, row in enumerate(listed.rows) if among is None or cell(row, rule.field) in among]
     counted = [i for i in kept if cell(listed.rows[i], rule.field) in rule.hits]
     against = counted if direction == "lower_is_better" else [i for i in kept if i not in counted]
     named = [cell(listed.rows[i], rule.field) for i in against]
@@ -91,7 +118,7 @@ def _expected_share(
     return f"{head}; {len(chances)} {listed.noun}, on average {sum(chances) / len(chances):.2f}"
 
 
-def _clean(rule: ShareRule, noun: str, values: Sequence[Any], direction: Direction) -> str:
+def _clean(rule: HitRule, noun: str, values: Sequence[Any], direction: Direction) -> str:
     """The line for a score at the good end of the scale."""
     if direction == "lower_is_better":
         return f"0 of {len(values)} {noun} {_any_of(rule)}"
@@ -99,7 +126,7 @@ def _clean(rule: ShareRule, noun: str, values: Sequence[Any], direction: Directi
     return f"{len(values)} of {len(values)} {noun} {' or '.join(words)}"
 
 
-def _kinds(rule: ShareRule, values: Sequence[Any], direction: Direction) -> str:
+def _kinds(rule: HitRule, values: Sequence[Any], direction: Direction) -> str:
     """What is wrong with the listed items: the one word for it, or the words with how often each."""
     counts = Counter(_word(rule.field, value) for value in values)
     if len(counts) == 1:
@@ -109,7 +136,7 @@ def _kinds(rule: ShareRule, values: Sequence[Any], direction: Direction) -> str:
     return f"{head} ({details})"
 
 
-def _any_of(rule: ShareRule) -> str:
+def _any_of(rule: HitRule) -> str:
     return " or ".join(_word(rule.field, value) for value in rule.hits)
 
 

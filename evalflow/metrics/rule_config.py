@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
@@ -13,28 +13,40 @@ from evalflow.metrics.replies import Shape, item_type
 from evalflow.metrics.returns import BoolType, LabelType, NumberType, RecordType
 
 
-class ShareRule(Strict):
-    """The share of items whose `field` equals `equals`, or is in `in`, among those whose `field` is in `among`."""
+class HitRule(Strict):
+    """A rule that some items count for, and others do not: those whose `field` equals `equals`, or is in `in`."""
 
     model_config = ConfigDict(populate_by_name=True)
 
-    op: Literal["share"]
+    op: str
     of: str
     field: str | None = None
     equals: Any = None
     in_: list[Any] | None = Field(default=None, alias="in", min_length=1)
-    among: list[Any] | None = Field(default=None, min_length=1)
 
     @model_validator(mode="after")
-    def _one_question(self) -> ShareRule:
+    def _one_question(self) -> Self:
         if (self.equals is None) == (self.in_ is None):
-            raise ValueError("a share needs exactly one of `equals` and `in`")
+            raise ValueError(f"{self.op} needs exactly one of `equals` and `in`")
         return self
 
     @property
     def hits(self) -> Sequence[Any]:
         """The values that count."""
         return self.in_ if self.in_ is not None else [self.equals]
+
+
+class ShareRule(HitRule):
+    """The share of items that count, among those whose `field` is in `among`."""
+
+    op: Literal["share"]  # pyright: ignore[reportIncompatibleVariableOverride]
+    among: list[Any] | None = Field(default=None, min_length=1)
+
+
+class AveragePrecisionRule(HitRule):
+    """How early in a ranking the items stand that count: the mean, over them, of the share of hits down to each."""
+
+    op: Literal["average_precision"]  # pyright: ignore[reportIncompatibleVariableOverride]
 
 
 class MeanRule(Strict):
@@ -76,8 +88,18 @@ class FScoreRule(Strict):
     beta: float = Field(default=1.0, gt=0, allow_inf_nan=False)
 
 
-Rule = Annotated[ShareRule | MeanRule | ValueRule | MapRule | FScoreRule, Field(discriminator="op")]
+class MinRule(Strict):
+    """The lowest of several rules, each under a name for the reason."""
+
+    op: Literal["min"]
+    parts: dict[Word, Rule] = Field(min_length=2)
+
+
+Rule = Annotated[
+    ShareRule | AveragePrecisionRule | MeanRule | ValueRule | MapRule | FScoreRule | MinRule, Field(discriminator="op")
+]
 FScoreRule.model_rebuild()
+MinRule.model_rebuild()
 
 
 def unit_values(values: dict[str, float]) -> dict[str, float]:
@@ -88,7 +110,7 @@ def unit_values(values: dict[str, float]) -> dict[str, float]:
     return values
 
 
-def field_type(rule: ShareRule | MeanRule, shapes: Mapping[str, Shape]) -> Any:
+def field_type(rule: HitRule | MeanRule, shapes: Mapping[str, Shape]) -> Any:
     """The declared type of what a rule over items looks at.
 
     Raises:
@@ -118,7 +140,10 @@ def rule_problems(rule: Rule, shapes: Mapping[str, Shape], where: str) -> Iterat
         case FScoreRule():
             yield from rule_problems(rule.precision, shapes, f"{where}.precision")
             yield from rule_problems(rule.recall, shapes, f"{where}.recall")
-        case ShareRule() | MeanRule():
+        case MinRule():
+            for name, part in rule.parts.items():
+                yield from rule_problems(part, shapes, f"{where}.parts.{name}")
+        case HitRule() | MeanRule():
             try:
                 declared = field_type(rule, shapes)
             except ValueError as error:
@@ -127,7 +152,7 @@ def rule_problems(rule: Rule, shapes: Mapping[str, Shape], where: str) -> Iterat
             if isinstance(rule, MeanRule):
                 yield from _number_problems(declared, where)
             else:
-                yield from _share_problems(rule, declared, where)
+                yield from _hit_problems(rule, declared, where)
         case ValueRule() | MapRule():
             yield from _single_problems(rule, shapes, where)
 
@@ -173,14 +198,15 @@ def _map_problems(rule: MapRule, declared: Any, where: str) -> Iterator[Problem]
         yield Problem(f"no number for {', '.join(missing)}", f"{where}.values", "every label needs its number")
 
 
-def _share_problems(rule: ShareRule, declared: Any, where: str) -> Iterator[Problem]:
+def _hit_problems(rule: HitRule, declared: Any, where: str) -> Iterator[Problem]:
+    among = rule.among if isinstance(rule, ShareRule) else None
     asked = [("equals" if rule.in_ is None else "in", value) for value in rule.hits]
-    asked += [("among", value) for value in rule.among or ()]
+    asked += [("among", value) for value in among or ()]
     for key, value in asked:
         fault = _misfit(declared, value)
         if fault:
             yield Problem(fault[0], f"{where}.{key}", fault[1])
-    if rule.among is not None and not any(hit in rule.among for hit in rule.hits):
+    if among is not None and not any(hit in among for hit in rule.hits):
         yield Problem("what counts is not in `among`, so the share would always be 0", f"{where}.among")
 
 

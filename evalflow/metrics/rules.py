@@ -13,7 +13,16 @@ from typing import Any
 from evalflow.frozen import record
 from evalflow.metrics.replies import Observed, rows_at
 from evalflow.metrics.returns import BoolType, NumberType
-from evalflow.metrics.rule_config import FScoreRule, MapRule, MeanRule, Rule, ShareRule, ValueRule
+from evalflow.metrics.rule_config import (
+    AveragePrecisionRule,
+    FScoreRule,
+    MapRule,
+    MeanRule,
+    MinRule,
+    Rule,
+    ShareRule,
+    ValueRule,
+)
 from evalflow.metrics.rule_config import field_type as declared_type
 from evalflow.records import Distribution
 
@@ -46,6 +55,8 @@ def evaluate(rule: Rule, seen: Mapping[str, Observed], weighted: bool) -> Result
     match rule:
         case ShareRule():
             return _share(rule, seen, weighted)
+        case AveragePrecisionRule():
+            return _average_precision(rule, seen)
         case MeanRule():
             return _mean(rule, seen, weighted)
         case ValueRule():
@@ -54,6 +65,8 @@ def evaluate(rule: Rule, seen: Mapping[str, Observed], weighted: bool) -> Result
             return _map(rule, seen, weighted)
         case FScoreRule():
             return _f_score(rule, seen, weighted)
+        case MinRule():
+            return _min(rule, seen, weighted)
 
 
 def normalise(declared: Any, value: Any) -> float:
@@ -87,6 +100,29 @@ def _share(rule: ShareRule, seen: Mapping[str, Observed], weighted: bool) -> Res
         return Result(None, undefined=f"nothing to divide by: none of the {len(spread)} {listed.noun} is {words}")
     score = _clamped(sum(_mass(chances, hits) for chances in spread) / base)
     return Result(score, score, weighted=used)
+
+
+def _average_precision(rule: AveragePrecisionRule, seen: Mapping[str, Observed]) -> Result:
+    """Of the verdicts as replied: it is no sum over items, so that their probabilities give no expectation of it."""
+    listed = rows_at(rule.of, seen)
+    if not listed.rows:
+        return Result(None, undefined=f"nothing to divide by: there are no {listed.noun}")
+    score = average_precision([cell(row, rule.field) in rule.hits for row in listed.rows])
+    return Result(score, score)
+
+
+def average_precision(hits: Sequence[bool]) -> float:
+    """The sum over the ranks k of a hit of P@k, divided by the number of hits; P@k is the share of hits in the first k.
+
+    Each item of the ranking was judged, so that one without any hit has 0 and is not undefined: it is as bad as a
+    ranking can be. (Manning, Raghavan and Schütze, 2008, section 8.4, over what was retrieved; the contextual
+    precision of deepeval and the context precision of ragas.)
+
+    Args:
+        hits: Whether each item counts, the first rank first.
+    """
+    ranks = [rank for rank, hit in enumerate(hits, 1) if hit]
+    return _clamped(sum(found / rank for found, rank in enumerate(ranks, 1)) / len(ranks)) if ranks else 0.0
 
 
 def _mean(rule: MeanRule, seen: Mapping[str, Observed], weighted: bool) -> Result:
@@ -125,6 +161,15 @@ def _f_score(rule: FScoreRule, seen: Mapping[str, Observed], weighted: bool) -> 
     assert recall.score is not None
     score = f_beta(precision.score, recall.score, rule.beta)
     return Result(score, score, weighted=precision.weighted or recall.weighted)
+
+
+def _min(rule: MinRule, seen: Mapping[str, Observed], weighted: bool) -> Result:
+    parts = {name: evaluate(part, seen, weighted) for name, part in rule.parts.items()}
+    for name, part in parts.items():
+        if part.score is None:
+            return Result(None, undefined=f"{name} is undefined: {part.undefined}")
+    scores = {name: part.score for name, part in parts.items() if part.score is not None}
+    return Result(min(scores.values()), scores, weighted=any(part.weighted for part in parts.values()))
 
 
 def f_beta(precision: float, recall: float, beta: float = 1.0) -> float:

@@ -10,7 +10,7 @@ from pydantic import BaseModel, field_validator
 
 from evalflow.config.schema import FIELDS, IDENTIFIER, Strict, Word
 from evalflow.errors import Problem, UserError, did_you_mean
-from evalflow.metrics.inputs import root
+from evalflow.metrics.inputs import LISTS, root
 from evalflow.metrics.replies import Shape, item_type
 from evalflow.metrics.returns import Returns, reply_model
 from evalflow.metrics.rule_config import rule_problems
@@ -21,9 +21,7 @@ if TYPE_CHECKING:
     from evalflow.metrics.rule_config import Rule
     from evalflow.prompts import Prompts
 
-TURNS = "turns"
-"""In the place of a list in a reply: what the assistant said in the conversation, turn by turn."""
-RESERVED = ("source", "against", "items", TURNS)
+RESERVED = ("source", "against", "items", "turns")
 """Variables that a step's own keys fill, so that no step may be called that."""
 
 
@@ -35,7 +33,8 @@ class StepConfig(Strict):
         prompt: A template of the prompt folders.
         returns: What the judge replies.
         task: What a judge without language can answer: extract_claims, verify_claims or rate_relevance.
-        one_per: A list in an earlier reply, or `turns`, the assistant's; the judge then gives `returns` once for each.
+        one_per: A list in an earlier reply; or `turns`, the assistant's, or `contexts`, in the order in which they were
+            retrieved. The judge then gives `returns` once for each.
         source: The text to work on, as the variable `source`; for extract_claims the answer, unless said otherwise.
         against: What to compare with, as the variable `against`; for verify_claims the contexts, unless said
             otherwise.
@@ -136,10 +135,10 @@ def _own_variables(step: StepConfig) -> set[str]:
 def _reference_problems(
     step: StepConfig, earlier: Mapping[str, Shape], needs: Collection[str], key: str
 ) -> Iterator[Problem]:
-    if step.one_per == TURNS:
-        for field in ("messages", "answer"):
+    if step.one_per is not None and step.one_per in LISTS:
+        for field in LISTS[step.one_per]:
             if field not in needs:
-                yield _undeclared(field, needs, f"{key}.one_per", "`turns` are of")
+                yield _undeclared(field, needs, f"{key}.one_per", f"`{step.one_per}` are of")
     elif step.one_per is not None:
         try:
             item_type(step.one_per, earlier)

@@ -8,7 +8,7 @@ from pydantic import TypeAdapter, ValidationError
 from evalflow.metrics.replies import Observed, Shape
 from evalflow.metrics.returns import Returns
 from evalflow.metrics.rule_config import Rule, rule_problems
-from evalflow.metrics.rules import evaluate, f_beta
+from evalflow.metrics.rules import average_precision, evaluate, f_beta
 
 LABELS = ["good", "bad", "unsure"]
 FIELDS = TypeAdapter(Returns).validate_python(
@@ -216,3 +216,59 @@ def test_both_parts_of_an_f_score_are_looked_at():
 def test_what_is_no_rule(values, message):
     with pytest.raises(ValidationError, match=message):
         rule(**values)
+
+
+AVERAGE = {"op": "average_precision", "of": "many", "field": "verdict", "equals": "good"}
+
+
+def ranked(hits):
+    return many([{"verdict": "good" if hit else "bad"} for hit in hits])
+
+
+@pytest.mark.parametrize(
+    ("hits", "expected"),
+    [
+        ([1, 0, 1, 1, 0], 29 / 36),
+        ([1, 1, 1], 1.0),
+        ([1, 1, 0, 0], 1.0),
+        ([0, 1], 0.5),
+        ([0, 0, 0, 1], 0.25),
+        ([0, 0], 0.0),
+    ],
+)
+def test_average_precision_facts(hits, expected):
+    assert score(AVERAGE, ranked(hits)).score == pytest.approx(expected, abs=1e-12)
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=30))
+def test_average_precision_is_best_for_what_counts_first_and_worst_for_it_last(hits):
+    best, worst = sorted(hits, reverse=True), sorted(hits)
+    assert 0 <= average_precision(worst) <= average_precision(hits) <= average_precision(best)
+    assert average_precision(best) == float(any(hits))
+
+
+def test_average_precision_takes_the_verdicts_as_replied_and_says_so():
+    seen = many([{"verdict": "bad"}, {"verdict": "good"}], [{"verdict": {"good": 0.4, "bad": 0.6}}] * 2)
+    result = score(AVERAGE, seen, weighted=True)
+    assert (result.score, result.weighted) == (0.5, False)
+
+
+def test_the_lowest_part_is_the_score_and_undefined_where_one_is():
+    values = {"op": "min", "parts": {"a": SHARE, "b": {**SHARE, "equals": "bad"}}}
+    result = score(values, ranked([1, 1, 1, 0]))
+    assert (result.score, result.value) == (0.25, {"a": 0.75, "b": 0.25})
+    nothing = {**SHARE, "of": "one.parts", "field": "ok", "equals": True}
+    empty = score({"op": "min", "parts": {"a": SHARE, "b": nothing}}, {**ranked([1]), **one({"parts": []})})
+    assert (empty.score, empty.undefined) == (None, "b is undefined: nothing to divide by: there are no parts")
+
+
+def test_rules_over_rankings_and_parts_are_checked_like_shares():
+    shapes = {"many": MANY}
+    faults = [*rule_problems(rule(**{**AVERAGE, "equals": "god"}), shapes, "score")]
+    assert [(fault.where, fault.what) for fault in faults] == [("score.equals", "unknown label 'god'")]
+    nested = rule(op="min", parts={"a": SHARE, "b": {**SHARE, "field": "verdit"}})
+    assert [fault.where for fault in rule_problems(nested, shapes, "score")] == ["score.parts.b"]
+    with pytest.raises(ValidationError, match="average_precision needs exactly one of `equals` and `in`"):
+        rule(op="average_precision", of="many", field="verdict")
+    with pytest.raises(ValidationError, match="at least 2 items"):
+        rule(op="min", parts={"a": SHARE})
