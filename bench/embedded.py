@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, Field
 from scipy.stats import rankdata
 
-from evalflow.config.schema import EmbeddedJudgeConfig
+from evalflow.config.endpoints import EmbeddedJudgeConfig
 from evalflow.llm.embedded import EmbeddedJudge
 from evalflow.llm.minilm import MiniLM
 from evalflow.records import Ask

@@ -13,7 +13,8 @@ from evalflow.calls.budget import Budget
 from evalflow.calls.cache import Cache
 from evalflow.calls.once import Once
 from evalflow.calls.session import CallSession
-from evalflow.config.schema import Concurrency, DatasetConfig, RunConfig
+from evalflow.config.endpoints import Concurrency
+from evalflow.config.schema import DatasetConfig, RunConfig
 from evalflow.config.validate import Settings
 from evalflow.errors import Problem, UserError
 from evalflow.llm.prices import price_facts, priced

@@ -9,7 +9,7 @@ from typing import Any
 
 from evalflow.app.assemble import Parts
 from evalflow.app.foresee import foreseen
-from evalflow.config.schema import Price
+from evalflow.config.endpoints import Price
 from evalflow.errors import Problem, UserError
 from evalflow.records import Answer, Ask, Case
 from evalflow.run.pipeline import Pair

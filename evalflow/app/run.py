@@ -34,7 +34,6 @@ from evalflow.run.finished import Finished, read_finished
 from evalflow.run.folder import RunFolder, point_latest, write_atomically
 from evalflow.run.interrupt import interruptible
 from evalflow.run.journal import Journal
-from evalflow.run.loop import run_in_loop
 from evalflow.run.pipeline import Pipeline, Plan
 from evalflow.run.tally import Tally
 from evalflow.run.watched import WatchedSink
@@ -172,7 +171,7 @@ def _score(order: Order, found: Inspection, journal: Journal, tally: Tally, watc
             await parts.close()
 
     with ExitStack() as known:
-        if run_in_loop(work(known)):
+        if asyncio.run(work(known)):
             raise KeyboardInterrupt
 
 

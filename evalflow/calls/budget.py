@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from math import ceil
 
 from evalflow.calls.transport import Request
-from evalflow.config.schema import BudgetConfig, Price
+from evalflow.config.endpoints import Price
+from evalflow.config.schema import BudgetConfig
 from evalflow.errors import BudgetError
 from evalflow.frozen import record
 from evalflow.records import Usage

@@ -11,7 +11,8 @@ from urllib.parse import urlsplit
 from pydantic import BeforeValidator, Field, field_validator
 
 from evalflow.config.address import public_address
-from evalflow.config.schema import Concurrency, Endpoint, Strict, TargetConfig, Word
+from evalflow.config.endpoints import Concurrency, Endpoint
+from evalflow.config.schema import Strict, TargetConfig, Word
 from evalflow.jsonvalues import json_path
 
 SECRET_HEADER = re.compile(r"authori[sz]ation|api-?key|token|cookie|secret|passw|credential", re.IGNORECASE)

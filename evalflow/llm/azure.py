@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from evalflow.config.schema import AzureConfig
+from evalflow.config.endpoints import AzureConfig
 from evalflow.errors import InfrastructureError, Problem, UserError
 from evalflow.llm.sdk import SdkTransport
 

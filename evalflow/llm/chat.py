@@ -20,7 +20,7 @@ from evalflow.calls.retry import RetryPolicy
 from evalflow.calls.session import CallSession
 from evalflow.calls.transport import Request, Response, Transport
 from evalflow.config.address import without_user
-from evalflow.config.schema import Endpoint
+from evalflow.config.endpoints import Endpoint
 from evalflow.llm.completion import Completion, cost, read
 from evalflow.llm.endpoint import connect
 from evalflow.records import Usage

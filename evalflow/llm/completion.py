@@ -14,7 +14,7 @@ from typing_extensions import TypedDict
 
 from evalflow.calls.gateway import Malformed
 from evalflow.calls.transport import Response
-from evalflow.config.schema import Price
+from evalflow.config.endpoints import Price
 from evalflow.frozen import record
 from evalflow.records import Usage
 

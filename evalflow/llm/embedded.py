@@ -25,7 +25,7 @@ from evalflow.llm.text import sentences, states_something
 from evalflow.records import Reply, Usage
 
 if TYPE_CHECKING:
-    from evalflow.config.schema import EmbeddedJudgeConfig
+    from evalflow.config.endpoints import EmbeddedJudgeConfig
     from evalflow.records import Ask, Distribution
 
 VERSION = 1

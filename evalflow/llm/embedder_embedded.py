@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from evalflow.config.schema import EmbeddedEmbedderConfig
+from evalflow.config.endpoints import EmbeddedEmbedderConfig
 from evalflow.llm.minilm import MiniLM
 from evalflow.records import Embedded
 

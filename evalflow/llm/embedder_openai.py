@@ -13,7 +13,7 @@ from evalflow.calls.once import Unreadable
 from evalflow.calls.retry import RetryPolicy
 from evalflow.calls.session import CallSession
 from evalflow.calls.transport import Request, Transport
-from evalflow.config.schema import OpenAIEmbedderConfig
+from evalflow.config.endpoints import OpenAIEmbedderConfig
 from evalflow.errors import CallError
 from evalflow.llm.batch import Batcher
 from evalflow.llm.chat import canonical, identity

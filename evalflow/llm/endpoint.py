@@ -13,7 +13,7 @@ from evalflow.calls.retry import RetryPolicy
 from evalflow.calls.session import CallSession
 from evalflow.calls.transport import Transport
 from evalflow.config.address import public_address
-from evalflow.config.schema import Connection
+from evalflow.config.endpoints import Connection
 from evalflow.errors import Problem, UserError
 from evalflow.llm.azure import AzureTransport
 from evalflow.llm.sdk import OPENAI_URL, SdkTransport

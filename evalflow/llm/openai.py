@@ -15,7 +15,7 @@ from evalflow.calls.entry import Entry
 from evalflow.calls.once import Unreadable, short
 from evalflow.calls.session import CallSession
 from evalflow.calls.transport import Request
-from evalflow.config.schema import OpenAIJudgeConfig
+from evalflow.config.endpoints import OpenAIJudgeConfig
 from evalflow.errors import CallError, JudgeError, Problem, UserError
 from evalflow.llm import logprobs, samples
 from evalflow.llm.chat import ChatClient, identity

@@ -12,15 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from evalflow.calls.session import CallSession
-from evalflow.config.kinds import Kinds
-from evalflow.config.schema import (
+from evalflow.config.endpoints import (
     EmbeddedEmbedderConfig,
     EmbeddedJudgeConfig,
-    EmbedderConfig,
-    JudgeConfig,
     OpenAIEmbedderConfig,
     OpenAIJudgeConfig,
 )
+from evalflow.config.kinds import Kinds
+from evalflow.config.schema import EmbedderConfig, JudgeConfig
 from evalflow.protocols import Embedder, Judge
 
 CONTRACTS = Path(".evalflow/contracts")

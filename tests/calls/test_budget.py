@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from evalflow.calls.budget import REPLY_TOKENS, Account, Amount, Budget
 from evalflow.calls.transport import Request
-from evalflow.config.schema import BudgetConfig, Price
+from evalflow.config.endpoints import Price
+from evalflow.config.schema import BudgetConfig
 from evalflow.errors import BudgetError
 from evalflow.records import Usage
 

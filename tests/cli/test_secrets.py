@@ -37,7 +37,7 @@ def test_a_password_in_an_address_stays_in_its_variable(program: Program) -> Non
 
 
 def test_another_password_is_no_other_judge(program: Program) -> None:
-    from evalflow.config.schema import OpenAIJudgeConfig
+    from evalflow.config.endpoints import OpenAIJudgeConfig
     from evalflow.llm.registry import build_judge
 
     def identity(url: str) -> str:

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from evalflow.config.endpoints import Endpoint
 from evalflow.config.load import compose
-from evalflow.config.schema import Endpoint
 from evalflow.config.targets import ReplyConfig
 from evalflow.errors import UserError
 from evalflow.llm.registry import judge_config_model

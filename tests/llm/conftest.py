@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from evalflow.calls.retry import RetryPolicy
-from evalflow.config.schema import OpenAIJudgeConfig
+from evalflow.config.endpoints import OpenAIJudgeConfig
 from evalflow.llm.chat import ChatClient
 from evalflow.llm.openai import OpenAIJudge
 

@@ -8,7 +8,7 @@ import pytest
 
 from evalflow.calls.gateway import Malformed
 from evalflow.calls.transport import Response
-from evalflow.config.schema import Price
+from evalflow.config.endpoints import Price
 from evalflow.llm.completion import Completion, read
 from evalflow.records import Usage
 

@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 import pytest
 from pydantic import BaseModel, Field
 
-from evalflow.config.schema import OpenAIJudgeConfig
+from evalflow.config.endpoints import OpenAIJudgeConfig
 from evalflow.llm.contract import Prepared, ReplyMode, prepare
 from evalflow.llm.contract_store import prepared
 from evalflow.llm.openai import OpenAIJudge

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import pytest
 from pydantic import BaseModel, Field, create_model
 
-from evalflow.config.schema import EmbeddedJudgeConfig
+from evalflow.config.endpoints import EmbeddedJudgeConfig
 from evalflow.errors import JudgeError
 from evalflow.llm.embedded import EmbeddedJudge
 from evalflow.llm.minilm import MiniLM

@@ -14,7 +14,8 @@ from evalflow.calls.budget import Budget
 from evalflow.calls.cache import Cache
 from evalflow.calls.once import Once
 from evalflow.calls.session import CallSession
-from evalflow.config.schema import BudgetConfig, EmbeddedEmbedderConfig, OpenAIEmbedderConfig
+from evalflow.config.endpoints import EmbeddedEmbedderConfig, OpenAIEmbedderConfig
+from evalflow.config.schema import BudgetConfig
 from evalflow.errors import BudgetError, CallError, JudgeError
 from evalflow.llm.embedder_embedded import EmbeddedEmbedder
 from evalflow.llm.embedder_openai import OpenAIEmbedder

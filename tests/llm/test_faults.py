@@ -15,7 +15,7 @@ import pytest
 from pydantic import BaseModel, ValidationError
 
 from evalflow.calls.retry import RetryPolicy
-from evalflow.config.schema import OpenAIJudgeConfig
+from evalflow.config.endpoints import OpenAIJudgeConfig
 from evalflow.errors import InfrastructureError, JudgeError, UserError
 from evalflow.llm.openai import OpenAIJudge
 from evalflow.records import Ask, Message

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from evalflow.config.schema import EmbeddedJudgeConfig, OpenAIJudgeConfig
+from evalflow.config.endpoints import EmbeddedJudgeConfig, OpenAIJudgeConfig
 from evalflow.config.targets import OpenAITargetConfig, RecordedTargetConfig
 from evalflow.errors import UserError
 from evalflow.llm.registry import build_judge, judge_config_model, judge_kinds

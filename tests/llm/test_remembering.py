@@ -16,7 +16,8 @@ from evalflow.calls.cache import Cache, Mode
 from evalflow.calls.once import Once
 from evalflow.calls.retry import RetryPolicy
 from evalflow.calls.session import CallSession
-from evalflow.config.schema import BudgetConfig, OpenAIJudgeConfig
+from evalflow.config.endpoints import OpenAIJudgeConfig
+from evalflow.config.schema import BudgetConfig
 from evalflow.config.targets import OpenAITargetConfig
 from evalflow.errors import BudgetError, JudgeError, UserError
 from evalflow.llm.chat import ChatClient

@@ -24,14 +24,6 @@ POST = Request("POST", "/chat/completions", b'{"a":1}', 5.0)
 Make = Callable[..., Transport]
 
 
-@pytest.fixture(params=[False, True], ids=["asyncio", "uvloop"])
-def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, bool]]:
-    """Both loops that a run can be in."""
-    if request.param:
-        pytest.importorskip("uvloop")
-    return "asyncio", {"use_uvloop": request.param}
-
-
 @dataclass
 class Server:
     """Keeps what came over each connection, and answers every request with the same bytes."""

@@ -1,0 +1,88 @@
+"""The command line, from its words to an exit code, and what its errors look like."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+
+from evalflow import __version__
+from evalflow.cli.verbs import VERBS, Handler
+from evalflow.errors import EvalflowError, Problem, UserError, did_you_mean
+
+
+def run_command(arguments: Sequence[str]) -> int:
+    """Run a command line.
+
+    Args:
+        arguments: Without the program's name.
+
+    Returns:
+        The exit code.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that cannot show a character shows a question mark
+    words = list(arguments)
+    if _wants_help(words):
+        sys.stdout.write(help_text())
+        return 0
+    if words == ["--version"]:
+        sys.stdout.write(f"evalflow {__version__}\n")
+        return 0
+    _load_env()
+    try:
+        return _handler(words)(words)
+    except EvalflowError as error:
+        _complain(error)
+        return error.exit_code
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # The reader of our output has gone (`| head`); what is left in the buffer has nowhere to go.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception:
+        traceback.print_exc()
+        sys.stderr.write("\nThis is a bug in evalflow, not your mistake. What was finished is kept.\n")
+        return EvalflowError.exit_code
+
+
+def help_text() -> str:
+    """What `--help` prints; it needs no import of Hydra."""
+    return Path(__file__).with_name("help.txt").read_text(encoding="utf-8")
+
+
+def _wants_help(words: list[str]) -> bool:
+    """Whether the overview is asked for; verbs with arguments of their own have a help of their own."""
+    if words[:1] == ["help"]:
+        return True
+    overrides_follow = not words or words[0] not in VERBS or words[0] in ("run", "check")
+    return overrides_follow and not {"--help", "-h"}.isdisjoint(words)
+
+
+def _handler(words: list[str]) -> Handler:
+    """The verb's handler; the verb itself is taken off the words."""
+    if words and words[0] in VERBS:
+        return VERBS[words.pop(0)]
+    if words and not words[0].startswith("-") and "=" not in words[0]:
+        raise UserError(Problem(f"there is no verb {words[0]!r}", "command line", did_you_mean(words[0], VERBS)))
+    return VERBS["run"]
+
+
+def _load_env() -> None:
+    if Path(".env").is_file():
+        from dotenv import load_dotenv
+
+        load_dotenv(Path(".env"))
+
+
+def _complain(error: EvalflowError) -> None:
+    from evalflow.report.terminal import plain
+
+    problems = error.problems if isinstance(error, UserError) else [error]
+    for problem in problems:
+        sys.stderr.write(f"error: {plain(str(problem))}\n")

@@ -1,0 +1,195 @@
+"""The verbs and their arguments. All work is done in `evalflow.app`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from evalflow.cli.words import config_dir_of, console, parser_of
+from evalflow.errors import Problem, UserError
+
+Handler = Callable[[list[str]], int]
+
+
+def _run(words: list[str]) -> int:
+    from evalflow.app.launch import execute
+    from evalflow.app.screen import TerminalScreen
+
+    config_dir, words = config_dir_of(words)
+    return execute(words, config_dir, TerminalScreen(console(), console(stderr=True)))
+
+
+def _check(words: list[str]) -> int:
+    from evalflow.app.check import check
+
+    as_json = "--json" in words
+    config_dir, words = config_dir_of([word for word in words if word != "--json"])
+    return check(words, config_dir, console(), as_json=as_json)
+
+
+def _resume(words: list[str]) -> int:
+    from evalflow.app.resume import resume
+    from evalflow.app.screen import TerminalScreen
+
+    budget = [word for word in words if word.startswith("budget.")]
+    words = [word for word in words if word not in budget]
+    parser = parser_of(
+        "resume", "Finish a run; nothing that is finished is asked again. budget.usd=5 raises its budget."
+    )
+    parser.add_argument("run", nargs="?", help="a run's folder; the latest without it")
+    parser.add_argument("--retry-errors", action="store_true", help="ask again what ended in error")
+    options = parser.parse_args(words)
+    screen = TerminalScreen(console(), console(stderr=True))
+    return resume(options.run, screen, retry_errors=options.retry_errors, budget=budget)
+
+
+def _cases(words: list[str]) -> int:
+    from evalflow.app.cases import show_cases
+
+    parser = parser_of("cases", "Show cases: question, answer, score, reason and the judge's steps.")
+    parser.add_argument("run", nargs="?", help="a run's folder; the latest without it")
+    parser.add_argument("--failed", action="store_true", help="only errors, and scores that did not pass")
+    parser.add_argument("--metric", help="only this metric")
+    parser.add_argument("--tag", help="only cases with this tag, or one below it")
+    parser.add_argument("--id", help="only this case")
+    parser.add_argument("--limit", type=int, default=20, help="how many at most (20); 0 for all")
+    parser.add_argument("--json", action="store_true", help="one JSON document")
+    return show_cases(parser.parse_args(words), console())
+
+
+def _report(words: list[str]) -> int:
+    from evalflow.app.report import report_again
+
+    parser = parser_of(
+        "report", "Write the reports of runs or sweeps again, from what they recorded; nothing is asked."
+    )
+    what = "folders of runs or sweeps, the latest without any; other thresholds: metric.NAME.threshold=X"
+    parser.add_argument("words", nargs="*", metavar="DIR | KEY=VALUE", help=what)
+    return report_again(parser.parse_args(words).words, console())
+
+
+def _open(words: list[str]) -> int:
+    from evalflow.app.report import open_report
+
+    parser = parser_of("open", "Show a report in the browser.")
+    parser.add_argument("run", nargs="?", help="a folder of a run or a sweep; the latest without it")
+    return open_report(parser.parse_args(words).run, console())
+
+
+def _compare(words: list[str]) -> int:
+    from evalflow.app.comparable import KINDS
+    from evalflow.app.compare import compare
+
+    parser = parser_of("compare", "Hold run B against run A, case by case: better, worse, or cannot tell.")
+    what = "folders of runs A and B; of A alone, for the latest as B; of a sweep, for all its pairs"
+    parser.add_argument("runs", nargs="*", metavar="RUN", help=what)
+    parser.add_argument("--margin", type=float, help="also say whether B is not worse by more than this")
+    parser.add_argument("--tags", action="store_true", help="also a row for each tag")
+    parser.add_argument("--adjust", choices=("holm", "bh", "by"), default="holm", help="for many comparisons (holm)")
+    allow = "compare though this is not the same; may be repeated"
+    parser.add_argument("--allow", action="append", choices=KINDS, default=[], metavar="|".join(KINDS), help=allow)
+    parser.add_argument("--json", action="store_true", help="one JSON document")
+    return compare(parser.parse_args(words), console())
+
+
+def _list(words: list[str]) -> int:
+    from evalflow.app.catalogue import GROUPS, print_list
+
+    config_dir, words = config_dir_of(words)
+    parser = parser_of("list", "List what can be chosen.")
+    parser.add_argument("group", nargs="?", choices=GROUPS, metavar="GROUP", help=" | ".join(GROUPS))
+    parser.add_argument("--json", action="store_true", help="one JSON document")
+    options = parser.parse_args(words)
+    return print_list(options.group, config_dir, console(), as_json=options.json)
+
+
+def _show(words: list[str]) -> int:
+    from evalflow.app.catalogue import print_option
+
+    config_dir, words = config_dir_of(words)
+    parser = parser_of("show", "Show the YAML and the prompts of a metric, dataset, judge or target, and an example.")
+    parser.add_argument("name", help="such as faithfulness, or judge/openai where a name stands in two groups")
+    parser.add_argument("--json", action="store_true", help="one JSON document")
+    options = parser.parse_args(words)
+    return print_option(options.name, config_dir, console(), as_json=options.json)
+
+
+def _new(words: list[str]) -> int:
+    from evalflow.app.new import new_dataset, new_metric
+
+    parser = parser_of("new", "Write the files of a new metric or dataset into ./conf and ./prompts.")
+    kinds = parser.add_subparsers(dest="what", required=True, metavar="metric|dataset")
+    metric = kinds.add_parser("metric", help="YAML and prompts of a new metric")
+    metric.add_argument("name")
+    metric.add_argument("--from", dest="source", metavar="METRIC", help="copy this metric instead of a fresh rubric")
+    dataset = kinds.add_parser("dataset", help="YAML of a new dataset")
+    dataset.add_argument("name")
+    dataset.add_argument(
+        "--path", required=True, metavar="FILE", help="the data: .jsonl, .json, .csv, .parquet, a glob"
+    )
+    options = parser.parse_args(words)
+    if options.what == "metric":
+        return new_metric(options.name, options.source, console())
+    return new_dataset(options.name, options.path, console())
+
+
+def _tiamat(words: list[str]) -> int:
+    from evalflow.app.tiamat import run_tiamat
+
+    test = [word for word in words if "=" not in word and not word.startswith("-")]
+    overrides = [word for word in words if word not in test]
+    config_dir, _ = config_dir_of(overrides)
+    if config_dir or len(test) != 1:
+        hint = "python -m evalflow tiamat TEST.json [OVERRIDES]; own options stand in ./conf"
+        raise UserError(Problem("tiamat takes one test file and overrides", "command line", hint))
+    return run_tiamat(test[0], overrides, console(), console(stderr=True))
+
+
+def _import(words: list[str]) -> int:
+    from evalflow.app.importing import FORMATS, import_files
+
+    parser = parser_of("import", "Write what another tool's files declare into ./conf, as YAML to run and to change.")
+    parser.add_argument("format", choices=FORMATS, metavar="FORMAT", help=" | ".join(FORMATS))
+    parser.add_argument("path", help="the tool's file; of tiamat, a test")
+    options = parser.parse_args(words)
+    return import_files(options.format, options.path, console())
+
+
+def _cache(words: list[str]) -> int:
+    from evalflow.app.cache import cache_path, cache_prune, cache_stats
+
+    config_dir, words = config_dir_of(words)
+    parser = parser_of("cache", "Look at the replies that need not be paid for again, or remove some.")
+    actions = parser.add_subparsers(dest="what", required=True, metavar="stats|prune")
+    stats = actions.add_parser("stats", help="how many, how large, how old")
+    prune = actions.add_parser("prune", help="remove some, and give the space back")
+    for action in (stats, prune):
+        action.add_argument("--path", type=Path, metavar="FILE", help="the cache's file; without it, the one of runs")
+    stats.add_argument("--json", action="store_true", help="one JSON document")
+    prune.add_argument("--older-than", type=float, metavar="DAYS", help="what was stored more than DAYS ago")
+    prune.add_argument("--to-size", metavar="SIZE", help="the least recently used, until SIZE is left, such as 500MB")
+    prune.add_argument("--all", action="store_true", help="everything")
+    options = parser.parse_args(words)
+    path = cache_path(options.path, config_dir)
+    if options.what == "stats":
+        return cache_stats(path, console(), as_json=options.json)
+    return cache_prune(
+        path, console(), older_than_days=options.older_than, to_size=options.to_size, everything=options.all
+    )
+
+
+VERBS: dict[str, Handler] = {
+    "run": _run,
+    "check": _check,
+    "resume": _resume,
+    "cases": _cases,
+    "report": _report,
+    "open": _open,
+    "compare": _compare,
+    "list": _list,
+    "show": _show,
+    "new": _new,
+    "tiamat": _tiamat,
+    "import": _import,
+    "cache": _cache,
+}

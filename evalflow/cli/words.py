@@ -1,0 +1,58 @@
+"""What the verbs' words are read with, and where they print."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+from evalflow.errors import Problem, UserError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+class Parser(argparse.ArgumentParser):
+    """Arguments of one verb; a mistake is a UserError like any other."""
+
+    def error(self, message: str) -> NoReturn:
+        """Refuse the words."""
+        raise UserError(Problem(message, "command line", f"see: {self.prog} --help"))
+
+
+def parser_of(verb: str, description: str) -> Parser:
+    """The arguments of one verb, none yet."""
+    return Parser(prog=f"python -m evalflow {verb}", description=description)
+
+
+def config_dir_of(words: list[str]) -> tuple[Path | None, list[str]]:
+    """`--config-dir DIR`, `--config-dir=DIR` or `-cd DIR`, and the other words; Hydra's own loses to packaged files.
+
+    Not by argparse, for which Hydra's `-c job` would be a beginning of `-cd`.
+    """
+    found: str | None = None
+    rest: list[str] = []
+    following = iter(words)
+    for word in following:
+        name, _, value = word.partition("=")
+        if name == "--config-dir" or word == "-cd":
+            found = value or next(following, "")
+            if not found:
+                raise UserError(Problem(f"{name} needs a folder", "command line", f"{name} DIR"))
+        else:
+            rest.append(word)
+    return (Path(found).absolute() if found else None), rest
+
+
+def console(*, stderr: bool = False) -> Console:
+    """Where results go; with `stderr`, where progress and errors do."""
+    from rich.console import Console
+
+    class Terminal(Console):
+        """A console whose broken pipe is an exception like any other, not an exit code of its own."""
+
+        def on_broken_pipe(self) -> None:
+            """The reader has gone."""
+            raise BrokenPipeError
+
+    return Terminal(stderr=stderr, highlight=False)

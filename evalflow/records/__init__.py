@@ -1,0 +1,26 @@
+"""The values that everything passes along, all frozen; a score is returned, never state on a metric."""
+
+from evalflow.records.answers import Answer, AnswerStatus, Case, Context, Message, Usage
+from evalflow.records.replies import Ask, Distribution, Embedded, Reply
+from evalflow.records.scores import Direction, Figure, FigureSpec, Label, Outcome, Path, ScoreRecord, Status
+
+__all__ = [
+    "Answer",
+    "AnswerStatus",
+    "Ask",
+    "Case",
+    "Context",
+    "Direction",
+    "Distribution",
+    "Embedded",
+    "Figure",
+    "FigureSpec",
+    "Label",
+    "Message",
+    "Outcome",
+    "Path",
+    "Reply",
+    "ScoreRecord",
+    "Status",
+    "Usage",
+]

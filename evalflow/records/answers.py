@@ -1,0 +1,128 @@
+"""What is evaluated, and what a target said to it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import field
+from typing import Any, Literal
+
+from evalflow.frozen import record
+
+AnswerStatus = Literal["answered", "absent", "error"]
+
+
+@record()
+class Message:
+    """One turn of a conversation."""
+
+    role: str
+    content: str
+    metadata: Mapping[str, Any] | None = None
+
+
+@record()
+class Context:
+    """A piece of text that the target was given, or found, to answer from."""
+
+    text: str
+    title: str | None = None
+    path: str | None = None
+
+
+@record()
+class Usage:
+    """Tokens of one or several calls."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(self.input_tokens + other.input_tokens, self.output_tokens + other.output_tokens)
+
+
+@record(kw_only=True)
+class Case:
+    """One thing to evaluate: a conversation that ends with a user message, and what is known about it.
+
+    A field that the data does not have is None (never an empty value): metrics that need it are skipped.
+
+    Attributes:
+        dataset, index: The dataset it came from, and its position in it, from 0.
+        id, messages: The file's own id, else a hash of the content, unique in the dataset; and the conversation.
+        answer, reference: The recorded answer, and the ideal one.
+        contexts: What was retrieved; an empty tuple means that nothing was found.
+        expected, actual: The true label and the recorded prediction; or the expected ids and the retrieved ones.
+        metadata, demo_answer: What the target sent beside its answer; an example answer to try metrics on.
+        checks: Checks this case brings along: identifier, enabled, params.
+        tags, group: Names for slicing, hierarchical with " > "; the cluster for error bars (source, user, template).
+        labels, vars: People's judgements that stand in the data, by metric name; and all other columns.
+    """
+
+    dataset: str
+    index: int
+    id: str
+    messages: tuple[Message, ...] = ()
+    answer: str | None = None
+    reference: str | None = None
+    contexts: tuple[Context, ...] | None = None
+    expected: Any = None
+    actual: Any = None
+    metadata: Mapping[str, Any] | None = None
+    demo_answer: Message | None = None
+    checks: tuple[Mapping[str, Any], ...] | None = None
+    tags: tuple[str, ...] = ()
+    group: str | None = None
+    labels: Mapping[str, Any] | None = None
+    vars: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    @property
+    def question(self) -> str | None:
+        """The last user message, or None."""
+        return next((m.content for m in reversed(self.messages) if m.role == "user"), None)
+
+    @property
+    def history(self) -> tuple[Message, ...]:
+        """The messages before the last user message."""
+        last = max((i for i, m in enumerate(self.messages) if m.role == "user"), default=0)
+        return self.messages[:last]
+
+
+@record(kw_only=True)
+class Answer:
+    """What a target said to a case, once.
+
+    Attributes:
+        dataset, index, case_id, target, target_repeat: Which answer it is; target_repeat counts from 0.
+        status, error_type, error: answered; absent (recorded data has none); error (generation failed), and why.
+        messages: The conversation as played, without the final answer.
+        requests, paid: Calls that were answered for it, and so have been paid; their digests (see `Bill`).
+        usage, cost_usd, latency_s (seconds): None where unknown, and for recorded answers; never a false 0. A cached
+            answer cost nothing, and took as long as when it was made.
+        cached, saved_usd: Whether no call was made for it, and what it had cost then; None where unknown.
+    """
+
+    dataset: str
+    index: int
+    case_id: str
+    target: str
+    target_repeat: int = 0
+    status: AnswerStatus = "answered"
+    messages: tuple[Message, ...] = ()
+    answer: str | None = None
+    actual: Any = None
+    contexts: tuple[Context, ...] | None = None
+    metadata: Mapping[str, Any] | None = None
+    requests: int = 0
+    usage: Usage | None = None
+    cost_usd: float | None = None
+    saved_usd: float | None = 0.0
+    paid: tuple[int, ...] = ()
+    latency_s: float | None = None
+    cached: bool = False
+    error_type: str | None = None
+    error: str | None = None
+
+    @property
+    def generated(self) -> bool:
+        """Whether a target made it, or tried to; False for what stands in the data."""
+        return self.status == "error" or self.requests > 0 or self.latency_s is not None

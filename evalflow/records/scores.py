@@ -1,0 +1,120 @@
+"""Scores, and what is made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from evalflow.bill import NOTHING, Bill
+from evalflow.frozen import record
+from evalflow.records.answers import Usage
+
+Status = Literal["scored", "undefined", "error", "skipped"]
+Path = Literal["weighted", "direct", "reasked"]
+Direction = Literal["higher_is_better", "lower_is_better"]
+
+
+@record(kw_only=True)
+class Outcome:
+    """What a metric says of one answer, before it is filed under its cell.
+
+    Attributes:
+        status: One of the four states; only `scored` has a score.
+        score, value: 0..1 for a scale, natural otherwise, and on the metric's own scale; None unless scored.
+        reason, steps: Why (also why undefined or skipped), and what the judge said, step by step.
+        path, parts: How the score came about (by probabilities, direct, after a re-ask); a panel's members.
+    """
+
+    status: Status
+    score: float | None = None
+    value: Any = None
+    reason: str | None = None
+    steps: tuple[Mapping[str, Any], ...] = ()
+    path: Path | None = None
+    error_type: str | None = None
+    error: str | None = None
+    usage: Usage | None = None
+    cost_usd: float | None = None
+    latency_s: float | None = None
+    cached: bool = False
+    parts: tuple[Outcome, ...] = ()
+
+
+@record(kw_only=True)
+class ScoreRecord:
+    """One cell (dataset, case, target, target_repeat, metric, judge, repeat) and its outcome; a row of `scores`."""
+
+    run_id: str
+    dataset: str
+    index: int
+    case_id: str
+    group: str | None
+    tags: tuple[str, ...]
+    target: str
+    target_repeat: int
+    metric: str
+    metric_version: int
+    judge: str | None
+    repeat: int
+    status: Status
+    member_of: str | None = None
+    score: float | None = None
+    value: Any = None
+    reason: str | None = None
+    steps: tuple[Mapping[str, Any], ...] = ()
+    error_type: str | None = None
+    error: str | None = None
+    path: Path | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cost_usd: float | None = None
+    latency_s: float | None = None
+    cached: bool = False
+    bill: Bill = NOTHING
+    finished_at: str = ""
+
+
+@record(kw_only=True)
+class Label:
+    """A person's judgement of one answer on one metric."""
+
+    case_id: str
+    metric: str
+    value: Any
+    by: str
+    answer_hash: str | None = None
+    weight: float = 1.0
+    comment: str | None = None
+    at: str | None = None
+
+
+@record()
+class FigureSpec:
+    """Which figures a metric has over a run: of a classification accuracy, precision, recall, F1 and the matrix.
+
+    `positive` is the label that precision and recall are about; None where there are several classes.
+    """
+
+    kind: Literal["classification"]
+    positive: Any = None
+
+
+@record(kw_only=True)
+class Figure:
+    """A number over a run that is more than a mean of scores.
+
+    Attributes:
+        statistic, value: Its name, such as recall, and the number; None where there is nothing to divide by.
+        n: What it was divided by, or how many cases it rests on.
+        std_error, ci_low, ci_high, ci_method: 95 % interval and how it was made; None where there is none to give.
+        details: A matrix or a list that goes with it.
+    """
+
+    statistic: str
+    value: float | None
+    n: int
+    std_error: float | None = None
+    ci_low: float | None = None
+    ci_high: float | None = None
+    ci_method: str | None = None
+    details: Mapping[str, Any] | None = None
