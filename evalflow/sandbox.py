@@ -12,7 +12,11 @@ import re
 from collections.abc import Callable, Iterable, MutableMapping, Sized
 from typing import Any, cast
 
-from jinja2 import Environment, nodes
+from jinja2 import (
+    Environment,
+    Template,  # noqa: TID251 - its type; Prompts makes them
+    nodes,
+)
 from jinja2.exceptions import SecurityError
 from jinja2.filters import do_format
 from jinja2.runtime import Context
@@ -26,6 +30,7 @@ CHARACTERS = 32_000_000
 NUMBER = 1_000_000
 """The largest width or count that a filter or a method of a text may be given."""
 _SIZED_FILTERS = ("batch", "center", "indent", "round", "slice", "tojson")
+_OF_DICT = frozenset(dir(dict))
 _WIDTH = re.compile(r"[:%][^{}%]{0,9}?(\d{7,})")
 _WIDTH_GIVEN = re.compile(r"%[^a-zA-Z%]*\*|:[^{}]*\{")
 
@@ -67,6 +72,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self.meter = Meter()
+        self._loaded: dict[str, Template] = {}
         self.finalize = self._put_out
         self.globals.pop("lipsum")  # pyright: ignore[reportUnknownMemberType]
         filters = cast("dict[str, Any]", self.filters)  # pyright: ignore[reportUnknownMemberType]
@@ -84,6 +90,22 @@ class Sandbox(ImmutableSandboxedEnvironment):
         Jinja chains two, and copies the chain for every template that is rendered or included.
         """
         return {**self.globals, **(d or {})}  # pyright: ignore[reportUnknownMemberType]
+
+    def get_template(
+        self, name: str | Template, parent: str | None = None, globals: MutableMapping[str, Any] | None = None
+    ) -> Template:
+        """A template by its name; Jinja takes its lock each time, also for what every prompt includes."""
+        if globals or not isinstance(name, str):
+            return super().get_template(name, parent, globals)
+        if name not in self._loaded:
+            self._loaded[name] = super().get_template(name, parent)
+        return self._loaded[name]
+
+    def getattr(self, obj: Any, attribute: str) -> Any:
+        """An attribute, else an item, which Jinja finds in a dictionary only by way of an exception."""
+        if type(obj) is dict and attribute not in _OF_DICT and attribute in obj:
+            return cast("dict[str, Any]", obj)[attribute]
+        return super().getattr(obj, attribute)
 
     def step(self, constant: int) -> None:
         """Count one pass; what `_parse` puts into every body calls it."""

@@ -7,6 +7,7 @@ import json
 import struct
 import zlib
 from collections.abc import Iterator
+from functools import lru_cache
 
 from evalflow.frozen import record
 from evalflow.records import Usage
@@ -54,8 +55,12 @@ def key_of(base_url: str, path: str, body: bytes, *repeats: int) -> bytes:
     Returns:
         32 bytes.
     """
-    place = json.dumps([base_url, path, *repeats]).encode()
-    return hashlib.sha256(place + b"\n" + body).digest()
+    return hashlib.sha256(_place(base_url, path, *repeats) + body).digest()
+
+
+@lru_cache(maxsize=64)
+def _place(*parts: str | int) -> bytes:
+    return json.dumps(parts).encode() + b"\n"
 
 
 def pack(key: bytes, scope: str, entry: Entry) -> bytes:

@@ -46,6 +46,8 @@ def is_recorded(case: Case, answer: Answer) -> bool:
 
 def look_up(path: str, fields: Mapping[str, Any]) -> Any:
     """The field, or what a dotted path such as `metadata.category` leads to inside of it; None where absent."""
+    if "." not in path:
+        return fields.get(path)
     here: Any = fields
     for part in path.split("."):
         if not isinstance(here, Mapping):

@@ -18,6 +18,7 @@ from evalflow.bill import Bill
 from evalflow.records import ScoreRecord
 
 _TAIL = 1 << 16
+_CANONICAL = json.JSONEncoder(ensure_ascii=False, sort_keys=True, allow_nan=False, separators=(",", ":"))
 _BILL = tuple(field.name for field in fields(Bill))
 _NAMES = tuple(field.name for field in fields(ScoreRecord))
 
@@ -62,7 +63,7 @@ def json_text(value: Any) -> str:
         ValueError: A number is not finite.
         TypeError: Something in it is no JSON.
     """
-    return json.dumps(value, ensure_ascii=False, sort_keys=True, allow_nan=False, separators=(",", ":"))
+    return _CANONICAL.encode(value)
 
 
 def torn_tail(path: Path) -> int:

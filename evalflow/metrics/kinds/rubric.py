@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any, Literal, Self
 
 from evalflow.config.schema import Word
@@ -53,4 +54,8 @@ class RubricMetric(ChainMetric[RubricMetricConfig]):
 
     def _extras(self, fields: Mapping[str, Any]) -> Mapping[str, Any]:
         given = {need: look_up(need, fields) for need in self.config.needs}
-        return dict(zip(EXTRAS, (self.config.description, self.config.scale.model_dump(), given), strict=True))
+        return dict(zip(EXTRAS, (self.config.description, self._scale, given), strict=True))
+
+    @cached_property
+    def _scale(self) -> Mapping[str, Any]:
+        return self.config.scale.model_dump()
