@@ -203,6 +203,11 @@ class Metric(Measured, Protocol):
         ...
 
     @property
+    def stops(self) -> bool:
+        """Whether the metrics that it binds to score a case one after the other, and none after one that scores 0."""
+        ...
+
+    @property
     def tasks(self) -> Mapping[str, str | None]:
         """What it asks a judge: step id to task, or to None where only a judge that reads prompts can answer."""
         ...

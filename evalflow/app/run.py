@@ -23,7 +23,6 @@ from evalflow.app.recipe import Recipe
 from evalflow.app.settings import settings_of
 from evalflow.calls.budget import Amount
 from evalflow.calls.entry import Entry
-from evalflow.calls.session import CallSession
 from evalflow.config.load import Composed
 from evalflow.errors import EvalflowError, InfrastructureError, Problem, UserError
 from evalflow.protocols import Sink, Target
@@ -146,7 +145,7 @@ def _report(folder: RunFolder, recipe: Recipe, derived: Derived, found: Inspecti
 def _score(order: Order, found: Inspection, journal: Journal, tally: Tally, watcher: Watcher) -> None:
     """Ask and score what is not finished. An interrupt finishes the cases under way, a second one stops at once."""
     parts, run = found.parts, found.parts.settings.run
-    finished = _finished(order, parts.session, tally)
+    finished = _finished(order, parts, tally)
     if journal.torn:
         log.warning("cut off %d bytes of a line that was never finished", journal.torn)
 
@@ -162,6 +161,7 @@ def _score(order: Order, found: Inspection, journal: Journal, tally: Tally, watc
                 judge_repeats=run.repeats.judge,
                 width=parts.width(),
                 finished=finished.cells,
+                failed=finished.failed,
                 case_timeout_s=run.case_timeout_s,
             )
             pipeline = Pipeline(plan, _watched(journal, parts, watcher), tally)
@@ -181,14 +181,20 @@ def _watched(journal: Journal, parts: Parts, watcher: Watcher) -> Sink:
     return WatchedSink(journal, verbose, watcher.scored) if verbose else journal
 
 
-def _finished(order: Order, session: CallSession, tally: Tally) -> Finished:
+def _finished(order: Order, parts: Parts, tally: Tally) -> Finished:
     """What an earlier part of this run has finished; what that took is counted into the tally and the budget."""
+    session = parts.session
     before = _spent_before(order)
     if session.budget:
         session.budget.spent = before
     if order.resumed is None:
         return Finished()
-    finished = read_finished(RunFolder(order.folder), tally, errors_too=not order.retry_errors)
+    finished = read_finished(
+        RunFolder(order.folder),
+        tally,
+        errors_too=not order.retry_errors,
+        failed_too=any(metric.stops for metric in parts.metrics.values()),
+    )
     told = manifests.take_up(tally, order.resumed)
     if session.budget:
         own = Amount(tally.requests, tally.input_tokens + tally.output_tokens, tally.cost_usd)

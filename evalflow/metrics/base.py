@@ -70,6 +70,11 @@ class BaseMetric(Generic[C]):
         return False
 
     @property
+    def stops(self) -> bool:
+        """Whether a check that fails ends a case."""
+        return False
+
+    @property
     def bounded(self) -> bool:
         """Whether scores lie in 0..1."""
         return True

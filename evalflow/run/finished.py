@@ -7,7 +7,7 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from evalflow.records import AnswerStatus, Usage
 from evalflow.run.answers import read_answers
@@ -15,6 +15,9 @@ from evalflow.run.folder import RunFolder
 from evalflow.run.prepared import PreparedFile
 from evalflow.run.tally import Tally
 from evalflow.summary import scan_journal
+
+if TYPE_CHECKING:
+    import polars as pl
 
 _CELL = ("dataset", "case_id", "target", "target_repeat", "metric", "judge", "repeat")
 
@@ -33,24 +36,27 @@ class Finished:
 
     Attributes:
         cells: Digests of the finished cells.
+        failed: Of these, the ones with the score 0, where they were asked for.
         paid: Digests of the calls whose cost its journals tell; see `Bill`.
     """
 
     cells: Set[int] = frozenset()
+    failed: Set[int] = frozenset()
     paid: set[int] = field(default_factory=set[int])
 
 
-def read_finished(folder: RunFolder, tally: Tally, *, errors_too: bool) -> Finished:
+def read_finished(folder: RunFolder, tally: Tally, *, errors_too: bool, failed_too: bool = False) -> Finished:
     """Read what is finished of a run.
 
     Args:
         folder: The run's folder; journals that do not exist hold nothing.
         tally: All that was done and paid is counted into it, also for lines that hold no more.
         errors_too: Whether a cell in state error counts as finished.
+        failed_too: Whether to tell which scored 0.
     """
     import polars as pl
 
-    lines = scan_journal(folder.journal).frame().select(*_CELL, "status", "cost_usd", "bill")
+    lines = scan_journal(folder.journal).frame().select(*_CELL, "status", "score", "cost_usd", "bill")
     lines = lines.collect(engine="streaming")
     paid: set[int] = set()
     for cost_usd, bill in lines.select("cost_usd", "bill").iter_rows():
@@ -65,7 +71,12 @@ def read_finished(folder: RunFolder, tally: Tally, *, errors_too: bool) -> Finis
         _count(tally, cost_usd, bill)
         paid.update(bill["paid"])
     paid.update(_count_answers(tally, folder.answers))
-    return Finished({cell_digest(*row) for row in cells.select(_CELL).iter_rows()}, paid)
+    failed = cells.filter(pl.col("score") == 0) if failed_too else cells.clear()
+    return Finished(_digests(cells), _digests(failed), paid)
+
+
+def _digests(cells: pl.DataFrame) -> set[int]:
+    return {cell_digest(*row) for row in cells.select(_CELL).iter_rows()}
 
 
 def _count(tally: Tally, cost_usd: float | None, bill: Mapping[str, Any]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -41,6 +41,10 @@ class Pair:
             yield Pair(metric, judge), judge_repeats if noisy else 1
 
 
+Cell = tuple[Pair, int]
+"""What scores an answer, and which repeat of the judge it is."""
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What to do with every case.
@@ -53,6 +57,7 @@ class Plan:
         judge_repeats: Scores an answer and metric; one that asks nobody, or the embedder, is scored once.
         width: Cases under way at once; the calls in flight are bounded by the limiters, not here.
         finished: Digests of the cells that are scored already and not scored again.
+        failed: Of these, as far as a metric stops at a failed check, those with the score 0.
         case_timeout_s: Seconds for one answer, and for one score, whatever it takes; None: without limit.
         answered: Answers of this very run, which are not asked for, counted or written again; failed ones are.
     """
@@ -64,6 +69,7 @@ class Plan:
     judge_repeats: int = 1
     width: int = 16
     finished: Set[int] = frozenset()
+    failed: Set[int] = frozenset()
     case_timeout_s: float | None = None
     answered: AnswerBook | None = None
 
@@ -114,19 +120,19 @@ class Pipeline:
             self._tally.in_flight -= 1
 
     async def _case(self, case: Case, target_repeat: int) -> None:
-        cells = self._remaining(case, target_repeat)
-        if not cells:
+        strands = self._remaining(case, target_repeat)
+        if not strands:
             return
         answer = self._answered(case, target_repeat)
         if answer is None:
             answer = await self._ask_target(case, target_repeat)
             self._sink.write(answer)
-        if len(cells) == 1:  # the common case, without the cost of a task for it
-            await self._cell(case, answer, *cells[0])
+        if len(strands) == 1:  # the common case, without the cost of a task for it
+            await self._strand(case, answer, strands[0])
             return
         async with asyncio.TaskGroup() as scoring:
-            for pair, repeat in cells:
-                scoring.create_task(self._cell(case, answer, pair, repeat))
+            for strand in strands:
+                scoring.create_task(self._strand(case, answer, strand))
 
     async def _ask_target(self, case: Case, target_repeat: int) -> Answer:
         target = self._plan.target
@@ -156,27 +162,55 @@ class Pipeline:
             return None
         return known and replace(known, index=case.index)
 
-    def _remaining(self, case: Case, target_repeat: int) -> list[tuple[Pair, int]]:
-        """The cells of the case that are not finished."""
-        cells = list(self._cells(case))
-        finished = self._plan.finished
-        if not finished:
-            return cells
-        target = self._plan.target.name
+    def _remaining(self, case: Case, target_repeat: int) -> list[list[Cell]]:
+        """The strands of the case that are not finished."""
+        strands = list(self._strands(case))
+        if not self._plan.finished:
+            return strands
         return [
-            (pair, repeat)
-            for pair, repeat in cells
-            if cell_digest(case.dataset, case.id, target, target_repeat, pair.metric.name, _name(pair.judge), repeat)
-            not in finished
+            strand
+            for strand in strands
+            if any(self._digest(case, target_repeat, *cell) not in self._plan.finished for cell in strand)
         ]
 
-    def _cells(self, case: Case) -> Iterator[tuple[Pair, int]]:
+    def _strands(self, case: Case) -> Iterator[list[Cell]]:
+        """The cells of the case. Those in one list are scored one after the other, the lists at once."""
         for pair in self._plan.pairs:
-            for bound, repeats in pair.bound(case, self._plan.judge_repeats):
-                for repeat in range(repeats):
-                    yield bound, repeat
+            cells = (
+                (bound, repeat)
+                for bound, repeats in pair.bound(case, self._plan.judge_repeats)
+                for repeat in range(repeats)
+            )
+            if pair.metric.stops:
+                yield list(cells)
+            else:
+                yield from ([cell] for cell in cells)
 
-    async def _cell(self, case: Case, answer: Answer, pair: Pair, repeat: int) -> None:
+    async def _strand(self, case: Case, answer: Answer, cells: Sequence[Cell]) -> None:
+        """Score what is not finished; what comes after a failed check is skipped."""
+        if len(cells) == 1:  # it is not finished, or the strand would not remain
+            await self._cell(case, answer, *cells[0])
+            return
+        failed: str | None = None
+        for pair, repeat in cells:
+            name = pair.metric.name
+            digest = self._digest(case, answer.target_repeat, pair, repeat)
+            if digest in self._plan.finished:
+                holds = digest not in self._plan.failed
+            elif failed and failed != name:
+                reason = f"the check {failed} failed before it, and the rest of the case is left out (stop_on_fail)"
+                self._write(self._record(case, answer, pair, repeat, Outcome(status="skipped", reason=reason), NOTHING))
+                continue
+            else:
+                holds = await self._cell(case, answer, pair, repeat) != 0
+            failed = failed or (None if holds else name)
+
+    def _digest(self, case: Case, target_repeat: int, pair: Pair, repeat: int) -> int:
+        target = self._plan.target.name
+        return cell_digest(case.dataset, case.id, target, target_repeat, pair.metric.name, _name(pair.judge), repeat)
+
+    async def _cell(self, case: Case, answer: Answer, pair: Pair, repeat: int) -> float | None:
+        """Score one cell, and write its record; gives the score."""
         bill = NOTHING
         if pair.judge is None:
             outcome = await pair.metric.score(case, answer, None, repeat)
@@ -188,7 +222,10 @@ class Pipeline:
                 outcome = Outcome(status="error", error_type="timeout", error=self._late())
             outcome = meter.fill(outcome)
             bill = meter.bill()
-        record = self._record(case, answer, pair, repeat, outcome, bill)
+        self._write(self._record(case, answer, pair, repeat, outcome, bill))
+        return outcome.score
+
+    def _write(self, record: ScoreRecord) -> None:
         self._sink.write(record)
         self._tally.count_score(record)
 

@@ -158,6 +158,45 @@ def test_the_embedded_judge_refuses_and_names_the_checks_that_need_no_judge(prog
     assert (done.returncode, "only=" in done.stderr) == (2, False)
 
 
+def test_the_rest_of_a_case_is_skipped_after_a_failed_check_also_when_the_run_goes_on(program: Program) -> None:
+    def script(request: Any) -> Any:
+        return {"reason": "as scripted", "passed": "Case one" not in request.text}
+
+    def correct(reference: str) -> dict[str, Any]:
+        return {"identifier": "correctness", "params": {"reference": reference}}
+
+    rows = [
+        case(0, "Hi.", HELLO, correct("Case none")),
+        case(1, "Hello.", HELLO, correct("Case one"), correct("Case two")),
+        case(2, "Hello.", HELLO, correct("Case three")),
+    ]
+    expected = [
+        ("0", "correctness", "skipped"), ("0", "string_matching", 0.0),
+        ("1", "correctness", 0.0), ("1", "correctness#2", "skipped"), ("1", "string_matching", 1.0),
+        ("2", "correctness", 1.0), ("2", "string_matching", 1.0),
+    ]  # fmt: skip
+    with Endpoint(script) as endpoint:
+        more = (*judge_arguments(endpoint.url), "metric.checks.stop_on_fail=true")
+        assert run(program, *rows, more=more).returncode == 0
+        assert endpoint.count == 2
+        assert cells(program) == expected
+        journal = program.latest / "scores.jsonl"
+        lines = journal.read_text(encoding="utf-8").splitlines(keepends=True)
+        kept = [line for line in lines if json.loads(line)["status"] == "scored" and '"case_id":"2"' not in line]
+        assert len(kept) == 3
+        journal.write_text("".join(kept), encoding="utf-8")
+        assert program("resume").returncode == 0
+        assert endpoint.count == 2
+    assert cells(program) == expected
+
+
+def cells(program: Program) -> list[tuple[str, str, Any]]:
+    return [
+        (row["case_id"], row["metric"], row["status"] if row["score"] is None else row["score"])
+        for row in scores(program)
+    ]
+
+
 def test_gates_name_checks(program: Program) -> None:
     rows = [case(0, "Hi.", HELLO), case(1, "Hello.", HELLO)]
     assert run(program, *rows, more=('gate={string_matching: {mean: ">= 0.9", point: true}}',)).returncode == 1

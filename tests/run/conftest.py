@@ -88,6 +88,7 @@ class FakeMetric:
     bounded: bool = True
     figures: None = None
     reads_scores: bool = False
+    stops: bool = False
     tasks: Mapping[str, str | None] = field(default_factory=dict)
     prompts: tuple[str, ...] = ()
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 
 import pytest
 
 from evalflow.errors import BudgetError, InfrastructureError, JudgeError
-from evalflow.records import Usage
+from evalflow.records import Outcome, Usage
 from evalflow.run.finished import cell_digest
 from evalflow.run.pipeline import Pair, Pipeline, Plan
 from evalflow.run.tally import Tally
@@ -153,3 +154,75 @@ async def test_no_cases_are_no_work(kit):
     sink = kit.sink()
     await run(plan(kit.target(), Pair(kit.metric(), None)), [], sink)
     assert sink.written == []
+
+
+# --- checks that stop at the first that fails -----------------------------------------------------------------------
+
+
+def checks(kit, *scores, judged=()):
+    """A metric that binds to the checks a, b, c ... with these scores, an error where it is None."""
+
+    def outcome(score):
+        return Outcome(status="error", error_type="x") if score is None else Outcome(status="scored", score=score)
+
+    @dataclass
+    class Check(kit.metric):
+        found: Outcome | None = None
+
+        async def score(self, case, answer, judge, repeat):
+            if judge:
+                await judge.ask(kit.question(repeat))
+            return self.found
+
+    @dataclass
+    class Checks(kit.metric):
+        stops: bool = True
+
+        def bind(self, case):
+            return [
+                Check(name, asks=name in judged, found=outcome(one))
+                for name, one in zip("abcdef", scores, strict=False)
+            ]
+
+    return Checks("checks")
+
+
+def found(sink):
+    return [(score.metric, score.repeat, score.score if score.status == "scored" else score.status) for score in sink]
+
+
+async def test_what_comes_after_a_failed_check_is_skipped_and_says_why(kit):
+    sink, tally = kit.sink(), Tally()
+    await run(plan(kit.target(), Pair(checks(kit, 1.0, None, 0.0, 1.0, 0.0), None)), kit.cases(1), sink, tally)
+    assert found(sink.scores) == [
+        ("a", 0, 1.0),
+        ("b", 0, "error"),
+        ("c", 0, 0.0),
+        ("d", 0, "skipped"),
+        ("e", 0, "skipped"),
+    ]
+    assert "the check c failed before it" in sink.scores[-1].reason
+    assert tally.scores == {"scored": 2, "error": 1, "skipped": 2}
+
+
+async def test_a_failed_check_keeps_its_own_repeats_and_no_judge_is_asked_after_it(kit):
+    sink, judge = kit.sink(), kit.judge([kit.reply()])
+    pair = Pair(checks(kit, 0.0, 1.0, judged="ab"), judge)
+    await run(plan(kit.target(), pair, judge_repeats=2), kit.cases(1), sink)
+    assert found(sink.scores) == [("a", 0, 0.0), ("a", 1, 0.0), ("b", 0, "skipped"), ("b", 1, "skipped")]
+    assert {score.judge for score in sink.scores} == {"judge"}
+    assert len(judge.asked) == 2
+
+
+@pytest.mark.parametrize(
+    ("failed", "rest"),
+    [("", [("b", 0, 0.0), ("c", 0, "skipped")]), ("a", [("b", 0, "skipped"), ("c", 0, "skipped")])],
+)
+async def test_a_run_that_goes_on_knows_what_failed_before(kit, failed, rest):
+    sink = kit.sink()
+    finished, failures = (
+        frozenset(cell_digest("d", "c0", "fake", 0, one, None, 0) for one in of) for of in ("a", failed)
+    )
+    pair = Pair(checks(kit, 1.0, 0.0, 1.0), None)
+    await run(plan(kit.target(), pair, finished=finished, failed=failures), kit.cases(1), sink)
+    assert found(sink.scores) == rest

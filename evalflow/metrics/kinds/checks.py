@@ -53,12 +53,14 @@ class ChecksMetricConfig(UnitMetricConfig):
     Attributes:
         custom: Checks of one's own, by identifier.
         only: Identifiers to run; null runs all.
+        stop_on_fail: Whether a case's checks run in their order, and those after one that fails are skipped.
     """
 
     kind: Literal["checks"]  # pyright: ignore[reportIncompatibleVariableOverride]
     threshold: float | None = Field(default=1.0, ge=0, le=1)
     custom: dict[Annotated[str, AfterValidator(_identifier)], CustomCheck] | None = None
     only: list[str] | None = None
+    stop_on_fail: bool = False
 
 
 class ChecksMetric(BaseMetric[ChecksMetricConfig]):
@@ -109,6 +111,11 @@ class ChecksMetric(BaseMetric[ChecksMetricConfig]):
     def embeds(self) -> bool:
         """Some checks compare meanings."""
         return True
+
+    @property
+    def stops(self) -> bool:
+        """As configured."""
+        return self.config.stop_on_fail
 
     @property
     def prompts(self) -> tuple[str, ...]:
