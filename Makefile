@@ -11,7 +11,7 @@ PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$python; break; }; done)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format format-check lint types imports yaml bench clean
+.PHONY: help demo test test-live check format format-check lint types imports yaml bench clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1 \t\2/' | expand -t 22
@@ -21,6 +21,9 @@ demo: $(VENV)/.ready ## Evaluate the sample answers: no key, no network
 
 test: $(VENV)/.ready-dev ## All tests; ARGS="-k name" for some
 	@$(BIN)/python -m pytest $(ARGS)
+
+test-live: $(VENV)/.ready-dev ## The tests that ask a real judge; needs its key, such as OPENAI_API_KEY
+	@$(BIN)/python -m pytest -m live -rs $(ARGS)
 
 check: format-check lint types imports yaml test ## All that must pass before a commit
 

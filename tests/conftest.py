@@ -22,8 +22,20 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what asks a real judge, and is paid for, unless `-m` names it."""
+    if "live" in config.option.markexpr:
+        return
+    live = [item for item in items if item.get_closest_marker("live")]
+    if live:
+        config.hook.pytest_deselected(items=live)
+        items[:] = [item for item in items if item not in live]
+
+
 @pytest.fixture(autouse=True)
-def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def clean_environment(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.node.get_closest_marker("live"):
+        return
     for name in list(os.environ):
         ours = name.startswith("EVALFLOW_") or name.endswith(("_API_KEY", "_BASE_URL"))
         if ours or name.lower() in _PROXIES:
