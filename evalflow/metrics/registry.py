@@ -26,6 +26,7 @@ _BUILT_IN = MappingProxyType(
         "checks": "evalflow.metrics.kinds.checks:ChecksMetric",
         "similarity": "evalflow.metrics.kinds.similarity:SimilarityMetric",
         "classification": "evalflow.metrics.kinds.classification:ClassificationMetric",
+        "tool_calls": "evalflow.metrics.kinds.tool_calls:ToolCallsMetric",
         "recorded": "evalflow.metrics.kinds.recorded:RecordedMetric",
     }
 )

@@ -19,7 +19,12 @@ from evalflow.targets.registry import target_config_model
 CONF = Path(__file__).parents[2] / "conf"
 
 LLM = ("judge=vllm", "judge.model=m", "judge.base_url=http://127.0.0.1:9/v1")
-DATASET = {"checks": "conversations", "jailbreak_guardrails": "jailbreak_guardrails", "role_adherence": "conversations"}
+DATASET = {
+    "checks": "conversations",
+    "jailbreak_guardrails": "jailbreak_guardrails",
+    "role_adherence": "conversations",
+    "tool_correctness": "jailbreak_guardrails",  # it has the fields; what is in them is looked at when they are scored
+}
 WANTED = {
     "command": ["target.argv=[ls]"],
     "http": ["target.url=http://127.0.0.1:9/"],

@@ -1,0 +1,118 @@
+"""Tool calls: how they stand in the data, and which of those expected were made."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from evalflow.frozen import record
+from evalflow.metrics.json_tools import NoJson, json_of
+
+
+@record()
+class Call:
+    """A call of a tool.
+
+    Attributes:
+        name: The tool's.
+        arguments: By name; None where the data does not tell, so that any will do.
+    """
+
+    name: str
+    arguments: Mapping[str, Any] | None = None
+
+    def __str__(self) -> str:
+        return self.name if self.arguments is None else f"{self.name}({json.dumps(self.arguments, ensure_ascii=False)})"
+
+
+def calls_in(value: Any) -> tuple[Call, ...]:
+    """The calls of a list, or of a text that spells one out as JSON.
+
+    A call is a tool's name, or {name, arguments}, also where that stands under `function` and the arguments are a text
+    with JSON, as chat endpoints return it.
+
+    Raises:
+        ValueError: It is no such list.
+    """
+    listed = json_of(value)
+    if not isinstance(listed, Sequence) or isinstance(listed, str):
+        raise ValueError(f"{value!r} is no list of tool calls")
+    return tuple(_call(one) for one in cast("Sequence[Any]", listed))
+
+
+def made(expected: Sequence[Call], called: Sequence[Call], *, order: bool, arguments: bool) -> list[bool]:
+    """Which of the expected calls were made, each by a call of its own.
+
+    Args:
+        expected: The calls that were wanted.
+        called: Those that were made.
+        order: Whether only calls count that came in the wanted order: those of a longest common subsequence.
+        arguments: Whether the arguments must be equal too.
+    """
+    fits = [[_fits(wanted, call, arguments=arguments) for call in called] for wanted in expected]
+    return _in_order(fits) if order else _in_any_order(expected, fits)
+
+
+def _call(value: Any) -> Call:
+    if isinstance(value, str) and value.strip():
+        return Call(value)
+    if isinstance(value, Mapping):
+        entry = cast("Mapping[str, Any]", value)
+        entry = cast("Mapping[str, Any]", entry["function"]) if isinstance(entry.get("function"), Mapping) else entry
+        name, given = entry.get("name"), entry.get("arguments")
+        try:
+            given = json_of(given)
+        except NoJson as error:
+            raise ValueError(f"the arguments of {name!r} are {error}") from None
+        if isinstance(name, str) and name.strip() and isinstance(given, Mapping | None):
+            return Call(name, cast("Mapping[str, Any] | None", given))
+    raise ValueError(f"{value!r} is no tool call: a name is wanted, or {{name, arguments}}")
+
+
+def _fits(wanted: Call, call: Call, *, arguments: bool) -> bool:
+    if wanted.name != call.name:
+        return False
+    return not arguments or wanted.arguments is None or _equal(wanted.arguments, call.arguments or {})
+
+
+def _equal(value: Any, other: Any) -> bool:
+    """Equality of JSON: numbers by their worth, while true is not 1."""
+    if isinstance(value, Mapping) and isinstance(other, Mapping):
+        ours, theirs = cast("Mapping[str, Any]", value), cast("Mapping[str, Any]", other)
+        return ours.keys() == theirs.keys() and all(_equal(ours[key], theirs[key]) for key in ours)
+    if isinstance(value, list) and isinstance(other, list):
+        mine, yours = cast("list[Any]", value), cast("list[Any]", other)
+        return len(mine) == len(yours) and all(_equal(a, b) for a, b in zip(mine, yours, strict=True))
+    return value == other and isinstance(value, bool) == isinstance(other, bool)
+
+
+def _in_any_order(expected: Sequence[Call], fits: Sequence[Sequence[bool]]) -> list[bool]:
+    """Calls that take any arguments come last, so that they take none away from those that do not."""
+    found, taken = [False] * len(expected), set[int]()
+    for i in sorted(range(len(expected)), key=lambda i: expected[i].arguments is None):
+        match = next((j for j, fit in enumerate(fits[i]) if fit and j not in taken), None)
+        if match is not None:
+            found[i] = True
+            taken.add(match)
+    return found
+
+
+def _in_order(fits: Sequence[Sequence[bool]]) -> list[bool]:
+    """Those of a longest common subsequence, the earliest where there are several."""
+    rows, columns = len(fits), len(fits[0]) if fits else 0
+    length = [[0] * (columns + 1) for _ in range(rows + 1)]
+    for i in reversed(range(rows)):
+        for j in reversed(range(columns)):
+            skipped = max(length[i + 1][j], length[i][j + 1])
+            length[i][j] = max(skipped, length[i + 1][j + 1] + 1) if fits[i][j] else skipped
+    found, i, j = [False] * rows, 0, 0
+    while i < rows and j < columns:
+        if fits[i][j] and length[i][j] == length[i + 1][j + 1] + 1:
+            found[i] = True
+            i, j = i + 1, j + 1
+        elif length[i][j + 1] == length[i][j]:
+            j += 1
+        else:
+            i += 1
+    return found
