@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import re
+import sys
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
@@ -43,11 +45,25 @@ class RedactingFormatter(logging.Formatter):
         return text
 
 
+class _LogFile(logging.FileHandler):
+    """A file whose disk may be full: what went wrong there is said by the run itself, not once for every line."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # the name is logging's
+        """Leave out what cannot be written."""
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handleError(record)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        with contextlib.suppress(OSError):
+            super().close()
+
+
 @contextmanager
 def log_to(path: Path, secrets: Iterable[str]) -> Generator[None]:
     """Send evalflow's warnings and errors to a file while the block runs; the file is made even if nothing comes."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handler = logging.FileHandler(path, encoding="utf-8")
+    handler = _LogFile(path, encoding="utf-8")
     handler.setFormatter(RedactingFormatter(secrets))
     handler.setLevel(logging.WARNING)
     logger = logging.getLogger("evalflow")

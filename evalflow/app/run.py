@@ -30,7 +30,7 @@ from evalflow.records import ScoreRecord, Usage
 from evalflow.run import manifest as manifests
 from evalflow.run.answers import AnswerBook, RememberingTarget
 from evalflow.run.finished import Finished, read_finished
-from evalflow.run.folder import RunFolder, point_latest, write_atomically
+from evalflow.run.folder import RunFolder, point_latest, telling_full_disks, write_atomically
 from evalflow.run.interrupt import interruptible
 from evalflow.run.journal import Journal
 from evalflow.run.pipeline import Pipeline, Plan
@@ -104,7 +104,8 @@ def run(order: Order, watcher: Watcher) -> int:
     folder = _folder(order)
     tally = Tally(expected=inspection.cells)
     started = time.monotonic()
-    with log_to(folder.log, secrets_of(parts.settings)), closing(Journal(folder, tally)) as journal:
+    log_file = log_to(folder.log, secrets_of(parts.settings))
+    with telling_full_disks(folder), log_file, closing(Journal(folder, tally)) as journal:
         folder.write_manifest(opening)
         if order.latest:
             point_latest(order.latest)

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import logging
 import os
+import shutil
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from evalflow.errors import EvalflowError, InfrastructureError
+
 log = logging.getLogger("evalflow")
+
+_NO_ROOM = 64 * 1024
+"""Bytes that are left of a disk on which nothing more can be written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +92,26 @@ def write_atomically(path: Path, text: str) -> None:
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     draft.write_text(text, encoding="utf-8")
     draft.replace(path)
+
+
+@contextmanager
+def telling_full_disks(folder: RunFolder) -> Generator[None]:
+    """Say of what went wrong in the block that the disk is full, where it is.
+
+    Raises:
+        InfrastructureError: It is.
+    """
+    try:
+        yield
+    except EvalflowError:
+        raise
+    except Exception as error:
+        # Polars does not say why it could not write.
+        full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+        if not full and shutil.disk_usage(folder.path).free > _NO_ROOM:
+            raise
+        what = f"{folder.path} cannot be written: {os.strerror(errno.ENOSPC)}"
+        raise InfrastructureError(what, f"make room, then: python -m evalflow resume {folder.path}") from None
 
 
 def point_latest(folder: Path) -> None:
