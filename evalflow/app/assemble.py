@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -22,7 +22,6 @@ from evalflow.llm.registry import build_embedder, build_judge
 from evalflow.metrics.registry import build_metric
 from evalflow.prompts import Prompts
 from evalflow.protocols import Judge, Metric, Target
-from evalflow.records import Case
 from evalflow.run.pipeline import Pair
 from evalflow.targets.registry import build_target
 
@@ -66,10 +65,6 @@ class Parts:
         configs: dict[str, Any] = {self.target.name: self.settings.run.target, **judges}
         configs |= {pair.embedder.name: self.settings.run.embedder for pair in self.pairs if pair.embedder}
         return {name: price_facts(config) for name, config in configs.items()}
-
-    def cases(self) -> Iterator[Case]:
-        """The cases of all datasets, streamed; of each the first `limit`, where there is a limit."""
-        yield from offered(self.settings.run)
 
     def width(self) -> int:
         """Cases under way at once: enough that the limiters are always fed, never less than a few."""

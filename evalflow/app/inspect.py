@@ -10,6 +10,7 @@ from evalflow.app.assemble import Parts
 from evalflow.app.census import Census
 from evalflow.app.conditions import gates_of, wrong_thresholds
 from evalflow.app.estimate import Estimate, Estimator
+from evalflow.app.reading import Reading
 from evalflow.app.recipe import Recipe
 from evalflow.errors import Problem, UserError
 from evalflow.protocols import Judge, Metric
@@ -42,6 +43,7 @@ class Inspection:
 
     Attributes:
         parts: What was inspected.
+        reading: All cases.
         cases: Selected cases by dataset.
         cells: Scores the run will have.
         draw: Which cases are selected.
@@ -51,6 +53,7 @@ class Inspection:
     """
 
     parts: Parts
+    reading: Reading
     draw: Draw
     cases: Counter[str] = field(default_factory=Counter[str])
     cells: int = 0
@@ -107,20 +110,20 @@ class Inspection:
         ]
 
     def selected(self) -> Iterator[Case]:
-        """The selected cases, streamed from the data again."""
-        return self.draw.pick(self.parts.cases())
+        """The selected cases, in input order."""
+        return self.draw.pick(self.reading)
 
 
 def inspect(parts: Parts) -> Inspection:
-    """Read all data once, and check everything against it; nothing is sent.
+    """Read all data, and check everything against it; nothing is sent.
 
     Raises:
         UserError: With every problem that was found.
     """
     run = parts.settings.run
-    found = Inspection(parts, Draw(run.sample, run.seed))
+    found = Inspection(parts, Reading(run), Draw(run.sample, run.seed))
     census, estimator = Census(parts), Estimator(parts)
-    for case in parts.cases():
+    for case in found.reading:
         census.add(case)
         found.draw.offer(case)
         if run.sample is None:

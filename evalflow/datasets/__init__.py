@@ -3,7 +3,17 @@
 from evalflow.datasets.cases import columns, read
 from evalflow.datasets.export import case_to_row
 from evalflow.datasets.proposal import propose_fields
-from evalflow.datasets.sources import digest, files
+from evalflow.datasets.sources import digest, files, text_bytes
 from evalflow.datasets.tags import tag_levels, tag_name
 
-__all__ = ["case_to_row", "columns", "digest", "files", "propose_fields", "read", "tag_levels", "tag_name"]
+__all__ = [
+    "case_to_row",
+    "columns",
+    "digest",
+    "files",
+    "propose_fields",
+    "read",
+    "tag_levels",
+    "tag_name",
+    "text_bytes",
+]

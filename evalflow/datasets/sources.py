@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from pathlib import Path
 from typing import Literal
 
@@ -58,6 +59,18 @@ def digest(config: DatasetConfig) -> str:
     """
     sums = [_sha256(path) for path in files(config)]
     return sums[0] if len(sums) == 1 else hashlib.sha256("\n".join(sums).encode()).hexdigest()
+
+
+def text_bytes(config: DatasetConfig) -> float:
+    """Bytes of the dataset's files; infinite where one is compressed, since then they tell nothing of what it holds.
+
+    Raises:
+        UserError: There is no such file, or its format is not known.
+    """
+    paths = files(config)
+    if any(format_of(path, config) == "parquet" for path in paths):
+        return math.inf
+    return sum(path.stat().st_size for path in paths)
 
 
 def _sha256(path: Path) -> str:

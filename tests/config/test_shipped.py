@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from evalflow.app.assemble import assemble
 from evalflow.app.catalogue import options
 from evalflow.app.inspect import inspect
+from evalflow.app.reading import Reading
 from evalflow.app.settings import settings_of
 from evalflow.config.load import compose
 from evalflow.config.schema import DatasetConfig, MetricConfig
@@ -48,7 +49,7 @@ def test_metric(metric: str) -> None:
 @pytest.mark.parametrize("dataset", names("dataset"))
 def test_dataset(dataset: str) -> None:
     settings = settings_of(compose([f"dataset={dataset}", "metric=bias", "generate=demo", *LLM]))
-    assert sum(1 for _ in assemble(settings).cases()) >= 12
+    assert sum(1 for _ in Reading(settings.run)) >= 12
 
 
 @pytest.mark.parametrize("experiment", names("experiment"))
