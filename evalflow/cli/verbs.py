@@ -16,6 +16,11 @@ def _run(words: list[str]) -> int:
     from evalflow.app.screen import TerminalScreen
 
     config_dir, words = config_dir_of(words)
+    if "--fill-demo" in words:
+        from evalflow.app.demo import run_and_fill
+
+        words.remove("--fill-demo")
+        return run_and_fill(words, config_dir, console(), console(stderr=True))
     return execute(words, config_dir, TerminalScreen(console(), console(stderr=True)))
 
 

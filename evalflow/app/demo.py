@@ -1,0 +1,142 @@
+"""`run ... --fill-demo`: cases without an example answer get one from the run, in a dataset file of its own."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from evalflow import datasets
+from evalflow.app.derive import Derived, standing_answer
+from evalflow.app.launch import execute
+from evalflow.app.recipe import Recipe
+from evalflow.app.screen import TerminalScreen, shown
+from evalflow.app.settings import composed_settings
+from evalflow.config.schema import DatasetConfig, RunConfig
+from evalflow.config.validate import Settings
+from evalflow.errors import InfrastructureError, Problem, UserError
+from evalflow.paths import share_dir
+from evalflow.records import Case, Message
+from evalflow.run.answers import AnswerBook
+from evalflow.run.folder import RunFolder
+from evalflow.summary import json_line
+
+FLAG = "--fill-demo"
+
+
+def run_and_fill(arguments: Sequence[str], config_dir: Path | None, out: Console, err: Console) -> int:
+    """Run what the command line says, then write each dataset with its missing example answers filled in.
+
+    Args:
+        arguments: Overrides.
+        config_dir: A config folder to search first.
+        out: For results.
+        err: For progress and errors.
+
+    Returns:
+        The exit code of the run.
+
+    Raises:
+        UserError: The run has no answers to fill in, or there is no place for the file; nothing was sent.
+        InfrastructureError: The file could not be written; the run's answers are kept.
+    """
+    flags = [word for word in arguments if word.startswith("-")]
+    if flags:
+        raise UserError(Problem(f"{FLAG} does not go with {flags[0]}", "command line", "fill from one run at a time"))
+    problems = list(_problems(composed_settings(arguments, config_dir)))
+    if problems:
+        raise UserError(problems)
+    return execute(arguments, config_dir, _Screen(out, err))
+
+
+class _Screen(TerminalScreen):
+    """Fills the example answers in when a run has ended, and says where they are."""
+
+    def ends(self, folder: RunFolder, manifest: dict[str, Any], recipe: Recipe, derived: Derived) -> None:
+        super().ends(folder, manifest, recipe, derived)
+        run = recipe.settings.run
+        with AnswerBook() as book:
+            book.add(folder.answers, run.dataset)
+
+            def example(case: Case) -> Message | None:
+                return _example(run, book, case, manifest["target"]["name"])
+
+            for name, config in run.dataset.items():
+                if config.generates == "answer":
+                    self._fill(name, config, recipe.settings.key("dataset", name), example)
+
+    def _fill(self, name: str, config: DatasetConfig, key: str, example: Callable[[Case], Message | None]) -> None:
+        missing = filled = 0
+        for before, after in _pairs(name, config, example):
+            missing += before.demo_answer is None
+            filled += after is not before
+        if not filled:
+            why = "no case lacks one" if not missing else f"{missing} lack one, and the run has no answer to them"
+            self._line("demo", f"nothing to fill in {name}: {why}")
+            return
+        path = _write((after for _, after in _pairs(name, config, example)), _source(config))
+        self._line("demo", f"{filled} of {missing} missing example answers of {name} are in {shown(path)}")
+        words = [f"dataset={key.removeprefix('dataset.')}", f"{key}.path={shown(path)}", f"{key}.fields=null"]
+        self._line("try", f"python -m evalflow {shlex.join([*words, 'generate=demo'])} metric=METRIC")
+
+
+def _problems(settings: Settings) -> Iterator[Problem]:
+    run = settings.run
+    if run.generate == "demo":
+        hint = "ask a target: generate=true target=..."
+        yield Problem(f"{FLAG} takes the answers of a run, and this one scores the example answers", "generate", hint)
+    fillable = {name: config for name, config in run.dataset.items() if config.generates == "answer"}
+    if not fillable:
+        yield Problem(f"{FLAG} fills in answers, and no dataset of this run generates any", "dataset")
+    for name, config in fillable.items():
+        where = f"{settings.key('dataset', name)}.path"
+        files = datasets.files(config)
+        if len(files) > 1:
+            yield Problem(f"{FLAG} writes beside one file, and {name} has {len(files)}", where, "name one of them")
+        elif files[0].is_relative_to(share_dir()) and not Path.cwd().is_relative_to(share_dir()):
+            yield Problem(f"{shown(files[0])} is a sample that ships", where, "make a copy of your own, and name that")
+        elif not os.access(files[0].parent, os.W_OK):
+            yield Problem(f"nothing can be written into {shown(files[0].parent)}", where, "make a copy elsewhere")
+
+
+def _source(config: DatasetConfig) -> Path:
+    return datasets.files(config)[0]
+
+
+def _pairs(name: str, config: DatasetConfig, example: Callable[[Case], Message | None]) -> Iterator[tuple[Case, Case]]:
+    """Every case as it is, and with its example answer; the same twice where there is nothing to fill in."""
+    for case in datasets.read(name, config):
+        found = example(case) if case.demo_answer is None else None
+        yield case, replace(case, demo_answer=found) if found else case
+
+
+def _example(run: RunConfig, book: AnswerBook, case: Case, target: str) -> Message | None:
+    """The first answer that the target gave to the case, with its metadata."""
+    for repeat in range(run.repeats.target):
+        answer = book.get(case.dataset, case.id, target, repeat) or standing_answer(run, case, target, repeat)
+        if answer and answer.status == "answered" and answer.answer is not None:
+            return Message("assistant", answer.answer, answer.metadata or None)
+    return None
+
+
+def _write(cases: Iterator[Case], source: Path) -> Path:
+    """The cases as JSON lines beside the file they are from; no file that is there is touched."""
+    number = 1
+    while True:
+        path = source.with_name(f"{source.stem}.demo{'' if number == 1 else f'-{number}'}.jsonl")
+        number += 1
+        try:
+            with path.open("xb") as file:
+                file.writelines(json_line(datasets.case_to_row(case)) + b"\n" for case in cases)
+        except FileExistsError:
+            continue
+        except OSError as error:
+            path.unlink(missing_ok=True)
+            hint = "make room, and run the same again: what was answered is remembered"
+            raise InfrastructureError(f"{shown(path)} cannot be written: {error.strerror}", hint) from None
+        return path
