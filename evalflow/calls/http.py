@@ -1,4 +1,4 @@
-"""The transport for plain OpenAI-compatible endpoints: one client, kept-alive connections, one try each.
+"""The transport over plain HTTP: one client, kept-alive connections, one try each.
 
 pyreqwest was chosen by measurement: a call costs it a third of the CPU that it costs aiohttp, and a thirtieth of what
 it costs the openai SDK (`bench/overhead.py` measures all three).
@@ -7,6 +7,7 @@ it costs the openai SDK (`bench/overhead.py` measures all three).
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit, urlunsplit
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from pyreqwest.client import Client
     from pyreqwest.exceptions import CauseErrorDetails, PyreqwestError
     from pyreqwest.http import Url
+    from pyreqwest.response import Response as PyResponse
 
 KEEP_ALIVE_S = 4.0
 """Shorter than the five seconds after which common servers (uvicorn, and so vLLM) close an idle connection: one that
@@ -33,19 +35,30 @@ class HttpTransport:
     followed, since a key must not go where nobody sent it.
 
     Args:
-        base_url: Up to and including /v1. A user and a password in it are sent instead of the key.
+        base_url: What the path of a request is put behind. A user and a password in it are sent instead of the key.
         api_key: None sends no key.
         max_connections: Connections that may be open at the same time.
         first_byte_s: Seconds without any byte after which a try is given up; None: only its timeout counts.
+        headers: Sent with every request.
+        max_bytes: What is read of a body at the most, and one part more; None: all of it.
     """
 
     def __init__(
-        self, base_url: str, api_key: str | None, max_connections: int, first_byte_s: float | None = None
+        self,
+        base_url: str,
+        api_key: str | None,
+        max_connections: int,
+        first_byte_s: float | None = None,
+        *,
+        headers: Mapping[str, str] | None = None,
+        max_bytes: int | None = None,
     ) -> None:
         self._base_url = base_url
         self._api_key = api_key
         self._max_connections = max_connections
         self._first_byte_s = first_byte_s
+        self._headers = headers or {}
+        self._max_bytes = max_bytes
         self._client: Client | None = None
         self._urls: dict[str, Url] = {}
 
@@ -59,8 +72,13 @@ class HttpTransport:
             builder = client.request(request.method, self._urls.get(request.path) or self._url(request.path))
             if request.body is not None:
                 builder = builder.body_bytes(request.body)
-            response = await builder.timeout(timedelta(seconds=request.timeout_s)).build().send()
-            body = bytes(await response.bytes())
+            builder = builder.timeout(timedelta(seconds=request.timeout_s))
+            if self._max_bytes is None:
+                response = await builder.build().send()
+                body = bytes(await response.bytes())
+            else:
+                async with builder.build_streamed() as response:
+                    body = await _beginning(response, self._max_bytes)
         except PyreqwestError as error:
             raise self._fault(error, request.timeout_s, time.monotonic() - begun) from None
         headers: dict[str, str] = {}
@@ -77,10 +95,11 @@ class HttpTransport:
     def _open(self) -> Client:
         from pyreqwest.client import ClientBuilder
 
-        headers = {"Accept": "application/json", "Content-Type": "application/json"}
+        headers = {"accept": "application/json", "content-type": "application/json"}
         base = urlsplit(self._base_url)
         if base.username is None and self._api_key is not None:
-            headers["Authorization"] = f"Bearer {self._api_key}"
+            headers["authorization"] = f"Bearer {self._api_key}"
+        headers |= {name.lower(): value for name, value in self._headers.items()}
         builder = (
             ClientBuilder()
             .default_headers(headers)
@@ -102,7 +121,7 @@ class HttpTransport:
         from pyreqwest.http import Url
 
         base = urlsplit(self._base_url)
-        whole = urlunsplit(base._replace(path=f"{base.path.rstrip('/')}{path}"))
+        whole = urlunsplit(base._replace(path=f"{base.path.rstrip('/')}{path}")) if path else self._base_url
         try:
             return self._urls.setdefault(path, Url(whole))
         except (PyreqwestError, ValueError) as error:
@@ -125,6 +144,14 @@ class HttpTransport:
         if any("certificate" in cause for cause in causes):
             return TransportError("certificate", f"no secure connection: {causes[-1]}")
         return TransportError("unreachable", f"no connection: {causes[-1]}")
+
+
+async def _beginning(response: PyResponse, size: int) -> bytes:
+    """A body, read until it is longer than `size`."""
+    read = b""
+    while len(read) <= size and (part := await response.body_reader.read_chunk()) is not None:
+        read += bytes(part)
+    return read
 
 
 def _causes(error: PyreqwestError) -> list[str]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from evalflow.calls.gateway import Gateway
+from evalflow.calls.http import HttpTransport
 from evalflow.calls.retry import RetryPolicy
-from evalflow.calls.service import MAX_REPLY, SERVICE, ServiceTransport
+from evalflow.calls.service import SERVICE
 from evalflow.calls.session import CallSession
 from evalflow.calls.transport import Request, Response
 from evalflow.config.address import public_address, without_user
@@ -17,6 +18,9 @@ from evalflow.prompts import Prompts
 from evalflow.records import Case, Usage
 from evalflow.targets.body import Body
 from evalflow.targets.service import Heard, account, digest
+
+MAX_REPLY = 32 * 1024**2
+"""Bytes that a reply may have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +51,7 @@ class HttpWay:
         self._body = Body(config.body, "target.body", prompts)
         bounds = config.concurrency
         self._gateway = Gateway(
-            ServiceTransport(config.url, config.headers or {}, bounds.max),
+            HttpTransport(config.url, None, bounds.max, headers=config.headers, max_bytes=MAX_REPLY),
             session.limiters.get(("http", config.url), bounds.start, bounds.max),
             policy or RetryPolicy(attempts=config.attempts),
             public_address(config.url),
