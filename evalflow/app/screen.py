@@ -18,6 +18,7 @@ from evalflow.errors import EvalflowError, UserError
 from evalflow.records import ScoreRecord
 from evalflow.report.case_console import print_eval_steps, print_score
 from evalflow.report.console import print_gates, print_summary, print_sweep, print_totals, print_worst, worst_rows
+from evalflow.report.noise import print_noise
 from evalflow.report.progress import follow
 from evalflow.report.terminal import literal, plain
 from evalflow.run.folder import RunFolder
@@ -67,6 +68,7 @@ class TerminalScreen:
         directions = {name: metric.config.direction for name, metric in recipe.metrics.items()}
         self._out.print()
         print_summary(self._out, manifest, derived.summary.frame, directions)
+        print_noise(self._out, derived.summary.details)
         worst = worst_rows(derived.scores, directions)
         print_worst(self._out, worst)
         print_gates(self._out, derived.gates)

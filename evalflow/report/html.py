@@ -13,6 +13,7 @@ from evalflow.report.confusion import matrix_of
 from evalflow.report.explorer import BLOCK, script_json
 from evalflow.report.header import facts, title
 from evalflow.report.judges import judge_lines
+from evalflow.report.noise import noise_texts
 from evalflow.report.page import write_page
 from evalflow.report.wording import PARTS, series_name, varying, without_means_of_figures
 
@@ -45,7 +46,8 @@ def write_html(path: Path, run: Reported, explorer: ExplorerWriter) -> None:
         "parts": varying(rows),
         "metrics": run.metrics,
         "pictures": charts(run.scores, run.summary, run.details, run.metrics),
-        "details": _notes(run.details),
+        "noise": noise_texts(run.details),
+        "details": _notes([detail for detail in run.details if "noise" not in detail]),
         "cases": explorer.cases,
         "shown": explorer.shown,
         "wanted": explorer.cases if explorer.wanted is None else len(explorer.wanted),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from evalflow.summary.figures import Slice, figures
 from evalflow.summary.measures import measures
+from evalflow.summary.noise import noise
 from evalflow.summary.schema import SLICE, summary_schema
 from evalflow.summary.units import Units, counts, find_units, own_cells
 
@@ -58,7 +59,7 @@ def summarise(scores: pl.LazyFrame, metrics: Mapping[str, Measured], seed: int =
     places = {name: place for place, name in enumerate(metrics)}
     rank = pl.col("metric").replace_strict(places, default=len(places), return_dtype=pl.Int64)
     ordered = rows.sort("dataset", "target", rank, "metric", "judge", "tag", "place", nulls_last=False)
-    return Summary(ordered.select(list(summary_schema())), beside + details)
+    return Summary(ordered.select(list(summary_schema())), beside + details + noise(cells, units, seed))
 
 
 def _mean_rows(

@@ -1,0 +1,176 @@
+"""What the repeats of a run tell: where the noise comes from, what more of it would buy, and which cases are flaky."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from evalflow.stats.intervals import interval
+from evalflow.stats.variance import Components, Repeated, components, pass_all_k, pass_at_k
+from evalflow.summary.schema import SLICE
+from evalflow.summary.units import Units
+
+if TYPE_CHECKING:
+    import numpy as np
+    import polars as pl
+    from numpy.typing import NDArray
+
+_DRAWS = (1, 2, 3, 5, 10, 20, 50, 100)
+_LISTED = 50
+_HALF = 0.5
+
+
+def noise(cells: pl.LazyFrame, units: Units, seed: int = 0) -> list[dict[str, Any]]:
+    """Details of the slices in which some case has several scores; of all cases, not tag by tag.
+
+    Args:
+        cells: As `own_cells` gives them.
+        units: Of these cells.
+        seed: Of bootstrap intervals.
+
+    Returns:
+        The keys of every detail, and `noise`: answers_per_case and judgements_per_answer (means), case_spread,
+        generator_noise and judge_noise (variances, null where not known apart), std_error, lowest_std_error (of these
+        cases with endless repeats), one_more (answer, judgement, case: the std_error that it leads to, and how many
+        more cases would lead to the same), stability and draws (null without pass or fail).
+    """
+    import polars as pl
+
+    if not units.repeated:
+        return []
+    cases = repeats_of(cells).collect(engine="streaming")
+    found: list[dict[str, Any]] = []
+    for row in units.table.filter(pl.col("tag").is_null()).iter_rows(named=True):
+        parts = units.links.filter(pl.col("unit") == row["unit"]).select("part")
+        own = cases.join(parts, on="part", how="semi").sort("case_id")
+        if own.height and (own["judgements"] > 1).any():
+            key = {name: row[name] for name in (*SLICE, "tag")}
+            found.append({**key, "statistic": "mean", "n": own.height, "noise": _noise(own, seed)})
+    return found
+
+
+def repeats_of(cells: pl.LazyFrame) -> pl.LazyFrame:
+    """One row per part and case, with its scored repeats in moments.
+
+    Returns:
+        Columns part, case_id, group; mean, answers, answer_variance, per_judgement, judge_variance as in `Repeated`;
+        judgements, verdicts, passes (of all its answers); judged (answers with a verdict), passed (by most verdicts).
+    """
+    import polars as pl
+
+    n, passed = pl.len(), pl.col("passed")
+    answers = (
+        cells.filter(pl.col("status") == "scored")
+        .group_by("part", "case_id", "target_repeat")
+        .agg(
+            pl.col("group").first(), pl.col("score").mean(), variance=pl.col("score").var(), n=n,
+            verdicts=passed.count(), passes=passed.sum(),
+        )
+    )  # fmt: skip
+    return answers.group_by("part", "case_id").agg(
+        pl.col("group").first(), pl.col("verdicts", "passes").sum(), mean=pl.col("score").mean(), answers=n,
+        answer_variance=pl.col("score").var(), per_judgement=(1 / pl.col("n")).mean(),
+        judge_variance=pl.col("variance").mean(), judgements=pl.col("n").sum(), judged=(pl.col("verdicts") > 0).sum(),
+        passed=(pl.col("passes") > _HALF * pl.col("verdicts")).sum(),
+    )  # fmt: skip
+
+
+def components_of(cases: pl.DataFrame) -> Components | None:
+    """The variance components of rows of `repeats_of`; None for fewer than two cases, or clusters."""
+    import polars as pl
+
+    names = ("mean", "answers", "answer_variance", "per_judgement", "judge_variance")
+    columns = [cases[name].cast(pl.Float64).fill_null(float("nan")).to_numpy() for name in names]
+    return components(Repeated(*columns), _clusters(cases))
+
+
+def _noise(cases: pl.DataFrame, seed: int) -> dict[str, Any]:
+    total = int(cases["answers"].sum())
+    answers, judgements = total / cases.height, int(cases["judgements"].sum()) / total
+    found: dict[str, Any] = {"answers_per_case": answers, "judgements_per_answer": judgements}
+    found |= _parts(components_of(cases), answers, judgements)
+    judged = cases.filter(cases["verdicts"] > 0)
+    return found | {
+        "stability": _stability(judged) if judged.height else None,
+        "draws": list(_draws(judged, seed)) or None,
+    }
+
+
+def _parts(parts: Components | None, answers: float, judgements: float) -> dict[str, Any]:
+    if parts is None:
+        empty = ("case_spread", "generator_noise", "judge_noise", "std_error", "lowest_std_error", "one_more")
+        return dict.fromkeys(empty)
+    n = parts.cases
+    more: dict[str, dict[str, float | None] | None]
+    more = {"answer": None, "judgement": None, "case": {"std_error": parts.std_error(n + 1, answers, judgements)}}
+    if parts.generator_noise is not None:
+        more["answer"] = _bought(parts, answers, judgements, parts.variance(answers + 1, judgements))
+    if parts.judge_noise is not None:
+        more["judgement"] = _bought(parts, answers, judgements, parts.variance(answers, judgements + 1))
+    return {
+        "case_spread": parts.case_spread,
+        "generator_noise": parts.generator_noise,
+        "judge_noise": parts.judge_noise,
+        "std_error": parts.std_error(n, answers, judgements),
+        "lowest_std_error": parts.std_error(n, math.inf),
+        "one_more": more,
+    }
+
+
+def _bought(parts: Components, answers: float, judgements: float, variance: float) -> dict[str, float | None]:
+    """The standard error with another variance of each case, and how many more cases as they are would do the same."""
+    n = parts.cases
+    same = n * (parts.variance(answers, judgements) / variance - 1) if variance else None
+    return {"std_error": math.sqrt(variance / n), "as_more_cases": same}
+
+
+def _stability(cases: pl.DataFrame) -> dict[str, Any]:
+    """How many cases always pass, always fail, or do either; and those that do either, the most evenly split first."""
+    import polars as pl
+
+    verdicts, passes = pl.col("verdicts"), pl.col("passes")
+    several = cases.filter(verdicts > 1)
+    flaky = several.filter((passes > 0) & (passes < verdicts)).sort((passes / verdicts - _HALF).abs(), "case_id")
+    return {
+        "stable_pass": several.filter(passes == verdicts).height,
+        "flaky": flaky.height,
+        "stable_fail": several.filter(passes == 0).height,
+        "judged_once": cases.height - several.height,
+        "flaky_cases": flaky.head(_LISTED).select("case_id", "passes", "verdicts").to_dicts(),
+    }
+
+
+def _draws(cases: pl.DataFrame, seed: int) -> Iterator[dict[str, Any]]:
+    """For k answers: the chance that one of them passes, and that all do, over the cases with that many answers."""
+    most = max(cases["judged"].to_list(), default=0)
+    if most < 2:
+        return
+    for k in sorted({*(k for k in _DRAWS if k < most), most}):
+        enough = cases.filter(cases["judged"] >= k)
+        passed, judged = enough["passed"].to_numpy(), enough["judged"].to_numpy()
+        clusters = _clusters(enough)
+        yield {
+            "k": k,
+            "cases": enough.height,
+            "pass_at_k": _mean(pass_at_k(passed, judged, k), clusters, seed),
+            "pass_all_k": _mean(pass_all_k(passed, judged, k), clusters, seed),
+        }
+
+
+def _mean(chances: NDArray[np.float64], clusters: Any, seed: int) -> dict[str, Any]:
+    found = interval(chances, clusters, bounded=True, seed=seed)
+    return {
+        "value": float(chances.mean()), "ci_low": found.low, "ci_high": found.high, "ci_method": found.method,
+    }  # fmt: skip
+
+
+def _clusters(cases: pl.DataFrame) -> Any:
+    """The cluster of each case; None where each stands alone."""
+    import polars as pl
+
+    group = pl.col("group")
+    if cases["group"].null_count() == cases.height:
+        return None
+    cluster = pl.when(group.is_null()).then("case:" + pl.col("case_id")).otherwise("group:" + group)
+    return cases.select(cluster.alias("cluster"))["cluster"].to_numpy()

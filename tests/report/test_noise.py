@@ -1,0 +1,58 @@
+"""What the repeats of a run tell, in words."""
+
+import pytest
+
+from evalflow.report.noise import noise_texts
+
+MEAN = {"value": 0.75, "ci_low": 0.5, "ci_high": 0.9, "ci_method": "t"}
+NOISE = {
+    "answers_per_case": 3.0,
+    "judgements_per_answer": 1.0,
+    "case_spread": 0.04,
+    "generator_noise": 0.01,
+    "judge_noise": None,
+    "std_error": 0.05,
+    "lowest_std_error": 0.04,
+    "one_more": {
+        "answer": {"std_error": 0.048, "as_more_cases": 1.7},
+        "judgement": None,
+        "case": {"std_error": 0.0476},
+    },
+    "stability": {
+        "stable_pass": 3,
+        "flaky": 1,
+        "stable_fail": 2,
+        "judged_once": 0,
+        "flaky_cases": [{"case_id": "c1", "passes": 1, "verdicts": 3}],
+    },
+    "draws": [{"k": k, "cases": 6, "pass_at_k": MEAN, "pass_all_k": MEAN} for k in (1, 3)],
+}
+
+
+def detail(**noise):
+    key = {"dataset": "d", "target": "t", "metric": "m", "judge": "j", "tag": None, "statistic": "mean", "n": 6}
+    return {**key, "noise": {**NOISE, **noise}}
+
+
+def test_every_part_is_said():
+    [text] = noise_texts([detail(), {"metric": "m", "statistic": "mean"}])
+    assert text.title == "m: 6 cases, 3 answers each, 1 judgement of each answer"
+    assert list(text.lines) == [
+        "cases differ by 0.200, answers to one case by 0.100",
+        "standard error 0.0500; one more answer 0.0480 (as 1.7 more cases would), one more case 0.0476",
+        "with these cases, no number of repeats takes it below 0.0400",
+        "3 stable pass, 1 flaky, 2 stable fail: c1 (1 of 3)",
+        "of 3 answers one passes in 75 % [50 %, 90 %] (pass@3), all pass in 75 % [50 %, 90 %] (pass^3)",
+    ]
+
+
+def test_what_is_not_known_is_not_said():
+    [text] = noise_texts([detail(std_error=None, stability=None, draws=None)])
+    assert list(text.lines) == ["one case, or one group of cases: its noise cannot be told from that of others"]
+
+
+@pytest.mark.parametrize("judge", ["second", None])
+def test_what_tells_them_apart_is_in_the_title(judge):
+    texts = noise_texts([detail(), {**detail(), "judge": "other"}, {**detail(), "judge": judge}])
+    assert texts[1].title.startswith("m · other: ")
+    assert noise_texts([]) == []
