@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.syntax import Syntax
 from rich.table import Table
 
+from evalflow.app.metric_table import metric_facts, metric_table
 from evalflow.errors import Problem, UserError, did_you_mean
 from evalflow.paths import conf_dirs, prompt_dirs
 from evalflow.prompts import Prompts
@@ -93,17 +94,11 @@ def print_list(group: str | None, config_dir: Path | None, console: Console, *, 
     """Print what can be chosen, in one group or in all."""
     found = options(config_dir, group)
     if as_json:
-        rows = [{"group": o.group, "name": o.name, "description": o.description, "file": str(o.file)} for o in found]
-        console.file.write(json.dumps(rows, indent=2, ensure_ascii=False) + "\n")
+        console.file.write(json.dumps([_facts(option) for option in found], indent=2, ensure_ascii=False) + "\n")
         return 0
     for name in [group] if group else GROUPS:
-        table = Table(title=name, title_justify="left", box=box.SIMPLE_HEAD, show_header=False, pad_edge=False)
-        table.add_column(no_wrap=True, style="bold")
-        table.add_column()
-        for option in found:
-            if option.group == name:
-                table.add_row(literal(option.name), literal(option.description))
-        console.print(table)
+        listed = [option for option in found if option.group == name]
+        console.print(metric_table(listed) if name == "metric" else _table(name, listed))
     return 0
 
 
@@ -133,6 +128,25 @@ def print_option(name: str, config_dir: Path | None, console: Console, *, as_jso
     console.rule(literal("try it", style="dim"), align="left")
     console.print(literal(example), soft_wrap=True)
     return 0
+
+
+def _facts(option: Option) -> dict[str, Any]:
+    facts = {
+        "group": option.group,
+        "name": option.name,
+        "description": option.description,
+        "file": str(option.file),
+    }
+    return {**facts, **metric_facts(option)} if option.group == "metric" else facts
+
+
+def _table(group: str, listed: list[Option]) -> Table:
+    table = Table(title=group, title_justify="left", box=box.SIMPLE_HEAD, show_header=False, pad_edge=False)
+    table.add_column(no_wrap=True, style="bold")
+    table.add_column()
+    for option in listed:
+        table.add_row(literal(option.name), literal(option.description))
+    return table
 
 
 def _options_in(folder: Path, group: str) -> Iterator[Option]:

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 from pydantic import Field
 
 from evalflow.config.schema import MetricConfig
+from evalflow.frozen import record
 from evalflow.prompts import Prompts
 from evalflow.protocols import Judge, Prepared
 from evalflow.records import Answer, Ask, Case, FigureSpec
@@ -19,6 +20,21 @@ class UnitMetricConfig(MetricConfig):
     """A metric whose scores lie in 0..1, and so its threshold too."""
 
     threshold: float | None = Field(default=None, ge=0, le=1)
+
+
+@record()
+class Calls:
+    """How often a metric calls a judge or an embedder, where every step has something to ask about.
+
+    Attributes:
+        low: For one score, at least.
+        high: For one score, at most; None where the case decides.
+        once: Once a run, beforehand.
+    """
+
+    low: int = 0
+    high: int | None = 0
+    once: int = 0
 
 
 class BaseMetric(Generic[C]):
@@ -43,6 +59,11 @@ class BaseMetric(Generic[C]):
             UserError: With all that is wrong and can be known without data.
         """
         return cls(name, config)
+
+    @classmethod
+    def calls(cls, declared: Mapping[str, Any]) -> Calls:  # noqa: ARG003 - none, whatever it says
+        """How many calls it takes, as far as its YAML tells, before anything of it is validated: none."""
+        return Calls()
 
     @property
     def name(self) -> str:

@@ -7,7 +7,7 @@ from typing import Any, Generic, Literal, TypeVar, cast
 
 from evalflow.errors import JudgeError, UserError
 from evalflow.frozen import record
-from evalflow.metrics.base import BaseMetric, UnitMetricConfig
+from evalflow.metrics.base import BaseMetric, Calls, UnitMetricConfig
 from evalflow.metrics.inputs import LISTS, fields_of, items_in, look_up, obstacle, root
 from evalflow.metrics.reasons import reason_of
 from evalflow.metrics.replies import Observed, rows_at
@@ -70,6 +70,12 @@ class ChainMetric(BaseMetric[C], Generic[C]):
         super().__init__(name, config)
         self._steps = tuple(steps)
         self._rule = rule
+
+    @classmethod
+    def calls(cls, declared: Mapping[str, Any]) -> Calls:
+        """One for each step; one in all where its kind has no steps of one's own."""
+        steps = len(declared.get("steps") or ("one",))
+        return Calls(steps, steps)
 
     @property
     def asks(self) -> bool:

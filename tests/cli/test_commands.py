@@ -85,6 +85,9 @@ def test_open_says_where_the_report_is(scored: Program) -> None:
 def test_list_and_show_speak_json(program: Program) -> None:
     rows = json.loads(program("list", "metric", "--json").stdout)
     assert {"faithfulness", "relevance", "bias"} <= {row["name"] for row in rows}
+    facts = {row["name"]: row for row in rows}
+    assert facts["context_recall"]["needs"] == ["question", "reference", "contexts"]
+    assert (facts["context_recall"]["family"], facts["context_recall"]["calls"]["high"]) == ("context", 2)
     shown = json.loads(program("show", "faithfulness", "--json").stdout)
     assert shown["yaml"].startswith("# @package metric.faithfulness")
     assert "faithfulness/verdicts.jinja" in shown["prompts"]

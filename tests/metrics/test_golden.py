@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 import yaml
 
+from evalflow.app.metric_table import calls_of
 from evalflow.records import Context
 
 ROOT = Path(__file__).parents[2]
+FILES = {file.stem: yaml.safe_load(file.read_text()) for file in (ROOT / "conf" / "metric").glob("*.yaml")}
 GOLDEN: dict[str, Any] = yaml.safe_load((Path(__file__).parent / "golden.yaml").read_text(encoding="utf-8"))
 CHAINS = ("judge", "rubric")
 
@@ -29,8 +31,7 @@ def played(bench: Any, name: str, entry: dict[str, Any]) -> Any:
 
 
 def test_no_chain_ships_without_a_golden_score() -> None:
-    files = (ROOT / "conf" / "metric").glob("*.yaml")
-    chains = {file.stem for file in files if yaml.safe_load(file.read_text())["kind"] in CHAINS}
+    chains = {name for name, values in FILES.items() if values["kind"] in CHAINS}
     assert chains == set(GOLDEN)
 
 
@@ -40,6 +41,9 @@ def test_the_score_of_these_verdicts(bench: Any, name: str) -> None:
     assert outcome.status == "scored"
     assert outcome.score == pytest.approx(GOLDEN[name]["score"], abs=1e-12)
     assert outcome.reason
+    calls = calls_of(FILES[name])
+    assert calls is not None
+    assert len(outcome.steps) == calls.high
 
 
 @pytest.mark.parametrize("name", GOLDEN)

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BaseModel, Field, ValidationError
 
 from evalflow.config.schema import MetricConfig, Strict, Word
 from evalflow.errors import Problem, UserError, did_you_mean
-from evalflow.metrics.base import BaseMetric, UnitMetricConfig
+from evalflow.metrics.base import BaseMetric, Calls, UnitMetricConfig
 from evalflow.metrics.chain import ChainConfig
 from evalflow.metrics.checks.judged import JudgedCheck
 from evalflow.metrics.checks.params import JUDGED, PARAMS, Conformity, SemanticSimilarity, StringMatching
@@ -101,6 +101,11 @@ class ChecksMetric(BaseMetric[ChecksMetricConfig]):
         if problems:
             raise UserError(problems)
         return cls(name, config, {kind: JudgedCheck.of(kind, _config(config, kind), prompts) for kind in JUDGED})
+
+    @classmethod
+    def calls(cls, declared: Mapping[str, Any]) -> Calls:  # noqa: ARG003 - whatever it says
+        """One for each check of a case that a judge decides or that compares meanings."""
+        return Calls(0, None)
 
     @property
     def asks(self) -> bool:

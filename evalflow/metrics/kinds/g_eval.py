@@ -16,6 +16,7 @@ from pydantic import Field, field_validator, model_validator
 from evalflow.config.schema import FIELDS, Word
 from evalflow.errors import JudgeError, did_you_mean
 from evalflow.metrics.bands import Band, band_fault
+from evalflow.metrics.base import Calls
 from evalflow.metrics.chain import ChainConfig, ChainMetric, Scope
 from evalflow.metrics.eval_steps import EvalSteps, Steps, copy_of, entry_of, find_entry, key_of, steps_in
 from evalflow.metrics.inputs import look_up, root
@@ -164,6 +165,12 @@ class GEvalMetric(ChainMetric[GEvalMetricConfig]):
             found = find_entry(origin, config.criteria or "", f"metric.{name}.steps_from")
             plan = _Plan(None, borrowed=copy_of(found, str(origin)))
         return cls(name, config, [scoring], rule, replace(writing, reply_model=Steps), plan)
+
+    @classmethod
+    def calls(cls, declared: Mapping[str, Any]) -> Calls:
+        """One where the judge gives token probabilities, else one for each sample; and one for the steps."""
+        samples = 1 if declared.get("strict") else declared.get("samples", cls.Config.model_fields["samples"].default)
+        return Calls(1, samples, once=0 if declared.get("steps") or declared.get("steps_from") else 1)
 
     @property
     def prompts(self) -> tuple[str, ...]:

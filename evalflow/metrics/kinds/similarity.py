@@ -7,7 +7,7 @@ from typing import Any, Literal, Self
 
 from evalflow.config.schema import Word
 from evalflow.errors import JudgeError, Problem, UserError
-from evalflow.metrics.base import BaseMetric, UnitMetricConfig
+from evalflow.metrics.base import BaseMetric, Calls, UnitMetricConfig
 from evalflow.metrics.cosine import STEP, TASK, cosine, embedding_ask, failed
 from evalflow.metrics.inputs import fields_of, look_up, obstacle
 from evalflow.metrics.json_tools import written
@@ -45,6 +45,11 @@ class SimilarityMetric(BaseMetric[SimilarityMetricConfig]):
         if problems:
             raise UserError(problems)
         return cls(name, config)
+
+    @classmethod
+    def calls(cls, declared: Mapping[str, Any]) -> Calls:  # noqa: ARG003 - whatever it says
+        """One, for both texts."""
+        return Calls(1, 1)
 
     @property
     def embeds(self) -> bool:
