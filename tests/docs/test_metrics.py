@@ -1,0 +1,72 @@
+"""docs/metrics.md names every metric that ships, as its file has it, and every score rule."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+import yaml
+
+from evalflow.metrics.registry import build_metric, metric_config_model
+from evalflow.metrics.rule_config import Rule
+from evalflow.prompts import Prompts
+from tests.metrics.injections import TEXTS
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
+FILES = {file.stem: file.read_text(encoding="utf-8") for file in sorted((ROOT / "conf" / "metric").glob("*.yaml"))}
+
+
+def rows() -> dict[str, tuple[str, list[str]]]:
+    """Of each metric on the page its family and its cells."""
+    found: dict[str, tuple[str, list[str]]] = {}
+    family = ""
+    for line in PAGE.partition("\n## ")[0].splitlines():
+        if line.startswith("### "):
+            family = line.removeprefix("### ")
+        if line.startswith("| `"):
+            name, *cells = [cell.strip() for cell in line.strip("|").split("|")]
+            assert name.strip(" `") not in found, name
+            found[name.strip(" `")] = (family, cells)
+    return found
+
+
+def test_every_metric_has_its_row_and_no_other_has() -> None:
+    assert sorted(rows()) == sorted(FILES)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_row_says_what_the_file_says(name: str) -> None:
+    values: dict[str, Any] = yaml.safe_load(FILES[name])
+    family, (needs, score, undefined) = rows()[name]
+    assert family == values["family"]
+    assert needs == ", ".join(values["needs"])
+    comment = " ".join(line.removeprefix("# ") for line in FILES[name].splitlines() if line.startswith("# "))
+    assert f"score = {score}" in comment
+    assert undefined
+
+
+def test_families_are_in_order() -> None:
+    families = re.findall(r"^### (\w+)$", PAGE, re.MULTILINE)
+    assert families == sorted({yaml.safe_load(text)["family"] for text in FILES.values()})
+
+
+def test_every_score_rule_is_explained() -> None:
+    ops = {get_args(rule.model_fields["op"].annotation)[0] for rule in get_args(get_args(Rule)[0])}
+    table = PAGE.partition("\n## Score rules")[2].partition("\n## ")[0]
+    assert set(re.findall(r"^\| `(\w+)` \| ", table, re.MULTILINE)) - {"op"} == ops
+
+
+def test_the_metric_on_the_page_can_be_built() -> None:
+    for block in re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL):
+        values = yaml.safe_load(block)
+        config = metric_config_model(values["kind"]).model_validate(values)
+        assert build_metric("cited", config, Prompts([ROOT / "prompts"])).asks
+
+
+def test_the_number_of_texts_is_right() -> None:
+    said = re.search(r"More than (\d+)\s+texts", PAGE)
+    assert said is not None
+    assert len(TEXTS) > int(said[1])
