@@ -228,5 +228,12 @@ def test_the_embedded_judge_is_offered_only_what_overlap_can_see(bench):
     tasks = {name: set(bench.shipped(name).tasks.values()) for name in judged_names()}
     assert tasks["faithfulness"] == tasks["factual_correctness"] == {"extract_claims", "verify_claims"}
     assert tasks["relevance"] == {"extract_claims", "rate_relevance"}
-    for name in ("absence_of_factual_contradictions", "coherence", "bias", "context_relevancy"):
+    for name in (
+        "absence_of_factual_contradictions",
+        "faithfulness_lenient",
+        "hallucination",
+        "coherence",
+        "bias",
+        "context_relevancy",
+    ):
         assert tasks[name] == {None}
