@@ -17,6 +17,12 @@ AnswerOf = Callable[[Case, str, int], Answer | None]
 Score = dict[str, Any]
 """One row of `scores`, by column name."""
 
+COLUMNS = (
+    "dataset", "case_id", "target", "target_repeat", "metric", "judge", "repeat", "member_of", "status", "score",
+    "threshold", "passed", "value", "reason", "steps", "error_type", "error", "path", "cost_usd", "latency_s",
+)  # fmt: skip
+"""What of `scores` is shown of a single case."""
+
 _BATCH = 2000
 
 
@@ -26,7 +32,7 @@ class Row:
 
     Attributes:
         answer: None where the run holds no answer of that target for the case.
-        scores: Rows of `scores`, in their order; empty where no metric applied.
+        scores: Rows of `scores` in their order, with `COLUMNS` alone; empty where no metric applied.
     """
 
     case: Case
@@ -51,7 +57,7 @@ def rows(cases: Iterable[Case], answers: AnswerOf, scores: pl.LazyFrame) -> Iter
         UserError: Scores are left over, so these are not the cases that were scored.
     """
     pairs = _pairs(scores)
-    stream = _Scores(scores)
+    stream = _Scores(scores.select(COLUMNS))
     for case in cases:
         yield from _rows_of(case, answers, stream.take(case), pairs)
     stream.expect_end()

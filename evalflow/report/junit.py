@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
-from xml.sax.saxutils import XMLGenerator
-from xml.sax.xmlreader import AttributesImpl
+from xml.sax.saxutils import escape, quoteattr
 
 from evalflow.report.files import replacing
 
@@ -16,6 +15,10 @@ if TYPE_CHECKING:
 
 _ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _BATCH = 2000
+_SHOWN = (
+    "dataset", "case_id", "target", "target_repeat", "metric", "judge", "repeat", "status", "score", "threshold",
+    "passed", "reason", "error_type", "error", "latency_s",
+)  # fmt: skip
 
 
 class _Verdict(NamedTuple):
@@ -45,51 +48,34 @@ def write_junit(path: Path, *, run_id: str, gates: Sequence[Mapping[str, Any]], 
     judged = [(gate["name"], _of_gate(gate)) for gate in gates]
     totals = [_gate_totals([verdict for _, verdict in judged]), _cell_totals(cells)]
     with replacing(path) as file:
-        xml = _Writer(XMLGenerator(file, "utf-8", short_empty_elements=True))
-        xml.open("testsuites", name=run_id, **_added(totals))
-        xml.open("testsuite", name="gates", **totals[0])
-        for name, verdict in judged:
-            xml.case("gates", name, None, verdict)
-        xml.close("testsuite")
-        xml.open("testsuite", name="scores", **totals[1])
-        for cell in _iterate(cells):
-            xml.case(f"{cell['dataset']}.{cell['metric']}", _name(cell), cell["latency_s"], _of_cell(cell))
-        xml.close("testsuite")
-        xml.close("testsuites")
-        xml.end()
+        file.write('<?xml version="1.0" encoding="utf-8"?>\n')
+        file.write(f"<testsuites{_attributes({'name': run_id, **_added(totals)})}>\n")
+        file.write(f"<testsuite{_attributes({'name': 'gates', **totals[0]})}>\n")
+        file.writelines(_case("gates", name, None, verdict) for name, verdict in judged)
+        file.write("</testsuite>\n")
+        file.write(f"<testsuite{_attributes({'name': 'scores', **totals[1]})}>\n")
+        for cell in _iterate(cells.select(_SHOWN)):
+            file.write(_case(f"{cell['dataset']}.{cell['metric']}", _name(cell), cell["latency_s"], _of_cell(cell)))
+        file.write("</testsuite>\n</testsuites>\n")
 
 
-class _Writer:
-    """An XML writer that knows what a test case looks like and strips what XML forbids."""
+def _case(classname: str, name: str, seconds: float | None, verdict: _Verdict) -> str:
+    attributes = _attributes({"classname": classname, "name": name, "time": f"{seconds or 0:.3f}"})
+    if not verdict.kind:
+        return f"<testcase{attributes}/>\n"
+    return f"<testcase{attributes}>{_inside(verdict.kind, verdict)}</testcase>\n"
 
-    def __init__(self, generator: XMLGenerator) -> None:
-        self._xml = generator
-        self._xml.startDocument()
 
-    def open(self, tag: str, **attributes: str) -> None:
-        self._xml.startElement(tag, AttributesImpl({name: _clean(value) for name, value in attributes.items()}))
-        self._xml.ignorableWhitespace("\n")
+def _inside(kind: str, verdict: _Verdict) -> str:
+    first_line = verdict.message.strip().split("\n", 1)[0]
+    if kind == "skipped":
+        return f"<skipped{_attributes({'message': first_line})}/>"
+    attributes = _attributes({"message": first_line, "type": verdict.type})
+    return f"<{kind}{attributes}>{escape(_clean(verdict.message))}</{kind}>"
 
-    def close(self, tag: str) -> None:
-        self._xml.endElement(tag)
-        self._xml.ignorableWhitespace("\n")
 
-    def end(self) -> None:
-        self._xml.endDocument()
-
-    def case(self, classname: str, name: str, seconds: float | None, verdict: _Verdict) -> None:
-        attributes = {"classname": _clean(classname), "name": _clean(name), "time": f"{seconds or 0:.3f}"}
-        self._xml.startElement("testcase", AttributesImpl(attributes))
-        if verdict.kind:
-            first_line = verdict.message.strip().split("\n", 1)[0]
-            attributes = {"message": _clean(first_line)}
-            if verdict.kind != "skipped":
-                attributes["type"] = _clean(verdict.type)
-            self._xml.startElement(verdict.kind, AttributesImpl(attributes))
-            if verdict.kind != "skipped":
-                self._xml.characters(_clean(verdict.message))
-            self._xml.endElement(verdict.kind)
-        self.close("testcase")
+def _attributes(values: Mapping[str, str]) -> str:
+    return "".join([f" {name}={quoteattr(_clean(value))}" for name, value in values.items()])
 
 
 def _of_gate(gate: Mapping[str, Any]) -> _Verdict:
