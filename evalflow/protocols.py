@@ -173,8 +173,10 @@ class Measured(Protocol):
         """Figures over a run that are more than a mean; None for most metrics.
 
         A metric only declares them and `evalflow.summary` computes them, since metrics and stats do not know each
-        other. A classification metric declares `FigureSpec("classification", positive=...)`, and the `value` of each
-        of its scores is a mapping {"truth": ..., "prediction": ...} of labels, equal labels written equally.
+        other. The `value` of each score is what the figures are made of. Of a classification it is a mapping
+        {"truth": ..., "prediction": ...} of labels, equal labels written equally, with a "confidence" of 0..1 or null
+        where the metric declares some; `per_label`, both are mappings of label to true or false. Of a retrieval it
+        maps each measure to a number of 0..1, or to null where the measure is undefined.
         """
         ...
 

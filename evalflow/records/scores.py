@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from evalflow.bill import NOTHING, Bill
@@ -90,13 +90,22 @@ class Label:
 
 @record()
 class FigureSpec:
-    """Which figures a metric has over a run: of a classification accuracy, precision, recall, F1 and the matrix.
+    """Which figures a metric has over a run, from the `value` of its scores.
 
-    `positive` is the label that precision and recall are about; None where there are several classes.
+    Attributes:
+        kind: classification: accuracy, precision, recall, F and the matrix; retrieval: the mean of each measure.
+        positive: The label that precision and recall are about; None where there are several classes.
+        per_label: Whether each label is a classification of its own, true or false.
+        confidence: Whether predictions state how sure they are, so that this can be held against how often they are
+            right.
+        measures: Names of the measures.
     """
 
-    kind: Literal["classification"]
+    kind: Literal["classification", "retrieval"]
     positive: Any = None
+    per_label: bool = False
+    confidence: bool = False
+    measures: Sequence[str] = ()
 
 
 @record(kw_only=True)

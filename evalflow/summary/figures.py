@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from evalflow.protocols import Measured
     from evalflow.records import Figure, FigureSpec
+
+_SIDES = ("truth", "prediction")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +38,7 @@ def figures(cells: pl.LazyFrame, units: Units, metrics: Mapping[str, Measured], 
     """Compute all figures, unit by unit.
 
     Args:
-        cells: Scores with their `part`; the value of a classification is JSON text {"truth": ..., "prediction": ...}.
+        cells: Scores with their `part`; what their values are, `Measured.figures` tells.
         units: Of these cells.
         metrics: The metrics by name.
         seed: Of bootstrap intervals.
@@ -46,13 +48,15 @@ def figures(cells: pl.LazyFrame, units: Units, metrics: Mapping[str, Measured], 
     specs = {name: metric.figures for name, metric in metrics.items() if metric.figures is not None}
     if not specs:
         return []
-    counted = _counted(cells.filter(pl.col("metric").is_in(list(specs))), alone=not (units.repeated or units.clustered))
+    alone = not (units.repeated or units.clustered)
+    counted = _counted(cells.filter(pl.col("metric").is_in(list(specs))), alone=alone)
+    read = {name: decoded(spec, counted.filter(pl.col("metric") == name)) for name, spec in specs.items()}
     found: list[Slice] = []
     for row in units.table.filter(pl.col("metric").is_in(list(specs))).iter_rows(named=True):
         parts = units.links.filter(pl.col("unit") == row["unit"]).select("part")
         unit = row.pop("unit")
-        spec = specs[row["metric"]]
-        found.append(Slice(unit, row, compute(spec, counted.join(parts, on="part"), seed)))
+        name = row["metric"]
+        found.append(Slice(unit, row, compute(specs[name], read[name].join(parts, on="part"), seed)))
     return found
 
 
@@ -61,46 +65,96 @@ def compute(spec: FigureSpec, counts: pl.DataFrame, seed: int = 0) -> list[Figur
 
     Args:
         spec: What it declares.
-        counts: As `classification_figures` takes them.
+        counts: As `decoded` gives them.
         seed: Of bootstrap intervals.
     """
     from evalflow.stats.classification import classification_figures
+    from evalflow.stats.labels import label_figures
+    from evalflow.stats.means import mean_figure
+    from evalflow.stats.reliability import reliability_figures
 
+    if spec.kind == "retrieval":
+        return [mean_figure(name, counts[name], counts, seed) for name in spec.measures]
+    if spec.per_label:
+        return label_figures(counts, seed)
     positive = None if spec.positive is None else json_text(spec.positive)
-    return classification_figures(counts, positive, seed)
+    found = classification_figures(counts, positive, seed)
+    return [*found, *reliability_figures(counts, seed)] if spec.confidence else found
 
 
 def statistics(spec: FigureSpec) -> list[str]:
     """Names of the figures that a metric will have for certain; those of single classes depend on the data."""
-    kind = "" if spec.positive is not None else "macro_"
-    return ["accuracy", *(f"{kind}{name}" for name in ("precision", "recall", "f1"))]
+    if spec.kind == "retrieval":
+        return list(spec.measures)
+    if spec.per_label:
+        return ["accuracy"]
+    names = ["precision", "recall", "f1"]
+    if spec.positive is None:
+        names = [f"macro_{name}" for name in names] + [f"weighted_{name}" for name in (*names, "f2")]
+    return ["accuracy", *names, *(("brier", "ece") if spec.confidence else ())]
 
 
 def _counted(cells: pl.LazyFrame, *, alone: bool) -> pl.DataFrame:
-    """Columns part, cluster (the group, else the case: repeats are no new cases), truth, prediction, n, clusters.
+    """Columns part, metric, value, cluster (the group, else the case: repeats are no new cases), n, clusters.
 
     Where each record is `alone` in its cluster, those with the same value are one row.
     """
     import polars as pl
 
     scored = cells.filter(pl.col("status") == "scored")
+    metric = pl.col("metric").first()
     if alone:
-        same = scored.group_by("part", "value").agg(clusters=pl.len()).collect(engine="streaming")
-        counted = same.with_row_index("cluster").with_columns(n=pl.lit(1, pl.UInt32))
+        same = scored.group_by("part", "value").agg(metric, clusters=pl.len()).collect(engine="streaming")
+        return same.with_row_index("cluster").with_columns(n=pl.lit(1, pl.UInt32))
+    case = pl.when(pl.col("group").is_null()).then("case_id")
+    cluster = pl.struct(dataset="dataset", group="group", case=case).alias("cluster")
+    counted = scored.group_by("part", cluster, "value").agg(metric, n=pl.len()).collect(engine="streaming")
+    return counted.with_columns(clusters=pl.lit(1, pl.UInt32))
+
+
+def decoded(spec: FigureSpec, counted: pl.DataFrame) -> pl.DataFrame:
+    """The counts of a metric with what their values say.
+
+    Args:
+        spec: What the metric declares.
+        counted: Columns: part, cluster, value (JSON text), n, clusters.
+
+    Returns:
+        In place of `value`: of a classification truth and prediction (canonical JSON text), confidence (null where
+        none is stated) and correct; `per_label`, a row for each label too, with record (a number), label, truth,
+        prediction, unexpected and unsaid (whether the label was absent from the truth, or the prediction, and taken
+        as false); of a retrieval a column per measure.
+    """
+    import polars as pl
+
+    values = {value: json.loads(value) for value in counted["value"].unique().to_list()}
+    if spec.kind == "retrieval":
+        rows = [[value, *(measured.get(name) for name in spec.measures)] for value, measured in values.items()]
+        schema: dict[str, Any] = dict.fromkeys(spec.measures, pl.Float64)
+    elif spec.per_label:
+        labels = sorted({label for pair in values.values() for side in _SIDES for label in pair[side]})
+        rows = [[value, label, *_of_label(pair, label)] for value, pair in values.items() for label in labels]
+        schema = {"label": pl.String, "truth": pl.String, "prediction": pl.String}
+        schema |= {"unexpected": pl.Boolean, "unsaid": pl.Boolean}
+        counted = counted.with_row_index("record")
     else:
-        case = pl.when(pl.col("group").is_null()).then("case_id")
-        cluster = pl.struct(dataset="dataset", group="group", case=case).alias("cluster")
-        counted = scored.group_by("part", cluster, "value").agg(n=pl.len()).collect(engine="streaming")
-        counted = counted.with_columns(clusters=pl.lit(1, pl.UInt32))
-    pairs = pl.DataFrame(
-        list(_pairs(counted["value"].unique().to_list())),
-        schema={"value": pl.String, "truth": pl.String, "prediction": pl.String},
-        orient="row",
-    )
-    return counted.join(pairs, on="value").drop("value")
+        rows = [
+            [value, *(json_text(pair[side]) for side in _SIDES), *_sureness(pair)] for value, pair in values.items()
+        ]
+        schema = {"truth": pl.String, "prediction": pl.String, "confidence": pl.Float64, "correct": pl.Boolean}
+    said = pl.DataFrame(rows, schema={"value": pl.String, **schema}, orient="row")
+    return counted.join(said, on="value").drop("value")
 
 
-def _pairs(values: Iterable[Any]) -> Iterable[tuple[str, str, str]]:
-    for value in values:
-        pair = json.loads(value)
-        yield value, json_text(pair["truth"]), json_text(pair["prediction"])
+def _sureness(pair: Mapping[str, Any]) -> tuple[float | None, bool]:
+    return pair.get("confidence"), pair["truth"] == pair["prediction"]
+
+
+def _of_label(pair: Mapping[str, Any], label: str) -> list[Any]:
+    truth, prediction = (pair[side] for side in _SIDES)
+    return [
+        json_text(truth.get(label, False)),
+        json_text(prediction.get(label, False)),
+        label not in truth,
+        label not in prediction,
+    ]

@@ -107,8 +107,10 @@ def _statistics(metric: Measured) -> list[str]:
 
 def _has(metric: Measured, statistic: str) -> bool:
     spec = metric.figures
-    per_class = spec is not None and spec.positive is None and re.match(r"(precision|recall|f1)\[.+\]\Z", statistic)
-    return statistic in _statistics(metric) or bool(per_class)
+    classes = spec is not None and spec.kind == "classification" and spec.positive is None
+    return statistic in _statistics(metric) or bool(
+        classes and re.match(r"(precision|recall|f[12])\[.+\]\Z", statistic)
+    )
 
 
 def _check_statistic(name: str, statistic: str, where: str, metrics: Mapping[str, Measured]) -> None:

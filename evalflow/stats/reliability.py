@@ -1,0 +1,125 @@
+"""Whether stated confidences are what they say: of what is said with 0.9, nine in ten should be right.
+
+The Brier score is the mean of (confidence - right)^2, with right 1 or 0 (Brier 1950, Monthly Weather Review 78:1); of a
+prediction with several classes it is about the predicted one. The expected calibration error is the mean over records
+of |accuracy - confidence| of their bin, with ten bins of equal width (Naeini et al. 2015, AAAI 29). 0 is best of both.
+
+Noise alone makes each bin's gap larger than it is, and a resample adds noise to noise: the interval of the calibration
+error is therefore the basic bootstrap's, which takes the bias off (Davison & Hinkley 1997, sec. 5.2), within 0..1.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from evalflow.records import Figure
+from evalflow.stats.bootstrap import percentiles, resample
+from evalflow.stats.intervals import FEW_CASES, FEW_CLUSTERS
+from evalflow.stats.means import mean_figure
+
+if TYPE_CHECKING:
+    import numpy as np
+    import polars as pl
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+BINS = 10
+# Records that agree to this many steps of confidence are drawn together: their totals stay exact, and it is far faster.
+_STEPS = 100
+
+
+def reliability_figures(counts: pl.DataFrame, seed: int = 0) -> list[Figure]:
+    """Brier score and expected calibration error of predictions that state their confidence.
+
+    Args:
+        counts: Columns: cluster, confidence (0..1, null where none is stated), correct (bool), n, clusters; the counts
+            as `mean_figure` takes them.
+        seed: Of the bootstrap.
+
+    Returns:
+        brier and ece. The details of ece are the reliability diagram: `bins`, each with low, high, n, confidence and
+        accuracy (means; null where n is 0).
+    """
+    import polars as pl
+
+    gap = pl.col("confidence") - pl.col("correct").cast(pl.Float64)
+    rows = counts.with_columns(squared=gap**2)
+    brier = mean_figure("brier", rows["squared"], rows, seed)
+    stated = counts.drop_nulls("confidence")
+    return [brier, _calibration_error(stated, seed)]
+
+
+def _calibration_error(counts: pl.DataFrame, seed: int) -> Figure:
+    import numpy as np
+
+    if not counts.height:
+        return Figure(statistic="ece", value=None, n=0, ci_method="none: no confidence is stated")
+    confidence = counts["confidence"].to_numpy().astype(np.float64)
+    correct = counts["correct"].to_numpy().astype(np.float64)
+    records = (counts["n"] * counts["clusters"]).to_numpy().astype(np.float64)
+    place = np.minimum((confidence * BINS).astype(np.int64), BINS - 1)
+    n, stated, right = (_by_bin(place, records * x) for x in (1.0, confidence, correct))
+    total = float(records.sum())
+    value = float(np.abs(right - stated).sum() / total)
+    low, high, error, method = _bounds(value, *_patterns(counts, place, correct - confidence), seed)
+    return Figure(
+        statistic="ece", value=value, n=int(total), std_error=error, ci_low=low, ci_high=high, ci_method=method,
+        details={"bins": _diagram(n, stated, right)},
+    )  # fmt: skip
+
+
+def _by_bin(place: NDArray[np.int64], weights: Floats) -> Floats:
+    import numpy as np
+
+    return np.bincount(place, weights=weights, minlength=BINS).astype(np.float64)
+
+
+def _diagram(n: Floats, confidence: Floats, correct: Floats) -> list[dict[str, Any]]:
+    return [
+        {
+            "low": i / BINS,
+            "high": (i + 1) / BINS,
+            "n": int(n[i]),
+            "confidence": float(confidence[i] / n[i]) if n[i] else None,
+            "accuracy": float(correct[i] / n[i]) if n[i] else None,
+        }
+        for i in range(BINS)
+    ]
+
+
+def _patterns(counts: pl.DataFrame, place: NDArray[np.int64], gap: Floats) -> tuple[Floats, NDArray[np.int64], str]:
+    """What each pattern of cluster adds to each bin's gap and to the records, how many have it, and the method."""
+    import numpy as np
+
+    n, clusters = counts["n"].to_numpy().astype(np.float64), counts["clusters"].to_numpy().astype(np.int64)
+    names = counts["cluster"].hash().to_numpy()
+    alone = bool((n == 1).all()) and np.unique(names).size == names.size
+    if alone:
+        names = place * 3 * _STEPS + np.rint(gap * _STEPS).astype(np.int64)
+    _, codes = np.unique(names, return_inverse=True)
+    size = int(codes.max()) + 1
+    weights = np.bincount(codes, weights=clusters).astype(np.int64) if alone else np.ones(size, np.int64)
+    table = np.zeros((size, BINS + 1))
+    share = clusters / weights[codes] if alone else n
+    np.add.at(table, (codes, place), share * gap)
+    np.add.at(table[:, BINS], codes, share)
+    name, few, what = ("", FEW_CASES, "cases") if alone else ("cluster_", FEW_CLUSTERS, "clusters")
+    note = f": fewer than {few} {what}" if weights.sum() < few else ""
+    return table, weights, f"{name}basic_bootstrap{note}"
+
+
+def _bounds(
+    value: float, table: Floats, weights: NDArray[np.int64], method: str, seed: int
+) -> tuple[float | None, float | None, float | None, str]:
+    import numpy as np
+
+    if weights.sum() == 1:
+        return None, None, None, f"none: one {'cluster' if method.startswith('cluster') else 'case'}"
+    draws = resample(table, weights, seed)
+    values = np.abs(draws[:, :BINS]).sum(axis=1) / draws[:, BINS]
+    low, high = percentiles(values)
+    if low == high:
+        return None, None, None, "none: the resamples do not differ"
+    low, high = (float(np.clip(2 * value - end, 0, 1)) for end in (high, low))
+    return low, high, float(values.std(ddof=1)), method
