@@ -86,7 +86,7 @@ class DatasetConfig(Strict):
         name: The column value; null: the key it stands under.
         path: A file or a glob.
         format: null: by the file's ending.
-        fields: Case field to column or JSONPath.
+        fields: Case field to column or JSONPath, or to several of them by the names that they get in the field.
         group: The column whose value is the cluster for error bars.
         generates: The case field that a live target's reply fills.
         conversation: Whether the whole file is one conversation.
@@ -97,7 +97,7 @@ class DatasetConfig(Strict):
     path: str
     description: str | None = None
     format: Literal["jsonl", "json", "csv", "parquet"] | None = None
-    fields: dict[str, str] | None = None
+    fields: dict[str, str | dict[str, str]] | None = None
     group: str | None = None
     generates: Literal["answer", "actual"] = "answer"
     conversation: bool = False

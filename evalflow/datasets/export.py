@@ -21,6 +21,7 @@ def case_to_row(case: Case) -> dict[str, Any]:
         "expected": case.expected,
         "actual": case.actual,
         "metadata": case.metadata,
+        "failure": case.failure,
         "demo_answer": case.demo_answer and _message(case.demo_answer),
         "checks": None if case.checks is None else list(case.checks),
         "tags": list(case.tags) or None,

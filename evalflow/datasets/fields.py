@@ -14,6 +14,7 @@ from evalflow.errors import Problem, UserError, did_you_mean
 from evalflow.jsonvalues import json_path
 
 Row = Mapping[str, Any]
+Getter = Callable[[Row], Any]
 
 # A column that goes by another name by custom.
 ALIASES = {"demo_answer": "demo_output"}
@@ -23,6 +24,7 @@ SECONDARY = ("id", "group", "tags", "labels")
 _RIVALS = {"question": "messages", "messages": "question"}
 _TEXT = ("id", "question", "answer", "reference", "group")
 _STRUCTURED = ("messages", "contexts", "metadata", "demo_answer", "checks", "tags", "labels", "vars")
+_PUT_TOGETHER = ("expected", "actual", "metadata", "failure")
 _PLAIN_PATH = re.compile(r"\$\.([A-Za-z_]\w*)\Z")
 
 
@@ -35,12 +37,14 @@ class FieldMap:
         aliases: Case field to the column that stands in where a row lacks the field's own.
         paths: Case field to the JSONPath that finds it.
         getters: Case field to the compiled path: the value in a row, or None.
+        parts: Case field that is put together to its parts: a column, or a compiled path, for each name in it.
     """
 
     columns: Mapping[str, str]
     aliases: Mapping[str, str]
     paths: Mapping[str, str] = field(default_factory=dict[str, str])
-    getters: Mapping[str, Callable[[Row], Any]] = field(default_factory=dict[str, "Callable[[Row], Any]"])
+    getters: Mapping[str, Getter] = field(default_factory=dict[str, "Getter"])
+    parts: Mapping[str, Mapping[str, str | Getter]] = field(default_factory=dict[str, "Mapping[str, str | Getter]"])
 
     def values(self, row: Row) -> tuple[dict[str, Any], dict[str, Any]]:
         """The raw values by case field, and the columns that are none. Nulls are absent from both.
@@ -57,10 +61,16 @@ class FieldMap:
         for name, getter in self.getters.items():
             if (value := getter(row)) is not None:
                 found[name] = value
+        for name, sources in self.parts.items():
+            used |= {source for source in sources.values() if isinstance(source, str)}
+            if whole := _put_together(sources, row):
+                found[name] = whole
         return found, {column: value for column, value in row.items() if column not in used and value is not None}
 
     def place(self, name: str) -> str:
         """Where a field comes from, for messages."""
+        if name in self.parts:
+            return name
         if name in self.paths:
             return f"{name} (at {self.paths[name]})"
         column = self.columns.get(name, name)
@@ -77,6 +87,12 @@ class FieldMap:
         """
         origin = {column: name for name, column in (*self.aliases.items(), *self.columns.items())}
         return {column: _typed(origin.get(column), column, cell) for column, cell in cells.items() if cell}
+
+
+def _put_together(sources: Mapping[str, str | Getter], row: Row) -> dict[str, Any]:
+    """The parts that a row has, by their names."""
+    values = {name: row.get(source) if isinstance(source, str) else source(row) for name, source in sources.items()}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _typed(name: str | None, column: str, cell: str) -> Any:
@@ -103,27 +119,42 @@ def field_map(dataset: str, config: DatasetConfig, aliases: Mapping[str, str] | 
         UserError: `fields` names what is no case field, a path does not parse, or two keys set the group.
     """
     declared, problems = _declared(dataset, config)
-    columns = {name: source for name, source in declared.items() if not source.startswith("$")}
-    paths = {name: source for name, source in declared.items() if source.startswith("$")}
-    getters: dict[str, Callable[[Row], Any]] = {}
+    where = f"dataset.{dataset}"
+    whole = {name: source for name, source in declared.items() if isinstance(source, str)}
+    columns = {name: source for name, source in whole.items() if not source.startswith("$")}
+    paths = {name: source for name, source in whole.items() if source.startswith("$")}
+    getters: dict[str, Getter] = {}
     for name, path in paths.items():
-        compiled = _compiled(path)
-        if isinstance(compiled, str):
-            key = "group" if name == "group" and config.group else f"fields.{name}"
-            problems.append(Problem(f"{path!r} is no JSONPath: {compiled}", f"dataset.{dataset}.{key}"))
-        else:
-            getters[name] = compiled
+        key = "group" if name == "group" and config.group else f"fields.{name}"
+        problems += _compile(path, f"{where}.{key}", name, getters)
+    parts: dict[str, dict[str, str | Getter]] = {}
+    for name, sources in declared.items():
+        if isinstance(sources, str):
+            continue
+        parts[name] = {part: source for part, source in sources.items() if not source.startswith("$")}
+        for part in sources.keys() - parts[name].keys():
+            problems += _compile(sources[part], f"{where}.fields.{name}.{part}", part, parts[name])
     if problems:
         raise UserError(problems)
     taken = {column for name, column in columns.items() if name not in SECONDARY}
+    taken |= {source for sources in parts.values() for source in sources.values() if isinstance(source, str)}
     taken |= {other for name, other in _RIVALS.items() if name in declared}
     own = {name: name for name in CONVERTERS if name not in declared and name not in taken}
     others = {**ALIASES, **(aliases or {})}
     stand_in = {name: column for name, column in others.items() if name in own and column not in taken}
-    return FieldMap({**columns, **own}, stand_in, paths, getters)
+    return FieldMap({**columns, **own}, stand_in, paths, getters, parts)
 
 
-def _declared(dataset: str, config: DatasetConfig) -> tuple[dict[str, str], list[Problem]]:
+def _compile(path: str, where: str, name: str, getters: dict[str, Any]) -> list[Problem]:
+    """Put the compiled path among the getters, or say what is wrong with it."""
+    compiled = _compiled(path)
+    if isinstance(compiled, str):
+        return [Problem(f"{path!r} is no JSONPath: {compiled}", where)]
+    getters[name] = compiled
+    return []
+
+
+def _declared(dataset: str, config: DatasetConfig) -> tuple[dict[str, str | dict[str, str]], list[Problem]]:
     where = f"dataset.{dataset}"
     declared = dict(config.fields or {})
     problems = [
@@ -131,15 +162,26 @@ def _declared(dataset: str, config: DatasetConfig) -> tuple[dict[str, str], list
         for name in declared
         if name not in CONVERTERS
     ]
-    problems += [
-        Problem("expected a column's name or a JSONPath, got empty text", f"{where}.fields.{name}")
-        for name, source in declared.items()
-        if not source
-    ]
+    empty = "expected a column's name or a JSONPath, got empty text"
+    for name, source in declared.items():
+        if not source:
+            problems.append(Problem(empty if source == "" else "it has no parts", f"{where}.fields.{name}"))
+        elif not isinstance(source, str):
+            problems += [Problem(empty, f"{where}.fields.{name}.{part}") for part, one in source.items() if not one]
+            if name not in _PUT_TOGETHER:
+                hint = f"only {', '.join(_PUT_TOGETHER)} can be"
+                problems.append(Problem("it cannot be put together of parts", f"{where}.fields.{name}", hint))
     if config.group and declared.setdefault("group", config.group) != config.group:
         problems.append(Problem("`group` and `fields.group` name different columns", where, "keep one of them"))
-    plain = {name: _PLAIN_PATH.sub(r"\1", source) for name, source in declared.items()}
+    plain = {name: _plain(source) for name, source in declared.items()}
     return plain, problems
+
+
+def _plain(source: str | dict[str, str]) -> str | dict[str, str]:
+    """Paths to a single column as that column, which is quicker to read."""
+    if isinstance(source, str):
+        return _PLAIN_PATH.sub(r"\1", source)
+    return {part: _PLAIN_PATH.sub(r"\1", one) for part, one in source.items()}
 
 
 def _compiled(path: str) -> Callable[[Row], Any] | str:

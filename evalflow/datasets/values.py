@@ -101,6 +101,17 @@ def _anything(value: Any) -> Any:
     return value
 
 
+def _failure(value: Any) -> str | None:
+    """Why the recorded answer is none: a message, or an object of status (success or error) and message."""
+    if not isinstance(value, dict):
+        return _text(value)
+    fields = cast("dict[str, Any]", value)
+    status = fields.get("status", "error")
+    if status not in ("success", "error"):
+        raise ValueError(f"status: expected success or error, got {status!r}")
+    return None if status == "success" else _text(fields.get("message", "the data says no more than status: error"))
+
+
 CONVERTERS: Mapping[str, Callable[[Any], Any]] = {
     "id": _id,
     "question": _text,
@@ -112,6 +123,7 @@ CONVERTERS: Mapping[str, Callable[[Any], Any]] = {
     "actual": _anything,
     "metadata": _object,
     "demo_answer": _demo_answer,
+    "failure": _failure,
     "checks": _checks,
     "tags": _tags,
     "group": _group,

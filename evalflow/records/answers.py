@@ -9,6 +9,8 @@ from typing import Any, Literal
 from evalflow.frozen import record
 
 AnswerStatus = Literal["answered", "absent", "error"]
+RECORDED_FAILURE = "recorded"
+"""The error_type of an answer whose failure stands in the data."""
 
 
 @record()
@@ -53,6 +55,7 @@ class Case:
         contexts: What was retrieved; an empty tuple means that nothing was found.
         expected, actual: The true label and the recorded prediction; or the expected ids and the retrieved ones.
         metadata, demo_answer: What the target sent beside its answer; an example answer to try metrics on.
+        failure: Why there is no recorded answer: the target failed when it was to be recorded.
         checks: Checks this case brings along: identifier, enabled, params.
         tags, group: Names for slicing, hierarchical with " > "; the cluster for error bars (source, user, template).
         labels, vars: People's judgements that stand in the data, by metric name; and all other columns.
@@ -69,6 +72,7 @@ class Case:
     actual: Any = None
     metadata: Mapping[str, Any] | None = None
     demo_answer: Message | None = None
+    failure: str | None = None
     checks: tuple[Mapping[str, Any], ...] | None = None
     tags: tuple[str, ...] = ()
     group: str | None = None
@@ -125,4 +129,5 @@ class Answer:
     @property
     def generated(self) -> bool:
         """Whether a target made it, or tried to; False for what stands in the data."""
-        return self.status == "error" or self.requests > 0 or self.latency_s is not None
+        failed = self.status == "error" and self.error_type != RECORDED_FAILURE
+        return failed or self.requests > 0 or self.latency_s is not None

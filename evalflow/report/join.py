@@ -71,6 +71,8 @@ def as_answered(case: Case, answer: Answer | None) -> Case:
     if answer is None:
         return replace(case, answer=None, actual=None)
     said: dict[str, Any] = {"answer": answer.answer, "actual": answer.actual}
+    if answer.generated:
+        said["failure"] = None  # what went wrong when it was recorded is not what became of this answer
     said |= {name: value for name in ("contexts", "metadata") if (value := getattr(answer, name)) is not None}
     if answer.status == "answered" and answer.messages:
         said["messages"] = answer.messages

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from evalflow.records import Answer, Case
+from evalflow.records import RECORDED_FAILURE, Answer, Case
 
 
 class RecordedTarget:
@@ -36,7 +36,7 @@ class RecordedTarget:
 
 
 def recorded_answer(case: Case, target: str, repeat: int, *, demo: bool = False) -> Answer:
-    """The answer that a case brings along.
+    """The answer that a case brings along; one in state `error` where the data says that recording it failed.
 
     Args:
         case: The case.
@@ -49,16 +49,20 @@ def recorded_answer(case: Case, target: str, repeat: int, *, demo: bool = False)
     answer = (example.content if example else None) if demo else case.answer
     actual = None if demo else case.actual
     metadata = (example.metadata if example else None) or {} if demo else case.metadata
+    failure = None if demo else case.failure
+    status = "error" if failure is not None else "absent" if answer is None and actual is None else "answered"
     return Answer(
         dataset=case.dataset,
         index=case.index,
         case_id=case.id,
         target=target,
         target_repeat=repeat,
-        status="absent" if answer is None and actual is None else "answered",
+        status=status,
         messages=case.messages,
         answer=answer,
         actual=actual,
         contexts=case.contexts,
         metadata=metadata,
+        error_type=None if failure is None else RECORDED_FAILURE,
+        error=failure,
     )
