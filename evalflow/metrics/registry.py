@@ -27,6 +27,8 @@ _BUILT_IN = MappingProxyType(
         "similarity": "evalflow.metrics.kinds.similarity:SimilarityMetric",
         "classification": "evalflow.metrics.kinds.classification:ClassificationMetric",
         "tool_calls": "evalflow.metrics.kinds.tool_calls:ToolCallsMetric",
+        "retrieval": "evalflow.metrics.kinds.retrieval:RetrievalMetric",
+        "set_match": "evalflow.metrics.kinds.set_match:SetMatchMetric",
         "recorded": "evalflow.metrics.kinds.recorded:RecordedMetric",
     }
 )

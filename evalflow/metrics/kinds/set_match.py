@@ -1,0 +1,106 @@
+"""The kind `set_match`: predicted labels against the true ones, in order, as sets, or by any that they share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, Self, cast
+
+from pydantic import Field
+
+from evalflow.config.schema import Word
+from evalflow.errors import Problem, UserError
+from evalflow.jsonvalues import kind
+from evalflow.metrics.base import BaseMetric, UnitMetricConfig
+from evalflow.metrics.inputs import fields_of, look_up, obstacle
+from evalflow.prompts import Prompts
+from evalflow.protocols import Judge
+from evalflow.records import Answer, Case, Outcome
+
+
+class SetMatchMetricConfig(UnitMetricConfig):
+    """Which labels are compared, and when they match.
+
+    Attributes:
+        truth: The fields with the true labels; each holds one, a list of them, or none.
+        prediction: The fields with the predicted ones.
+        match: `in_order`: the same in the same places; `same`: the same in any order; `any`: one at least is shared.
+    """
+
+    kind: Literal["set_match"]  # pyright: ignore[reportIncompatibleVariableOverride]
+    truth: list[Word] = Field(min_length=1)
+    prediction: list[Word] = Field(min_length=1)
+    match: Literal["in_order", "same", "any"]
+
+
+class SetMatchMetric(BaseMetric[SetMatchMetricConfig]):
+    """Scores 1 where they match, else 0, so that the mean is a rate with its interval. Asks nobody."""
+
+    Config = SetMatchMetricConfig
+
+    @classmethod
+    def build(cls, name: str, config: SetMatchMetricConfig, prompts: Prompts) -> Self:  # noqa: ARG003 - no prompts
+        """Check that the fields are declared; a dotted path is covered by the field that it starts from.
+
+        Raises:
+            UserError: One is not.
+        """
+        problems: list[Problem] = []
+        for key in ("truth", "prediction"):
+            fields: list[str] = getattr(config, key)
+            for field in fields:
+                root = field.partition(".")[0]
+                if not {field, root} & set(config.needs):
+                    what = f"`{key}` names {field!r}, which `needs` does not declare"
+                    problems.append(
+                        Problem(what, f"metric.{name}.{key}", f"needs: [{', '.join([*config.needs, root])}]")
+                    )
+        if problems:
+            raise UserError(problems)
+        return cls(name, config)
+
+    async def score(self, case: Case, answer: Answer, judge: Judge | None, repeat: int) -> Outcome:
+        """Compare the labels; undefined where there is no true one."""
+        fields = fields_of(case, answer)
+        blocked = obstacle(self.config.needs, fields, answer, blank_is_text=True)
+        if blocked:
+            return blocked
+        try:
+            truth, predicted = (_labels(paths, fields) for paths in (self.config.truth, self.config.prediction))
+        except ValueError as error:
+            return Outcome(status="error", error_type="data", error=str(error))
+        if not any(truth):
+            return Outcome(status="undefined", reason="nothing is expected")
+        matches = self._matches(truth, predicted)
+        return Outcome(
+            status="scored",
+            score=float(matches),
+            value=matches,
+            reason=f"predicted {_listed(predicted)}, expected {_listed(truth)}",
+            path="direct",
+        )
+
+    def _matches(self, truth: Sequence[str | None], predicted: Sequence[str | None]) -> bool:
+        wanted, found = {label for label in truth if label}, {label for label in predicted if label}
+        match self.config.match:
+            case "in_order":
+                return list(truth) == list(predicted)
+            case "same":
+                return wanted == found
+            case _:
+                return bool(wanted & found)
+
+
+def _labels(paths: Sequence[str], fields: Mapping[str, Any]) -> list[str | None]:
+    """The labels at all paths, in their order; None where a path leads to nothing, which keeps the others' places."""
+    labels: list[str | None] = []
+    for path in paths:
+        value = look_up(path, fields)
+        for label in cast("list[Any]", value) if isinstance(value, list) else [value]:
+            if label is not None and not isinstance(label, str):
+                raise ValueError(f"{path}: expected a label, got {kind(label)}")
+            labels.append(label or None)
+    return labels
+
+
+def _listed(labels: Sequence[str | None]) -> str:
+    return " and ".join(label for label in labels if label) or "nothing"
