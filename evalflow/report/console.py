@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _STATES = (("n_scored", "scored"), ("n_undefined", "undef"), ("n_error", "error"), ("n_skipped", "skip"))
 _WORST = 3
 _NAME_WIDTH = 20
+_NAMED = 3
 
 
 def print_summary(
@@ -40,17 +41,26 @@ def print_summary(
     for metric in dict.fromkeys(row["metric"] for row in rows):
         if directions.get(metric) == "lower_is_better":
             console.print(literal(f"{metric}: lower is better", style="dim"))
-    for row in rows:
-        if row["n_scored"] and ":" in (row["ci_method"] or ""):
-            name = row["metric"] if row["statistic"] == "mean" else f"{row['metric']} {row['statistic']}"
-            method, why = row["ci_method"].split(": ", 1)
-            what = {"none": "no interval, ", "wilson": "", "wilson_clusters": ""}.get(method, "a rough interval, ")
-            console.print(literal(f"{name}: {what}{why}", style="dim"))
+    for note, names in _notes(rows).items():
+        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        console.print(literal(f"{', '.join(names[:_NAMED])}{more}: {note}", style="dim"))
 
 
 def headline_rows(summary: pl.DataFrame) -> list[dict[str, Any]]:
     """The rows that matter most: over all tags, and of a metric with figures the figures, not its mean."""
     return without_means_of_figures(row for row in summary.iter_rows(named=True) if row["tag"] is None)
+
+
+def _notes(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
+    """What a reader should know of intervals, and of which ones."""
+    notes: dict[str, list[str]] = {}
+    for row in rows:
+        if row["n_scored"] and ":" in (row["ci_method"] or ""):
+            name = row["metric"] if row["statistic"] == "mean" else f"{row['metric']} {row['statistic']}"
+            method, why = row["ci_method"].split(": ", 1)
+            what = {"none": "no interval, ", "wilson": "", "wilson_clusters": ""}.get(method, "a rough interval, ")
+            notes.setdefault(f"{what}{why}", []).append(name)
+    return notes
 
 
 def print_worst(console: Console, worst: Sequence[Mapping[str, Any]]) -> None:

@@ -14,6 +14,8 @@ _METHODS = {
     "wilson_clusters": "Wilson, clustered",
     "bootstrap_t": "bootstrap-t",
     "cluster_bootstrap": "bootstrap, clustered",
+    "basic_bootstrap": "basic bootstrap",
+    "cluster_basic_bootstrap": "basic bootstrap, clustered",
     "newcombe_mcnemar": "Newcombe and McNemar",
     "paired_t": "paired t",
     "paired_t_sign_flip": "paired t and sign flips",

@@ -20,11 +20,18 @@ from evalflow.targets.registry import target_config_model
 CONF = Path(__file__).parents[2] / "conf"
 
 LLM = ("judge=vllm", "judge.model=m", "judge.base_url=http://127.0.0.1:9/v1")
+TOPICS = ("topics_in_order", "topics_any_order", "topic_primary", "topic_primary_in_either", "topic_any")
 DATASET = {
     "checks": "conversations",
     "jailbreak_guardrails": "jailbreak_guardrails",
     "role_adherence": "conversations",
     "tool_correctness": "jailbreak_guardrails",  # it has the fields; what is in them is looked at when they are scored
+    "output_guardrails": "output_guardrails",
+    "output_guardrails_triggered": "output_guardrails",
+    "question_router": "question_router",
+    "retrieval": "retrieval",
+    "retrieval_pages": "retrieval",
+    **dict.fromkeys(TOPICS, "topic_tagger"),
 }
 WANTED = {
     "command": ["target.argv=[ls]"],

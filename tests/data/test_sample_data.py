@@ -9,7 +9,15 @@ from typing import Any
 import pytest
 
 DATA = Path(__file__).parents[2] / "data"
-FILES = {"rag": 40, "jailbreak_guardrails": 60, "conversations": 12}
+FILES = {
+    "rag": 40,
+    "jailbreak_guardrails": 60,
+    "output_guardrails": 24,
+    "question_router": 26,
+    "retrieval": 16,
+    "topic_tagger": 21,
+    "conversations": 12,
+}
 FAULT_TAGS = {
     "unsupported_claim": "Fault > Unsupported claim",
     "swapped_number": "Fault > Swapped number",

@@ -12,7 +12,9 @@ import yaml
 from evalflow import paths
 from evalflow.config.schema import DatasetConfig
 from evalflow.datasets import read
+from evalflow.errors import UserError
 from evalflow.records import Case, Context, Message
+from evalflow.targets.recorded import recorded_answer
 
 CONTEXTS = [
     {
@@ -59,7 +61,7 @@ def shipped(name: str, path: str) -> list[Case]:
     return list(read(name, DatasetConfig(**{**config, "path": path})))
 
 
-@pytest.mark.parametrize("name", ["rag", "jailbreak_guardrails", "conversations"])
+@pytest.mark.parametrize("name", sorted(path.stem for path in (paths.share_dir() / "conf" / "dataset").glob("*.yaml")))
 def test_a_shipped_dataset_declares_every_key_under_its_own_package(name: str) -> None:
     text = (paths.share_dir() / "conf" / "dataset" / f"{name}.yaml").read_text()
     assert text.splitlines()[0] == f"# @package dataset.{name}"
@@ -177,3 +179,35 @@ def test_conversations_with_checks_and_tags(load: Any) -> None:
     assert full.tags == ("User Issues > Hallucination",)
     assert text.demo_answer == Message("assistant", "Python.")
     assert (both.demo_answer, both.vars) == (Message("assistant", "Mine."), {"demo_output": "Theirs."})
+
+
+def test_a_field_is_put_together_of_the_parts_that_a_row_has() -> None:
+    rows = ['{"question": "q", "p": "tax", "deep": {"s": "car"}, "other": 1}', '{"question": "q2", "p": null}']
+    Path("parts.jsonl").write_text("\n".join(rows))
+    fields: dict[str, str | dict[str, str]] = {"actual": {"primary": "p", "secondary": "$.deep.s"}}
+    full, bare = read("d", DatasetConfig(path="parts.jsonl", fields=fields))
+    assert full.actual == {"primary": "tax", "secondary": "car"}
+    assert full.vars == {"deep": {"s": "car"}, "other": 1}
+    assert bare.actual is None
+
+
+@pytest.mark.parametrize(
+    ("failure", "told"),
+    [
+        ({"status": "error", "error_message": "cut short"}, "cut short"),
+        ({"status": "error"}, "the data says no more than status: error"),
+        ({"status": "success", "error_message": None}, None),
+        ({}, None),
+    ],
+)
+def test_a_recorded_failure(failure: dict[str, Any], told: str | None) -> None:
+    Path("topics.jsonl").write_text(json.dumps({"question": "q", "expected_primary_topic": "a", **failure}))
+    [case] = shipped("topic_tagger", "topics.jsonl")
+    assert case.failure == told
+    assert recorded_answer(case, "recorded", 0).status == ("absent" if told is None else "error")
+
+
+def test_an_unknown_status_is_an_error() -> None:
+    Path("topics.jsonl").write_text(json.dumps({"question": "q", "status": "maybe"}))
+    with pytest.raises(UserError, match="status: expected success or error, got 'maybe'"):
+        shipped("topic_tagger", "topics.jsonl")

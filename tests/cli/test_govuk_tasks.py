@@ -1,0 +1,126 @@
+"""The shipped experiments on guardrails, routing, retrieval and topics, from files to figures."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import Program
+
+DATA = Path(__file__).parents[2] / "data"
+
+
+def load(name: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (DATA / f"{name}.jsonl").read_text("utf-8").splitlines()]
+
+
+def summary(program: Program) -> tuple[dict[tuple[str, str], dict[str, Any]], dict[tuple[str, str], dict[str, Any]]]:
+    """Rows and details over all tags, by metric and statistic."""
+    document = json.loads((program.latest / "summary.json").read_text("utf-8"))
+    rows = {(row["metric"], row["statistic"]): row for row in document["rows"] if row["tag"] is None}
+    details = {(one["metric"], one["statistic"]): one for one in document["details"] if one["tag"] is None}
+    return rows, details
+
+
+def test_output_guardrails(program: Program) -> None:
+    done = program("experiment=output_guardrails")
+    assert done.returncode == 0, done.stderr
+    rows, details = summary(program)
+    cases = load("output_guardrails")
+    any_hits = [case for case in cases if case["expected_triggered"] and case["actual_triggered"]]
+    expected = [case for case in cases if case["expected_triggered"]]
+    assert rows["output_guardrails_triggered", "recall"]["value"] == pytest.approx(len(any_hits) / len(expected))
+    political = [(c["expected_guardrails"]["political"], c["actual_guardrails"]["political"]) for c in cases]
+    precision = political.count((True, True)) / sum(p for _, p in political)
+    assert rows["output_guardrails", "precision[political]"]["value"] == pytest.approx(precision)
+    assert details["output_guardrails", "precision[illegal]"]["absent_from_prediction"] == 1
+    shown = program("cases", "--metric", "output_guardrails", "--id", "output-07").stdout
+    assert "leaves out illegal, taken as false" in " ".join(shown.split())
+
+
+def test_question_router(program: Program) -> None:
+    done = program("experiment=question_router")
+    assert done.returncode == 0, done.stderr
+    rows, details = summary(program)
+    cases = load("question_router")
+    wrong = [case for case in cases if case["expected_outcome"] != case["actual_outcome"]]
+    assert rows["question_router", "accuracy"]["value"] == pytest.approx(1 - len(wrong) / len(cases))
+    assert rows["question_router", "precision[multi_questions]"]["value"] is None
+    assert rows["question_router", "weighted_precision"]["value"] < rows["question_router", "weighted_recall"]["value"]
+    gaps = [(c["confidence_score"] - (c["expected_outcome"] == c["actual_outcome"])) ** 2 for c in cases]
+    assert rows["question_router", "brier"]["value"] == pytest.approx(sum(gaps) / len(gaps))
+    assert sum(one["n"] for one in details["question_router", "ece"]["bins"]) == len(cases)
+    failed = json.loads(program("cases", "--failed", "--limit", "0", "--json").stdout)["cases"]
+    told = [(c["id"], c["scores"][0]["value"]["truth"], c["scores"][0]["value"]["prediction"]) for c in failed]
+    assert told == [(c["id"], c["expected_outcome"], c["actual_outcome"]) for c in wrong]
+    assert "Confusion matrix of question_router" in (program.latest / "report.html").read_text("utf-8")
+
+
+def test_retrieval_survives_cases_with_nothing_to_find(program: Program) -> None:
+    done = program("experiment=retrieval")
+    assert done.returncode == 0, done.stderr
+    rows, details = summary(program)
+    row = rows["retrieval", "recall"]
+    assert (row["n_scored"], row["n_undefined"]) == (15, 1)
+    cases = [case for case in load("retrieval") if case["expected_chunk_uids"]]
+    recalls = [
+        len({r["chunk_uid"] for r in c["actual_search_results"]} & set(c["expected_chunk_uids"]))
+        / len(c["expected_chunk_uids"])
+        for c in cases
+    ]
+    assert row["value"] == pytest.approx(sum(recalls) / len(recalls))
+    assert details["retrieval", "recall"]["undefined"] == 1
+    assert rows["retrieval_pages", "mrr"]["value"] is not None
+
+
+def test_topic_tagger_counts_its_errors(program: Program) -> None:
+    done = program("experiment=topic_tagger")
+    assert done.returncode == 0, done.stderr
+    rows, _ = summary(program)
+    cases = [case for case in load("topic_tagger") if case["status"] == "success"]
+    pairs = [
+        ((c["expected_primary_topic"], c["expected_secondary_topic"]),
+         (c["actual_primary_topic"], c["actual_secondary_topic"])) for c in cases
+    ]  # fmt: skip
+    sets = [({*e} - {None}, {*a} - {None}) for e, a in pairs]
+    rates = {
+        "topics_in_order": [e == a for e, a in pairs],
+        "topics_any_order": [e == a for e, a in sets],
+        "topic_primary": [e[0] == a[0] for e, a in pairs],
+        "topic_primary_in_either": [e[0] in a for e, a in pairs],
+        "topic_any": [bool(e & a) for e, a in sets],
+    }
+    for name, hits in rates.items():
+        row = rows[name, "mean"]
+        assert row["value"] == pytest.approx(sum(hits) / len(hits)), name
+        assert (row["ci_method"], row["n_error"], row["n_scored"]) == ("wilson", 1, 20)
+    assert program("experiment=topic_tagger", "max_error_rate=0").returncode == 3
+    # what a run writes of its cases loads again, the error included
+    again = ("dataset=topic_tagger", f"dataset.topic_tagger.path={program.latest / 'cases.jsonl'}",
+             "dataset.topic_tagger.fields=null", "metric=topic_primary")  # fmt: skip
+    assert program(*again).returncode == 3
+    assert summary(program)[0]["topic_primary", "mean"]["n_error"] == 1
+
+
+def test_every_task_can_be_generated(program: Program) -> None:
+    script = (
+        "import json, sys; case = json.load(sys.stdin); "
+        "print(json.dumps({'actual': {'outcome': 'greetings', 'confidence': 0.5}}))"
+    )
+    (program.folder / "bot.py").write_text(script)
+    done = program(
+        "experiment=question_router", "limit=3", "generate=true", "target=command", "target.argv=[python,bot.py]",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert summary(program)[0]["question_router", "accuracy"]["value"] == 0.0
+
+
+def test_parts_of_a_field_can_be_told_wrongly(program: Program) -> None:
+    done = program("check", "experiment=question_router", "dataset.question_router.fields.actual.outcome=outcome")
+    assert done.returncode == 2
+    assert "question_router needs actual.outcome, and no case of question_router has it" in done.stderr
+    done = program("check", "experiment=question_router", "+dataset.question_router.fields.answer={a: b}")
+    assert "it cannot be put together of parts" in done.stderr

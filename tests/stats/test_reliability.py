@@ -1,0 +1,69 @@
+"""Brier score and calibration error, worked out by hand and by simulation."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+import pytest
+
+from evalflow.stats.reliability import reliability_figures
+
+
+def frame(said: list[tuple[float | None, bool]], per_cluster: int = 1) -> pl.DataFrame:
+    return pl.DataFrame(
+        [(i // per_cluster, confidence, right, 1, 1) for i, (confidence, right) in enumerate(said)],
+        schema={
+            "cluster": pl.Int64,
+            "confidence": pl.Float64,
+            "correct": pl.Boolean,
+            "n": pl.Int64,
+            "clusters": pl.Int64,
+        },
+        orient="row",
+    )
+
+
+def test_a_small_case_by_hand():
+    brier, ece = reliability_figures(frame([(0.95, True), (0.95, False), (0.6, True), (1.0, True), (None, False)]))
+    assert brier.value == pytest.approx((0.05**2 + 0.95**2 + 0.4**2 + 0) / 4)
+    # bin 0.9..1: three records, confidence 2.9, right 2; bin 0.6..0.7: one record
+    assert ece.value == pytest.approx((abs(2.9 - 2) + abs(0.6 - 1)) / 4)
+    assert (brier.n, ece.n) == (4, 4)
+    bins = (ece.details or {})["bins"]
+    assert [one["n"] for one in bins] == [0, 0, 0, 0, 0, 0, 1, 0, 0, 3]
+    assert bins[9] == {
+        "low": 0.9,
+        "high": 1.0,
+        "n": 3,
+        "confidence": pytest.approx(2.9 / 3),
+        "accuracy": pytest.approx(2 / 3),
+    }
+    assert bins[0]["accuracy"] is None
+
+
+def test_no_confidence_at_all():
+    brier, ece = reliability_figures(frame([(None, True)]))
+    assert (brier.value, ece.value) == (None, None)
+    assert ece.ci_method == "none: no confidence is stated"
+
+
+@pytest.mark.parametrize("per_cluster", [1, 5])
+def test_overconfidence_is_found_with_an_interval_that_holds_it(per_cluster: int):
+    rng = np.random.default_rng(3)
+    confidence = rng.uniform(0.7, 1.0, 600)
+    right = rng.uniform(size=600) < confidence - 0.2
+    _, ece = reliability_figures(frame(list(zip(confidence.tolist(), right.tolist(), strict=True)), per_cluster))
+    assert ece.value == pytest.approx(0.2, abs=0.06)
+    assert ece.ci_low is not None
+    assert ece.ci_high is not None
+    assert 0.1 < ece.ci_low < 0.2 < ece.ci_high < 0.3
+    assert ece.ci_method == ("basic_bootstrap" if per_cluster == 1 else "cluster_basic_bootstrap")
+
+
+def test_the_interval_of_calibrated_confidences_reaches_down_to_0():
+    rng = np.random.default_rng(5)
+    confidence = rng.uniform(0.5, 1.0, 400)
+    right = rng.uniform(size=400) < confidence
+    _, ece = reliability_figures(frame(list(zip(confidence.tolist(), right.tolist(), strict=True))))
+    assert ece.ci_low is not None
+    assert ece.ci_low < 0.02
