@@ -138,7 +138,7 @@ def _reference_problems(
     if step.one_per is not None and step.one_per in LISTS:
         for field in LISTS[step.one_per]:
             if field not in needs:
-                yield _undeclared(field, needs, f"{key}.one_per", f"`{step.one_per}` are of")
+                yield _undeclared(field, needs, f"{key}.one_per", f"`one_per: {step.one_per}` reads")
     elif step.one_per is not None:
         try:
             item_type(step.one_per, earlier)

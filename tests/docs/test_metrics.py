@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import re
 from pathlib import Path
 from typing import Any, get_args
@@ -12,6 +14,7 @@ import yaml
 from evalflow.metrics.registry import build_metric, metric_config_model
 from evalflow.metrics.rule_config import Rule
 from evalflow.prompts import Prompts
+from evalflow.records import Answer, Case
 from tests.metrics.injections import TEXTS
 
 ROOT = Path(__file__).parents[2]
@@ -64,6 +67,18 @@ def test_the_metric_on_the_page_can_be_built() -> None:
         values = yaml.safe_load(block)
         config = metric_config_model(values["kind"]).model_validate(values)
         assert build_metric("cited", config, Prompts([ROOT / "prompts"])).asks
+
+
+@pytest.mark.parametrize(("arguments", "score"), [(False, 1.0), (True, 0.5)])
+def test_the_tool_calls_on_the_page(arguments: bool, score: float) -> None:
+    (block,) = re.findall(r"^```json\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    said = json.loads(block)
+    values = {**yaml.safe_load(FILES["tool_correctness"]), "arguments": arguments}
+    config = metric_config_model(values["kind"]).model_validate(values)
+    metric = build_metric("tool_correctness", config, Prompts([]))
+    case = Case(dataset="d", index=0, id=said["id"], expected=said["expected"])
+    answer = Answer(dataset="d", index=0, case_id="1", target="t", answer=said["answer"], actual=said["actual"])
+    assert asyncio.run(metric.score(case, answer, None, 0)).score == score
 
 
 def test_the_number_of_texts_is_right() -> None:

@@ -96,5 +96,5 @@ def test_prompts_show_the_conversation_as_it_was_played_between_delimiters(bench
 
 
 def test_turns_need_the_conversation(bench: Any) -> None:
-    with pytest.raises(UserError, match="`turns` are of 'messages', which `needs` does not declare"):
+    with pytest.raises(UserError, match="`one_per: turns` reads 'messages', which `needs` does not declare"):
         bench.shipped("turn_relevance", needs=["answer"])

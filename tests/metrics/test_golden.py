@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from evalflow.app.metric_table import calls_of
+from evalflow.errors import UserError
 from evalflow.records import Context
 
 ROOT = Path(__file__).parents[2]
@@ -77,6 +78,11 @@ def test_contexts_are_numbered_outside_of_their_delimiters(bench: Any) -> None:
     assert "Context 1:\n<context id=" in prompt
     assert "Context 2:\n<context id=" in prompt
     assert "Give exactly 2 results" in prompt
+
+
+def test_contexts_must_be_declared_to_be_gone_through(bench: Any) -> None:
+    with pytest.raises(UserError, match="`one_per: contexts` reads 'contexts', which `needs` does not declare"):
+        bench.shipped("context_precision", needs=["question", "reference"])
 
 
 def test_a_precision_says_at_which_ranks(bench: Any) -> None:
