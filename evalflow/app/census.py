@@ -28,7 +28,7 @@ class Census:
         self._parts = parts
         self._run = parts.settings.run
         self._metrics = [pair.metric for pair in parts.pairs]
-        self._bound: defaultdict[str, dict[str, Metric]] = defaultdict(dict[str, Metric])
+        self._wanted: defaultdict[str, dict[tuple[str, str], Metric]] = defaultdict(dict[tuple[str, str], Metric])
         self._applied: Counter[tuple[str, str]] = Counter()
         self._misbound: list[Problem] = []
         self._seen: set[int] = set()
@@ -49,8 +49,9 @@ class Census:
         answer = foreseen(self._run, case)
         self._recorded[case.dataset] += is_recorded(case, answer)
         fields = fields_of(case, answer)
-        for metric in self._bind(case):
-            for need in metric.config.needs:
+        for metric, bound in self._bind(case):
+            for need in bound.config.needs:
+                self._wanted[case.dataset].setdefault((metric.name, need), metric)
                 if look_up(need, fields) not in (None, {}):
                     self._present[case.dataset, metric.name, need] += 1
 
@@ -61,21 +62,20 @@ class Census:
             found += self._ungrouped(dataset)
             if not self._misbound:
                 found += [self._idle(dataset, m) for m in self._of(dataset) if not self._applied[dataset, m.name]]
-            for metric in self._bound[dataset].values():
-                if metric.reads_scores and not self._recorded[dataset]:
-                    found.append(self._unscored(dataset, metric))
-                found += [
-                    self._absent(dataset, metric, need)
-                    for need in metric.config.needs
-                    if not self._present[dataset, metric.name, need] and not self._may_come(need)
-                ]
+            if not self._recorded[dataset]:
+                found += [self._unscored(dataset, m) for m in self._of(dataset) if m.reads_scores]
+            found += [
+                self._absent(dataset, metric, need)
+                for (name, need), metric in self._wanted[dataset].items()
+                if not self._present[dataset, name, need] and not self._may_come(need)
+            ]
         return found
 
     def _of(self, dataset: str) -> list[Metric]:
         return [metric for metric in self._metrics if metric.config.covers(dataset)]
 
-    def _bind(self, case: Case) -> Iterator[Metric]:
-        """The metrics that score a case; what is wrong with the checks it brings along is kept."""
+    def _bind(self, case: Case) -> Iterator[tuple[Metric, Metric]]:
+        """Each declared metric with what it binds to; what is wrong with the checks of a case is kept."""
         for metric in self._of(case.dataset):
             try:
                 bound = metric.bind(case)
@@ -83,9 +83,7 @@ class Census:
                 self._misbound += error.problems
                 continue
             self._applied[case.dataset, metric.name] += len(bound)
-            for one in bound:
-                self._bound[case.dataset].setdefault(one.name, one)
-                yield one
+            yield from ((metric, one) for one in bound)
 
     def _idle(self, dataset: str, metric: Metric) -> Problem:
         what = f"{metric.name} scores the checks that a case brings along, and no case of {dataset} has any"

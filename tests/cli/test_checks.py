@@ -146,6 +146,14 @@ def test_a_judge_or_an_embedder_is_wanted_where_a_case_has_a_check_for_it(progra
     assert run(program, case(0, "Hello.", HELLO, alike), more=("judge=openai",)).returncode == 0
 
 
+def test_a_check_whose_only_case_lacks_an_answer_is_skipped_and_no_error(program: Program) -> None:
+    pattern = {"identifier": "regex_matching", "params": {"pattern": "six"}}
+    assert run(program, case(0, "Hello.", HELLO), case(1, None, pattern)).returncode == 0
+    assert cells(program) == [("0", "string_matching", 1.0), ("1", "regex_matching", "skipped")]
+    done = run(program, case(1, None, pattern))
+    assert (done.returncode, "checks needs answer" in done.stderr) == (2, True)
+
+
 def test_the_embedded_judge_refuses_and_names_the_checks_that_need_no_judge(program: Program) -> None:
     correct = {"identifier": "correctness", "params": {"reference": "Hello."}}
     done = run(program, case(0, "Hello.", HELLO, HELLO, correct))
