@@ -97,6 +97,36 @@ def _compare(words: list[str]) -> int:
     return compare(parser.parse_args(words), console())
 
 
+_PLANNED = (
+    ("--detect", None, "find a true difference of X between two runs"),
+    ("--width", None, "have a 95 %% interval X wide, from low to high"),
+    ("--sd", None, "guess: standard deviation of the cases' scores"),
+    ("--noise", None, "guess: that of several answers to one case"),
+    ("--rate", None, "guess: share of the cases that pass"),
+    ("--flips", None, "guess: share of the cases that pass in one of two runs alone"),
+    ("--correlation", None, "guess: of a case's scores in two runs (0)"),
+    ("--cluster-size", None, "guess: cases that share a group"),
+    ("--icc", None, "guess: correlation of the scores in a group"),
+    ("--alpha", 0.05, "level of the test (0.05)"),
+    ("--power", 0.8, "probability of finding the difference (0.8)"),
+)
+
+
+def _plan(words: list[str]) -> int:
+    from evalflow.app.plan import plan
+
+    what = "Cases and repeats that a wanted precision needs, and what they cost: from pilot runs, or from guesses."
+    parser = parser_of("plan", what)
+    parser.add_argument("--cases", type=int, metavar="N", help="say what N cases would show")
+    pilots = "one pilot run, or two to be compared; the latest run where nothing is stated"
+    parser.add_argument("--from", dest="runs", nargs="+", default=[], metavar="RUN", help=pilots)
+    parser.add_argument("--metric", help="of the pilot, only this metric")
+    for name, value, about in _PLANNED:
+        parser.add_argument(name, type=float, default=value, metavar="X", help=about)
+    parser.add_argument("--json", action="store_true", help="one JSON document")
+    return plan(parser.parse_args(words), console())
+
+
 def _list(words: list[str]) -> int:
     from evalflow.app.catalogue import GROUPS, print_list
 
@@ -191,6 +221,7 @@ VERBS: dict[str, Handler] = {
     "report": _report,
     "open": _open,
     "compare": _compare,
+    "plan": _plan,
     "list": _list,
     "show": _show,
     "new": _new,

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
+from collections.abc import Callable
+
+from evalflow.stats.intervals import wilson
 
 ALPHA = 0.05
 POWER = 0.8
@@ -69,3 +73,50 @@ def quantile(p: float, df: float = math.inf) -> float:
     from scipy.special import ndtri, stdtrit  # pyright: ignore[reportMissingTypeStubs]
 
     return float(ndtri(p) if math.isinf(df) else stdtrit(df, p))
+
+
+def flips_expected(rate: float, difference: float, correlation: float = 0.0) -> float:
+    """Share of cases that pass in one run alone, of two runs whose pass rates differ: at least the difference.
+
+    Args:
+        rate: Pass rate of one run.
+        difference: To the other's, above it where there is room.
+        correlation: Of a case's verdicts in the two; 0 where one says nothing of the other.
+    """
+    other = rate + difference if rate + difference <= 1 else rate - difference
+    together = correlation * math.sqrt(rate * (1 - rate) * other * (1 - other))
+    return max(abs(difference), rate * (1 - other) + other * (1 - rate) - 2 * together)
+
+
+def cases_for_width(variance: float, width: float, confidence: float = 0.95) -> int:
+    """The fewest cases whose t interval of the mean is no wider than `width`, from its low to its high end.
+
+    Args:
+        variance: Of one case's score.
+        width: Wanted, more than 0.
+        confidence: Coverage.
+    """
+
+    def wide(n: int) -> float:
+        return 2 * quantile(0.5 + confidence / 2, n - 1) * math.sqrt(variance / n)
+
+    return _fewest(lambda n: wide(n) <= width)
+
+
+def cases_for_rate_width(rate: float, width: float, confidence: float = 0.95) -> int:
+    """The fewest cases whose Wilson interval of a pass rate is no wider than `width`, if this is the rate."""
+    return _fewest(lambda n: rate_width(rate, n, confidence) <= width)
+
+
+def rate_width(rate: float, cases: float, confidence: float = 0.95) -> float:
+    """Width of the Wilson interval of a pass rate."""
+    low, high = wilson(rate * cases, cases, confidence)
+    return float(high - low)
+
+
+def _fewest(enough: Callable[[int], bool]) -> int:
+    """The smallest number from 2 on that is enough, of which each larger one is too."""
+    high = 2
+    while not enough(high):
+        high *= 2
+    return bisect_left(range(high + 1), True, lo=2, key=enough)

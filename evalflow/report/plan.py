@@ -1,0 +1,145 @@
+"""A plan on a terminal and as JSON: cases, repeats and cost that a wanted precision needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from evalflow.report.terminal import folded, literal
+from evalflow.report.wording import cost, number
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from evalflow.summary.plan import Level
+
+_NAME = 20
+_FEW = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """What is wanted: a difference to detect, an interval no wider than `value`, or what so many cases show."""
+
+    kind: Literal["detect", "width", "cases"]
+    value: float
+
+    @property
+    def words(self) -> str:
+        """As a heading."""
+        if self.kind == "cases":
+            return f"what {self.value:,.0f} cases show"
+        wanted = f"a difference of {self.value:g}" if self.kind == "detect" else f"a 95 % interval {self.value:g} wide"
+        return f"to {'detect' if self.kind == 'detect' else 'have'} {wanted}"
+
+
+@dataclass(frozen=True, slots=True)
+class PlanRow:
+    """One way to get there.
+
+    Attributes:
+        name: The metric, or the guesses, that it is about.
+        goal: What is wanted.
+        cases, answers, judgements: Cases, answers to each, judgements of each answer.
+        least_cases: Cases that no number of repeats makes fewer; None where none is wanted, or repeats are unknown.
+        detectable: The smallest true difference between two such runs that would be found; None for too few cases.
+        width: Of the 95 % interval of one such run, from low to high; None where nothing is known of one run.
+        cost_usd: Of one such run; None where a price is not known.
+    """
+
+    name: str
+    goal: Goal
+    cases: int
+    answers: int
+    judgements: int
+    least_cases: int | None
+    detectable: float | None
+    width: float | None
+    cost_usd: float | None
+
+    @property
+    def scores(self) -> int:
+        """Scores that the run makes of one metric."""
+        return self.cases * self.answers * self.judgements
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """All ways, and what they rest on.
+
+    Attributes:
+        rows: Name by name, goal by goal.
+        assumptions: By name.
+        level: How sure the plan is.
+        priced: Whether the cost of a case is known.
+    """
+
+    rows: Sequence[PlanRow]
+    assumptions: Mapping[str, Sequence[str]]
+    level: Level
+    priced: bool
+
+    def document(self) -> dict[str, Any]:
+        """As JSON."""
+        rows = [
+            {**asdict(row), "goal": row.goal.kind, "wanted": row.goal.value, "scores": row.scores} for row in self.rows
+        ]
+        return {"rows": rows, "assumptions": self.assumptions, "alpha": self.level.alpha, "power": self.level.power}
+
+
+def print_plan(console: Console, plan: Plan) -> None:
+    """A table for each goal and metric, and under it every assumption in words."""
+    groups: dict[tuple[str, Goal], list[PlanRow]] = {}
+    for row in plan.rows:
+        groups.setdefault((row.name, row.goal), []).append(row)
+    for (name, goal), rows in groups.items():
+        console.print(literal(f"{name}: {goal.words}", style="bold"), soft_wrap=True)
+        _print_rows(console, rows)
+        least = rows[0].least_cases
+        if least is not None:
+            console.print(literal(f"no number of repeats makes it fewer than {least:,} cases", style="dim"))
+    for name, said in plan.assumptions.items():
+        console.print(literal(folded(name, 80), style="bold"))
+        for line in said:
+            _indented(console, line)
+    console.print(literal("all", style="bold"))
+    for line in _common(plan):
+        _indented(console, line)
+
+
+def _print_rows(console: Console, rows: Sequence[PlanRow]) -> None:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    for head in ("answers", "judgements", "cases", "scores", "detects", "interval", "cost"):
+        table.add_column(head, justify="right", no_wrap=True)
+    for row in rows:
+        table.add_row(
+            f"{row.answers}", f"{row.judgements}", f"{row.cases:,}", f"{row.scores:,}", number(row.detectable, 4),
+            "–" if row.width is None else number(row.width, 4), cost(row.cost_usd),
+        )  # fmt: skip
+    console.print(table)
+
+
+def _common(plan: Plan) -> list[str]:
+    level = plan.level
+    said = [
+        f"detects: a true difference of two such runs on the same cases, found with probability {level.power:g} by a "
+        f"test at {level.alpha:g}; more comparisons in one table need more cases",
+        "interval: from the low to the high end of one run's mean or pass rate; scored cases alone count",
+    ]
+    if min(row.cases for row in plan.rows) < _FEW:
+        said.append(f"fewer than {_FEW} cases: the normal approximation is rough there")
+    if plan.priced:
+        said.append("cost: of one run with all the pilot's metrics, at its mean cost, nothing taken from the cache")
+    else:
+        said.append("cost: unknown; a pilot run whose endpoints have prices tells it")
+    return said
+
+
+def _indented(console: Console, line: str) -> None:
+    from rich.padding import Padding
+
+    console.print(Padding(literal(line, style="dim"), (0, 0, 0, 2)))
