@@ -8,6 +8,7 @@ import hashlib
 import os
 import shutil
 import signal
+from asyncio.subprocess import Process, SubprocessStreamProtocol
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -63,13 +64,14 @@ class CommandWay:
         """Nothing to release: every process ends with its call."""
 
     async def _run(self, data: bytes) -> bytes:
-        pipe = asyncio.subprocess.PIPE
+        loop = asyncio.get_running_loop()
         try:
-            process = await asyncio.create_subprocess_exec(
-                *self._argv, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True
+            transport, protocol = await loop.subprocess_exec(
+                lambda: SubprocessStreamProtocol(limit=_CHUNK, loop=loop), *self._argv, start_new_session=True
             )
         except OSError as error:
             raise TargetError("command", f"the command cannot be started: {error.strerror or error}") from None
+        process = Process(transport, protocol, loop)
         try:
             async with asyncio.TaskGroup() as streams:
                 output = streams.create_task(_output(process.stdout))
@@ -77,10 +79,10 @@ class CommandWay:
                 streams.create_task(_feed(process.stdin, data))
             code = await process.wait()
         except ExceptionGroup as failures:
-            await _kill(process)
+            await _kill(process, transport)
             raise _first(failures) from None
         except BaseException:
-            await _kill(process)
+            await _kill(process, transport)
             raise
         if code != 0:
             raise TargetError("exit_code", _ended(code, errors.result()), requests=1)
@@ -102,7 +104,7 @@ async def _output(stdout: asyncio.StreamReader | None) -> bytes:
     while chunk := await stdout.read(_CHUNK):
         read += chunk
         if len(read) > MAX_OUTPUT:
-            raise TargetError("too_large", f"the command wrote more than {MAX_OUTPUT:,} bytes")
+            raise TargetError("too_large", f"the command wrote more than {MAX_OUTPUT:,} bytes", requests=1)
     return bytes(read)
 
 
@@ -119,10 +121,14 @@ def _first(failures: ExceptionGroup[Exception]) -> Exception:
     return failures.exceptions[0]
 
 
-async def _kill(process: asyncio.subprocess.Process) -> None:
+async def _kill(process: Process, transport: asyncio.SubprocessTransport) -> None:
     """Kill the process group. Children that still hold the pipes of a command that has ended are in it."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
+    # The end of a process is told when its pipes are closed, and one that is full and unread would stay open.
+    for stream in range(3):
+        if pipe := transport.get_pipe_transport(stream):
+            pipe.close()
     await process.wait()
 
 

@@ -120,6 +120,12 @@ async def test_output_without_end_is_cut_off(build: Build, monkeypatch: pytest.M
     monkeypatch.setattr(command, "MAX_OUTPUT", 100_000)
     answer = await build('while True: sys.stdout.write("x" * 1000)').answer(CASE, 0)
     assert (answer.error_type, answer.error) == ("too_large", "the command wrote more than 100,000 bytes")
+    assert answer.requests == 1
+
+
+async def test_output_faster_than_it_is_read_is_cut_off_too(build: Build) -> None:
+    answer = await build('while True: sys.stdout.write("x" * 1_000_000)').answer(CASE, 0)
+    assert answer.error_type == "too_large"
 
 
 async def test_one_that_does_not_read_its_case_may_still_answer(build: Build) -> None:
