@@ -162,5 +162,8 @@ def _nothing(reply: Any, generates: Generated, path: Path | None) -> str:
         return f"{generates}: null is at {path.text} in the reply"
     if not isinstance(reply, dict):
         return f"the reply is {kind(reply)}, and no {generates}"
-    keys = ", ".join(cast("dict[str, Any]", reply)) or "no field at all"
+    fields = cast("dict[str, Any]", reply)
+    if generates in fields:
+        return f"the field {generates} of the reply is null"
+    keys = ", ".join(fields) or "no field at all"
     return f"the reply has no {generates}; it has {keys}; say where it stands: target.{generates}=$.PATH"
