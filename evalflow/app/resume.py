@@ -7,24 +7,25 @@ from typing import Any
 
 import yaml
 
+from evalflow.app.launch import Screen
 from evalflow.app.locate import find_run
-from evalflow.app.run import Order, Watcher, run
+from evalflow.app.run import Order, run
 from evalflow.app.saved import composed_of, read_manifest
 from evalflow.config.schema import BudgetConfig
 from evalflow.errors import Problem, UserError, did_you_mean
 
 
-def resume(given: str | None, watcher: Watcher, *, retry_errors: bool, budget: Sequence[str] = ()) -> int:
+def resume(given: str | None, screen: Screen, *, retry_errors: bool, budget: Sequence[str] = ()) -> int:
     """Finish a run: the plan minus what its journals hold.
 
     Args:
         given: The run's folder; the latest without it.
-        watcher: Who shows it.
+        screen: Who shows it.
         retry_errors: Ask again what ended in error.
         budget: What the budget is from now on, such as `budget.usd=5`, over all parts of the run together.
 
     Returns:
-        The exit code, as of `run`.
+        The exit code, as of `run`; 130 where it was stopped by hand once more.
 
     Raises:
         UserError: There is no such run, another process works on it, or what it is made from has changed.
@@ -40,7 +41,11 @@ def resume(given: str | None, watcher: Watcher, *, retry_errors: bool, budget: S
         resumed=manifest,
         retry_errors=retry_errors,
     )
-    return run(order, watcher)
+    try:
+        return run(order, screen)
+    except KeyboardInterrupt:
+        screen.interrupted(folder.path)
+        return 130
 
 
 def _with_budget(manifest: dict[str, Any], changes: Sequence[str]) -> dict[str, Any]:

@@ -171,3 +171,24 @@ def test_a_second_process_on_one_run_is_refused(program: Program) -> None:
         process.wait(timeout=300)
         assert process.returncode == 0
     assert program.manifest["scores"]["scored"] == len(ROWS)
+
+
+def test_a_resumed_run_that_is_stopped_again_says_how_to_go_on(program: Program) -> None:
+    gate = Gate(free=0)
+    with Endpoint(gate) as endpoint:
+        process = started(program, arguments(program, endpoint.url))
+        assert gate.reached.wait(300)
+        process.kill()
+        process.wait(300)
+        gate.reached.clear()
+        command = [sys.executable, "-m", "evalflow", "resume"]
+        resumed = subprocess.Popen(
+            command, cwd=program.folder, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        assert gate.reached.wait(300)
+        resumed.send_signal(signal.SIGINT)
+        gate.open.set()
+        out, err = resumed.communicate(timeout=300)
+    assert resumed.returncode == 130
+    assert err.splitlines()[-1] == "interrupted"
+    assert out.splitlines()[-1].startswith("go on  python -m evalflow resume outputs/runs/")
