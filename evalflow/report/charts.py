@@ -1,4 +1,4 @@
-"""The pictures of a run: spread of scores, values and pass rates with their intervals, confusion matrices."""
+"""The pictures of a run: spread of scores, values by tag, pass rates, intervals, confusion matrices."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from evalflow.report.confusion import confusions
 from evalflow.report.distribution import distributions
+from evalflow.report.forest import forests
 from evalflow.report.intervals import interval_pictures
 from evalflow.report.wording import without_means_of_figures
 
@@ -32,4 +33,9 @@ def charts(
         metrics: What the metrics declare.
     """
     rows = without_means_of_figures(summary.filter(summary["tag"].is_null()).to_dicts())
-    return [*interval_pictures(rows), *confusions(details, rows), *distributions(scores, metrics)]
+    return [
+        *interval_pictures(rows),
+        *forests(summary.to_dicts()),
+        *confusions(details, rows),
+        *distributions(scores, metrics),
+    ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from evalflow.report.pictures import MAIN, PAPER, Picture, draw
+from evalflow.report.pictures import MAIN, MUTED, PAPER, Picture, draw
 from evalflow.report.wording import percent, series_name, unscored, varying
 
 _ENDS = ("value", "low", "high")
@@ -34,7 +34,7 @@ def interval_pictures(rows: Sequence[Mapping[str, Any]]) -> list[Picture]:
 def _means(title: str, rows: Sequence[Mapping[str, Any]], domain: list[float] | None) -> Picture:
     points = _points(rows, ("value", "ci_low", "ci_high"))
     sentence = f"Each dot is a mean or a figure over all cases, its line the 95 % interval. {unscored(rows)}."
-    return draw(title, sentence, _interval_spec(points, domain, "value"))
+    return draw(title, sentence, interval_spec(points, domain, "value"))
 
 
 def _pass_rates(rows: Sequence[Mapping[str, Any]]) -> Picture:
@@ -43,7 +43,7 @@ def _pass_rates(rows: Sequence[Mapping[str, Any]]) -> Picture:
     name = " · ".join(text for text in (least["metric"], least["label"]) if text)
     lowest = f"{name} passes {'least often, ' if len(points) > 1 else ''}{percent(least['value'])}"
     sentence = f"Share of scores that pass their threshold, with its 95 % interval; {lowest}. {unscored(rows)}."
-    return draw("Pass rates", sentence, _interval_spec(points, [0, 1], "pass rate"))
+    return draw("Pass rates", sentence, interval_spec(points, [0, 1], "pass rate"))
 
 
 def _points(rows: Sequence[Mapping[str, Any]], columns: tuple[str, str, str]) -> list[dict[str, Any]]:
@@ -59,7 +59,17 @@ def _points(rows: Sequence[Mapping[str, Any]], columns: tuple[str, str, str]) ->
     return points
 
 
-def _interval_spec(points: list[dict[str, Any]], domain: list[float] | None, title: str) -> dict[str, Any]:
+def interval_spec(
+    points: list[dict[str, Any]], domain: list[float] | None, title: str, reference: float | None = None
+) -> dict[str, Any]:
+    """Vega-Lite of points on their intervals, one below the other.
+
+    Args:
+        points: metric (a heading for those that share it, empty for none), label, value, low, high.
+        domain: What the scale shows at least; None for what the points take.
+        title: Of the scale.
+        reference: A value to mark with a line through all of them.
+    """
     scale: dict[str, Any] = {"zero": False} if domain is None else {"domain": _around(domain, points)}
     # A dot at the lower end reaches over the axis; its label keeps away from it.
     axis = {"title": None, "ticks": False, "domain": False, "labelLimit": 210, "labelPadding": 10}
@@ -75,10 +85,13 @@ def _interval_spec(points: list[dict[str, Any]], domain: list[float] | None, tit
         "size": 90,
         "opacity": 1,
     }
-    layers = [
+    layers: list[dict[str, Any]] = [
         {"mark": line, "encoding": {"y": y, "x": {**x, "field": "low"}, "x2": {"field": "high"}}},
         {"mark": dot, "encoding": {"y": y, "x": {**x, "field": "value"}}},
     ]
+    if reference is not None:
+        mark = {"type": "rule", "color": MUTED, "strokeDash": [3, 3]}
+        layers.insert(0, {"mark": mark, "encoding": {"x": {"datum": reference}}})
     data = {"values": [{**point, "order": number} for number, point in enumerate(points)]}
     if not any(point["metric"] for point in points):
         return {"data": data, "width": 250, "height": {"step": 26}, "layer": layers}
