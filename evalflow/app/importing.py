@@ -10,13 +10,15 @@ from rich.console import Console
 from evalflow.app.new import propose_command, write_new
 from evalflow.app.screen import shown
 from evalflow.importers.files import Imported
+from evalflow.importers.govuk import read_config
 from evalflow.importers.tiamat import read_test
+from evalflow.report.terminal import literal
 
-FORMATS: Mapping[str, Callable[[Path], Imported]] = {"tiamat": read_test}
+FORMATS: Mapping[str, Callable[[Path], Imported]] = {"govuk": read_config, "tiamat": read_test}
 
 
 def import_files(kind: str, path: str, console: Console) -> int:
-    """Write a dataset and a metric file for each that the tool's files declare, and print the command that runs them.
+    """Write a file for each dataset, metric and experiment that the tool's files declare, and print how to run them.
 
     Args:
         kind: One of FORMATS.
@@ -30,6 +32,15 @@ def import_files(kind: str, path: str, console: Console) -> int:
     for table in imported.datasets.values():
         table["path"] = shown(Path(table["path"]))
     write_new({Path("conf") / name: text for name, text in imported.files().items()}, console)
+    for note in imported.notes:
+        console.print(literal(f"note   {note}"), soft_wrap=True)
+    for name, experiment in imported.experiments.items():
+        target = " target=TARGET" if experiment["generate"] else ""
+        propose_command(
+            console, f"python -m evalflow experiment={name}{target}", "`check` it first, which sends nothing"
+        )
+    if imported.experiments:
+        return 0
     words = [f"'dataset=[{','.join(imported.datasets)}]'", f"'metric=[{','.join(imported.metrics)}]'"]
     if not imported.has_answers:
         words.append("generate=true target=TARGET")

@@ -185,7 +185,7 @@ def _import(words: list[str]) -> int:
 
     parser = parser_of("import", "Write what another tool's files declare into ./conf, as YAML to run and to change.")
     parser.add_argument("format", choices=FORMATS, metavar="FORMAT", help=" | ".join(FORMATS))
-    parser.add_argument("path", help="the tool's file; of tiamat, a test")
+    parser.add_argument("path", help="the tool's file: of govuk a config, of tiamat a test")
     options = parser.parse_args(words)
     return import_files(options.format, options.path, console())
 

@@ -21,10 +21,14 @@ class Imported:
 
     Attributes:
         datasets, metrics: What each file of the group says, by key.
+        experiments: Likewise; they choose among these and the shipped options.
+        notes: What could not be taken over as it was.
     """
 
     datasets: dict[str, dict[str, Any]] = field(default_factory=dict[str, "dict[str, Any]"])
     metrics: dict[str, dict[str, Any]] = field(default_factory=dict[str, "dict[str, Any]"])
+    experiments: dict[str, dict[str, Any]] = field(default_factory=dict[str, "dict[str, Any]"])
+    notes: list[str] = field(default_factory=list[str])
 
     @property
     def has_answers(self) -> bool:
@@ -34,11 +38,16 @@ class Imported:
     def files(self) -> dict[str, str]:
         """Path below a config folder -> text."""
         groups = {"dataset": self.datasets, "metric": self.metrics}
-        return {
+        options = {
             f"{group}/{key}.yaml": option_text(group, key, values)
             for group, options in groups.items()
             for key, values in options.items()
         }
+        experiments = {
+            f"experiment/{key}.yaml": f"# @package _global_\n{to_yaml(values)}"
+            for key, values in self.experiments.items()
+        }
+        return options | experiments
 
 
 def key_for(name: str, taken: Collection[str], fallback: str) -> str:

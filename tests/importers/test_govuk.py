@@ -1,0 +1,143 @@
+"""Config files of GOV.UK Chat Evaluation, of its present and its earlier form."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from evalflow.app.assemble import assemble
+from evalflow.app.inspect import inspect
+from evalflow.app.settings import settings_of
+from evalflow.config.load import compose
+from evalflow.errors import UserError
+from evalflow.importers.govuk import read_config
+
+ROW = {
+    "question": "q", "ideal_answer": "i", "llm_answer": "a",
+    "structured_contexts": [{"exact_path": "/p", "title": "t", "heading_hierarchy": None, "description": "d",
+                             "html_content": "h"}],
+}  # fmt: skip
+ALL = (
+    "faithfulness", "bias", "relevance", "factual_precision", "factual_recall", "absence_of_factual_contradictions",
+    "context_relevancy", "coherence",
+)  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def written(task: str, row: dict[str, Any], **values: Any) -> Path:
+    Path("data.jsonl").write_text(json.dumps(row))
+    path = Path("config/defaults") / f"{task}.yaml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(yaml.safe_dump({"what": "Evaluating", "generate": False, "input_path": "data.jsonl", **values}))
+    return path
+
+
+def metric(name: str, threshold: float = 1.0, model: str = "openai.gpt-oss-120b-1:0") -> dict[str, Any]:
+    return {"name": name, "threshold": threshold, "model": model, "temperature": 0.0}
+
+
+def test_the_default_config_of_rag_answers_composes_into_a_run() -> None:
+    path = written("rag_answers", ROW, claude_generation_model=None, n_runs=2, metrics=[metric(name) for name in ALL])
+    imported = read_config(path)
+    [experiment] = imported.experiments.values()
+    assert experiment["defaults"] == [
+        {"override /dataset": "govuk_rag_answers"}, {"override /metric": list(ALL)}, {"override /judge": "bedrock"},
+    ]  # fmt: skip
+    assert imported.notes == [
+        "judge: Amazon Bedrock in eu-west-1; another region is judge.base_url "
+        "(now https://bedrock-runtime.eu-west-1.amazonaws.com/openai/v1)"
+    ]
+    for name, text in imported.files().items():
+        target = Path("conf") / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text)
+    settings = settings_of(compose(["experiment=govuk_rag_answers", "judge.api_key_env=null"]))
+    assert settings.run.repeats.judge == 2
+    assert settings.run.metric["bias"].threshold == 1.0
+    assert settings.run.metric["bias"].judge == {"model": "openai.gpt-oss-120b-1:0", "temperature": 0.0}
+    assert inspect(assemble(settings)).cells == 16
+
+
+def test_the_earlier_form_is_read_and_what_cannot_be_mapped_is_said() -> None:
+    metrics = [
+        metric("factual_correctness", model="gpt-4o"), metric("factual_precision", model="gpt-4o"),
+        metric("coherense", model="gpt-4o"), metric("relevance", 0.8, "eu.amazon.nova-pro-v1:0"),
+        {**metric("bias", 0.0, "gpt-4o"), "strict": True},
+    ]  # fmt: skip
+    path = written("rag", ROW, provider="openai", claude_generation_model="claude", n_runs=1, metrics=metrics)
+    imported = read_config(path)
+    [experiment] = imported.experiments.values()
+    assert list(experiment["metric"]) == ["factual_precision", "relevance", "bias"]
+    assert "repeats" not in experiment
+    assert experiment["metric"]["relevance"] == {
+        "threshold": 0.8, "judge": {"model": "eu.amazon.nova-pro-v1:0", "temperature": 0.0},
+    }  # fmt: skip
+    told = "\n".join(imported.notes)
+    for part in (
+        "metric factual_correctness is factual_precision, which is what it measured; undefined is not 0 here",
+        "metric factual_precision is left out: factual_precision stands for it already",
+        "metric coherense is left out: there is none; did you mean 'coherence'?",
+        "metric relevance: eu.amazon.nova-pro-v1:0 is not at judge=openai",
+        "target.model=claude", "provider is left out: it has no counterpart", "metric bias: strict is left out",
+    ):  # fmt: skip
+        assert part in told, part
+
+
+@pytest.mark.parametrize(
+    ("task", "row", "metrics"),
+    [
+        ("jailbreak_guardrails", {"question": "q", "expected_outcome": True}, 1),
+        ("output_guardrails", {"message": "m", "expected_triggered": True}, 2),
+        ("question_router", {"question": "q", "expected_outcome": "a"}, 1),
+        ("retrieval", {"question": "q", "expected_chunk_uids": ["a"]}, 2),
+        ("topic_tagger", {"question": "q", "expected_primary_topic": "a"}, 5),
+    ],
+)
+def test_the_other_tasks(task: str, row: dict[str, Any], metrics: int) -> None:
+    more = {"guardrail_type": "answer_guardrails"} if task == "output_guardrails" else {}
+    imported = read_config(written(task, row, generate=True, **more))
+    experiment = imported.experiments[f"govuk_{task}"]
+    assert len(experiment["defaults"][1]["override /metric"]) == metrics
+    assert experiment["generate"] is True
+    assert imported.datasets[f"govuk_{task}"]["path"] == str(Path("data.jsonl").resolve())
+    assert ("guardrail_type answer_guardrails is the target's" in "".join(imported.notes)) is bool(more)
+
+
+def test_the_task_is_told_by_the_data_where_the_name_says_nothing() -> None:
+    path = written("mine", {"question": "q", "confidence_score": 0.5})
+    assert list(read_config(path).experiments) == ["govuk_question_router"]
+    path = written("mine", {"question": "q"})
+    with pytest.raises(UserError, match="nothing in it says which task"):
+        read_config(path)
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        ({"n_runs": 0}, "n_runs: Input should be greater than or equal to 1"),
+        ({"input_path": "away.jsonl"}, "input_path: there is no away.jsonl"),
+        ({"metrics": [metric("toxicness")]}, "no metric of it is known"),
+        ({"metrics": [{**metric("bias"), "threshold": 2}]}, "metrics.0.threshold: Input should be less"),
+    ],
+)
+def test_what_is_wrong_is_told(values: dict[str, Any], told: str) -> None:
+    with pytest.raises(UserError) as found:
+        read_config(written("rag_answers", ROW, **values))
+    assert told in str(found.value)
+
+
+@pytest.mark.parametrize(("text", "told"), [("a: [", "is no YAML"), ("- a", "valid dictionary")])
+def test_a_file_that_is_no_config(text: str, told: str) -> None:
+    Path("x.yaml").write_text(text)
+    with pytest.raises(UserError, match=told):
+        read_config(Path("x.yaml"))
+    with pytest.raises(UserError, match="cannot be read: No such file"):
+        read_config(Path("absent.yaml"))
