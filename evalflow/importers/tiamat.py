@@ -229,5 +229,6 @@ def _read(path: Path, model: type[T], problems: list[Problem]) -> T | None:
         for fault in error.errors():
             key = ".".join(str(part) for part in fault["loc"])
             what = fault["msg"].removeprefix("Value error, ")
+            what = "must be a JSON object" if fault["type"] == "model_type" else what
             problems.append(Problem(f"{key}: {what}" if key else what, str(path)))
         return None

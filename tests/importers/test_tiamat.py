@@ -148,3 +148,8 @@ def test_a_file_that_is_no_json_is_named_with_its_line(files: Files) -> None:
     files.test([DATASET], [METRIC])
     files.write("m0.json", '{"name": "x",\n "config": }')
     assert "m0.json:2" in problems(files.folder / "test.json")
+
+
+def test_a_file_that_is_no_object_is_told_so(files: Files) -> None:
+    files.write("test.json", [])
+    assert "must be a JSON object" in problems(files.folder / "test.json")
