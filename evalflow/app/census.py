@@ -132,11 +132,11 @@ class Census:
         columns = list(self._columns.get(dataset, {}))
         example = columns[0] if columns else "COLUMN"
         known = f"; columns without a field: {', '.join(columns)}" if columns else ""
-        return Problem(
-            f"{metric.name} needs {need}, and no case of {dataset} has it{known}",
-            f"{key}.fields",
-            f"map it: '+{key}.fields.{field}={example}'",
-        )
+        what = f"{metric.name} needs {need}, and no case of {dataset} has it{known}"
+        hint = f"map it: '+{key}.fields.{field}={example}'"
+        if generate is False and need == generates:
+            hint = f"have it generated: generate=true target=openai (see `list target`), or {hint}"
+        return Problem(what, f"{key}.fields", hint)
 
 
 def _shown(run: RunConfig) -> str:

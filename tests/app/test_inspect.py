@@ -53,6 +53,13 @@ def test_a_field_that_no_case_has_is_told_with_the_columns_there_are(lab):
     assert problem.hint == "map it: '+dataset.d.fields.reference=ideal'"
 
 
+def test_of_answers_that_are_not_recorded_it_is_said_how_to_generate_them(lab):
+    rows = [without(row, "answer") for row in ROWS]
+    (problem,) = lab.refusal({"d": lab.data(*rows)}, EXACT)
+    assert problem.hint.startswith("have it generated: generate=true target=openai")
+    assert problem.hint.endswith("or map it: '+dataset.d.fields.answer=grade'")
+
+
 def test_a_field_that_some_case_has_is_there(lab):
     rows = [ROWS[0], without(ROWS[1], "reference")]
     assert lab.inspect({"d": lab.data(*rows)}, EXACT).cells == 2
