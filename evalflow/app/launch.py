@@ -86,7 +86,7 @@ def _one(job: Job, run_id: str, overrides: Sequence[str], jobs: _Jobs, screen: S
     try:
         return run(Order(job.read(), job.folder, own_id, latest, tuple(jobs.folders)), screen)
     except EvalflowError as error:
-        jobs.failed[job.folder.name] = " ".join(str(error).split())
+        jobs.failed[job.folder.name] = "; ".join(" ".join(line.split()) for line in str(error).splitlines())
         screen.failed(error, job.folder if _has_begun(job.folder, own_id) else None)
         return error.exit_code
     finally:

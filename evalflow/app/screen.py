@@ -44,9 +44,13 @@ class TerminalScreen:
 
     def starts(self, inspection: Inspection, folder: RunFolder) -> None:
         """Say what will run, and what people should know before."""
-        counts = ", ".join(f"{n} cases of {name}" for name, n in inspection.cases.items())
+        counts = ", ".join(f"{n} case{'' if n == 1 else 's'} of {name}" for name, n in inspection.cases.items())
         metrics = ", ".join(inspection.parts.metrics)
-        self._err.print(literal(f"{counts}; {metrics}; {inspection.cells:,} scores", style="bold"))
+        self._err.print(
+            literal(
+                f"{counts}; {metrics}; {inspection.cells:,} score{'' if inspection.cells == 1 else 's'}", style="bold"
+            )
+        )
         for notice in inspection.notices():
             self._err.print(literal(f"note: {notice}", style="yellow"), soft_wrap=True)
 

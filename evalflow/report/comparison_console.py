@@ -84,7 +84,7 @@ def _details(row: ComparisonRow) -> str:
 
 
 def _print_margin(console: Console, found: Comparison, margin: float) -> None:
-    words = {True: "not worse", False: "worse", None: "cannot tell"}
+    words = {True: "not worse", False: "worse", None: "cannot tell whether worse"}
     for row in found.rows:
         held = not_worse(row.found, margin, higher_is_better=row.higher_is_better)
         console.print(literal(f"{_name(row)}: {words[held]} by more than {margin:g}"), soft_wrap=True)
