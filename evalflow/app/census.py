@@ -112,7 +112,7 @@ class Census:
         if source not in columns:
             key = "group" if config.group else "fields.group"
             what = f"no case of {dataset} has anything at {source!r} to form groups by"
-            yield Problem(what, f"dataset.{dataset}.{key}", did_you_mean(source, columns))
+            yield Problem(what, f"dataset.{dataset}.{key}", did_you_mean(str(source), columns))
 
     def _unscored(self, dataset: str, metric: Metric) -> Problem:
         what = f"{metric.name} reads scores of recorded answers, and this run has none of {dataset}"
