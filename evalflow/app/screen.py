@@ -18,6 +18,7 @@ from evalflow.errors import EvalflowError, UserError
 from evalflow.records import ScoreRecord
 from evalflow.report.case_console import print_eval_steps, print_score
 from evalflow.report.console import print_gates, print_summary, print_sweep, print_totals, print_worst, worst_rows
+from evalflow.report.leaderboard import print_boards
 from evalflow.report.noise import print_noise
 from evalflow.report.progress import follow
 from evalflow.report.terminal import literal, plain
@@ -107,6 +108,7 @@ class TerminalScreen:
         """The table over all runs of a sweep, and how far its judges agree."""
         self._out.print()
         print_sweep(self._out, tables.summary, tables.agreement)
+        print_boards(self._out, tables.boards)
         for name, why in tables.failed.items():
             self._out.print(literal(f"{name} failed: {why}", style="red"), soft_wrap=True)
         self._line("report", shown(folder / "report.html"))

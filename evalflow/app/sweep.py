@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from evalflow.app.comparable import Scored
+from evalflow.app.leaderboard import leaderboards
 from evalflow.report.agreement import agreement
 from evalflow.report.sweep import write_sweep_report
 from evalflow.run.folder import RunFolder
@@ -24,11 +26,13 @@ class SweepTables:
     Attributes:
         summary: The summaries of all runs, with the column `run` in front: the job's folder name.
         agreement: How far the judges agree, per metric and pair of judges.
+        boards: What `leaderboards` gives.
         failed: Runs that ended early, by folder name, and why.
     """
 
     summary: pl.DataFrame
     agreement: pl.DataFrame
+    boards: Sequence[Mapping[str, Any]]
     failed: Mapping[str, str]
 
 
@@ -64,7 +68,8 @@ def write_sweep(folder: Path, jobs: Sequence[Path], failures: Mapping[str, str] 
         runs.append((job.name, manifest, pl.read_parquet(job / "summary.parquet")))
     summary = pl.concat([frame.select(pl.lit(name).alias("run"), pl.all()) for name, _, frame in runs])
     agreed = agreement([pl.scan_parquet(RunFolder(job).scores) for job in jobs])
-    write_summary(Summary(summary, []), folder)
+    boards = leaderboards([Scored(name, RunFolder(folder / name), about) for name, about, _ in runs], summary)
+    write_summary(Summary(summary, boards), folder)
     opened = RunFolder(folder).read_manifest()
     failed: Mapping[str, str] = opened.get("failed", {}) if failures is None else failures
     manifest = {
@@ -75,9 +80,9 @@ def write_sweep(folder: Path, jobs: Sequence[Path], failures: Mapping[str, str] 
         "failed": failed,
         **_totals(runs),
     }
-    write_sweep_report(folder / "report.html", manifest=manifest, runs=runs, agreement=agreed)
+    write_sweep_report(folder / "report.html", manifest=manifest, runs=runs, agreement=agreed, boards=boards)
     RunFolder(folder).write_manifest(manifest)
-    return SweepTables(summary, agreed, failed)
+    return SweepTables(summary, agreed, boards, failed)
 
 
 def _totals(runs: Sequence[tuple[str, dict[str, Any], pl.DataFrame]]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from evalflow.report.header import Fact, facts
 from evalflow.report.intervals import interval_pictures
 from evalflow.report.judges import judge_lines
+from evalflow.report.leaderboard import board_lines
 from evalflow.report.page import write_page
 from evalflow.report.wording import series_name, varying
 
@@ -21,7 +22,12 @@ Run = tuple[str, Mapping[str, Any], "pl.DataFrame"]
 
 
 def write_sweep_report(
-    path: Path, *, manifest: Mapping[str, Any], runs: Sequence[Run], agreement: pl.DataFrame
+    path: Path,
+    *,
+    manifest: Mapping[str, Any],
+    runs: Sequence[Run],
+    agreement: pl.DataFrame,
+    boards: Sequence[Mapping[str, Any]],
 ) -> None:
     """Write one self-contained page over all runs of a sweep.
 
@@ -30,6 +36,7 @@ def write_sweep_report(
         manifest: run.json of the sweep.
         runs: Name (the run's folder), run.json and summary of each.
         agreement: As `evalflow.report.agreement` gives it.
+        boards: Who leads, as under `details` in the sweep's summary.json.
     """
     rows = [
         {**row, "run": name}
@@ -45,6 +52,7 @@ def write_sweep_report(
         "columns": columns,
         "lines": _lines(rows, columns, parts),
         "pictures": interval_pictures(_numbered(rows, parts)),
+        "boards": board_lines(boards),
         "agreement": agreement.to_dicts(),
         "runs": [_cost(name, about) for name, about, _ in runs],
     }

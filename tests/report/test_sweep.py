@@ -15,6 +15,7 @@ def _page(tmp_path):
             manifest=manifest or {"run_id": "sweep", "overrides": ["judge=a,b"]},
             runs=[(name, run.manifest, run.summary) for name, run in runs],
             agreement=agreed,
+            boards=[],
         )
         text = (tmp_path / "report.html").read_text(encoding="utf-8")
         body = re.sub(r"<style>.*?</style>|<svg.*?</svg>", "", text, flags=re.DOTALL)

@@ -1,0 +1,51 @@
+"""Who leads a sweep, in words: for the terminal and for the page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from evalflow.report.terminal import literal
+from evalflow.report.wording import number, p_value
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_VERDICTS = {
+    "best": "leads",
+    "worse": "worse",
+    "cannot_tell": "cannot be told apart",
+    "not_comparable": "not comparable",
+}
+
+
+def board_lines(boards: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[str]]]:
+    """A heading and a line per run, the leader first, for each board.
+
+    Args:
+        boards: Each with dataset, metric, judge and leaderboard (run, value, ci_low, ci_high, n, n_scored, p_adjusted,
+            verdict).
+    """
+    found: list[tuple[str, list[str]]] = []
+    for board in boards:
+        title = " · ".join(text for text in (board["metric"], board["dataset"], board["judge"]) if text)
+        found.append((title, [_line(row) for row in board["leaderboard"]]))
+    return found
+
+
+def print_boards(console: Console, boards: Sequence[Mapping[str, Any]]) -> None:
+    """The boards on a terminal."""
+    from rich.padding import Padding
+
+    for title, lines in board_lines(boards):
+        console.print(literal(f"who leads: {title}", style="bold"))
+        for place, line in enumerate(lines, start=1):
+            console.print(Padding(literal(f"{place}. {line}"), (0, 0, 0, 2)))
+
+
+def _line(row: Mapping[str, Any]) -> str:
+    interval = "" if row["ci_low"] is None else f" [{number(row['ci_low'])}, {number(row['ci_high'])}]"
+    p = "" if row["p_adjusted"] is None else f", p {p_value(row['p_adjusted'])}"
+    left = row["n"] - row["n_scored"]
+    unscored = f", {left:,} not scored" if left else ""
+    return f"{number(row['value'])}{interval} {row['run']}: {_VERDICTS[row['verdict']]}{p}{unscored}"

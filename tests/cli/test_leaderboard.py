@@ -1,0 +1,38 @@
+"""Who leads a sweep, and who cannot be told apart."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.cli.conftest import Program
+from tests.cli.test_compare import cases
+
+
+def test_the_leader_and_who_cannot_be_told_apart(program: Program) -> None:
+    for name, right in (("a", 2), ("b", 19), ("c", 20)):
+        program.write(f"{name}.jsonl", *cases(right, 20))
+    done = program("-m", "dataset=rag", "dataset.rag.path=a.jsonl,b.jsonl,c.jsonl", "dataset.rag.fields=null",
+                   "metric=exact_match")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    summary = json.loads((program.latest / "summary.json").read_text(encoding="utf-8"))
+    [board] = [detail for detail in summary["details"] if "leaderboard" in detail]
+    rows = board["leaderboard"]
+    assert [(row["run"][0], row["verdict"]) for row in rows] == [("2", "best"), ("1", "cannot_tell"), ("0", "worse")]
+    # McNemar on 18 flips of one kind, the smallest of the three pairs of the board.
+    assert rows[2]["p_adjusted"] == pytest.approx(3 * 2 / 2**18)
+    assert "who leads: exact_match · rag" in done.stdout
+    assert "1. 1.000 [0.839, 1.000] 2_dataset.rag.path=c.jsonl: leads" in done.stdout
+    page = (program.latest / "report.html").read_text(encoding="utf-8")
+    assert '<h2 id="leaders">Who leads</h2>' in page
+    assert "cannot be told apart, p 1.000" in page
+
+
+def test_other_cases_are_not_comparable(program: Program) -> None:
+    program.write("a.jsonl", *cases(2))
+    program.write("b.jsonl", *[row | {"reference": "no"} for row in cases(2)])
+    done = program("-m", "dataset=rag", "dataset.rag.path=a.jsonl,b.jsonl", "dataset.rag.fields=null",
+                   "metric=exact_match")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "0_dataset.rag.path=a.jsonl: not comparable" in " ".join(done.stdout.split())
