@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from evalflow.report.costs import cost_pictures
 from evalflow.report.header import Fact, facts
 from evalflow.report.intervals import interval_pictures
 from evalflow.report.judges import judge_lines
@@ -44,6 +45,7 @@ def write_sweep_report(
         for row in summary.filter(summary["tag"].is_null()).iter_rows(named=True)
     ]
     columns, parts = _columns(rows)
+    costs = {name: _full_cost(about) for name, about, _ in runs}
     context = {
         "title": f"Sweep of {len(runs)} runs",
         "run_id": manifest["run_id"],
@@ -51,7 +53,7 @@ def write_sweep_report(
         "judges": list(dict.fromkeys(line for _, about, _ in runs for line in judge_lines(about))),
         "columns": columns,
         "lines": _lines(rows, columns, parts),
-        "pictures": interval_pictures(_numbered(rows, parts)),
+        "pictures": [*interval_pictures(_numbered(rows, parts)), *cost_pictures(rows, costs)],
         "boards": board_lines(boards),
         "agreement": agreement.to_dicts(),
         "runs": [_cost(name, about) for name, about, _ in runs],
@@ -93,6 +95,12 @@ def _facts(manifest: Mapping[str, Any], runs: Sequence[Run]) -> list[Fact]:
     shared = [fact for fact in every[0] if all(fact in other for other in every)] if every else []
     own = facts({**manifest, "overrides": ["-m", *manifest.get("overrides", ())]})
     return [*own[:-1], *(fact for fact in shared if fact[0] in _SHARED), *own[-1:]]
+
+
+def _full_cost(manifest: Mapping[str, Any]) -> float | None:
+    """What the run takes when nothing is remembered; None where a price is not known."""
+    paid, saved = manifest.get("cost_usd"), manifest.get("saved_usd")
+    return None if paid is None or saved is None else paid + saved
 
 
 def _cost(name: str, manifest: Mapping[str, Any]) -> dict[str, Any]:
