@@ -139,6 +139,7 @@ class Pipeline:
         try:
             return await self._deadlines.within(target.answer(case, target_repeat))
         except LateError:
+            self._tally.unpriced = True  # what was answered before it was given up has been paid all the same
             return Answer(
                 dataset=case.dataset,
                 index=case.index,

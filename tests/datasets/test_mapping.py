@@ -105,7 +105,7 @@ def test_tags_and_a_text_demo_answer(load: Any) -> None:
 
 def test_wrong_declarations_are_all_named_before_reading() -> None:
     Path("mine.jsonl").write_text("broken")
-    fields = {"anwser": "a", "answer": "$.a[", "reference": "", "group": "g"}
+    fields: dict[str, Any] = {"anwser": "a", "answer": "$.a[", "reference": "", "group": "g"}
     with pytest.raises(UserError) as error:
         read("mine", DatasetConfig(path="mine.jsonl", fields=fields, group="h"))
     found = {problem.where: problem for problem in error.value.problems}

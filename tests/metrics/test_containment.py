@@ -154,7 +154,7 @@ def prompts_of(shipped: Any, texts: dict[str, str]) -> list[str]:
 
 def breakouts(shipped: Any) -> Iterator[tuple[str, dict[str, str]]]:
     """Every text in all places at once; and in each place alone the delimiters of all the others, known by then."""
-    calm = dict.fromkeys(PLACES, CALM)
+    calm: dict[str, str] = dict.fromkeys(PLACES, CALM)
     for title, text in TEXTS.items():
         yield title, dict.fromkeys(PLACES, text)
     known = {(fence.name, fence.mark) for prompt in prompts_of(shipped, calm) for fence in parsed(prompt)[1]}

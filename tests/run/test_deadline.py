@@ -53,8 +53,9 @@ async def test_a_score_that_is_late_is_an_error_with_what_it_took(kit, metrics: 
 
 async def test_an_answer_that_is_late_is_an_error_and_so_are_its_scores(kit) -> None:
     target: Any = Stuck(kit.target(), hangs=lambda index: index == 1)
-    sink = kit.sink()
-    await Pipeline(Plan("r", target, (Pair(kit.metric(), None),), case_timeout_s=0.2), sink, Tally()).run(kit.cases(4))
+    sink, tally = kit.sink(), Tally()
+    await Pipeline(Plan("r", target, (Pair(kit.metric(), None),), case_timeout_s=0.2), sink, tally).run(kit.cases(4))
+    assert tally.cost is None  # what was answered in time for it was paid, and nobody knows how much
     assert {answer.case_id: answer.error_type for answer in sink.answers if answer.error_type} == {"c1": "timeout"}
     assert {score.case_id: score.error_type for score in sink.scores if score.error_type} == {"c1": "target: timeout"}
     assert len(sink.scores) == 4
