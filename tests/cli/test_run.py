@@ -17,6 +17,7 @@ from tests.cli.conftest import Program, faithful_judge, judge_arguments
 FILES = {
     ".hydra", "run.json", "prepared.json", "answers.jsonl", "scores.jsonl", "cases.jsonl", "scores.parquet",
     "results.csv", "summary.parquet", "summary.csv", "summary.json", "report.html", "junit.xml", "evalflow.log",
+    "summary.md",
 }  # fmt: skip
 
 CASES = (
@@ -327,8 +328,9 @@ def test_help_needs_no_hydra(tmp_path: Path) -> None:
     assert "exit codes" in done.stdout
 
 
-def test_data_that_change_under_way_cost_no_score(program: Program) -> None:
-    path = program.write("mine.jsonl", *CASES[:2])
+@pytest.mark.parametrize(("padding", "code"), [(0, 0), (9 * 2**20, 5)], ids=["read once", "streamed"])
+def test_data_that_change_under_way_cost_no_score(program: Program, padding: int, code: int) -> None:
+    path = program.write("mine.jsonl", {**CASES[0], "padding": "x" * padding}, CASES[1])
 
     def script(request: Request) -> object:
         program.write("mine.jsonl", {**CASES[0], "id": "another"})
@@ -339,7 +341,7 @@ def test_data_that_change_under_way_cost_no_score(program: Program) -> None:
             "dataset=rag", f"dataset.rag.path={path}", "dataset.rag.fields=null", "metric=faithfulness",
             *judge_arguments(endpoint.url),
         )  # fmt: skip
-    assert done.returncode == 5, done.stderr
+    assert done.returncode == code, done.stderr
     assert "Traceback" not in done.stderr
     assert program.manifest["status"] != "running"
     assert scores_of(program)["status"].to_list() == ["scored", "scored"]
