@@ -230,7 +230,7 @@ def test_refusals_can_be_had_before_a_run(lexical: EmbeddedJudge, full: Embedded
 
 def test_making_one_loads_nothing_heavy() -> None:
     code = (
-        "import sys; from evalflow.config.schema import EmbeddedJudgeConfig;"
+        "import sys; from evalflow.config.endpoints import EmbeddedJudgeConfig;"
         "from evalflow.llm.embedded import EmbeddedJudge;"
         "EmbeddedJudge(EmbeddedJudgeConfig(kind='embedded')).tasks;"
         "assert not {'numpy', 'onnxruntime', 'tokenizers', 'openai', 'scipy'} & set(sys.modules)"
