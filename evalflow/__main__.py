@@ -17,8 +17,7 @@ a run's CPU to find next to nothing."""
 def main() -> None:
     """The console script: run the command line, and exit with its code.
 
-    The process ends at once, without the interpreter taking itself apart: that takes a fifth of a short command, and
-    threads of libraries that end a moment later (the HTTP client's) could crash in it.
+    The process ends at once, without the interpreter taking itself apart, which takes a fifth of a short command.
     """
     gc.set_threshold(*COLLECT_AFTER)
     code = run_command(sys.argv[1:])

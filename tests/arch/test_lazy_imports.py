@@ -14,7 +14,6 @@ import evalflow
 
 HEAVY = {
     "aiohttp",
-    "pyreqwest",
     "genai_prices",
     "ijson",
     "inscriptis",

@@ -227,7 +227,7 @@ async def test_a_body_without_a_length_ends_with_its_connection(make: Make) -> N
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         await reader.readexactly(len(POST.body or b""))
-        writer.write(b"HTTP/1.0 200 OK\r\nX-Same: a\r\nX-Same: b\r\n\r\n{")
+        writer.write(b"HTTP/1.0 200 OK\r\n\r\n{")
         await writer.drain()
         writer.write(b"}")
         writer.close()
@@ -236,7 +236,7 @@ async def test_a_body_without_a_length_ends_with_its_connection(make: Make) -> N
         transport = make(f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}")
         for _ in range(2):
             response = await transport.send(POST)
-            assert (response.body, response.headers["x-same"]) == (b"{}", "a, b")
+            assert response.body == b"{}"
 
 
 async def test_a_connection_that_is_closed_while_idle_is_not_used_again(make: Make, server: Server) -> None:
