@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 from pydantic import Field
 
 from evalflow.config.schema import MetricConfig
+from evalflow.errors import Problem, UserError
 from evalflow.frozen import record
 from evalflow.prompts import Prompts
 from evalflow.protocols import Judge, Prepared
@@ -130,3 +131,24 @@ class BaseMetric(Generic[C]):
     def bind(self, case: Case) -> tuple[Self, ...]:
         """The metric itself, where it scores the case's dataset."""
         return (self,) if self.config.covers(case.dataset) else ()
+
+
+def expect_declared(metric: str, needs: Sequence[str], fields: Mapping[str, str]) -> None:
+    """See that a metric declares the case fields that it reads.
+
+    Args:
+        metric: Its name.
+        needs: What it declares.
+        fields: The fields by the keys that name them.
+
+    Raises:
+        UserError: One is missing.
+    """
+    line = f"needs: [{', '.join(dict.fromkeys([*needs, *fields.values()]))}]"
+    problems = [
+        Problem(f"`{key}` is {field!r}, which `needs` does not declare", f"metric.{metric}.{key}", line)
+        for key, field in fields.items()
+        if field not in needs
+    ]
+    if problems:
+        raise UserError(problems)

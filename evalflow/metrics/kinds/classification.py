@@ -8,8 +8,7 @@ from typing import Any, Literal, Self
 from pydantic import field_validator, model_validator
 
 from evalflow.config.schema import Word
-from evalflow.errors import Problem, UserError
-from evalflow.metrics.base import BaseMetric, UnitMetricConfig
+from evalflow.metrics.base import BaseMetric, UnitMetricConfig, expect_declared
 from evalflow.metrics.inputs import fields_of, look_up, obstacle
 from evalflow.metrics.labels import compare_labels
 from evalflow.prompts import Prompts
@@ -63,15 +62,7 @@ class ClassificationMetric(BaseMetric[ClassificationMetricConfig]):
         Raises:
             UserError: One is not.
         """
-        fields = {"truth": config.truth, "prediction": config.prediction}
-        line = f"needs: [{', '.join(dict.fromkeys([*config.needs, *fields.values()]))}]"
-        problems = [
-            Problem(f"`{key}` is {field!r}, which `needs` does not declare", f"metric.{name}.{key}", line)
-            for key, field in fields.items()
-            if field not in config.needs
-        ]
-        if problems:
-            raise UserError(problems)
+        expect_declared(name, config.needs, {"truth": config.truth, "prediction": config.prediction})
         return cls(name, config)
 
     @property

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Literal, Self
 
 from evalflow.config.schema import Word
-from evalflow.errors import Problem, UserError
-from evalflow.metrics.base import BaseMetric, UnitMetricConfig
+from evalflow.metrics.base import BaseMetric, UnitMetricConfig, expect_declared
 from evalflow.metrics.inputs import fields_of, look_up, obstacle
 from evalflow.metrics.tool_calls import Call, calls_in, made
 from evalflow.prompts import Prompts
@@ -44,15 +43,7 @@ class ToolCallsMetric(BaseMetric[ToolCallsMetricConfig]):
         Raises:
             UserError: One is not.
         """
-        fields = {"expected": config.expected, "called": config.called}
-        line = f"needs: [{', '.join(dict.fromkeys([*config.needs, *fields.values()]))}]"
-        problems = [
-            Problem(f"`{key}` is {field!r}, which `needs` does not declare", f"metric.{name}.{key}", line)
-            for key, field in fields.items()
-            if field not in config.needs
-        ]
-        if problems:
-            raise UserError(problems)
+        expect_declared(name, config.needs, {"expected": config.expected, "called": config.called})
         return cls(name, config)
 
     async def score(self, case: Case, answer: Answer, judge: Judge | None, repeat: int) -> Outcome:
