@@ -190,6 +190,16 @@ def _import(words: list[str]) -> int:
     return import_files(options.format, options.path, console())
 
 
+def _schema(words: list[str]) -> int:
+    from evalflow.app.schema import SCHEMA_GROUPS, print_schema
+
+    parser = parser_of("schema", "JSON Schema of the configuration files, by which editors complete and check them.")
+    parser.add_argument("group", nargs="?", choices=SCHEMA_GROUPS, metavar="GROUP", help=" | ".join(SCHEMA_GROUPS))
+    parser.add_argument("--out", type=Path, metavar="DIR", help="write a file for each group there")
+    options = parser.parse_args(words)
+    return print_schema(options.group, options.out, console())
+
+
 def _cache(words: list[str]) -> int:
     from evalflow.app.cache import cache_path, cache_prune, cache_stats
 
@@ -227,5 +237,6 @@ VERBS: dict[str, Handler] = {
     "new": _new,
     "tiamat": _tiamat,
     "import": _import,
+    "schema": _schema,
     "cache": _cache,
 }
