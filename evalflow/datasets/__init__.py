@@ -2,6 +2,7 @@
 
 from evalflow.datasets.cases import columns, read
 from evalflow.datasets.export import case_to_row
+from evalflow.datasets.plain import plain_rows
 from evalflow.datasets.proposal import propose_fields
 from evalflow.datasets.sources import digest, files, text_bytes
 from evalflow.datasets.tags import tag_levels, tag_name
@@ -11,6 +12,7 @@ __all__ = [
     "columns",
     "digest",
     "files",
+    "plain_rows",
     "propose_fields",
     "read",
     "tag_levels",

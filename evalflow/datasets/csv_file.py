@@ -20,18 +20,18 @@ _BOOLEAN = {"true": True, "false": False}
 _CELL_LIMIT = 2**31 - 1
 
 
-def open_csv(path: Path) -> Table:
+def open_csv(path: Path, delimiter: str = ",") -> Table:
     """The file as a table of text cells; an empty cell is an absent value."""
-    return Table(_rows(path), cells=True)
+    return Table(_rows(path, delimiter), cells=True)
 
 
-def _rows(path: Path) -> Iterator[Row | Problem]:
+def _rows(path: Path, delimiter: str) -> Iterator[Row | Problem]:
     name = shown(path)
     csv.field_size_limit(_CELL_LIMIT)
     line = 1
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.reader(file, strict=True)
+            reader = csv.reader(file, delimiter=delimiter, strict=True)
             header = next(reader, None) or []
             twice = [column for column, n in Counter(header).items() if n > 1]
             if twice:

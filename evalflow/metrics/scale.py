@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, cast
@@ -55,6 +56,12 @@ class LabelScale(Strict):
         return unit_values(values)
 
 
+class FractionScale(Strict):
+    """A number from 0 to 1, kept as it is; true is 1, false is 0. A judge is asked for a percentage instead."""
+
+    type: Literal["fraction"]
+
+
 class NumberScale(Strict):
     """Any finite number, kept as it is. For recorded scores only, since a judge needs bounds."""
 
@@ -72,7 +79,10 @@ Scale = Annotated[
 """What a judge may be asked for. Where a scale has no further keys its name alone will do."""
 
 RecordedScale = Annotated[
-    Annotated[BooleanScale | LikertScale | PercentageScale | LabelScale | NumberScale, Field(discriminator="type")],
+    Annotated[
+        BooleanScale | LikertScale | PercentageScale | LabelScale | FractionScale | NumberScale,
+        Field(discriminator="type"),
+    ],
     BeforeValidator(_expand),
 ]
 
@@ -114,6 +124,9 @@ def read(scale: RecordedScale, recorded: Any) -> tuple[float, Any]:
             if recorded not in scale.values:
                 raise ValueError(f"{recorded!r} is none of {', '.join(scale.values)}")
             return scale.values[recorded], recorded
+        case FractionScale():
+            value = _fraction(recorded)
+            return value, value
         case NumberScale():
             value = _number(recorded)
             return float(value), value
@@ -137,9 +150,19 @@ def _number(recorded: Any) -> float:
     return value
 
 
+def _fraction(recorded: Any) -> float:
+    with contextlib.suppress(ValueError):
+        return float(_boolean(recorded))
+    value = float(_number(recorded))
+    if not 0 <= value <= 1:
+        raise ValueError(f"{recorded!r} is not in 0..1")
+    return value
+
+
 def _boolean(recorded: Any) -> bool:
     word = recorded.strip().lower() if isinstance(recorded, str) else recorded
-    known = cast("Mapping[Any, bool]", {True: True, False: False, "true": True, "false": False, "1": True, "0": False})
+    words = {"true": True, "false": False, "yes": True, "no": False, "1": True, "0": False}
+    known = cast("Mapping[Any, bool]", {True: True, False: False, **words})
     if not isinstance(word, bool | int | float | str) or word not in known:
         raise ValueError(f"{recorded!r} is not true or false")
     return known[word]

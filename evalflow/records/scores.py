@@ -76,12 +76,26 @@ class ScoreRecord:
 
 @record(kw_only=True)
 class Label:
-    """A person's judgement of one answer on one metric."""
+    """A person's judgement of one answer on one metric.
+
+    Attributes:
+        case_id, metric: What was judged.
+        value: On the metric's own scale, as the person gave it.
+        by: Who.
+        dataset, target, target_repeat: Which answer to the case it was; None for every answer that fits the rest.
+        answer_hash: That of the answer which the person saw (see `evalflow.labels.answer_hash`); None where only the
+            recorded answer can be meant.
+        weight: How many answers it stands for: 1 over the probability with which it was drawn.
+        comment, at: What the person said to it, and when.
+    """
 
     case_id: str
     metric: str
     value: Any
     by: str
+    dataset: str | None = None
+    target: str | None = None
+    target_repeat: int | None = None
     answer_hash: str | None = None
     weight: float = 1.0
     comment: str | None = None

@@ -1,0 +1,116 @@
+"""Drawing answers for people to label: at random, so that what they say holds for all answers.
+
+Every answer gets a pseudo-random number from the seed and its names, and the smallest are drawn. So a larger draw with
+the same seed holds the smaller one, and a draw can be topped up with what was not in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+
+from evalflow.errors import Problem, UserError
+from evalflow.frozen import record
+
+Key = tuple[str, str, str, int]
+"""dataset, case_id, target, target_repeat."""
+_STRATA = 5
+
+
+@record()
+class Candidate:
+    """An answer that may be drawn.
+
+    Attributes:
+        key: Which.
+        score: The judge's mean score of it.
+        tags: Of its case.
+    """
+
+    key: Key
+    score: float
+    tags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """What was drawn.
+
+    Attributes:
+        weights: How many answers each drawn one stands for, in the order of the candidates.
+        strata: Drawn and all answers of each stratum; one of all where nothing was stratified.
+    """
+
+    weights: Mapping[Key, float]
+    strata: Mapping[str, tuple[int, int]]
+
+
+def draw(
+    candidates: Sequence[Candidate],
+    size: int,
+    seed: int,
+    *,
+    stratum: Callable[[Candidate], str] | None = None,
+    already: Collection[Key] = (),
+) -> Drawn:
+    """Draw answers.
+
+    Without strata every answer has the same chance, and weighs 1. With strata each gets as many as any other, as far as
+    it has them, and an answer weighs what its stratum holds over what was drawn of it.
+
+    Args:
+        candidates: All answers.
+        size: How many are wanted, those that were drawn before included; all where there are fewer.
+        seed: Decides the draw.
+        stratum: The stratum of an answer.
+        already: Answers that were drawn before, in the same way.
+
+    Raises:
+        UserError: There are more strata than answers to draw.
+    """
+    by_stratum: dict[str, list[Candidate]] = {}
+    for one in candidates:
+        by_stratum.setdefault(stratum(one) if stratum else "all", []).append(one)
+    if len(by_stratum) > size:
+        what = f"{size} answers cannot be drawn from {len(by_stratum)} strata"
+        raise UserError(Problem(what, "--sample", "draw more, or leave --stratify out"))
+    chosen: dict[Key, float] = {}
+    strata: dict[str, tuple[int, int]] = {}
+    shares = _shares({name: len(own) for name, own in by_stratum.items()}, size)
+    for name, own in sorted(by_stratum.items()):
+        first = sorted(own, key=lambda one: (one.key not in already, _ticket(one.key, seed)))
+        taken = first[: max(shares[name], sum(one.key in already for one in own))]
+        strata[name] = (len(taken), len(own))
+        chosen |= {one.key: len(own) / len(taken) if stratum else 1.0 for one in taken}
+    return Drawn({one.key: chosen[one.key] for one in candidates if one.key in chosen}, strata)
+
+
+def score_strata(candidates: Iterable[Candidate]) -> Callable[[Candidate], str]:
+    """Strata by the judge's score: of each score its own where there are few, else fifths of the answers."""
+    scores = sorted(one.score for one in candidates)
+    distinct = sorted(set(scores))
+    if len(distinct) <= _STRATA:
+        return lambda one: f"score {one.score:.3g}"
+    cuts = [scores[len(scores) * part // _STRATA] for part in range(1, _STRATA)]
+    return lambda one: f"fifth {1 + sum(one.score >= cut for cut in cuts)} by score"
+
+
+def tag_stratum(one: Candidate) -> str:
+    """The stratum of an answer by its case's first tag."""
+    return one.tags[0] if one.tags else "without a tag"
+
+
+def _shares(sizes: Mapping[str, int], wanted: int) -> dict[str, int]:
+    """How many to draw of each stratum: as many of each as of any other, as far as it has them."""
+    shares: dict[str, int] = {}
+    left = wanted
+    for place, name in enumerate(sorted(sizes, key=lambda name: (sizes[name], name))):
+        shares[name] = min(sizes[name], left // (len(sizes) - place))
+        left -= shares[name]
+    return shares
+
+
+def _ticket(key: Key, seed: int) -> bytes:
+    text = "\0".join(map(str, key)).encode("utf-8", "surrogatepass")
+    return blake2b(text, digest_size=8, salt=seed.to_bytes(16, "little", signed=True)).digest()

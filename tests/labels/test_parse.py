@@ -1,0 +1,67 @@
+"""Labels out of rows of a file, and out of a case."""
+
+from evalflow.labels import parse, parse_case
+from evalflow.records import Case
+
+
+def read(*rows):
+    return parse([(f"labels.csv:{line}", row) for line, row in enumerate(rows, 2)], "labels.csv")
+
+
+def test_cells_of_text_become_a_label():
+    row = {"case_id": "a", "metric": "m", "value": "yes", "by": "ana", "target": "bot", "target_repeat": "1",
+           "answer_hash": "0f", "weight": "2.5", "comment": "odd", "question": "why?"}  # fmt: skip
+    [one] = read(row).given
+    label = one.label
+    assert (label.case_id, label.metric, label.value, label.by, label.dataset) == ("a", "m", "yes", "ana", None)
+    assert (label.target, label.target_repeat, label.answer_hash, label.weight) == ("bot", 1, "0f", 2.5)
+    assert one.where == "labels.csv:2"
+
+
+def test_what_is_not_filled_in_yet_is_counted_and_no_label():
+    found = read({"case_id": "a", "metric": "m", "value": ""}, {"case_id": "b", "metric": "m", "value": None})
+    assert (found.given, found.blank, found.problems) == ([], 2, [])
+
+
+def test_who_said_it_may_be_left_out():
+    assert read({"case_id": "a", "metric": "m", "value": 0, "by": ""}).given[0].label.by == "unnamed"
+
+
+def test_all_that_is_wrong_is_told_at_once_with_its_line():
+    found = read(
+        {"case_id": "", "metric": "m", "value": "1"},
+        {"case_id": "a", "metric": "m", "value": "1", "weight": "0", "target_repeat": "1.5"},
+        {"case_id": "b", "metric": "m", "value": "1"},
+    )
+    assert [problem.where for problem in found.problems] == ["labels.csv:2", "labels.csv:3", "labels.csv:3"]
+    assert [problem.what for problem in found.problems] == [
+        "no case_id", "target_repeat: '1.5' is not a whole number from 0 on", "weight: '0' is not a number above 0",
+    ]  # fmt: skip
+    assert len(found.given) == 1
+
+
+def test_a_missing_column_is_one_problem():
+    found = read({"id": "a", "metric": "m", "value": "1"}, {"id": "b", "metric": "m", "value": "1"})
+    [problem] = found.problems
+    assert problem.what == "the file has no column case_id"
+    assert "'id'" in problem.hint or "metric" in problem.hint
+
+
+def test_an_apostrophe_against_formulas_is_taken_off_names():
+    [one] = read({"case_id": "'=1", "metric": "m", "value": "1", "by": "'quoted"}).given
+    assert (one.label.case_id, one.label.by) == ("=1", "'quoted")
+
+
+def test_a_case_brings_labels_along_in_three_forms():
+    labels = {"m": True, "k": [1, 2], "q": [{"value": "good", "by": "ana", "comment": "fine"}, {"value": None}]}
+    found = parse_case(Case(dataset="d", index=0, id="c", labels=labels)).given
+    assert [(one.label.metric, one.label.value, one.label.by) for one in found] == [
+        ("m", True, "unnamed"), ("k", 1, "person 1"), ("k", 2, "person 2"), ("q", "good", "ana"),
+    ]  # fmt: skip
+    assert {one.label.dataset for one in found} == {"d"}
+    assert found[2].where == "dataset d, case c, labels.k[1]"
+
+
+def test_what_is_wrong_in_a_case_says_which_case():
+    [problem] = parse_case(Case(dataset="d", index=0, id="c", labels={"m": {"value": 1, "weight": "x"}})).problems
+    assert (problem.where, problem.what) == ("dataset d, case c, labels.m", "weight: 'x' is not a number above 0")
