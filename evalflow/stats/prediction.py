@@ -1,0 +1,249 @@
+"""The mean that people would give, from a few of their labels and a judge's scores of everything.
+
+Prediction-powered inference: the judge's mean over the answers without a label, plus what the labels show it to be off
+by. With scores F of the judge and labels Y
+
+    estimate = lambda mean(F unlabelled) + mean(Y - lambda F labelled)
+    SE^2     = lambda^2 Var(F unlabelled) / N + Var(Y - lambda F labelled) / n
+
+(Angelopoulos et al. 2023, Science 382:669; lambda as in PPI++, Angelopoulos, Duchi & Zrnic 2023, arXiv:2311.01453). It
+holds for labels drawn at random, however biased the judge; a judge that knows nothing leaves the labels' own mean. The
+rule (`corrected_mean`):
+
+    fewer than MIN_LABELS labels                       none: too few to tell the judge's bias
+    no, or one, answer without a label                 the labels alone
+    the judge never varies, or lambda is 0             the labels alone
+    the judge makes no mistake on the labels           the labels alone: no mistake seen is not no mistake made
+    fewer than CROSSFIT_LABELS labels (or clusters)    lambda 1, t with n - 1 degrees of freedom
+    otherwise                                          lambda cross-fitted over FOLDS folds, t with n - 1
+
+Lambda estimated from the labels that it then serves makes intervals too narrow in small samples; hence 1, or one that
+comes from the other folds. Where cases come in clusters, variances are those of cluster sums (CR1), with what labelled
+and unlabelled cases of one cluster share, folds are of clusters, and t has G - 1 degrees of freedom. Intervals are not
+clipped to the scale. `bench/calibration.py` has the coverage.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from evalflow.stats.intervals import CONFIDENCE, FEW_CLUSTERS, Interval, t_interval
+from evalflow.stats.labelled import Sample, bias_interval, cluster_variance, constant, human_interval, sample
+from evalflow.stats.power import cases_for_rate_width, cases_for_width
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import ArrayLike, NDArray
+
+    Floats = NDArray[np.float64]
+    Ints = NDArray[np.int64]
+
+MIN_LABELS = 15
+CROSSFIT_LABELS = 50
+FOLDS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Corrected:
+    """A judge's mean, corrected by labels. What cannot be told is None.
+
+    Attributes:
+        estimate: What people's mean over all answers would be.
+        low, high: Its interval, not clipped to the scale.
+        std_error: Its standard error.
+        method: How it was made; what follows a colon qualifies it, or says why there is none.
+        lambda_: How far the judge is relied on, 0..1; the mean over folds.
+        judge_mean: The judge's own, over all answers.
+        human_mean: The labels' own, with human_low and human_high.
+        bias: What the judge gives more than people, on the labelled answers, with bias_low and bias_high.
+        n, n_unlabelled: Answers with a label and without.
+        labels_saved: So many more labels would have given an interval as narrow without a judge; negative where the
+            judge makes it wider.
+    """
+
+    estimate: float | None
+    low: float | None
+    high: float | None
+    std_error: float | None
+    method: str
+    lambda_: float | None
+    judge_mean: float | None
+    human_mean: float | None
+    human_low: float | None
+    human_high: float | None
+    bias: float | None
+    bias_low: float | None
+    bias_high: float | None
+    n: int
+    n_unlabelled: int
+    labels_saved: int | None
+
+
+def corrected_mean(
+    labels: ArrayLike, judged: ArrayLike, unlabelled: ArrayLike, *, clusters: ArrayLike | None = None,
+    unlabelled_clusters: ArrayLike | None = None, weights: ArrayLike | None = None, binary: bool | None = None,
+    confidence: float = CONFIDENCE, seed: int = 0,
+) -> Corrected:  # fmt: skip
+    """People's mean over all answers, by the rule of this module.
+
+    Args:
+        labels: People's value of each labelled answer, on the judge's scale; no NaN.
+        judged: The judge's scores of the same answers.
+        unlabelled: Its scores of all other answers.
+        clusters: The cluster of each labelled answer; None where each stands alone.
+        unlabelled_clusters: Those of the others, by the same names.
+        weights: 1 / the probability with which each labelled answer was drawn; None where all were as likely.
+        binary: Whether labels are 0 or 1; None to see it from them.
+        confidence: Coverage.
+        seed: Of the folds. They depend on no order of the answers.
+    """
+    import numpy as np
+
+    s = sample(
+        labels, judged, unlabelled, clusters=clusters, unlabelled_clusters=unlabelled_clusters, weights=weights
+    )  # fmt: skip
+    binary = bool(np.isin(s.labels, (0.0, 1.0)).all()) if binary is None else binary
+    human = human_interval(s, binary, confidence)
+    bias_low, bias_high = bias_interval(s, confidence)
+    mean, off = (s.mean(s.labels), s.mean(s.judged - s.labels)) if s.labels.size else (None, None)
+    everything = np.concatenate([s.judged, s.unlabelled])
+    raw = float(everything.mean()) if everything.size else None
+    estimate, found, lambda_ = _estimate(s, mean, human, confidence, seed)
+    saved = _saved(s, human, found, binary, confidence) if lambda_ else (None if lambda_ is None else 0)
+    return Corrected(
+        estimate, found.low, found.high, found.std_error, found.method, lambda_, raw, mean, human.low, human.high,
+        off, bias_low, bias_high, s.labels.size, s.unlabelled.size, saved,
+    )  # fmt: skip
+
+
+def rectified(s: Sample, lambdas: ArrayLike) -> tuple[float, float]:
+    """The estimate and its standard error, for given lambdas.
+
+    The error is that of a sum over all answers of their influence, by cluster: what labelled and unlabelled answers of
+    one cluster share counts. Weighted labels are a sample of all answers, whose mean then takes the place of that of
+    the unlabelled; the error of Hajek's ratio is linearised (Sarndal, Swensson & Wretman 1992, sec. 5.7), as if drawn
+    one by one, so that labels drawn by stratum have an interval that is wide rather than narrow.
+
+    Args:
+        s: At least one labelled and one unlabelled answer.
+        lambdas: One for each labelled answer, or one for all. NaN is the error where one cluster is all there is.
+    """
+    import numpy as np
+
+    lam = np.broadcast_to(np.asarray(lambdas, dtype=np.float64), s.labels.shape)
+    r, level = s.labels - lam * s.judged, s.mean(lam)
+    whole, units = s.unlabelled, s.unlabelled_units
+    if s.weights is not None:
+        whole, units = np.concatenate([s.judged, whole]), np.concatenate([s.units, units])
+    share = np.full(r.size, 1 / r.size) if s.weights is None else s.weights
+    of_judge, of_labels = level * (whole - whole.mean()) / whole.size, share * (r - s.mean(r))
+    size = int(max(s.units.max(), s.unlabelled_units.max())) + 1
+    a, b = np.bincount(units, of_judge, size), np.bincount(s.units, of_labels, size)
+    variance = cluster_variance(a, units) + cluster_variance(b, s.units) + 2 * float(a @ b)
+    return level * float(whole.mean()) + s.mean(r), float(np.sqrt(variance))
+
+
+def power_tuned(labels: Floats, judged: Floats, unlabelled: Floats, weights: Floats | None = None) -> float:
+    """The lambda with the least variance: Cov(Y, F) / ((1 + n / N) Var F), within 0..1 (arXiv:2311.01453, sec. 6).
+
+    0 where the judge never varies.
+    """
+    import numpy as np
+
+    spread = float(np.concatenate([judged, unlabelled]).var(ddof=1))
+    if constant(np.concatenate([judged, unlabelled])):
+        return 0.0
+    mean = [np.average(x, weights=weights) for x in (labels, judged)]
+    shared = float(np.average((labels - mean[0]) * (judged - mean[1]), weights=weights))
+    return float(np.clip(shared / ((1 + labels.size / unlabelled.size) * spread), 0, 1))
+
+
+def crossfitted(s: Sample, folds: Ints) -> Floats:
+    """For each labelled answer, the lambda that the labels of the other folds give.
+
+    Args:
+        s: The answers.
+        folds: The fold of each labelled answer.
+    """
+    import numpy as np
+
+    lambdas = np.empty(s.labels.size)
+    for fold in np.unique(folds):
+        other = folds != fold
+        weights = None if s.weights is None else s.weights[other]
+        lambdas[~other] = power_tuned(s.labels[other], s.judged[other], s.unlabelled, weights)
+    return lambdas
+
+
+def _estimate(
+    s: Sample, mean: float | None, human: Interval, confidence: float, seed: int
+) -> tuple[float | None, Interval, float | None]:
+    """The estimate, its interval and the mean lambda."""
+    import numpy as np
+
+    n, groups = s.labels.size, s.labelled_units
+    if n < MIN_LABELS:
+        return None, Interval(None, None, None, f"none: fewer than {MIN_LABELS} labels"), None
+    if groups < 2:
+        return None, Interval(None, None, None, "none: labels in one cluster only"), None
+    why = _needless(s)
+    cross = groups >= CROSSFIT_LABELS
+    lambdas = np.ones(n)
+    if not why and cross:
+        lambdas = crossfitted(s, _folds(s, seed))
+        why = "" if lambdas.any() else "the judge tells nothing of them"
+    if why:
+        method = human.method if human.low is None else f"{human.method.split(':')[0]}: labels alone, {why}"
+        return mean, replace(human, method=method), 0.0
+    value, error = rectified(_centred(s), lambdas)
+    low, high = (float(end) for end in t_interval(value, error, groups - 1, confidence))
+    return value, Interval(low, high, error, _method(s, groups, cross)), s.mean(lambdas)
+
+
+def _centred(s: Sample) -> Sample:
+    """The judge's scores with their mean as origin: else lambdas that differ by fold would count as variation."""
+    origin = float(s.unlabelled.mean())
+    return replace(s, judged=s.judged - origin, unlabelled=s.unlabelled - origin)
+
+
+def _needless(s: Sample) -> str:
+    """Why the labels alone are the answer; empty where they are not."""
+    import numpy as np
+
+    if s.unlabelled.size < 2:
+        return "no answer is without one" if not s.unlabelled.size else "one answer is without one"
+    if constant(np.concatenate([s.judged, s.unlabelled])):
+        return "the judge gives all answers one score"
+    if constant(s.labels - s.judged):
+        return "the judge makes no mistake on them"
+    return ""
+
+
+def _method(s: Sample, groups: int, cross: bool) -> str:
+    name = f"ppi{'_crossfit' if cross else ''}{'_cr1' if s.clustered else ''}_t"
+    what = "clusters" if s.clustered else "labels"
+    if s.clustered and groups < FEW_CLUSTERS:
+        return f"{name}: fewer than {FEW_CLUSTERS} clusters"
+    return name if cross else f"{name}: fewer than {CROSSFIT_LABELS} {what}"
+
+
+def _saved(s: Sample, human: Interval, found: Interval, binary: bool, confidence: float) -> int | None:
+    """Labels beyond those there are that alone would make an interval as narrow."""
+    if found.low is None or found.high is None or not found.high > found.low:
+        return None
+    width, n = found.high - found.low, s.labels.size
+    if binary and not s.clustered and s.weights is None:
+        return cases_for_rate_width(float(s.labels.mean()), width, confidence) - n
+    return None if not human.std_error else cases_for_width(n * human.std_error**2, width, confidence) - n
+
+
+def _folds(s: Sample, seed: int) -> Ints:
+    """A fold for each labelled answer: clusters at random, sorted first so that no order of the answers matters."""
+    import numpy as np
+
+    _, codes = np.unique(s.units, return_inverse=True)
+    columns = [np.bincount(codes, x) for x in (np.ones(codes.size), s.judged, s.labels)]
+    fold = np.empty(columns[0].size, dtype=np.int64)
+    fold[np.lexsort(columns)] = np.random.default_rng(seed).permutation(fold.size) % FOLDS
+    return fold[codes]
