@@ -196,7 +196,7 @@ class Metric(Measured, Protocol):
 
     @property
     def embeds(self) -> bool:
-        """Whether it compares meanings: the embedder answers its asks then, each with the task `embed`."""
+        """Whether it compares meanings: the embedder answers its asks with the task `embed`, a judge any others."""
         ...
 
     @property

@@ -17,6 +17,7 @@ from evalflow.config.endpoints import Concurrency
 from evalflow.config.schema import DatasetConfig, RunConfig
 from evalflow.config.validate import Settings
 from evalflow.errors import Problem, UserError
+from evalflow.llm.joined import JudgeWithEmbedder
 from evalflow.llm.prices import price_facts, priced
 from evalflow.llm.registry import build_embedder, build_judge
 from evalflow.metrics.registry import build_metric
@@ -104,10 +105,15 @@ def assemble(settings: Settings, run_id: str = "") -> Parts:
     if problems or target is None:
         raise UserError(problems)
     pairs = tuple(
-        Pair(metric, judges.get(name), embedder if name in demand.embedding else None)
+        _pair(metric, judges.get(name), embedder if name in demand.embedding else None)
         for name, metric in metrics.items()
     )
     return Parts(settings, pairs, target, prompts, session)
+
+
+def _pair(metric: Metric, judge: Judge | None, embedder: Judge | None) -> Pair:
+    both = JudgeWithEmbedder(judge, embedder) if judge and embedder else None
+    return Pair(metric, judge, embedder, both)
 
 
 def _priced(settings: Settings) -> Settings:

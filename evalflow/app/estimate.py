@@ -70,16 +70,19 @@ class Estimator:
 
     def _ask(self, total: Estimate, pair: Pair, bound: Pair, case: Case, answer: Answer, times: int) -> None:
         """Add what one metric asks about one answer."""
-        metric, judge = bound.metric, bound.judge
         try:
-            asks = metric.preview(case, answer)
+            asks = bound.metric.preview(case, answer)
         except UserError as error:
             self.problems += [problem for problem in error.problems if problem not in self.problems]
             return
-        config = self._parts.settings.scorer(pair.metric.name, embeds=metric.embeds)
-        for ask in asks if judge and judge.remote else ():
+        settings = self._parts.settings
+        for ask in asks:
+            asked = pair.embedder if ask.embeds else pair.judge
+            if asked is None or not asked.remote:
+                continue
+            config = settings.run.embedder if ask.embeds else settings.judges[pair.metric.name]
             items = max(1, len(ask.items or ()))
-            reply = (0, 0) if metric.embeds else (BRIEF * items, WORDY * items)
+            reply = (0, 0) if ask.embeds else (BRIEF * items, WORDY * items)
             _count(total, _length(ask), reply, times * _draws(ask, config), config)
 
     def scaled(self, cases: Mapping[str, int]) -> Estimate:

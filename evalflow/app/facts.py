@@ -35,6 +35,7 @@ def facts_of(inspection: Inspection) -> dict[str, Any]:
                 "version": one.metric.config.version,
                 "prompt_sha256": parts.prompts.digest(one.metric.prompts) if one.metric.prompts else None,
                 "judge": one.judge.name if one.judge else None,
+                "asks": one.metric.asks,
                 "embeds": one.metric.embeds,
                 "bounded": one.metric.bounded,
                 "figures": asdict(one.metric.figures) if one.metric.figures else None,

@@ -14,7 +14,7 @@ from evalflow.app.reading import Reading
 from evalflow.app.recipe import Recipe
 from evalflow.errors import Problem, UserError
 from evalflow.protocols import Judge, Metric
-from evalflow.records import Case
+from evalflow.records import EMBED, Case
 from evalflow.run.selection import Draw
 from evalflow.summary import Gate
 
@@ -73,7 +73,10 @@ class Inspection:
             settings,
             {name: one.metric for name, one in self.scored.items()},
             {name: one.judge.name if one.judge else None for name, one in self.scored.items()},
-            {name: settings.scorer(one.declared, embeds=one.metric.embeds) for name, one in self.scored.items()},
+            {
+                name: settings.scorer(one.declared, asks=one.metric.asks, embeds=one.metric.embeds)
+                for name, one in self.scored.items()
+            },
             self.gates,
         )
 
@@ -169,7 +172,7 @@ def _judges_that_cannot(found: Inspection) -> Iterator[Problem]:
         refused = next(((step, refusal) for step, refusal in refusals if refusal), None)
         if refused:
             hint = "choose a language model as the judge: judge=openai, or another of `list judge`"
-            if one.metric.embeds:
+            if one.metric.tasks[refused[0]] == EMBED:
                 hint = "or choose another embedder: embedder=openai, or another of `list embedder`"
             hint += _way_around(found, name, one)
             yield Problem(f"{name}, step {refused[0]}: {refused[1]}", f"metric.{one.declared}", hint)

@@ -121,7 +121,10 @@ def load(folder: RunFolder) -> Saved:
     known: dict[str, Any] = manifest["metrics"]
     metrics = {name: _described(settings, facts) for name, facts in known.items()}
     judge_of = {name: facts["judge"] for name, facts in known.items()}
-    scorers = {name: settings.scorer(facts["declared"], embeds=facts["embeds"]) for name, facts in known.items()}
+    scorers = {
+        name: settings.scorer(facts["declared"], asks=facts["asks"], embeds=facts["embeds"])
+        for name, facts in known.items()
+    }
     gates = parse_gates(settings.run.gate, metrics, settings.run.baseline)
     return Saved(folder, manifest, Recipe(settings, metrics, judge_of, scorers, gates))
 

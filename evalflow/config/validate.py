@@ -47,9 +47,15 @@ class Settings:
         """The key of the dataset or metric of this name, as overrides spell it: `metric.faithfulness`."""
         return f"{group}.{self.keys[group, name]}"
 
-    def scorer(self, metric: str, *, embeds: bool) -> JudgeConfig | EmbedderConfig:
-        """Who answers a metric's asks: its judge, or the embedder for one that compares meanings."""
-        return self.run.embedder if embeds else self.judges[metric]
+    def scorer(self, metric: str, *, asks: bool, embeds: bool) -> JudgeConfig | EmbedderConfig:
+        """Whose thresholds hold for a metric: its judge's, or the embedder's where it asks no judge.
+
+        Of a metric that needs both they are the judge's, which is calibrated as far as both are.
+        """
+        judge, embedder = self.judges[metric], self.run.embedder
+        if not embeds:
+            return judge
+        return judge.model_copy(update={"calibrated": judge.calibrated and embedder.calibrated}) if asks else embedder
 
 
 def validate(

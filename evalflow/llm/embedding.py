@@ -6,9 +6,7 @@ from pydantic import BaseModel
 
 from evalflow.errors import CallError, JudgeError
 from evalflow.protocols import Embedder
-from evalflow.records import Ask, Reply
-
-TASK = "embed"
+from evalflow.records import EMBED, Ask, Reply
 
 
 class EmbeddingJudge:
@@ -19,7 +17,7 @@ class EmbeddingJudge:
     """
 
     weighted = False
-    tasks = frozenset({TASK})
+    tasks = frozenset({EMBED})
     notice = None
 
     def __init__(self, embedder: Embedder) -> None:
@@ -52,7 +50,7 @@ class EmbeddingJudge:
 
     def explain_refusal(self, task: str | None) -> str | None:
         """Why it cannot answer: it makes vectors only, and the embedder may lack what it needs."""
-        return self._embedder.refusal if task == TASK else f"an embedder makes vectors and cannot answer {task!r}"
+        return self._embedder.refusal if task == EMBED else f"an embedder makes vectors and cannot answer {task!r}"
 
     async def ask(self, ask: Ask) -> Reply:
         """The vectors of the ask's items.

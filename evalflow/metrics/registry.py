@@ -24,6 +24,7 @@ _BUILT_IN = MappingProxyType(
         "g_eval": "evalflow.metrics.kinds.g_eval:GEvalMetric",
         "check": "evalflow.metrics.kinds.check:CheckMetric",
         "checks": "evalflow.metrics.kinds.checks:ChecksMetric",
+        "generated_questions": "evalflow.metrics.kinds.generated_questions:GeneratedQuestionsMetric",
         "similarity": "evalflow.metrics.kinds.similarity:SimilarityMetric",
         "classification": "evalflow.metrics.kinds.classification:ClassificationMetric",
         "tool_calls": "evalflow.metrics.kinds.tool_calls:ToolCallsMetric",

@@ -1,10 +1,11 @@
 """The values that everything passes along, all frozen; a score is returned, never state on a metric."""
 
 from evalflow.records.answers import RECORDED_FAILURE, Answer, AnswerStatus, Case, Context, Message, Usage
-from evalflow.records.replies import Ask, Distribution, Embedded, Reply
+from evalflow.records.replies import EMBED, Ask, Distribution, Embedded, Reply
 from evalflow.records.scores import Direction, Figure, FigureSpec, Label, Outcome, Path, ScoreRecord, Status
 
 __all__ = [
+    "EMBED",
     "RECORDED_FAILURE",
     "Answer",
     "AnswerStatus",

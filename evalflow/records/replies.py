@@ -11,6 +11,9 @@ from evalflow.records.answers import Message, Usage
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
+EMBED = "embed"
+"""The task of an ask for vectors, one for each item; the embedder answers it."""
+
 # How likely each value of a reply's field is: {"verdict": {"supported": 0.8, "contradicted": 0.2}}.
 Distribution = Mapping[str, Mapping[Any, float]]
 
@@ -41,6 +44,11 @@ class Ask:
     samples: int = 1
     logprobs: bool = False
     repeat: int = 0
+
+    @property
+    def embeds(self) -> bool:
+        """Whether it asks for vectors, which the embedder makes."""
+        return self.task == EMBED
 
 
 @record(kw_only=True)

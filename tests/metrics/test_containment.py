@@ -25,7 +25,11 @@ from tests.metrics.injections import MARK, TEXTS
 ROOT = Path(__file__).parents[2]
 OPENING = re.compile(r"<([\w.]+) id=([0-9a-f]{16})>\n")
 FILES = {file.stem: yaml.safe_load(file.read_text()) for file in sorted((ROOT / "conf" / "metric").glob("*.yaml"))}
-JUDGED = [name for name, values in FILES.items() if values["kind"] in ("judge", "rubric", "g_eval", "checks")]
+JUDGED = [
+    name
+    for name, values in FILES.items()
+    if values["kind"] in ("judge", "rubric", "g_eval", "checks", "generated_questions")
+]
 OWN = "a metric of one's own"
 """A rubric that shows the judge every field, with the prompt that ships for those who write no prompt."""
 PLACES = ("question", "history", "answer", "reference", "context", "title", "metadata", "labels", "vars", "judge")

@@ -15,7 +15,7 @@ from evalflow.records import Context
 ROOT = Path(__file__).parents[2]
 FILES = {file.stem: yaml.safe_load(file.read_text()) for file in (ROOT / "conf" / "metric").glob("*.yaml")}
 GOLDEN: dict[str, Any] = yaml.safe_load((Path(__file__).parent / "golden.yaml").read_text(encoding="utf-8"))
-CHAINS = ("judge", "rubric")
+CHAINS = ("judge", "rubric", "generated_questions")
 
 
 def played(bench: Any, name: str, entry: dict[str, Any]) -> Any:
@@ -24,7 +24,7 @@ def played(bench: Any, name: str, entry: dict[str, Any]) -> Any:
     if "contexts" in known:
         known["contexts"] = tuple(Context(text) for text in known["contexts"])
     script = {
-        step: bench.verdicts(said) if isinstance(said, list) else said
+        step: bench.verdicts(said) if isinstance(said, list) and isinstance(said[0], str) else said
         for step, said in entry.get("replies", {}).items()
     }
     case, answer = bench.case(**known), bench.answer(**entry.get("answer", {}))

@@ -19,13 +19,13 @@ from evalflow.metrics.checks.params import (
     SemanticSimilarity,
     StringMatching,
 )
-from evalflow.metrics.cosine import STEP, TASK, cosine, embedding_ask, failed
+from evalflow.metrics.cosine import STEP, cosine, embedding_ask, failed
 from evalflow.metrics.inputs import fields_of, obstacle
 from evalflow.metrics.json_operations import Operation
 from evalflow.metrics.json_tools import written
 from evalflow.metrics.rulebook import Rulebook
 from evalflow.protocols import Judge
-from evalflow.records import Answer, Ask, Case, Outcome
+from evalflow.records import EMBED, Answer, Ask, Case, Outcome
 
 
 class RuledCheck(BaseMetric[MetricConfig]):
@@ -72,7 +72,7 @@ class SimilarityCheck(BaseMetric[MetricConfig]):
     @property
     def tasks(self) -> Mapping[str, str | None]:
         """The vectors of answer and reference."""
-        return {STEP: TASK}
+        return {STEP: EMBED}
 
     def preview(self, case: Case, answer: Answer) -> Sequence[Ask]:
         """The vectors that scoring would ask for."""

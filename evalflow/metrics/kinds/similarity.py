@@ -8,12 +8,12 @@ from typing import Any, Literal, Self
 from evalflow.config.schema import Word
 from evalflow.errors import JudgeError, Problem, UserError
 from evalflow.metrics.base import BaseMetric, Calls, UnitMetricConfig
-from evalflow.metrics.cosine import STEP, TASK, cosine, embedding_ask, failed
+from evalflow.metrics.cosine import STEP, cosine, embedding_ask, failed
 from evalflow.metrics.inputs import fields_of, look_up, obstacle
 from evalflow.metrics.json_tools import written
 from evalflow.prompts import Prompts
 from evalflow.protocols import Judge
-from evalflow.records import Answer, Ask, Case, Outcome
+from evalflow.records import EMBED, Answer, Ask, Case, Outcome
 
 
 class SimilarityMetricConfig(UnitMetricConfig):
@@ -59,7 +59,7 @@ class SimilarityMetric(BaseMetric[SimilarityMetricConfig]):
     @property
     def tasks(self) -> Mapping[str, str | None]:
         """The vectors of both fields."""
-        return {STEP: TASK}
+        return {STEP: EMBED}
 
     def preview(self, case: Case, answer: Answer) -> Sequence[Ask]:
         """The vectors that scoring would ask for."""

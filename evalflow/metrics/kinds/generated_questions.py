@@ -1,0 +1,145 @@
+"""The kind `generated_questions`: how alike the question, and the questions that the answer would answer, mean.
+
+The answer relevancy of ragas (Es et al., 2024, arXiv:2309.15217): the mean cosine of the question's embedding and those
+of questions that a judge writes from the answer alone; 0 where the answer is noncommittal to each of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from evalflow.config.schema import Word
+from evalflow.errors import JudgeError
+from evalflow.metrics.base import Calls
+from evalflow.metrics.chain import ChainConfig, ChainMetric
+from evalflow.metrics.cosine import STEP as EMBEDDING
+from evalflow.metrics.cosine import cosines, embedding_ask
+from evalflow.metrics.inputs import fields_of
+from evalflow.metrics.reasons import QUOTE, one_line
+from evalflow.metrics.returns import BoolType, FieldType, ListType, RecordType, StrType
+from evalflow.metrics.rule_config import ShareRule
+from evalflow.metrics.steps import StepConfig, build_steps
+from evalflow.prompts import Prompts
+from evalflow.protocols import Judge
+from evalflow.records import EMBED, Answer, Ask, Case, Outcome
+
+WRITING = "writing"
+EXTRAS = ("count",)
+
+
+class GeneratedQuestionsMetricConfig(ChainConfig):
+    """Questions from the answer.
+
+    Attributes:
+        questions: How many the judge is to write.
+        prompt: The template. Beside the fields in `needs` it knows `count`, the number of questions.
+    """
+
+    kind: Literal["generated_questions"]  # pyright: ignore[reportIncompatibleVariableOverride]
+    questions: int = Field(default=3, ge=1, le=20)
+    prompt: Word = "relevance/questions.jinja"
+
+    @model_validator(mode="after")
+    def _compared(self) -> Self:
+        if not {"question", "answer"} <= {*self.needs}:
+            raise ValueError("question and answer are what is compared: needs: [question, answer]")
+        return self
+
+
+class GeneratedQuestionsMetric(ChainMetric[GeneratedQuestionsMetricConfig]):
+    """A judge writes the questions, and says of each whether the answer commits itself; the embedder compares them.
+
+    The chain's own rule gives the share of questions that the answer is noncommittal to. The score is 0 where that is
+    all of them, and then nothing is embedded; else the mean cosine, a negative one taken as 0. The value is the mean.
+    """
+
+    Config = GeneratedQuestionsMetricConfig
+
+    @classmethod
+    def build(cls, name: str, config: GeneratedQuestionsMetricConfig, prompts: Prompts) -> Self:
+        """Make the one prompt ready.
+
+        Raises:
+            UserError: It is missing, does not parse, or uses what is not declared.
+        """
+        fields: dict[str, FieldType] = {
+            "question": StrType(type="str"),
+            "reason": StrType(type="str"),
+            "noncommittal": BoolType(type="bool"),
+        }
+        questions = ListType(type="list", items=RecordType(type="record", fields=fields))
+        step = StepConfig(id=WRITING, prompt=config.prompt, returns={"questions": questions})
+        rule = ShareRule(op="share", of=f"{WRITING}.questions", field="noncommittal", equals=True)
+        keys = {WRITING: f"metric.{name}.prompt"}
+        steps = build_steps(name, [step], rule, config.needs, prompts, extras=EXTRAS, prompt_keys=keys)
+        return cls(name, config, steps, rule)
+
+    @classmethod
+    def calls(cls, declared: Mapping[str, Any]) -> Calls:  # noqa: ARG003 - whatever it says
+        """One for the questions, and one for the vectors unless the answer commits itself to none of them."""
+        return Calls(1, 2)
+
+    @property
+    def embeds(self) -> bool:
+        """Always, beside asking a judge."""
+        return True
+
+    @property
+    def tasks(self) -> Mapping[str, str | None]:
+        """The questions, which only a judge that reads prompts can write, and their vectors."""
+        return {**super().tasks, EMBEDDING: EMBED}
+
+    def preview(self, case: Case, answer: Answer) -> Sequence[Ask]:
+        """The asks that scoring would lead to; the case's question stands in for those that are not yet written."""
+        asks = super().preview(case, answer)
+        texts = [case.question or ""] * (1 + self.config.questions)
+        return (*asks, embedding_ask(self.name, *texts)) if asks else ()
+
+    async def score(self, case: Case, answer: Answer, judge: Judge | None, repeat: int) -> Outcome:
+        """Have the questions written, and compare them with the one that was asked.
+
+        Raises:
+            InfrastructureError, BudgetError: No further call can be made.
+        """
+        asked = await super().score(case, answer, judge, repeat)
+        if asked.status != "scored" or judge is None:
+            return asked
+        written: list[str] = [one["question"] for one in asked.steps[-1]["reply"]["questions"]]
+        if asked.score == 1:
+            return replace(asked, score=0.0, value=0.0, reason=f"the answer commits itself to nothing: {asked.reason}")
+        question: str = fields_of(case, answer)["question"]
+        try:
+            if not all(text.strip() for text in written):
+                raise JudgeError("schema", "the judge wrote a blank question")
+            alike = await cosines(judge, self.name, question, written)
+        except JudgeError as error:
+            return Outcome(status="error", error_type=error.error_type, error=str(error), steps=asked.steps)
+        mean = sum(alike) / len(alike)
+        compared = _step(written, alike)
+        reason = f"similarity {mean:.3f} on average; least alike: {_least(written, alike)}"
+        return replace(asked, score=max(0.0, mean), value=mean, reason=reason, steps=(*asked.steps, compared))
+
+    def _extras(self, fields: Mapping[str, Any]) -> Mapping[str, Any]:
+        return dict(zip(EXTRAS, (self.config.questions,), strict=True))
+
+
+def _step(written: Sequence[str], alike: Sequence[float]) -> dict[str, Any]:
+    """What the embedder was asked and found, as the steps of a chain are kept."""
+    replies = [{"similarity": cosine} for cosine in alike]
+    return {
+        "id": EMBEDDING,
+        "task": EMBED,
+        "items": list(written),
+        "reply": replies,
+        "probabilities": None,
+        "reasks": 0,
+    }
+
+
+def _least(written: Sequence[str], alike: Sequence[float]) -> str:
+    similarity, question = min(zip(alike, written, strict=True))
+    return f'"{one_line(question, QUOTE)}" ({similarity:.3f})'

@@ -1,0 +1,57 @@
+"""A judge and an embedder as one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from evalflow.config.endpoints import EmbeddedJudgeConfig
+from evalflow.llm.embedded import EmbeddedJudge
+from evalflow.llm.embedding import EmbeddingJudge
+from evalflow.llm.joined import JudgeWithEmbedder
+from evalflow.records import EMBED, Ask, Embedded
+
+pytestmark = pytest.mark.anyio
+
+
+class Vectors(BaseModel):
+    results: list[list[float]]
+
+
+class Embedder:
+    name, nature, identity, remote, refusal = "vectors", "written vectors", "e1", True, None
+
+    def __init__(self, calibrated: bool = True) -> None:
+        self.calibrated = calibrated
+
+    async def embed(self, texts: Any) -> Embedded:
+        return Embedded(vectors=[[1.0]] * len(texts))
+
+    async def close(self) -> None:
+        raise AssertionError("it belongs to another")
+
+
+@pytest.fixture
+def judge() -> EmbeddedJudge:
+    return EmbeddedJudge(EmbeddedJudgeConfig(kind="embedded", name="overlap", calibrated=True))
+
+
+def test_it_is_named_after_both_and_is_what_both_are(judge: EmbeddedJudge) -> None:
+    both = JudgeWithEmbedder(judge, EmbeddingJudge(Embedder()))
+    assert both.name == "overlap + vectors"
+    assert both.nature.endswith("; written vectors")
+    assert both.identity not in (judge.identity, "e1")
+    assert (both.calibrated, both.remote) == (True, True)
+    assert both.tasks == judge.tasks | {EMBED}
+    assert JudgeWithEmbedder(judge, EmbeddingJudge(Embedder(calibrated=False))).calibrated is False
+
+
+async def test_each_is_asked_what_it_can_answer(judge: EmbeddedJudge) -> None:
+    both = JudgeWithEmbedder(judge, EmbeddingJudge(Embedder()))
+    ask = Ask(metric="m", step="s", task=EMBED, messages=(), reply_model=Vectors, variables={}, items=("a", "b"))
+    assert (await both.ask(ask)).parsed.model_dump() == {"results": [[1.0], [1.0]]}
+    assert both.explain_refusal(EMBED) is None
+    assert "no language model" in (both.explain_refusal(None) or "")
+    await both.close()
