@@ -110,9 +110,8 @@ def unlike_metrics(name: str, a: Mapping[str, Any], b: Mapping[str, Any]) -> Ite
     left, right = a["metrics"][name], b["metrics"][name]
     if left["prompt_sha256"] != right["prompt_sha256"]:
         yield Obstacle("prompt", f"the prompts of metric {name} are not the same")
-    ours, theirs = (_declared(manifest, name) for manifest in (a, b))
-    keys = [key for key in {**ours, **theirs} if key not in _FREE and ours.get(key) != theirs.get(key)]
-    keys = [key for key in keys if key != "version"]
+    ours, theirs = (declared_meaning(manifest, name) for manifest in (a, b))
+    keys = [key for key in {**ours, **theirs} if ours.get(key) != theirs.get(key)]
     if keys:
         yield Obstacle("metric", f"metric {name} is configured otherwise: {', '.join(sorted(keys))}")
     judges = [_identity(manifest, facts["judge"]) for manifest, facts in ((a, left), (b, right))]
@@ -120,6 +119,11 @@ def unlike_metrics(name: str, a: Mapping[str, Any], b: Mapping[str, Any]) -> Ite
         same = left["judge"] == right["judge"]
         how = f"{left['judge']}, with other settings" if same else f"{left['judge']} in A and {right['judge']} in B"
         yield Obstacle("judge", f"metric {name} has another judge: {how}")
+
+
+def declared_meaning(manifest: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """What of a metric's configuration decides what its scores mean; its version, which stands apart, is left out."""
+    return {key: value for key, value in _declared(manifest, name).items() if key not in (*_FREE, "version")}
 
 
 def _declared(manifest: Mapping[str, Any], name: str) -> Mapping[str, Any]:

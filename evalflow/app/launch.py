@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from evalflow.app.run import Order, Watcher, run
+from evalflow.app.order import Order
+from evalflow.app.run import Watcher, run
 from evalflow.app.settings import settings_of
 from evalflow.app.sweep import SweepTables, open_sweep, write_sweep
 from evalflow.config.load import Job, launch

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
+from evalflow.app.certificates import certified
 from evalflow.app.derive import derive, report
 from evalflow.app.locate import find_folder, jobs_of
 from evalflow.app.saved import load, read_manifest, rederived
@@ -57,7 +58,7 @@ def _again(folder: RunFolder, overrides: Sequence[str]) -> None:
         folder.write_manifest(rederived(read_manifest(folder), overrides))
     saved = load(folder)
     derived = derive(folder, saved.recipe)
-    manifest = {**saved.manifest, "scores": derived.states}
+    manifest = {**certified(saved.manifest, folder), "scores": derived.states}
     if manifest["status"] == "done":
         manifest["exit_code"] = derived.exit_code
     report(folder, saved.recipe, derived, saved.cases(), manifest)

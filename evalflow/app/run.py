@@ -5,30 +5,29 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import ExitStack, closing
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import asdict
 from typing import Any, Protocol
 
-from evalflow import datasets
 from evalflow.app.assemble import Parts, assemble
 from evalflow.app.baseline import baseline_problems
+from evalflow.app.certificates import certified
 from evalflow.app.derive import Derived, derive, report
 from evalflow.app.facts import facts_of
 from evalflow.app.inspect import Inspection, inspect
+from evalflow.app.known import answered, remembering
 from evalflow.app.logs import log_to, secrets_of
+from evalflow.app.order import Order
 from evalflow.app.prepare import prepare
 from evalflow.app.recipe import Recipe
 from evalflow.app.settings import settings_of
 from evalflow.calls.budget import Amount
 from evalflow.calls.entry import Entry
-from evalflow.config.load import Composed
 from evalflow.errors import EvalflowError, InfrastructureError, Problem, UserError
-from evalflow.protocols import Sink, Target
+from evalflow.protocols import Sink
 from evalflow.records import ScoreRecord, Usage
 from evalflow.run import manifest as manifests
-from evalflow.run.answers import AnswerBook, RememberingTarget
 from evalflow.run.finished import Finished, read_finished
 from evalflow.run.folder import RunFolder, point_latest, telling_full_disks, write_atomically
 from evalflow.run.interrupt import interruptible
@@ -58,29 +57,6 @@ class Watcher(Protocol):
 
     def ends(self, folder: RunFolder, manifest: dict[str, Any], recipe: Recipe, derived: Derived) -> None:
         """All files are written."""
-
-
-@dataclass(frozen=True, slots=True)
-class Order:
-    """What to run.
-
-    Attributes:
-        composed: The configuration.
-        folder: Where to write.
-        run_id: The run's id.
-        latest: What `outputs/latest` is to point to: the folder itself, or its sweep's; None leaves it alone.
-        siblings: Finished runs of the same sweep, whose answers are used again.
-        resumed: run.json of the run that is to be finished; None for a new run.
-        retry_errors: Whether a resumed run asks again what ended in error.
-    """
-
-    composed: Composed
-    folder: Path
-    run_id: str
-    latest: Path | None
-    siblings: Sequence[Path] = ()
-    resumed: dict[str, Any] | None = None
-    retry_errors: bool = False
 
 
 def run(order: Order, watcher: Watcher) -> int:
@@ -130,6 +106,7 @@ def run(order: Order, watcher: Watcher) -> int:
             derived = derive(folder, recipe)
             code = derived.exit_code if status == "done" else code
             ended = manifests.closing(opening, status, code, tally, derived.states, time.monotonic() - started)
+            ended = certified(ended, folder)
             folder.write_manifest(ended)
             _report(folder, recipe, derived, inspection, ended)
         watcher.ends(folder, ended, recipe, derived)
@@ -155,8 +132,8 @@ def _score(order: Order, found: Inspection, journal: Journal, tally: Tally, watc
         try:
             plan = Plan(
                 run_id=order.run_id,
-                target=_remembering(order, parts, known),
-                answered=_answered(order, parts, known),
+                target=remembering(order, parts, known),
+                answered=answered(order, parts, known),
                 pairs=await prepare(parts.pairs, RunFolder(order.folder), tally, watcher),
                 target_repeats=run.repeats.target,
                 judge_repeats=run.repeats.judge,
@@ -262,38 +239,3 @@ def _folder(order: Order) -> RunFolder:
     except OSError as error:
         raise UserError(Problem(f"cannot write there: {error.strerror}", str(folder.path))) from None
     return folder
-
-
-def _remembering(order: Order, parts: Parts, known: ExitStack) -> Target:
-    """The target, that is not asked again for what another run of the same sweep has asked it already."""
-    if parts.settings.run.generate is False or not order.siblings:
-        return parts.target
-    book = known.enter_context(AnswerBook())
-    for path in order.siblings:
-        sibling = RunFolder(path)
-        manifest = sibling.read_manifest()
-        if manifest["target"]["identity"] == parts.target.identity:
-            book.add(sibling.answers, _same_data(manifest, parts))
-    return RememberingTarget(parts.target, book)
-
-
-def _answered(order: Order, parts: Parts, known: ExitStack) -> AnswerBook | None:
-    """The answers that an earlier part of this run has got; None where there can be none."""
-    if parts.settings.run.generate is False or not order.resumed:
-        return None
-    book = known.enter_context(AnswerBook())
-    book.add(RunFolder(order.folder).answers, parts.datasets)
-    return book
-
-
-def _same_data(manifest: dict[str, Any], parts: Parts) -> list[str]:
-    """The datasets that another run has read from the same data in the same way."""
-    settings = parts.settings
-    mine = settings.composed.storable["dataset"]
-    keys = {name: settings.keys["dataset", name] for name in parts.datasets}
-    return [
-        name
-        for name, config in parts.datasets.items()
-        if manifest["config"]["dataset"].get(keys[name]) == mine[keys[name]]
-        and manifest["datasets"][name]["sha256"] == datasets.digest(config)
-    ]

@@ -132,9 +132,14 @@ def _list(words: list[str]) -> int:
 
     config_dir, words = config_dir_of(words)
     parser = parser_of("list", "List what can be chosen.")
-    parser.add_argument("group", nargs="?", choices=GROUPS, metavar="GROUP", help=" | ".join(GROUPS))
+    listed = (*GROUPS, "certificates")
+    parser.add_argument("group", nargs="?", choices=listed, metavar="GROUP", help=" | ".join(listed))
     parser.add_argument("--json", action="store_true", help="one JSON document")
     options = parser.parse_args(words)
+    if options.group == "certificates":
+        from evalflow.app.certificates import print_certificates
+
+        return print_certificates(console(), as_json=options.json)
     return print_list(options.group, config_dir, console(), as_json=options.json)
 
 

@@ -234,12 +234,27 @@ def test_the_header_says_what_the_manifest_knows():
     assert title({"run_id": "r"}) == "r"
 
 
-def test_a_judge_is_uncalibrated_until_labels_say_otherwise():
-    judges = {"a": {"nature": "an LLM", "calibrated": True}, "b": {"nature": "an LLM", "labels": 40}, "c": {}}
-    assert judge_lines({"judges": judges}) == [
-        "judge: a (an LLM), uncalibrated",
-        "judge: b (an LLM), held against 40 labels",
-        "judge: c, uncalibrated",
+def test_a_judge_is_uncalibrated_until_a_certificate_says_otherwise():
+    held = {
+        "dataset": "rag",
+        "n_labels": 40,
+        "agreement": {"kappa": {"value": None}, "accuracy": {"value": 0.875}},
+        "bias": {"value": -0.0625},
+        "stale": [],
+    }
+    metrics = {
+        "faithfulness": {"judge": "a", "certificate": held},
+        "coherence": {"judge": "a", "certificate": None},
+        "tone": {"judge": "b", "certificate": {**held, "stale": ["its prompts"]}},
+        "exact_match": {"judge": None},
+        "relevance": {"judge": "c"},
+    }
+    judges = {"a": {"nature": "an LLM"}, "b": {}, "c": {"nature": "an LLM", "calibrated": True}}
+    assert judge_lines({"judges": judges, "metrics": metrics}) == [
+        "judge: a (an LLM), calibrated for faithfulness: accuracy 0.88, bias -0.062, 40 labels on rag; "
+        "uncalibrated for coherence",
+        "judge: b, uncalibrated for tone (not the same any more since its labels: its prompts)",
+        "judge: c (an LLM), uncalibrated",
     ]
     assert judge_lines({"judges": {}}) == ["judge: none (no metric asks one)"]
 

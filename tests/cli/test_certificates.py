@@ -1,0 +1,87 @@
+"""Certificates: found by runs that they hold for, stale for others."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from evalflow.app.certificates import Certificate, keep, key_of
+from evalflow.run.folder import RunFolder
+from tests.cli.conftest import Program
+
+RUN = ("dataset=rag", "metric=faithfulness", "limit=3")
+CERTIFICATES = ".evalflow/certificates"
+
+
+@pytest.fixture
+def certificate(program: Program) -> Certificate:
+    """Of the embedded judge on faithfulness, after a run of it."""
+    assert program(*RUN).returncode == 0
+    folder = RunFolder(program.latest)
+    manifest = folder.read_manifest()
+    return Certificate(
+        judge=manifest["metrics"]["faithfulness"]["judge"],
+        metric="faithfulness",
+        dataset="rag",
+        key=key_of(manifest, "faithfulness", folder),
+        run_id=manifest["run_id"],
+        issued_at="2026-11-20T10:00:00+00:00",
+        n_labels=60,
+        n_people=2,
+        judge_mean=0.7,
+        human_mean=0.6,
+        bias={"value": 0.1, "ci_low": 0.02, "ci_high": 0.18},
+        agreement={"kappa": {"value": 0.61, "ci_low": 0.4, "ci_high": 0.8}},
+        consistency={"repeats": 3, "same": 0.95, "sd": 0.01},
+        replies={"judged": 60, "unparsable": 0.05, "reasked": 0.1},
+    )
+
+
+def test_a_run_that_matches_shows_it(program: Program, certificate: Certificate) -> None:
+    folder = keep(certificate, program.folder / CERTIFICATES).parent
+    assert len(list(folder.iterdir())) == 1
+    keep(replace(certificate, n_labels=61, issued_at="2026-11-21T10:00:00+00:00"), folder)
+    done = program(*RUN, "metric.faithfulness.threshold=0.5")
+    assert "calibrated for faithfulness: kappa 0.61, bias +0.100, 61 labels on rag" in done.stdout
+    assert program.manifest["metrics"]["faithfulness"]["certificate"]["stale"] == []
+
+
+def test_it_is_stale_once_the_metric_means_something_else(program: Program, certificate: Certificate) -> None:
+    keep(certificate, program.folder / CERTIFICATES)
+    done = program(*RUN, "metric.faithfulness.version=2")
+    assert "uncalibrated for faithfulness (not the same any more since its labels: the metric)" in done.stdout
+    (program.folder / "prompts" / "faithfulness").mkdir(parents=True)
+    packaged = Path(__file__).parents[2] / "prompts" / "faithfulness" / "claims.jinja"
+    own = program.folder / "prompts" / "faithfulness" / "claims.jinja"
+    own.write_text(packaged.read_text(encoding="utf-8") + "\nBe brief.\n", encoding="utf-8")
+    assert "its labels: its prompts)" in program(*RUN).stdout
+
+
+def test_a_report_written_again_finds_it(program: Program, certificate: Certificate) -> None:
+    assert ", uncalibrated" in (program.latest / "summary.md").read_text(encoding="utf-8")
+    keep(certificate, program.folder / CERTIFICATES)
+    assert program("report").returncode == 0
+    assert "calibrated for faithfulness" in (program.latest / "report.html").read_text(encoding="utf-8")
+
+
+def test_they_are_listed(program: Program, certificate: Certificate) -> None:
+    assert "evalflow calibrate" in program("list", "certificates").stdout
+    keep(certificate, program.folder / CERTIFICATES)
+    words = " ".join(program("list", "certificates").stdout.split())
+    assert "faithfulness" in words
+    assert "95% the same" in words
+    [told] = json.loads(program("list", "certificates", "--json").stdout)
+    assert Certificate(**told) == certificate
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"schema": 9}', '{"schema": 1, "judge": "a"}'])
+def test_what_is_none_is_named_and_left_out(program: Program, certificate: Certificate, text: str) -> None:
+    path = keep(certificate, program.folder / CERTIFICATES)
+    path.write_text(text, encoding="utf-8")
+    done = program(*RUN)
+    assert done.returncode == 0
+    assert ", uncalibrated" in done.stdout
+    assert path.name in done.stderr + (program.latest / "evalflow.log").read_text(encoding="utf-8")
