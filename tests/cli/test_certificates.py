@@ -72,7 +72,7 @@ def test_they_are_listed(program: Program, certificate: Certificate) -> None:
     keep(certificate, program.folder / CERTIFICATES)
     words = " ".join(program("list", "certificates").stdout.split())
     assert "faithfulness" in words
-    assert "95% the same" in words
+    assert "kappa 0.61, 95% the" in words
     [told] = json.loads(program("list", "certificates", "--json").stdout)
     assert Certificate(**told) == certificate
 
