@@ -10,7 +10,7 @@ from evalflow.app.locate import find_run
 from evalflow.config.schema import RunConfig
 from evalflow.errors import Problem, UserError, did_you_mean
 from evalflow.protocols import Measured
-from evalflow.summary import ComparisonRow, Gate, compare_cases, pair_scores
+from evalflow.summary import ComparisonRow, Gate, Traits, compare_cases, pair_scores
 
 if TYPE_CHECKING:
     import polars as pl
@@ -67,5 +67,8 @@ def differences(run: RunConfig, scores: pl.LazyFrame, metrics: Mapping[str, Meas
         UserError: The baseline cannot be read any more.
     """
     pairing = pair_scores(open_baseline(run).scores(), scores)
-    directions = {name: metric.config.direction for name, metric in metrics.items()}
-    return compare_cases(pairing.cases, ("baseline", "this run"), directions, by_tag=True, seed=run.seed)
+    traits = {
+        name: Traits(metric.config.direction == "higher_is_better", metric.bounded, metric.figures)
+        for name, metric in metrics.items()
+    }
+    return compare_cases(pairing, ("baseline", "this run"), traits, by_tag=True, seed=run.seed)

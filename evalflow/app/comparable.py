@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from evalflow.app.saved import read_cases, read_manifest
 from evalflow.errors import Problem, UserError
+from evalflow.records import FigureSpec
 from evalflow.run.folder import RunFolder
+from evalflow.summary import Traits
 
 if TYPE_CHECKING:
     import polars as pl
@@ -50,11 +52,15 @@ class Scored:
         return pl.scan_parquet(self.folder.scores)
 
     @property
-    def directions(self) -> dict[str, str]:
-        """higher_is_better or lower_is_better, by metric."""
+    def traits(self) -> dict[str, Traits]:
+        """What a comparison has to know of each metric."""
         return {
-            name: _declared(self.manifest, name).get("direction") or "higher_is_better"
-            for name in self.manifest["metrics"]
+            name: Traits(
+                _declared(self.manifest, name).get("direction") != "lower_is_better",
+                facts["bounded"],
+                FigureSpec(**facts["figures"]) if facts["figures"] else None,
+            )
+            for name, facts in self.manifest["metrics"].items()
         }
 
 

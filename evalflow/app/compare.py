@@ -89,11 +89,10 @@ def _compared(pairs: Sequence[tuple[Scored, Scored]], options: argparse.Namespac
         notes += [f"{a.name} and {b.name}: {o.what}; compared all the same, as allowed" for o in found]
         pairing = pair_scores(a.scores(), b.scores())
         notes += _notes(a, b, pairing, ("A", "B") if len(pairs) == 1 else (a.name, b.name))
-        directions = a.directions | b.directions
-        rows += compare_cases(
-            pairing.cases, (a.name, b.name), directions, by_tag=options.tags, seed=b.manifest["config"]["seed"]
-        )
-        listed.append(flips((a.name, b.name), pairing.cases, b.scores(), directions, _FLIPS))
+        metrics, seed = a.traits | b.traits, b.manifest["config"]["seed"]
+        rows += compare_cases(pairing, (a.name, b.name), metrics, by_tag=options.tags, seed=seed)
+        lower = [name for name, traits in metrics.items() if not traits.higher_is_better]
+        listed.append(flips((a.name, b.name), pairing.cases, b.scores(), lower, _FLIPS))
     if not rows:
         nothing = Problem("the runs have no scored case in common", " and ".join(run.name for run in pairs[0]))
         raise UserError(refused or [nothing])

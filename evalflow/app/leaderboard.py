@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from evalflow.app.comparable import Scored, obstacles
 from evalflow.stats.multiple import adjust
-from evalflow.summary import compare_cases, pair_scores
+from evalflow.summary import Traits, compare_cases, pair_scores
 from evalflow.summary.compare import LEVEL
 
 if TYPE_CHECKING:
@@ -32,25 +32,25 @@ def leaderboards(runs: Sequence[Scored], summary: pl.DataFrame) -> list[dict[str
 
     means = summary.filter((pl.col("statistic") == "mean") & pl.col("tag").is_null() & pl.col("value").is_not_null())
     by_name = {run.name: run for run in runs}
-    directions = {name: way for run in runs for name, way in run.directions.items()}
+    traits = {name: known for run in runs for name, known in run.traits.items()}
     found: list[dict[str, Any]] = []
     for key, rows in means.group_by(_BOARD, maintain_order=True):
         if rows["run"].n_unique() == rows.height > 1:
-            higher = directions.get(str(key[1])) != "lower_is_better"
+            higher = traits[str(key[1])].higher_is_better
             ordered = rows.sort("value", descending=higher, maintain_order=True).select(_SHOWN).to_dicts()
             board: dict[str, Any] = dict(zip(_BOARD, key, strict=True))
-            found.append({**board, "statistic": "mean", "leaderboard": _held(ordered, board, by_name, directions)})
+            found.append({**board, "statistic": "mean", "leaderboard": _held(ordered, board, by_name, traits)})
     return found
 
 
 def _held(
-    rows: Sequence[dict[str, Any]], board: Mapping[str, Any], runs: Mapping[str, Scored], directions: Mapping[str, str]
+    rows: Sequence[dict[str, Any]], board: Mapping[str, Any], runs: Mapping[str, Scored], traits: Mapping[str, Traits]
 ) -> list[dict[str, Any]]:
     """The rows, the leader first, with p_adjusted and verdict: best, worse, cannot_tell or not_comparable."""
     best = runs[rows[0]["run"]]
     alike = [not obstacles(best, runs[row["run"]]) for row in rows[1:]]
     p_values = [
-        _p_value(best, runs[row["run"]], board, directions) if same else None
+        _p_value(best, runs[row["run"]], board, traits) if same else None
         for row, same in zip(rows[1:], alike, strict=True)
     ]
     tested = [p for p in p_values if p is not None]
@@ -65,7 +65,7 @@ def _held(
     return held
 
 
-def _p_value(best: Scored, other: Scored, board: Mapping[str, Any], directions: Mapping[str, str]) -> float | None:
+def _p_value(best: Scored, other: Scored, board: Mapping[str, Any], traits: Mapping[str, Traits]) -> float | None:
     """Of the difference on common cases; None where nothing can be tested."""
     import polars as pl
 
@@ -73,6 +73,5 @@ def _p_value(best: Scored, other: Scored, board: Mapping[str, Any], directions: 
         run.scores().filter((pl.col("dataset") == board["dataset"]) & (pl.col("metric") == board["metric"]))
         for run in (best, other)
     )
-    cases = pair_scores(a, b).cases
-    rows = compare_cases(cases, (best.name, other.name), directions, seed=other.manifest["config"]["seed"])
+    rows = compare_cases(pair_scores(a, b), (best.name, other.name), traits, seed=other.manifest["config"]["seed"])
     return next((row.found.p_value for row in rows if row.statistic == "mean"), None)

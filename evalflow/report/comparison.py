@@ -93,7 +93,10 @@ def write_comparison(path: Path, found: Comparison) -> None:
         "found": found,
         "judges": found.judges,
         "facts": [(label, _facts(manifest)) for label, manifest in zip(labels, found.runs.values(), strict=True)],
-        "rows": [row.document(found.margin) | {"higher_is_better": row.higher_is_better} for row in found.rows],
+        "rows": [
+            row.document(found.margin) | {"higher_is_better": row.higher_is_better, "called": row.called}
+            for row in found.rows
+        ],
         "verdicts": VERDICTS,
         "pictures": difference_pictures(found.rows),
         "summary": in_words(found.rows),
@@ -127,7 +130,7 @@ def in_words(rows: Sequence[ComparisonRow]) -> str:
 
 def _point(row: ComparisonRow) -> dict[str, Any]:
     found = row.found
-    parts = [row.metric, "" if row.statistic == "mean" else row.statistic, row.tag or ""]
+    parts = [row.metric, row.called, row.tag or ""]
     label = " · ".join(part for part in parts if part) + ("" if row.higher_is_better else " (lower is better)")
     return {"label": label, "dataset": row.dataset, "value": found.difference, "low": found.low, "high": found.high}
 

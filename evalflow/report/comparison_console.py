@@ -12,7 +12,7 @@ from rich.text import Text
 from evalflow.report.comparison import VERDICTS, Comparison
 from evalflow.report.terminal import folded, literal, plain_line
 from evalflow.report.wording import method, number, p_value, signed
-from evalflow.summary import not_worse
+from evalflow.summary import cases_to_decide, not_worse
 
 if TYPE_CHECKING:
     from evalflow.summary import ComparisonRow
@@ -69,7 +69,7 @@ def _cells(row: ComparisonRow) -> list[Any]:
 
 
 def _name(row: ComparisonRow) -> str:
-    parts = [row.metric, "" if row.statistic == "mean" else row.statistic, f"@{row.tag}" if row.tag else ""]
+    parts = [row.metric, row.called, f"@{row.tag}" if row.tag else ""]
     return plain_line(" ".join(part for part in parts if part))
 
 
@@ -87,7 +87,9 @@ def _print_margin(console: Console, found: Comparison, margin: float) -> None:
     words = {True: "not worse", False: "worse", None: "cannot tell whether worse"}
     for row in found.rows:
         held = not_worse(row.found, margin, higher_is_better=row.higher_is_better)
-        console.print(literal(f"{_name(row)}: {words[held]} by more than {margin:g}"), soft_wrap=True)
+        needed = cases_to_decide(row.found, margin, higher_is_better=row.higher_is_better)
+        more = f"; about {needed:,} cases would decide, if it stayed as it is" if needed else ""
+        console.print(literal(f"{_name(row)}: {words[held]} by more than {margin:g}{more}"), soft_wrap=True)
 
 
 def _print_flips(console: Console, found: Comparison) -> None:

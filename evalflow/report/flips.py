@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -30,21 +30,18 @@ class Flips:
     rows: Sequence[dict[str, Any]]
 
 
-def flips(
-    pair: tuple[str, str], cases: pl.DataFrame, scores: pl.LazyFrame, directions: Mapping[str, str], most: int
-) -> Flips:
+def flips(pair: tuple[str, str], cases: pl.DataFrame, scores: pl.LazyFrame, lower: Collection[str], most: int) -> Flips:
     """List what changed.
 
     Args:
         pair: Names of the two runs.
         cases: Rows of a pairing.
         scores: The columns of B's scores.parquet, for the reasons.
-        directions: lower_is_better by metric; others are higher_is_better.
+        lower: The metrics of which less is better.
         most: How many rows at most.
     """
     import polars as pl
 
-    lower = [metric for metric, direction in directions.items() if direction == "lower_is_better"]
     change = pl.col("score_b") - pl.col("score_a")
     # A case that was judged repeatedly passes if most of its repeats do.
     passed = {f"passed_{side}": pl.col(f"passed_{side}") >= _HALF for side in "ab"}

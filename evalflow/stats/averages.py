@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
 from evalflow.records import Figure
-from evalflow.stats.ratios import Clusters, Ratio, resampled_bounds
+from evalflow.stats.ratios import Clusters, Of, Ratio, resampled_bounds
 
 if TYPE_CHECKING:
     from evalflow.stats.ratios import Floats
@@ -20,21 +20,20 @@ _NAMES = ("precision", "recall", "f1", "f2")
 _RECALL, _F1 = 1, 2
 
 
-def macro(per_class: Mapping[str, Ratios], clusters: Clusters) -> Iterator[Figure]:
-    """Means of precision, recall and F1 over the classes, each of which counts once."""
-    for position, name in enumerate(_NAMES[: _F1 + 1]):
-        why = "a class is never predicted" if per_class else "nothing to divide by"
-        yield _mean(f"macro_{name}", partial(_macro_mean, per_class, position), clusters, why)
+def means(per_class: Mapping[str, Ratios]) -> dict[str, Of]:
+    """Each mean over the classes, by its name, as a function of cell totals; NaN where it is undefined."""
+    macro = {f"macro_{name}": partial(_macro_mean, per_class, i) for i, name in enumerate(_NAMES[: _F1 + 1])}
+    return macro | {f"weighted_{name}": partial(_weighted_mean, per_class, i) for i, name in enumerate(_NAMES)}
 
 
-def weighted(per_class: Mapping[str, Ratios], clusters: Clusters) -> Iterator[Figure]:
-    """Means of precision, recall, F1 and F2 over the classes, each of which counts as often as it is true."""
-    for position, name in enumerate(_NAMES):
-        take = partial(_weighted_mean, per_class, position)
-        yield _mean(f"weighted_{name}", take, clusters, "nothing to divide by")
+def averages(per_class: Mapping[str, Ratios], clusters: Clusters) -> Iterator[Figure]:
+    """Macro means of precision, recall and F1, then weighted means of those and F2, with their intervals."""
+    for name, of in means(per_class).items():
+        why = "a class is never predicted" if per_class and name.startswith("macro") else "nothing to divide by"
+        yield _mean(name, of, clusters, why)
 
 
-def _mean(name: str, of: Callable[[Floats], Floats], clusters: Clusters, why: str) -> Figure:
+def _mean(name: str, of: Of, clusters: Clusters, why: str) -> Figure:
     """One mean; each draw of the bootstrap goes by the same rule as the value itself."""
     records = int(clusters.totals.sum())
     value = float(of(clusters.totals[None, :])[0]) if records else math.nan

@@ -19,8 +19,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from evalflow.records import Figure
-from evalflow.stats.averages import Ratios, macro, weighted
-from evalflow.stats.ratios import Clusters, Ratio, figure
+from evalflow.stats.averages import Ratios, averages, means
+from evalflow.stats.ratios import Clusters, Of, Ratio, figure
 
 if TYPE_CHECKING:
     import polars as pl
@@ -53,8 +53,24 @@ def classification_figures(counts: pl.DataFrame, positive: str | None, seed: int
     if positive is not None:
         ratios = per_class.get(positive) or _class_ratios(pairs, positive, named=False)
         return figures + [figure(ratio, clusters) for ratio in ratios[:3]]
-    figures += [*macro(per_class, clusters), *weighted(per_class, clusters)]
+    figures += averages(per_class, clusters)
     return figures + [figure(ratio, clusters) for ratios in per_class.values() for ratio in ratios]
+
+
+def overall(pairs: Sequence[tuple[str, str]], positive: str | None) -> dict[str, Of]:
+    """The figures of all records together, accuracy apart, as functions of cell totals.
+
+    Args:
+        pairs: Truth and prediction of each cell, as canonical JSON text.
+        positive: As in `classification_figures`.
+
+    Returns:
+        precision, recall and f1 of the positive label, or the means over the classes, by name.
+    """
+    if positive is not None:
+        return {ratio.name: ratio.of for ratio in _class_ratios(pairs, positive, named=False)[:3]}
+    labels = sorted({label for pair in pairs for label in pair})
+    return means({label: _class_ratios(pairs, label, named=False) for label in labels})
 
 
 def label_text(label: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 ALPHA = 0.025
@@ -44,3 +45,20 @@ def within_margin(difference: float, std_error: float, df: float, margin: float,
     lower = float(stdtr(df, -(difference + margin) / std_error))
     upper = float(stdtr(df, (difference - margin) / std_error))
     return WithinMargin(bound, lower, max(lower, upper), alpha)
+
+
+def cases_needed(value: float, low: float, high: float, limit: float, n: int) -> int | None:
+    """With how many cases an interval would leave a limit out that it holds now: its width shrinks with their root.
+
+    Args:
+        value: The estimate, taken to stay as it is.
+        low: The lower end of its interval.
+        high: The upper end.
+        limit: What it is held against.
+        n: How many cases there are.
+
+    Returns:
+        The number; None where the estimate is the limit, which no number of cases decides.
+    """
+    reach = value - low if value > limit else high - value
+    return math.ceil(n * (reach / (value - limit)) ** 2) if value != limit else None

@@ -3,9 +3,14 @@
 The rule (`paired_difference`), after the repeats of a case have been averaged:
 
     no case                                   none
+    bounded scores, and no case differs       the rule of three on the share of cases that could differ
     some cluster holds several cases          interval by CR1 and t with G - 1; t test, and sign flips of clusters
     every score on both sides is 0 or 1       Newcombe's interval and McNemar's exact test
     otherwise                                 paired t interval; t test, and sign flips
+
+Where no case differs, nothing shows how much a difference varies. But where none of n differs, the share that does is
+with 95 % confidence below 1 - 0.05^(1/n), about 3 / n (Hanley & Lippman-Hand 1983, JAMA 249:1743), and on a scale of 0
+to 1 no case differs by more than 1: the mean difference lies within that share of 0. Clusters count as cases do.
 
 The sign-flip test holds its level whatever the scores' distribution, where a case's difference is as likely to be +d as
 -d (Fisher 1935; Good 2005, ch. 3); it does not where two runs are alike on average alone and differ in shape, and the
@@ -16,10 +21,11 @@ many that the two tests agree.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from evalflow.stats.intervals import FEW_CLUSTERS, cr1, t_interval
+from evalflow.stats.intervals import CONFIDENCE, FEW_CLUSTERS, cr1, t_interval
 from evalflow.stats.proportions import mcnemar, newcombe, paired_table
 
 if TYPE_CHECKING:
@@ -29,6 +35,8 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 DRAWS = 9_999
+RULE_OF_THREE = "rule_of_three"
+"""The method's name where no case differs."""
 EXACT_UNITS = 20
 MANY_UNITS = 10_000
 _CHUNK = 4_000_000
@@ -62,7 +70,9 @@ class Difference:
     method: str
 
 
-def paired_difference(a: ArrayLike, b: ArrayLike, clusters: ArrayLike | None = None, seed: int = 0) -> Difference:
+def paired_difference(
+    a: ArrayLike, b: ArrayLike, clusters: ArrayLike | None = None, seed: int = 0, *, bounded: bool = False
+) -> Difference:
     """Compare two scores of the same cases, by the rule of this module.
 
     Args:
@@ -70,6 +80,7 @@ def paired_difference(a: ArrayLike, b: ArrayLike, clusters: ArrayLike | None = N
         b: The other run's, in the same order.
         clusters: The cluster of each case; None where each stands alone.
         seed: Of the sign flips that are drawn.
+        bounded: Whether scores lie in 0..1.
     """
     import numpy as np
 
@@ -80,6 +91,10 @@ def paired_difference(a: ArrayLike, b: ArrayLike, clusters: ArrayLike | None = N
     sums = cluster_sums(d, clusters)
     n, groups, mean = int(x.size), int(sums.size), float(d.mean())
     error = standard_error(d, clusters)
+    if bounded and not d.any():
+        most, what = most_that_differ(groups), "cases" if groups == n else "clusters"
+        ends = (-most, most, 1.0, f"{RULE_OF_THREE}: none of {groups:,} {what} differs")
+        return Difference(n, groups, float(x.mean()), float(y.mean()), 0.0, None, None, *ends)
     if groups == n and bool(np.isin(x, (0.0, 1.0)).all() and np.isin(y, (0.0, 1.0)).all()):
         table = paired_table(x, y)
         low, high = newcombe(*table)
@@ -91,6 +106,20 @@ def paired_difference(a: ArrayLike, b: ArrayLike, clusters: ArrayLike | None = N
     bounds = (None, None) if method.startswith("none") or low != low else (low, high)
     df = groups - 1 if error else None
     return Difference(n, groups, float(x.mean()), float(y.mean()), mean, error, df, *bounds, p, method)
+
+
+def most_that_differ(n: int) -> float:
+    """The share of cases that, with 95 % confidence, differ at most, where none of n does: 1 - 0.05^(1/n)."""
+    return float(1 - (1 - CONFIDENCE) ** (1 / n))
+
+
+def alike_needed(share: float) -> int:
+    """How many cases, none of which differs, show that fewer than this share do.
+
+    Args:
+        share: Between 0 and 1, both excluded.
+    """
+    return math.floor(math.log(1 - CONFIDENCE) / math.log1p(-share)) + 1
 
 
 def standard_error(d: ArrayLike, clusters: ArrayLike | None = None) -> float | None:

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 Bounds = tuple[float | None, float | None, float | None, str]
 """Low, high, standard error and method of an interval; all but the method None where there is none."""
+Of = Callable[["Floats"], "Floats"]
+"""A figure as a function of cell totals: one value for each of their rows, NaN where it is undefined."""
 # A percentile of draws of which more than this share is undefined says nothing.
 MAX_UNDEFINED = 0.05
 

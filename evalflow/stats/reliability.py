@@ -50,6 +50,25 @@ def reliability_figures(counts: pl.DataFrame, seed: int = 0) -> list[Figure]:
     return [brier, _calibration_error(stated, seed)]
 
 
+def calibration_error(totals: Floats) -> Floats:
+    """The expected calibration error for each row of totals.
+
+    Args:
+        totals: Summed gaps, right less confidence, of each bin, and then the number of records; shape (rows, BINS + 1).
+    """
+    import numpy as np
+
+    found: Floats = np.abs(totals[:, :BINS]).sum(axis=1)
+    return np.divide(found, totals[:, BINS], out=np.full(found.shape, np.nan), where=totals[:, BINS] > 0)
+
+
+def bin_of(confidence: Floats) -> NDArray[np.int64]:
+    """The bin of each confidence."""
+    import numpy as np
+
+    return np.minimum((confidence * BINS).astype(np.int64), BINS - 1)
+
+
 def _calibration_error(counts: pl.DataFrame, seed: int) -> Figure:
     import numpy as np
 
@@ -58,7 +77,7 @@ def _calibration_error(counts: pl.DataFrame, seed: int) -> Figure:
     confidence = counts["confidence"].to_numpy().astype(np.float64)
     correct = counts["correct"].to_numpy().astype(np.float64)
     records = (counts["n"] * counts["clusters"]).to_numpy().astype(np.float64)
-    place = np.minimum((confidence * BINS).astype(np.int64), BINS - 1)
+    place = bin_of(confidence)
     n, stated, right = (_by_bin(place, records * x) for x in (1.0, confidence, correct))
     total = float(records.sum())
     value = float(np.abs(right - stated).sum() / total)
@@ -117,7 +136,7 @@ def _bounds(
     if weights.sum() == 1:
         return None, None, None, f"none: one {'cluster' if method.startswith('cluster') else 'case'}"
     draws = resample(table, weights, seed)
-    values = np.abs(draws[:, :BINS]).sum(axis=1) / draws[:, BINS]
+    values = calibration_error(draws)
     low, high = percentiles(values)
     if low == high:
         return None, None, None, "none: the resamples do not differ"

@@ -1,6 +1,6 @@
 """Records to tables: the journal read, scores, the summary, its files, and the gates on it."""
 
-from evalflow.summary.compare import ComparisonRow, adjusted, compare_cases, not_worse
+from evalflow.summary.compare import ComparisonRow, Traits, adjusted, cases_to_decide, compare_cases, not_worse
 from evalflow.summary.gate_config import parse_gates
 from evalflow.summary.gates import Condition, Gate, GateResult, GateRow, evaluate_gates, parse_condition
 from evalflow.summary.journal import journal_record, journal_row, json_text, torn_tail
@@ -23,7 +23,9 @@ __all__ = [
     "Pairing",
     "Summary",
     "Threshold",
+    "Traits",
     "adjusted",
+    "cases_to_decide",
     "compare_cases",
     "evaluate_gates",
     "journal_record",

@@ -2,21 +2,40 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from evalflow.stats.margin import within_margin
+from evalflow.stats.margin import cases_needed, within_margin
 from evalflow.stats.multiple import Adjustment, adjust
-from evalflow.stats.paired import Difference, paired_difference
+from evalflow.stats.paired import RULE_OF_THREE, Difference, alike_needed, paired_difference
 from evalflow.stats.power import detectable_difference
-from evalflow.summary.pairing import tags_of
+from evalflow.summary.paired_figures import LOWER_IS_BETTER, Said, figure_differences, read_said, same_as_mean
+from evalflow.summary.pairing import Pairing, tags_of
 
 if TYPE_CHECKING:
     import polars as pl
 
+    from evalflow.records import FigureSpec
+
 Verdict = Literal["better", "worse", "cannot_tell"]
 LEVEL = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """What a comparison has to know of a metric.
+
+    Attributes:
+        higher_is_better: Which way is up.
+        bounded: Whether its scores lie in 0..1.
+        figures: The figures that it has besides its mean.
+    """
+
+    higher_is_better: bool = True
+    bounded: bool = False
+    figures: FigureSpec | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +46,8 @@ class ComparisonRow:
         pair: Names of the two runs.
         dataset, metric, judge, tag: What it is about; judge is `A → B` where the runs have different ones, tag None
             for all cases.
-        statistic: mean or pass_rate.
+        statistic: mean, pass_rate, or the name of a figure.
+        also: Other statistics that are this number, and have no row of their own.
         higher_is_better: Which way is up.
         found: The difference, its interval and p-value.
         p_adjusted: The p-value in its family; None where there is none.
@@ -43,8 +63,14 @@ class ComparisonRow:
     statistic: str
     higher_is_better: bool
     found: Difference
+    also: Sequence[str] = ()
     p_adjusted: float | None = None
     detectable: float | None = None
+
+    @property
+    def called(self) -> str:
+        """The statistic as people know it; empty for a plain mean."""
+        return ("accuracy" if "accuracy" in self.also else "") if self.statistic == "mean" else self.statistic
 
     @property
     def verdict(self) -> Verdict:
@@ -61,7 +87,7 @@ class ComparisonRow:
         found = self.found
         row: dict[str, Any] = {
             "run_a": self.pair[0], "run_b": self.pair[1], "dataset": self.dataset, "metric": self.metric,
-            "statistic": self.statistic, "judge": self.judge, "tag": self.tag, "n": found.n,
+            "statistic": self.statistic, "also": list(self.also), "judge": self.judge, "tag": self.tag, "n": found.n,
             "clusters": found.clusters, "value_a": found.value_a, "value_b": found.value_b,
             "difference": found.difference, "std_error": found.std_error, "ci_low": found.low, "ci_high": found.high,
             "p_value": found.p_value, "p_adjusted": self.p_adjusted, "method": found.method,
@@ -73,12 +99,28 @@ class ComparisonRow:
         found, sign = self.found, 1 if self.higher_is_better else -1
         known: dict[str, Any] = {
             "margin": margin, "not_worse": not_worse(found, margin, higher_is_better=self.higher_is_better),
+            "cases_needed": cases_to_decide(found, margin, higher_is_better=self.higher_is_better),
             "p_not_inferior": None, "p_equivalent": None,
         }  # fmt: skip
         if found.difference is not None and found.std_error is not None and found.df is not None:
             held = within_margin(sign * found.difference, found.std_error, found.df, margin)
             known |= {"p_not_inferior": held.p_not_inferior, "p_equivalent": held.p_equivalent}
         return known
+
+
+def cases_to_decide(found: Difference, margin: float, *, higher_is_better: bool) -> int | None:
+    """How many cases would show whether B is worse by more than the margin, if the difference stayed as it is.
+
+    None where that cannot be said, or is shown already.
+    """
+    if found.low is None or found.high is None or found.difference is None:
+        return None
+    if not_worse(found, margin, higher_is_better=higher_is_better) is not None:
+        return None
+    if found.method.startswith(RULE_OF_THREE):
+        return alike_needed(margin) if 0 < margin < 1 else None
+    low, high = (found.low, found.high) if higher_is_better else (-found.high, -found.low)
+    return cases_needed(found.difference if higher_is_better else -found.difference, low, high, -margin, found.n)
 
 
 def not_worse(found: Difference, margin: float, *, higher_is_better: bool) -> bool | None:
@@ -90,24 +132,26 @@ def not_worse(found: Difference, margin: float, *, higher_is_better: bool) -> bo
 
 
 def compare_cases(
-    cases: pl.DataFrame, pair: tuple[str, str], directions: Mapping[str, str], *, by_tag: bool = False, seed: int = 0
+    pairing: Pairing, pair: tuple[str, str], metrics: Mapping[str, Traits], *, by_tag: bool = False, seed: int = 0
 ) -> list[ComparisonRow]:
     """The differences of two runs, not yet adjusted for their number.
 
     Args:
-        cases: As `pair_scores` gives them.
-        pair: Names of the two runs.
-        directions: lower_is_better by metric; others are higher_is_better.
+        pairing: The two runs side by side.
+        pair: Their names.
+        metrics: What is known of each metric, by name.
         by_tag: Whether each tag gets rows of its own.
-        seed: Of the sign flips.
+        seed: Of all that is drawn.
     """
     rows: list[ComparisonRow] = []
-    for (dataset, metric), part in cases.group_by("dataset", "metric", maintain_order=True):
-        higher = directions.get(str(metric)) != "lower_is_better"
+    for (dataset, metric), part in pairing.cases.group_by("dataset", "metric", maintain_order=True):
+        traits = metrics.get(str(metric), Traits())
+        spec = traits.figures
+        said = read_said(pairing.sides, part, spec) if spec and not spec.per_label else None
+        judge = " → ".join(dict.fromkeys(j for j in (part["judge_a"][0], part["judge_b"][0]) if j)) or None
         for tag, tagged in _slices(part, by_tag):
-            judge = " → ".join(dict.fromkeys(j for j in (part["judge_a"][0], part["judge_b"][0]) if j)) or None
-            for statistic, found in _differences(tagged, seed):
-                rows.append(ComparisonRow(pair, str(dataset), str(metric), judge, tag, statistic, higher, found))
+            about = (pair, str(dataset), str(metric), judge, tag)
+            rows += [ComparisonRow(*about, *found) for found in _differences(tagged, traits, said, seed)]
     return rows
 
 
@@ -135,12 +179,32 @@ def _slices(cases: pl.DataFrame, by_tag: bool) -> Iterator[tuple[str | None, pl.
             yield tag, cases.filter(pl.col("tags").list.eval(pl.element().is_in(own)).list.any())
 
 
-def _differences(cases: pl.DataFrame, seed: int) -> Iterator[tuple[str, Difference]]:
-    """The mean, and the pass rate where both runs give one that is not the mean over again."""
+def _differences(
+    cases: pl.DataFrame, traits: Traits, said: Said | None, seed: int
+) -> Iterator[tuple[str, bool, Difference, Sequence[str]]]:
+    """The mean, the pass rate where both runs give one, and figures; those that are the mean over again go with it."""
     a, b = (cases[f"score_{side}"].to_numpy() for side in "ab")
-    yield "mean", paired_difference(a, b, cases["cluster"].to_numpy(), seed)
+    mean = paired_difference(a, b, cases["cluster"].to_numpy(), seed, bounded=traits.bounded)
     judged = cases.drop_nulls(["passed_a", "passed_b"])
-    again = judged.height == cases.height and (judged["passed_a"] == judged["score_a"]).all()
-    if judged.height and not (again and (judged["passed_b"] == judged["score_b"]).all()):
+    again = traits.higher_is_better and judged.height == cases.height and _passes_are_scores(cases)
+    figures = list(figure_differences(said, cases, seed)) if said else []
+    also = [*(["pass_rate"] if again else ()), *(same_as_mean(traits.figures) if traits.figures else ())]
+    if said and said.spec.kind == "retrieval":
+        also += [name for name, found in figures if _same(found, mean)]
+    yield "mean", traits.higher_is_better, mean, also
+    if judged.height and not again:
         a, b = (judged[f"passed_{side}"].to_numpy() for side in "ab")
-        yield "pass_rate", paired_difference(a, b, judged["cluster"].to_numpy(), seed)
+        yield "pass_rate", True, paired_difference(a, b, judged["cluster"].to_numpy(), seed, bounded=True), ()
+    for name, found in figures:
+        if name not in also:
+            yield name, name not in LOWER_IS_BETTER, found, ()
+
+
+def _passes_are_scores(cases: pl.DataFrame) -> bool:
+    return all((cases[f"passed_{side}"] == cases[f"score_{side}"]).all() for side in "ab")
+
+
+def _same(one: Difference, other: Difference) -> bool:
+    """Whether two differences are one, but for rounding: the score of a retrieval metric is one of its measures."""
+    pairs = ((one.value_a, other.value_a), (one.value_b, other.value_b), (one.std_error, other.std_error))
+    return one.n == other.n and all(x == y or math.isclose(x or 0.0, y or 0.0, abs_tol=1e-12) for x, y in pairs)

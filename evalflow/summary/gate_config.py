@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 _TAG = "tag:"
 _POINT = "point"
 _COMPARED = ("mean", "pass_rate")
+"""The columns that are compared with a baseline, as are all figures but those of a single class or label."""
 
 
 def parse_gates(
@@ -127,8 +128,9 @@ def _check_point(value: GateValue, conditions: Mapping[str, GateValue], where: s
 
 
 def _check_baseline(statistic: str, baseline: str | None, where: str) -> None:
-    if statistic not in _COMPARED:
-        raise UserError(Problem(f"{statistic} cannot be held against a baseline", where, "mean and pass_rate can"))
+    if (statistic in COLUMNS and statistic not in _COMPARED) or "[" in statistic:
+        hint = "mean, pass_rate and the figures over all classes can"
+        raise UserError(Problem(f"{statistic} cannot be held against a baseline", where, hint))
     if baseline is None:
         hint = "name a run's folder: baseline=outputs/runs/..."
         raise UserError(Problem("there is no baseline to compare with", where, hint))

@@ -7,15 +7,15 @@ value itself decides.
 
 from __future__ import annotations
 
-import math
 import operator
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from evalflow.errors import Problem, UserError
-from evalflow.summary.compare import ComparisonRow
+from evalflow.stats.margin import cases_needed
+from evalflow.summary.compare import ComparisonRow, cases_to_decide
 
 if TYPE_CHECKING:
     import polars as pl
@@ -174,13 +174,17 @@ def _rows(gate: Gate, summary: pl.DataFrame) -> Iterator[GateRow]:
 
 def _of_baseline(gate: Gate, differences: Sequence[ComparisonRow]) -> Iterator[GateRow]:
     for row in differences:
-        if (row.statistic, row.tag) != (gate.statistic, gate.tag) or gate.metric not in (None, row.metric):
+        if row.tag != gate.tag or gate.metric not in (None, row.metric):
+            continue
+        if gate.statistic not in (row.statistic, *row.also):
             continue
         found, sign = row.found, 1 if row.higher_is_better else -1
         value = None if found.difference is None else sign * found.difference
         low, high = (None if end is None else sign * end for end in (found.low, found.high)[::sign])
         key = {"dataset": row.dataset, "target": "", "metric": row.metric}
-        yield _held(gate, key, value, (low, high), found.n, row.judge)
+        held = _held(gate, key, value, (low, high), found.n, row.judge)
+        needed = cases_to_decide(found, -gate.condition.limit, higher_is_better=row.higher_is_better)
+        yield held if held.passed is not None else replace(held, cases_needed=needed)
 
 
 def _held(
@@ -202,11 +206,5 @@ def _held(
         return GateRow(*key, value, None, None, None)
     outcomes = {condition.holds(low), condition.holds(high)}
     passed = outcomes.pop() if len(outcomes) == 1 else None
-    needed = _cases_needed(value, low, high, condition.limit, n) if passed is None else None
+    needed = cases_needed(value, low, high, condition.limit, n) if passed is None else None
     return GateRow(*key, value, low, high, passed, needed)
-
-
-def _cases_needed(value: float, low: float, high: float, limit: float, n: int) -> int | None:
-    """With how many cases the interval would leave the limit out: its width shrinks with the root of their number."""
-    reach = value - low if value > limit else high - value
-    return math.ceil(n * (reach / (value - limit)) ** 2) if value != limit else None

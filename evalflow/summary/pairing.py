@@ -23,10 +23,12 @@ class Pairing:
             score_b, passed_a, passed_b (means over the repeats; passed null where a run gives no pass or fail).
         counts: Per dataset and metric: common, only_a, only_b (cases of one run alone), unscored (cases of both that
             one of them has not scored).
+        sides: The two runs' scores, as given.
     """
 
     cases: pl.DataFrame
     counts: pl.DataFrame
+    sides: tuple[pl.LazyFrame, pl.LazyFrame]
 
 
 def pair_scores(a: pl.LazyFrame, b: pl.LazyFrame) -> Pairing:
@@ -57,7 +59,7 @@ def pair_scores(a: pl.LazyFrame, b: pl.LazyFrame) -> Pairing:
         *_KEY, cluster.alias("cluster"), pl.coalesce("tags", "tags_b").alias("tags"), "judge_a", "judge_b",
         "score_a", "score_b", "passed_a", "passed_b",
     )  # fmt: skip
-    return Pairing(cases, counts)
+    return Pairing(cases, counts, (a, b))
 
 
 def tags_of(cases: pl.DataFrame) -> dict[str, list[str]]:

@@ -62,6 +62,31 @@ def test_a_baseline(program: Program, baseline: str, rows: str, code: int) -> No
     assert "exact_match mean not worse than the baseline by 0.02: " in done.stdout
 
 
+@pytest.mark.parametrize(("n", "code"), [(150, 0), (60, 3)])
+def test_a_baseline_whose_answers_are_the_same(program: Program, n: int, code: int) -> None:
+    """The rule of three: of n cases none differs, so the difference is with 95 % confidence below 3 / n."""
+    before = evaluate(program, "before", cases(n // 2, n))
+    words = [word.replace("mine.jsonl", "before.jsonl") for word in WORDS]
+    done = program(*words, f"baseline={before}", "gate={exact_match: {pass_rate: {not_worse_by: 0.02}}}")
+    assert done.returncode == code, done.stdout + done.stderr
+    assert ("about 149 cases would decide" in done.stdout) is (code == 3)
+
+
+def test_figures_are_held_against_a_baseline(program: Program) -> None:
+    sample = ("dataset=jailbreak_guardrails", "metric=jailbreak_guardrails")
+    assert program(*sample).returncode == 0
+    before = f"baseline={program.latest.resolve()}"
+    gate = "gate={jailbreak_guardrails: {recall: {not_worse_by: 0.3}, accuracy: {not_worse_by: 0.3}, f1: '>= 0.1'}}"
+    done = program(*sample, before, gate)
+    assert done.returncode == 0, done.stdout + done.stderr
+    done = program(*sample, before, "gate={jailbreak_guardrails: {f1: {not_worse_by: 0.3}}}")
+    assert done.returncode == 3
+    assert "it has no interval, and so decides nothing" in done.stdout
+    done = program(*sample, before, "gate={jailbreak_guardrails: {n: {not_worse_by: 1}}}")
+    assert done.returncode == 2
+    assert "n cannot be held against a baseline" in done.stderr
+
+
 def test_a_baseline_that_cannot_be_compared_with_is_refused_before_anything_runs(
     program: Program, baseline: str
 ) -> None:

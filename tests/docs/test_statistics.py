@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from evalflow.stats.intervals import interval
+from evalflow.stats.paired import most_that_differ
 
 PAGE = (Path(__file__).parents[2] / "docs" / "statistics.md").read_text(encoding="utf-8")
 
@@ -27,3 +28,8 @@ def test_the_page_names_the_method(scores: list[float], groups: list[int] | None
     method = interval(scores, groups, bounded=bounded).method.partition(":")[0]
     assert f"`{method}`" in PAGE or f"`{method}: " in PAGE
     assert method == "none" or f"**{method}**" in PAGE
+
+
+def test_the_page_says_how_many_cases_alike_a_margin_takes():
+    assert most_that_differ(149) < 0.02 <= most_that_differ(148)
+    assert "`not_worse_by: 0.02` passes from 149 cases on" in PAGE.replace("\n", " ")

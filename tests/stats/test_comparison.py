@@ -12,7 +12,14 @@ from hypothesis import strategies as st
 
 from evalflow.stats.margin import within_margin
 from evalflow.stats.multiple import Adjustment, adjust
-from evalflow.stats.paired import paired_difference, sign_flip_test, standard_error, t_test
+from evalflow.stats.paired import (
+    alike_needed,
+    most_that_differ,
+    paired_difference,
+    sign_flip_test,
+    standard_error,
+    t_test,
+)
 from evalflow.stats.power import cases_needed, cases_needed_to_flip, detectable_difference, paired_variance
 from evalflow.stats.proportions import mcnemar, newcombe, paired_table
 
@@ -117,6 +124,25 @@ def test_edges(a: list[float], b: list[float], clusters: Any, method: str, p: fl
     found = paired_difference(a, b, clusters)
     assert (found.method, found.p_value) == (method, p)
     assert (found.low is None) == method.startswith("none")
+
+
+def test_cases_of_which_none_differs_bound_the_difference_by_the_rule_of_three():
+    found = paired_difference([0.5] * 148 + [1.0], [0.5] * 148 + [1.0], bounded=True)
+    assert (found.low, found.high) == close(-(1 - 0.05 ** (1 / 149)), 1 - 0.05 ** (1 / 149))
+    assert (found.method, found.p_value) == ("rule_of_three: none of 149 cases differs", 1.0)
+    assert -0.02 < (found.low or 0) < -0.0199
+    assert most_that_differ(148) > 0.02
+    assert most_that_differ(149) == pytest.approx(3 / 149, rel=0.02)
+    grouped = paired_difference([0.5] * 9, [0.5] * 9, [0, 0, 0, 1, 1, 1, 2, 2, 2], bounded=True)
+    assert (grouped.high, grouped.method) == (most_that_differ(3), "rule_of_three: none of 3 clusters differs")
+    assert paired_difference([3.0] * 9, [3.0] * 9).method == "none: all differences equal"
+
+
+@given(st.floats(0.0001, 0.9999))
+def test_as_many_alike_as_needed_and_no_more(share: float):
+    n = alike_needed(share)
+    assert most_that_differ(n) < share
+    assert n == 1 or most_that_differ(n - 1) >= share * (1 - 1e-9)
 
 
 SCORES = st.floats(0, 1).map(lambda x: round(x, 3))

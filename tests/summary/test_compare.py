@@ -8,8 +8,8 @@ from typing import Any
 import polars as pl
 import pytest
 
-from evalflow.records import ScoreRecord
-from evalflow.summary import ComparisonRow, adjusted, compare_cases, not_worse, pair_scores
+from evalflow.records import FigureSpec, ScoreRecord
+from evalflow.summary import ComparisonRow, Traits, adjusted, compare_cases, not_worse, pair_scores
 
 Make = Callable[..., ScoreRecord]
 Table = Callable[..., pl.LazyFrame]
@@ -24,9 +24,9 @@ def rows(record: Make, table: Table) -> Callable[..., list[ComparisonRow]]:
     """Compares two lists of scores, case by case."""
 
     def make(a: Sequence[float], b: Sequence[float], **options: Any) -> list[ComparisonRow]:
-        threshold, directions = options.pop("threshold", None), options.pop("directions", {})
+        threshold, traits = options.pop("threshold", None), options.pop("traits", Traits(bounded=True))
         sides = [frame(table, [record(s, i) for i, s in enumerate(side)], threshold) for side in (a, b)]
-        found = compare_cases(pair_scores(*sides).cases, ("a", "b"), directions, **options)
+        found = compare_cases(pair_scores(*sides), ("a", "b"), {"m": traits}, **options)
         return adjusted(found, "holm")
 
     return make
@@ -48,9 +48,9 @@ def test_better_worse_and_cannot_tell(rows: Callable[..., list[ComparisonRow]]):
     mixed = [score + (0.1 if i % 2 else -0.1) for i, score in enumerate(low)]
     assert [rows(low, other)[0].verdict for other in (high, mixed)] == ["better", "cannot_tell"]
     assert rows(high, low)[0].verdict == "worse"
-    lower = {"m": "lower_is_better"}
-    assert rows(low, high, directions=lower)[0].verdict == "worse"
-    assert rows(high, low, directions=lower)[0].verdict == "better"
+    lower = Traits(higher_is_better=False)
+    assert rows(low, high, traits=lower)[0].verdict == "worse"
+    assert rows(high, low, traits=lower)[0].verdict == "better"
 
 
 def test_pass_rates_are_a_row_of_their_own_unless_they_are_the_scores(rows: Callable[..., list[ComparisonRow]]):
@@ -77,8 +77,7 @@ def test_a_family_is_adjusted_together_and_can_detect_less(rows: Callable[..., l
 def test_tags_get_rows_of_their_own_on_request(record: Make, table: Table):
     tags = [("Safety > Jailbreak",), ("Safety",), (), ("Other",)]
     a, b = ([record(s, i, tags=tags[i]) for i, s in enumerate(side)] for side in ([0.1] * 4, [0.2, 0.3, 0.4, 0.5]))
-    cases = pair_scores(frame(table, a), frame(table, b)).cases
-    found = compare_cases(cases, ("a", "b"), {}, by_tag=True)
+    found = compare_cases(pair_scores(frame(table, a), frame(table, b)), ("a", "b"), {}, by_tag=True)
     assert [(row.tag, row.found.n) for row in found] == [
         (None, 4), ("Other", 1), ("Safety", 2), ("Safety > Jailbreak", 1),
     ]  # fmt: skip
@@ -86,7 +85,7 @@ def test_tags_get_rows_of_their_own_on_request(record: Make, table: Table):
 
 def test_a_group_is_the_cluster(record: Make, table: Table):
     a, b = ([record(s, i, group=f"g{i // 3}") for i, s in enumerate(side)] for side in ([0.1] * 6, [0.2, 0.3, 0.1] * 2))
-    found = compare_cases(pair_scores(frame(table, a), frame(table, b)).cases, ("a", "b"), {})
+    found = compare_cases(pair_scores(frame(table, a), frame(table, b)), ("a", "b"), {})
     assert (found[0].found.n, found[0].found.clusters) == (6, 2)
 
 
@@ -104,4 +103,112 @@ def test_not_worse_by_more_than_a_margin(rows: Callable[..., list[ComparisonRow]
 
 def test_nothing_in_common_is_no_row(record: Make, table: Table):
     pairing = pair_scores(frame(table, [record(1.0, 0)]), frame(table, [record(1.0, 1)]))
-    assert compare_cases(pairing.cases, ("a", "b"), {}) == []
+    assert compare_cases(pairing, ("a", "b"), {}) == []
+
+
+def test_no_case_that_differs_shows_that_b_is_not_worse_where_there_are_enough(
+    rows: Callable[..., list[ComparisonRow]],
+):
+    [enough], [few] = rows([0.5] * 149, [0.5] * 149), rows([0.5] * 148, [0.5] * 148)
+    held = [not_worse(row.found, 0.02, higher_is_better=True) for row in (enough, few)]
+    assert held == [True, None]
+    assert [row.verdict for row in (enough, few)] == ["cannot_tell", "cannot_tell"]
+    assert few.document(0.02)["cases_needed"] == 149
+    assert few.document(0.5)["cases_needed"] is None
+
+
+Said = list[tuple[Any, Any]]
+
+
+@pytest.fixture
+def figures(record: Make, table: Table) -> Callable[..., dict[str, ComparisonRow]]:
+    """Compares what two runs predicted; each case's truth and prediction, and perhaps its confidence."""
+
+    def make(a: Said, b: Said, spec: FigureSpec, **fields: Any) -> dict[str, ComparisonRow]:
+        sides = []
+        for side in (a, b):
+            values = [dict(zip(("truth", "prediction", "confidence"), said, strict=False)) for said in side]
+            records = [
+                record(float(v["truth"] == v["prediction"]), i, value=v, **{k: f(i) for k, f in fields.items()})
+                for i, v in enumerate(values)
+            ]
+            sides.append(frame(table, records))
+        found = compare_cases(pair_scores(*sides), ("a", "b"), {"m": Traits(bounded=True, figures=spec)})
+        return {row.statistic: row for row in adjusted(found, "holm")}
+
+    return make
+
+
+BINARY = FigureSpec("classification", True)
+BEFORE = [(True, True)] * 20 + [(True, False)] * 10 + [(False, True)] * 6 + [(False, False)] * 24
+AFTER = [(True, True)] * 28 + [(True, False)] * 2 + [(False, True)] * 3 + [(False, False)] * 27
+
+
+def test_figures_of_a_positive_label(figures: Callable[..., dict[str, ComparisonRow]]):
+    found = figures(BEFORE, AFTER, BINARY)
+    assert list(found) == ["mean", "precision", "recall", "f1"]
+    assert found["mean"].also == ["accuracy"]
+    assert found["mean"].called == "accuracy"
+    recall, f1, precision = (found[name].found for name in ("recall", "f1", "precision"))
+    # Recall is a share of the 30 cases that are true, the same in both runs.
+    assert (recall.n, recall.value_a, recall.value_b, recall.method) == (30, 20 / 30, 28 / 30, "newcombe_mcnemar")
+    assert recall.p_value == 2 / 2**8
+    assert (f1.n, f1.value_a, f1.value_b) == (60, pytest.approx(40 / 56), pytest.approx(56 / 61))
+    assert (precision.value_a, precision.value_b) == (pytest.approx(20 / 26), pytest.approx(28 / 31))
+    assert f1.method == "paired_bootstrap_swaps"
+    assert (f1.low or 0) > 0
+    assert [row.verdict for row in found.values()] == ["better"] * 4
+
+
+def test_figures_of_several_classes(figures: Callable[..., dict[str, ComparisonRow]]):
+    a = [("x", "x")] * 10 + [("y", "x")] * 10 + [("z", "z")] * 10
+    b = [("x", "x")] * 10 + [("y", "y")] * 9 + [("y", "z")] + [("z", "z")] * 10
+    found = figures(a, b, FigureSpec("classification"))
+    assert list(found) == [
+        "mean", "macro_precision", "macro_recall", "macro_f1", "weighted_precision", "weighted_f1", "weighted_f2",
+    ]  # fmt: skip
+    assert found["mean"].also == ["accuracy", "weighted_recall"]
+    assert found["macro_precision"].found.method == "none: undefined in a run"
+    assert found["macro_f1"].verdict == "better"
+
+
+def test_figures_of_groups_draw_them_whole(figures: Callable[..., dict[str, ComparisonRow]]):
+    found = figures(BEFORE, AFTER, BINARY, group=lambda i: f"g{i // 4}")
+    assert (found["f1"].found.clusters, found["f1"].found.n) == (15, 60)
+    assert found["f1"].found.method == "paired_cluster_bootstrap_swaps"
+    assert found["recall"].found.method.startswith("paired_cr1_t")
+
+
+def test_less_is_better_of_stated_confidence(figures: Callable[..., dict[str, ComparisonRow]]):
+    spec = FigureSpec("classification", True, confidence=True)
+    a = [(i % 2 == 0, i % 4 < 2, 0.99) for i in range(60)]
+    b = [(i % 2 == 0, i % 4 < 2, 0.51 + 0.01 * (i % 2)) for i in range(60)]
+    found = figures(a, b, spec)
+    assert (found["brier"].higher_is_better, found["ece"].higher_is_better) == (False, False)
+    assert found["brier"].verdict == "better"
+    assert found["ece"].found.value_a == pytest.approx(0.49)
+    assert found["ece"].found.value_b == pytest.approx(0.015)
+    assert found["ece"].verdict == "better"
+    assert (found["f1"].found.difference, found["f1"].found.low) == (0, None)
+
+
+def test_repeats_of_a_case_share_its_weight(record: Make, table: Table):
+    def cell(truth: bool, prediction: bool, case: int, repeat: int) -> ScoreRecord:
+        value = {"truth": truth, "prediction": prediction}
+        return record(float(truth == prediction), case, repeat=repeat, value=value)
+
+    once = [cell(True, True, 0, 0), cell(False, True, 1, 0)]
+    thrice = [cell(True, True, 0, k) for k in range(3)] + [cell(False, k == 0, 1, k) for k in range(4)]
+    pairing = pair_scores(frame(table, once), frame(table, thrice))
+    found = {row.statistic: row.found for row in compare_cases(pairing, ("a", "b"), {"m": Traits(figures=BINARY)})}
+    assert (found["precision"].value_a, found["precision"].value_b) == (0.5, pytest.approx(1 / 1.25))
+
+
+def test_a_measure_of_retrieval_is_a_mean_over_the_cases_that_have_it(record: Make, table: Table):
+    values = [{"f1": i / 20, "mrr": None if i == 3 else 0.5} for i in range(12)]
+    better = [{"f1": i / 20 + 0.01 * (i % 3), "mrr": 1.0} for i in range(12)]
+    sides = [frame(table, [record(v["f1"], i, value=v) for i, v in enumerate(side)]) for side in (values, better)]
+    spec = FigureSpec("retrieval", measures=("f1", "mrr"))
+    found = compare_cases(pair_scores(*sides), ("a", "b"), {"m": Traits(bounded=True, figures=spec)})
+    assert [(row.statistic, list(row.also), row.found.n) for row in found] == [("mean", ["f1"], 12), ("mrr", [], 11)]
+    assert found[1].found.difference == 0.5

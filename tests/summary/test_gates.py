@@ -13,6 +13,7 @@ from evalflow.errors import UserError
 from evalflow.records import FigureSpec, ScoreRecord
 from evalflow.summary import (
     GateResult,
+    Traits,
     compare_cases,
     evaluate_gates,
     pair_scores,
@@ -163,7 +164,7 @@ def test_a_difference_to_the_baseline_is_turned_so_that_more_is_better(record: M
         gates = parse_gates({"m": {"mean": NotWorse(not_worse_by=margin)}}, metrics, "runs/x")
         sides = [table([record(base + 0.01 * (i % 5), i) for i in range(40)]).collect().lazy() for base in (0.5, 0.45)]
         sides[1] = sides[1].with_columns(score=pl.col("score") + 0.01 * (pl.int_range(pl.len()) % 2))
-        rows = compare_cases(pair_scores(*sides).cases, ("a", "b"), {"m": direction})
+        rows = compare_cases(pair_scores(*sides), ("a", "b"), {"m": Traits(direction == "higher_is_better")})
         return evaluate_gates(gates, summarise(sides[1], metrics).frame, rows)[0].passed
 
     assert [gate("higher_is_better", margin) for margin in (0.1, 0.045, 0.01)] == [True, None, False]
