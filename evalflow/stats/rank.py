@@ -1,0 +1,166 @@
+"""Whether a judge ranks answers as people do: Spearman's, Kendall's and Pearson's correlation, with intervals.
+
+Intervals are Fisher's, on z = atanh r, with the standard error
+
+    Pearson     1 / sqrt(n - 3)                     Fisher 1921
+    Spearman    sqrt((1 + r^2 / 2) / (n - 3))       Bonett & Wright 2000, Psychometrika 65:23
+    Kendall     sqrt(0.437 / (n - 4))               Fieller, Hartley & Pearson 1957, Biometrika 44:470
+
+Where answers come in clusters, the variance is multiplied by the design effect: how much larger the sum of squares of
+the clusters' summed influences is than that of the answers' own (for ranks, of Pearson's correlation of them).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Literal
+
+from evalflow.stats.agreement import Agreement, noted, undefined
+from evalflow.stats.intervals import CONFIDENCE, FEW_CLUSTERS, t_interval
+from evalflow.stats.labelled import constant
+from evalflow.stats.paired import cluster_sums
+from evalflow.stats.power import quantile
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import ArrayLike, NDArray
+
+    Floats = NDArray[np.float64]
+
+Correlation = Literal["pearson", "spearman", "kendall"]
+_FEWEST = 3
+
+
+def correlation(
+    human: ArrayLike,
+    judge: ArrayLike,
+    kind: Correlation = "spearman",
+    clusters: ArrayLike | None = None,
+    *,
+    confidence: float = CONFIDENCE,
+) -> Agreement:
+    """The correlation of two scores of the same answers.
+
+    Kendall's is tau-b, which counts ties; in Spearman's, ties have their mean rank.
+
+    Args:
+        human: One score per answer.
+        judge: The judge's.
+        kind: Which correlation.
+        clusters: The cluster of each answer; None where each stands alone.
+        confidence: Coverage.
+
+    Returns:
+        Undefined for fewer than three answers, and where a side gives all of them one score.
+    """
+    import numpy as np
+
+    x, y = np.asarray(human, dtype=np.float64), np.asarray(judge, dtype=np.float64)
+    n = x.size
+    if n < _FEWEST:
+        return undefined(n, f"fewer than {_FEWEST} answers")
+    if constant(x) or constant(y):
+        return undefined(n, "all labels equal" if constant(x) else "the judge gives all answers one score")
+    a, b = (x, y) if kind == "pearson" else (mean_ranks(x), mean_ranks(y))
+    product = _pearson(a, b)
+    value = _kendall(x, y) if kind == "kendall" else product
+    if 1 - abs(value) < 1e-12:
+        return undefined(n, "no answer departs from the rest", value)
+    variance = _variance(kind, value, n)
+    if variance is None:
+        return undefined(n, "too few answers for an interval", value)
+    groups, effect = _design_effect(a, b, product, clusters)
+    if groups < 2:
+        return undefined(n, "one cluster", value)
+    error = math.sqrt(variance * effect)
+    half = quantile(0.5 + confidence / 2, math.inf if groups == n else groups - 1) * error
+    low, high = (math.tanh(math.atanh(value) + end) for end in (-half, half))
+    return Agreement(value, low, high, (1 - value**2) * error, n, noted("fisher", n, groups))
+
+
+def grouped_spearman(
+    groups: ArrayLike, human: ArrayLike, judge: ArrayLike, *, confidence: float = CONFIDENCE
+) -> Agreement:
+    """Spearman's correlation within each group, such as a document, averaged over the groups.
+
+    Groups in which either side gives one score have none and are left out. It is not the correlation over all answers,
+    in which groups that all find easy agree as well (Liu et al. 2023, arXiv:2303.16634, report this one).
+
+    Returns:
+        The mean, with t over groups; `n` is how many groups it is over.
+    """
+    import numpy as np
+
+    x, y = np.asarray(human, dtype=np.float64), np.asarray(judge, dtype=np.float64)
+    _, codes = np.unique(np.asarray(groups), return_inverse=True)
+    a, b = (_ranks_within(codes, side) for side in (x, y))
+    size = np.bincount(codes)
+    a, b = (side - (np.bincount(codes, side) / size)[codes] for side in (a, b))
+    spread = np.bincount(codes, a**2) * np.bincount(codes, b**2)
+    known = spread > 0
+    if not known.any():
+        return undefined(0, "no group in which both sides differ")
+    each = np.bincount(codes, a * b)[known] / np.sqrt(spread[known])
+    value, used = float(each.mean()), each.size
+    if used < 2 or constant(each):
+        return undefined(used, "one group" if used == 1 else "the groups do not differ", value)
+    error = float(each.std(ddof=1)) / math.sqrt(used)
+    low, high = t_interval(value, error, used - 1, confidence)
+    method = f"t: fewer than {FEW_CLUSTERS} groups" if used < FEW_CLUSTERS else "t"
+    return Agreement(value, max(-1.0, float(low)), min(1.0, float(high)), error, used, method)
+
+
+def mean_ranks(values: Floats) -> Floats:
+    """The rank of each value, from 1, ties at their mean."""
+    import numpy as np
+
+    _, place, count = np.unique(values, return_inverse=True, return_counts=True)
+    ranks: Floats = (np.cumsum(count) - (count - 1) / 2)[place]
+    return ranks
+
+
+def _ranks_within(codes: NDArray[np.int64], values: Floats) -> Floats:
+    """Ranks within each group, up to a constant of the group: all of one group come before all of the next."""
+    import numpy as np
+
+    place = np.unique(values, return_inverse=True)[1]
+    return mean_ranks((codes * (place.max() + 1.0)) + place)
+
+
+def _pearson(x: Floats, y: Floats) -> float:
+    import numpy as np
+
+    a, b = x - x.mean(), y - y.mean()
+    return float(np.clip((a @ b) / math.sqrt(float(a @ a) * float(b @ b)), -1, 1))
+
+
+def _kendall(x: Floats, y: Floats) -> float:
+    from scipy import stats  # pyright: ignore[reportMissingTypeStubs]
+
+    untyped: Any = stats
+    return float(untyped.kendalltau(x, y).statistic)
+
+
+def _variance(kind: Correlation, value: float, n: int) -> float | None:
+    """Of z; None where there are too few answers."""
+    if kind == "kendall":
+        return 0.437 / (n - 4) if n > 4 else None
+    if n < 4:
+        return None
+    return (1 + value**2 / 2 if kind == "spearman" else 1.0) / (n - 3)
+
+
+def _design_effect(x: Floats, y: Floats, r: float, clusters: ArrayLike | None) -> tuple[int, float]:
+    """How many clusters there are, and by what they make the variance of the correlation larger."""
+    import numpy as np
+
+    if clusters is None:
+        return x.size, 1.0
+    a, b = (x - x.mean()) / x.std(), (y - y.mean()) / y.std()
+    influence = a * b - r / 2 * (a**2 + b**2)
+    sums = cluster_sums(influence, clusters)
+    groups = sums.size
+    if groups in (1, x.size):
+        return groups, 1.0
+    alone = float((influence**2).sum())
+    return groups, float((sums**2).sum()) / alone * groups / (groups - 1) if alone else float(np.inf)

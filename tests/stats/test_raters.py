@@ -1,0 +1,84 @@
+"""Reliability of people, and the test of whether a judge may take a person's place, against published numbers."""
+
+from __future__ import annotations
+
+from dataclasses import astuple
+
+import numpy as np
+import pytest
+
+from evalflow.stats.alt_test import Nearness, alt_test
+from evalflow.stats.raters import fleiss_kappa, gwet_ac1, icc, noise_ceiling, spearman_brown
+
+SHROUT_FLEISS = [[9, 2, 5, 8], [6, 1, 3, 2], [8, 4, 6, 8], [7, 1, 2, 6], [10, 5, 6, 9], [6, 2, 4, 7]]
+COUNTS = [[0, 0, 3], [0, 2, 1], [3, 0, 0], [1, 2, 0], [0, 3, 0], [2, 1, 0], [0, 1, 2], [3, 0, 0]]
+PEOPLE = [
+    [int(digit) for digit in row]
+    for row in (
+        "5113254312233312431132523344234532244451",
+        "5222154421344421451142522353153542243451",
+        "5112155322224421552142543444234531234353",
+    )
+]
+JUDGE = [int(digit) for digit in "5112155412333321541132532333143542243451"]
+
+
+def test_intraclass_correlations_are_those_of_the_published_table():
+    found = icc(SHROUT_FLEISS)
+    expected = (0.1657417684, 0.2897637795, 0.7148407148, 0.4427971337, 0.6200505476, 0.9093155424)
+    assert astuple(found) == pytest.approx(expected, abs=1e-9)
+    assert spearman_brown(found.icc1 or 0, 4) == pytest.approx(0.4427971337, abs=1e-9)
+    assert noise_ceiling(found.icc3k or 0) == pytest.approx(0.9535803807, abs=1e-9)
+
+
+def test_reliability_is_undefined_rather_than_zero():
+    assert set(astuple(icc([[1, 2]]))) == {None}
+    assert set(astuple(icc([[1], [2]]))) == {None}
+    assert icc([[2, 2], [2, 2]]).icc1 is None
+    assert noise_ceiling(-0.1) is None
+    assert fleiss_kappa([[3, 0], [3, 0]]) is None
+    assert gwet_ac1([[3], [3]]) is None
+    assert gwet_ac1([[3, 0], [3, 0]]) == 1
+
+
+def test_agreement_of_several_raters():
+    assert fleiss_kappa(COUNTS) == pytest.approx(0.4920634921, abs=1e-9)
+    assert gwet_ac1(COUNTS) == pytest.approx(0.503875969, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("nearness", "p_values", "advantages"),
+    [
+        ("accuracy", [0.0008645858974, 0.0001126363084, 0.0002306774794], [0.925, 0.95, 0.925]),
+        ("neg_rmse", [3.454265898e-06, 1.535712696e-07, 9.209524603e-07], [0.975, 1.0, 0.975]),
+    ],
+)
+def test_a_good_judge_may_take_any_person_s_place(nearness: Nearness, p_values: list[float], advantages: list[float]):
+    found = alt_test(PEOPLE, JUDGE, nearness)
+    assert found.p_values == pytest.approx(p_values, rel=1e-6)
+    assert found.advantages == pytest.approx(advantages)
+    assert (found.passes, found.winning_rate, found.method) == (True, 1.0, "alt_test_by")
+    assert found.advantage == pytest.approx(np.mean(advantages))
+
+
+def test_a_judge_that_says_one_thing_may_not():
+    found = alt_test(PEOPLE, [1] * 40)
+    assert (found.passes, found.winning_rate) == (False, 0.0)
+
+
+def test_where_the_judge_and_the_person_always_tie_the_judge_may():
+    people = [[1, 2] * 20] * 3
+    assert alt_test(people, [1, 2] * 20).p_values.tolist() == [0.0, 0.0, 0.0]
+
+
+def test_gaps_few_people_and_few_answers():
+    assert alt_test(PEOPLE[:2], JUDGE).method == "none: fewer than 3 people"
+    gaps = np.array(PEOPLE, float)
+    gaps[0, :15] = np.nan
+    found = alt_test(gaps, JUDGE)
+    assert found.method == "alt_test_by: fewer than 30 answers of a person"
+    assert found.passes
+    gaps[0] = np.nan
+    nobody = alt_test(gaps, JUDGE)
+    assert (nobody.passes, nobody.method) == (None, "none: fewer than 3 people share answers")
+    assert np.isnan(nobody.p_values[0])
