@@ -89,7 +89,7 @@ def derive(folder: RunFolder, recipe: Recipe) -> Derived:
 def report(
     folder: RunFolder, recipe: Recipe, derived: Derived, cases: Iterable[Case], manifest: Mapping[str, Any]
 ) -> None:
-    """Write results.csv, cases.jsonl, report.html, junit.xml and summary.md.
+    """Write results.csv, cases.jsonl, report.html, junit.xml and summary.md; see `write_reports`.
 
     Args:
         folder: The run's folder.
@@ -119,6 +119,7 @@ def report(
                 metrics={name: metric.config for name, metric in recipe.metrics.items()},
                 cases=cases,
                 answers=answer_of,
+                categorising=[name for name, one in recipe.metrics.items() if one.figures and one.figures.categorises],
             ),
         )
 

@@ -121,6 +121,11 @@ class FigureSpec:
     confidence: bool = False
     measures: Sequence[str] = ()
 
+    @property
+    def categorises(self) -> bool:
+        """Whether each score is about one of several classes."""
+        return self.kind == "classification" and self.positive is None and not self.per_label
+
 
 @record(kw_only=True)
 class Figure:

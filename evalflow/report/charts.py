@@ -1,4 +1,4 @@
-"""The pictures of a run: spread of scores, values by tag, pass rates, intervals, confusion matrices."""
+"""The pictures of a run: spread of scores, values by tag, pass rates, intervals, confusion and calibration."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from evalflow.report.confusion import confusions
 from evalflow.report.distribution import distributions
 from evalflow.report.forest import forests
 from evalflow.report.intervals import interval_pictures
+from evalflow.report.reliability import reliabilities
 from evalflow.report.wording import without_means_of_figures
 
 if TYPE_CHECKING:
@@ -37,5 +38,6 @@ def charts(
         *interval_pictures(rows),
         *forests(summary.to_dicts()),
         *confusions(details, rows),
+        *reliabilities(details, rows),
         *distributions(scores, metrics),
     ]

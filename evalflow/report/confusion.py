@@ -8,6 +8,9 @@ from typing import Any, cast
 from evalflow.report.pictures import INK, MAIN, PAPER, Picture, draw
 from evalflow.report.wording import PARTS, series_name, unscored, varying
 
+_CHARACTER = 7
+"""Pixels of one in a label, so that labels which would run into each other are turned."""
+
 
 def confusions(details: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, Any]]) -> list[Picture]:
     """Every confusion matrix among the details, over all tags.
@@ -55,8 +58,10 @@ def _matrix_spec(labels: list[str], counts: list[list[int]]) -> dict[str, Any]:
         for i, row in enumerate(counts)
         for j, n in enumerate(row)
     ]
-    axis = {"domain": False, "ticks": False, "labelLimit": 90}
-    above = {**axis, "orient": "top", "labelAngle": 0}
+    step = max(36, min(96, 300 // max(1, len(labels))))
+    axis = {"domain": False, "ticks": False, "labelLimit": 90, "titlePadding": 14}
+    level = max(map(len, labels), default=0) * _CHARACTER < step
+    above = {**axis, "orient": "top", "labelAngle": 0 if level else -40}
     x = {"field": "actual", "type": "nominal", "sort": {"field": "column", "op": "min"}, "axis": above}
     y = {"field": "expected", "type": "nominal", "sort": {"field": "row", "op": "min"}, "axis": axis}
     shade = {"field": "shade", "type": "quantitative", "scale": None, "legend": None}
@@ -64,7 +69,7 @@ def _matrix_spec(labels: list[str], counts: list[list[int]]) -> dict[str, Any]:
     text = {"text": {"field": "n", "type": "quantitative", "format": ",d"}}
     return {
         "data": {"values": values},
-        "width": {"step": max(36, min(96, 300 // max(1, len(labels))))},
+        "width": {"step": step},
         "height": {"step": 52 if len(labels) < 6 else 32},
         "encoding": {"x": x, "y": y},
         "layer": [

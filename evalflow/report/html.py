@@ -15,6 +15,7 @@ from evalflow.report.header import facts, title
 from evalflow.report.judges import judge_lines
 from evalflow.report.noise import noise_texts
 from evalflow.report.page import write_page
+from evalflow.report.reliability import bins_of
 from evalflow.report.wording import PARTS, series_name, varying, without_means_of_figures
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def _notes(details: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
     """Label and text of the details over all tags that no picture shows."""
     notes: list[tuple[str, str]] = []
     for detail in details:
-        if detail.get("tag") is None and matrix_of(detail) is None:
+        if detail.get("tag") is None and matrix_of(detail) is None and not bins_of(detail):
             label = " · ".join([detail["metric"], detail["statistic"], series_name(detail, varying(details))])
             rest = {name: value for name, value in detail.items() if name not in _NAMES and value is not None}
             notes.append((label.removesuffix(" · "), ", ".join(f"{name}: {_text(rest[name])}" for name in rest)))

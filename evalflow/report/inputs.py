@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,7 @@ class Reported:
         gates: metric, statistic, condition, value, passed (None: undecided) and message of each gate.
         manifest: run.json.
         metrics: What the metrics declare, by name.
+        categorising: Names of the metrics that put cases into one of several classes.
         cases: The cases that were evaluated, in input order; gone over once.
         answers: Gives the answer to a case, or None.
     """
@@ -38,3 +39,4 @@ class Reported:
     metrics: Mapping[str, MetricConfig]
     cases: Iterable[Case]
     answers: AnswerOf
+    categorising: Collection[str] = ()

@@ -5,22 +5,34 @@ from __future__ import annotations
 from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryFile
+from typing import Protocol
 
 from evalflow.report.explorer import ExplorerWriter
 from evalflow.report.files import replacing
 from evalflow.report.html import write_html
 from evalflow.report.inputs import Reported
-from evalflow.report.join import rows
+from evalflow.report.join import Row, rows
 from evalflow.report.junit import write_junit
 from evalflow.report.markdown import write_markdown
+from evalflow.report.miscategorised import MiscategorisedWriter
 from evalflow.report.results import CasesWriter, ResultsWriter
 from evalflow.report.telling import most_telling
 
 __all__ = ["Reported", "write_reports"]
 
 
+class RowSink(Protocol):
+    """A report that takes in the run row by row."""
+
+    def write(self, row: Row) -> None:
+        """Take in one row."""
+        ...
+
+
 def write_reports(folder: Path, run: Reported) -> None:
     """Write results.csv, cases.jsonl, report.html, junit.xml and summary.md into the run's folder.
+
+    And miscategorised.csv, where a metric puts cases into one of several classes.
 
     Each replaces the one before when it is complete; `run.cases` may come from the folder's own cases.jsonl.
 
@@ -35,7 +47,10 @@ def write_reports(folder: Path, run: Reported) -> None:
             stack.enter_context(TemporaryFile("w+", encoding="utf-8", errors="backslashreplace")) for _ in range(2)
         )
         explorer = ExplorerWriter(index, details, most_telling(run.scores, run.metrics))
-        sinks = (ResultsWriter(table, run.scores), CasesWriter(cases), explorer)
+        sinks: list[RowSink] = [ResultsWriter(table, run.scores), CasesWriter(cases), explorer]
+        if run.categorising:
+            file = stack.enter_context(replacing(folder / "miscategorised.csv", errors="replace", newline=""))
+            sinks.append(MiscategorisedWriter(file, run.categorising))
         for row in rows(run.cases, run.answers, run.scores):
             for sink in sinks:
                 sink.write(row)

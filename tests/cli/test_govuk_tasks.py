@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from pathlib import Path
 from typing import Any
@@ -56,7 +57,12 @@ def test_question_router(program: Program) -> None:
     failed = json.loads(program("cases", "--failed", "--limit", "0", "--json").stdout)["cases"]
     told = [(c["id"], c["scores"][0]["value"]["truth"], c["scores"][0]["value"]["prediction"]) for c in failed]
     assert told == [(c["id"], c["expected_outcome"], c["actual_outcome"]) for c in wrong]
-    assert "Confusion matrix of question_router" in (program.latest / "report.html").read_text("utf-8")
+    with (program.latest / "miscategorised.csv").open(encoding="utf-8", newline="") as file:
+        table = [(row["case_id"], row["question"], float(row["confidence"])) for row in csv.DictReader(file)]
+    assert table == [(c["id"], c["question"], c["confidence_score"]) for c in wrong]
+    page = (program.latest / "report.html").read_text("utf-8")
+    assert "Confusion matrix of question_router" in page
+    assert "Calibration of question_router" in page
 
 
 def test_retrieval_survives_cases_with_nothing_to_find(program: Program) -> None:

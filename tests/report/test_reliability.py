@@ -1,0 +1,49 @@
+"""The picture of how far a stated confidence can be believed."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from evalflow.report.reliability import reliabilities
+
+KEY = {"dataset": "d", "target": "t", "metric": "m", "judge": None}
+
+
+def one(n: int, confidence: float | None, accuracy: float | None) -> dict[str, Any]:
+    return {"low": 0.0, "high": 0.1, "n": n, "confidence": confidence, "accuracy": accuracy}
+
+
+def diagram(*bins: dict[str, Any], **detail: Any) -> dict[str, Any]:
+    return {**KEY, "tag": None, "statistic": "ece", "bins": list(bins), **detail}
+
+
+def row(**fields: Any) -> dict[str, Any]:
+    return {**KEY, "statistic": "ece", "value": 0.15, "n_scored": 10, "n_undefined": 0, "n_error": 1, "n_skipped": 0,
+            **fields}  # fmt: skip
+
+
+@pytest.mark.parametrize(("accuracy", "claim"), [(0.5, "too much"), (0.75, "as much as holds"), (1.0, "too little")])
+def test_it_says_in_words_whether_too_much_is_claimed(accuracy: float, claim: str) -> None:
+    (picture,) = reliabilities([diagram(one(2, 0.9, accuracy), one(0, None, None), one(6, 0.7, accuracy))], [row()])
+    assert picture.title == "Calibration of m"
+    assert picture.sentence.startswith("Over 8 cases a confidence of 75 % is stated on average and ")
+    assert f"claim {claim};" in picture.sentence
+    assert "(calibration error 0.150). 2 state none. 1 is not scored" in picture.sentence
+
+
+def test_every_bin_that_holds_a_case_is_a_dot_with_its_count() -> None:
+    (picture,) = reliabilities([diagram(one(1200, 0.95, 0.8), one(0, None, None), one(3, 0.5, 1.0))], [row()])
+    assert {"1,200", "3"} <= set(re.findall(r"<text[^>]*>([^<]*)</text>", picture.svg))
+
+
+def test_two_targets_have_a_picture_each_and_tags_none() -> None:
+    bins = [one(1, 0.5, 1.0)]
+    details = [diagram(*bins), diagram(*bins, target="other"), diagram(*bins, tag="x"), {**KEY, "tag": None}]
+    assert [picture.title for picture in reliabilities(details, [row()])] == [
+        "Calibration of m · t",
+        "Calibration of m · other",
+    ]
+    assert reliabilities([diagram(one(0, None, None))], [row()]) == []
