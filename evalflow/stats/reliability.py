@@ -2,7 +2,7 @@
 
 The Brier score is the mean of (confidence - right)^2, with right 1 or 0 (Brier 1950, Monthly Weather Review 78:1); of a
 prediction with several classes it is about the predicted one. The expected calibration error is the mean over records
-of |accuracy - confidence| of their bin, with ten bins of equal width (Naeini et al. 2015, AAAI 29). 0 is best of both.
+of |accuracy - confidence| of their bin, with bins of equal width (Naeini et al. 2015, AAAI 29). 0 is best of both.
 
 Noise alone makes each bin's gap larger than it is, and a resample adds noise to noise: the interval of the calibration
 error is therefore the basic bootstrap's, which takes the bias off (Davison & Hinkley 1997, sec. 5.2), within 0..1.
@@ -29,13 +29,14 @@ BINS = 10
 _STEPS = 100
 
 
-def reliability_figures(counts: pl.DataFrame, seed: int = 0) -> list[Figure]:
+def reliability_figures(counts: pl.DataFrame, seed: int = 0, bins: int = BINS) -> list[Figure]:
     """Brier score and expected calibration error of predictions that state their confidence.
 
     Args:
         counts: Columns: cluster, confidence (0..1, null where none is stated), correct (bool), n, clusters; the counts
             as `mean_figure` takes them.
         seed: Of the bootstrap.
+        bins: Of equal width; fewer where there are few records.
 
     Returns:
         brier and ece. The details of ece are the reliability diagram: `bins`, each with low, high, n, confidence and
@@ -47,29 +48,29 @@ def reliability_figures(counts: pl.DataFrame, seed: int = 0) -> list[Figure]:
     rows = counts.with_columns(squared=gap**2)
     brier = mean_figure("brier", rows["squared"], rows, seed)
     stated = counts.drop_nulls("confidence")
-    return [brier, _calibration_error(stated, seed)]
+    return [brier, _calibration_error(stated, seed, bins)]
 
 
 def calibration_error(totals: Floats) -> Floats:
     """The expected calibration error for each row of totals.
 
     Args:
-        totals: Summed gaps, right less confidence, of each bin, and then the number of records; shape (rows, BINS + 1).
+        totals: Summed gaps, right less confidence, of each bin, and then the number of records; shape (rows, bins + 1).
     """
     import numpy as np
 
-    found: Floats = np.abs(totals[:, :BINS]).sum(axis=1)
-    return np.divide(found, totals[:, BINS], out=np.full(found.shape, np.nan), where=totals[:, BINS] > 0)
+    found: Floats = np.abs(totals[:, :-1]).sum(axis=1)
+    return np.divide(found, totals[:, -1], out=np.full(found.shape, np.nan), where=totals[:, -1] > 0)
 
 
-def bin_of(confidence: Floats) -> NDArray[np.int64]:
+def bin_of(confidence: Floats, bins: int = BINS) -> NDArray[np.int64]:
     """The bin of each confidence."""
     import numpy as np
 
-    return np.minimum((confidence * BINS).astype(np.int64), BINS - 1)
+    return np.minimum((confidence * bins).astype(np.int64), bins - 1)
 
 
-def _calibration_error(counts: pl.DataFrame, seed: int) -> Figure:
+def _calibration_error(counts: pl.DataFrame, seed: int, bins: int) -> Figure:
     import numpy as np
 
     if not counts.height:
@@ -77,37 +78,39 @@ def _calibration_error(counts: pl.DataFrame, seed: int) -> Figure:
     confidence = counts["confidence"].to_numpy().astype(np.float64)
     correct = counts["correct"].to_numpy().astype(np.float64)
     records = (counts["n"] * counts["clusters"]).to_numpy().astype(np.float64)
-    place = bin_of(confidence)
-    n, stated, right = (_by_bin(place, records * x) for x in (1.0, confidence, correct))
+    place = bin_of(confidence, bins)
+    n, stated, right = (_by_bin(place, records * x, bins) for x in (1.0, confidence, correct))
     total = float(records.sum())
     value = float(np.abs(right - stated).sum() / total)
-    low, high, error, method = _bounds(value, *_patterns(counts, place, correct - confidence), seed)
+    low, high, error, method = _bounds(value, *_patterns(counts, place, correct - confidence, bins), seed)
     return Figure(
         statistic="ece", value=value, n=int(total), std_error=error, ci_low=low, ci_high=high, ci_method=method,
         details={"bins": _diagram(n, stated, right)},
     )  # fmt: skip
 
 
-def _by_bin(place: NDArray[np.int64], weights: Floats) -> Floats:
+def _by_bin(place: NDArray[np.int64], weights: Floats, bins: int) -> Floats:
     import numpy as np
 
-    return np.bincount(place, weights=weights, minlength=BINS).astype(np.float64)
+    return np.bincount(place, weights=weights, minlength=bins).astype(np.float64)
 
 
 def _diagram(n: Floats, confidence: Floats, correct: Floats) -> list[dict[str, Any]]:
     return [
         {
-            "low": i / BINS,
-            "high": (i + 1) / BINS,
+            "low": i / n.size,
+            "high": (i + 1) / n.size,
             "n": int(n[i]),
             "confidence": float(confidence[i] / n[i]) if n[i] else None,
             "accuracy": float(correct[i] / n[i]) if n[i] else None,
         }
-        for i in range(BINS)
+        for i in range(n.size)
     ]
 
 
-def _patterns(counts: pl.DataFrame, place: NDArray[np.int64], gap: Floats) -> tuple[Floats, NDArray[np.int64], str]:
+def _patterns(
+    counts: pl.DataFrame, place: NDArray[np.int64], gap: Floats, bins: int
+) -> tuple[Floats, NDArray[np.int64], str]:
     """What each pattern of cluster adds to each bin's gap and to the records, how many have it, and the method."""
     import numpy as np
 
@@ -119,10 +122,10 @@ def _patterns(counts: pl.DataFrame, place: NDArray[np.int64], gap: Floats) -> tu
     _, codes = np.unique(names, return_inverse=True)
     size = int(codes.max()) + 1
     weights = np.bincount(codes, weights=clusters).astype(np.int64) if alone else np.ones(size, np.int64)
-    table = np.zeros((size, BINS + 1))
+    table = np.zeros((size, bins + 1))
     share = clusters / weights[codes] if alone else n
     np.add.at(table, (codes, place), share * gap)
-    np.add.at(table[:, BINS], codes, share)
+    np.add.at(table[:, bins], codes, share)
     name, few, what = ("", FEW_CASES, "cases") if alone else ("cluster_", FEW_CLUSTERS, "clusters")
     note = f": fewer than {few} {what}" if weights.sum() < few else ""
     return table, weights, f"{name}basic_bootstrap{note}"

@@ -6,6 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from evalflow.stats.auroc import auroc
 from evalflow.stats.reliability import reliability_figures
 
 
@@ -39,6 +40,37 @@ def test_a_small_case_by_hand():
         "accuracy": pytest.approx(2 / 3),
     }
     assert bins[0]["accuracy"] is None
+
+
+def test_agrees_with_scikit_learn():
+    stated = [0.95, 0.9, 0.85, 0.8, 0.7, 0.65, 0.6, 0.4, 0.35, 0.2, 0.15, 0.05]
+    right = [bool(int(digit)) for digit in "111011010000"]
+    brier, ece = reliability_figures(frame(list(zip(stated, right, strict=True))), bins=5)
+    assert brier.value == pytest.approx(0.1495833333, abs=1e-9)
+    assert ece.value == pytest.approx(0.1583333333, abs=1e-9)
+    assert [one["low"] for one in (ece.details or {})["bins"]] == [0, 0.2, 0.4, 0.6, 0.8]
+    found = auroc(right, stated)
+    assert (found.value, found.n) == (pytest.approx(0.8888888889, abs=1e-9), 12)
+
+
+def test_separation_is_undefined_where_there_is_nothing_to_separate():
+    assert auroc([1, 1], [0.5, 0.6]).method == "none: all labels pass"
+    assert auroc([0, 0], [0.5, 0.6]).method == "none: all labels fail"
+    assert auroc([], []).value is None
+    perfect = auroc([1, 0, 1, 0], [0.9, 0.1, 0.8, 0.2])
+    assert (perfect.value, perfect.low, perfect.method) == (1.0, None, "none: no fail is above a pass")
+    assert auroc([1, 0, 1, 0], [0.5] * 4).value == 0.5
+
+
+def test_the_interval_of_the_separation_holds_it():
+    rng = np.random.default_rng(4)
+    truth = 0.7602499  # that a draw of N(1, 1) is above one of N(0, 1)
+    held = 0
+    for _ in range(300):
+        human = rng.random(80) < 0.4
+        found = auroc(human, np.where(human, rng.normal(1, 1, 80), rng.normal(0, 1, 80)))
+        held += (found.low or 0) < truth < (found.high or 0)
+    assert held == pytest.approx(283, abs=14)
 
 
 def test_no_confidence_at_all():
