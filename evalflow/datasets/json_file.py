@@ -1,4 +1,4 @@
-"""A JSON file: a list of objects, or the form `{name, config, data: [{input, output}]}`."""
+"""A JSON file: a list of objects, the form `{name, config, data: [{input, output}]}`, or a single object."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ _DIGITS = 1024
 @dataclass(frozen=True, slots=True)
 class _Form:
     prefix: str
+    """Where ijson finds the rows; empty: the whole file is the only one."""
     example_outputs: bool | None = None
 
 
@@ -55,7 +56,7 @@ def _open(path: Path) -> IO[bytes]:
 
 
 def _form(path: Path) -> _Form | Problem:
-    """Which of the two forms it is; reads no further than it takes to know."""
+    """Which of the forms it is; reads no further than it takes to know."""
     import ijson  # pyright: ignore[reportMissingTypeStubs]
 
     data = outputs = None
@@ -77,8 +78,10 @@ def _form(path: Path) -> _Form | Problem:
 
 
 def _checked(data: str | None, outputs: object, file: str) -> _Form | Problem:
+    if data is None and outputs is None:
+        return _Form("")
     if data != "start_array":
-        hint = "a file of one object a line is read with `format: jsonl`; else put the rows in a list: [{...}, {...}]"
+        hint = "put the rows in a list: [{...}, {...}]"
         return Problem("expected a list of objects, or an object with its rows in a list under `data`", file, hint)
     if outputs is not None and not isinstance(outputs, bool):
         return Problem(f"config.example_outputs: expected true or false, got {kind(outputs)}", file)
@@ -93,7 +96,7 @@ def _rows(path: Path, form: _Form) -> Iterator[Row | Problem]:
         with _open(path) as file:
             items: Iterator[Any] = ijson.items(file, form.prefix)
             for index, item in enumerate(items):
-                row = record(_floats(item), f"{name}[{index}]")
+                row = record(_floats(item), f"{name}[{index}]" if form.prefix else name)
                 yield _consistent(row, form.example_outputs) if isinstance(row, Row) else row
     except (ijson.JSONError, ArithmeticError, ValueError) as error:
         yield _broken(path, error)

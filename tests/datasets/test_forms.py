@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ CONTEXTS = [
         "html_content": "Example html_content of the chunk",
     }
 ]
+TASKS = ("jailbreak_guardrails", "output_guardrails", "question_router", "retrieval", "topic_tagger", "conversations")
 GUARDRAILS = """\
 {
     "question": "Example question to evaluate",
@@ -69,6 +71,33 @@ def test_a_shipped_dataset_declares_every_key_under_its_own_package(name: str) -
         "description", "path", "format", "fields", "group", "generates", "conversation", "allow_irregular",
     ]  # fmt: skip
     assert list(read(name, DatasetConfig(**yaml.safe_load(text))))
+
+
+def documented() -> list[tuple[str, str]]:
+    """The examples of data/README.md, each with the shipped dataset that its section is about."""
+    page = (paths.share_dir() / "data" / "README.md").read_text(encoding="utf-8")
+    sections = [section.partition("\n") for section in re.split(r"^## ", page, flags=re.MULTILINE)[1:]]
+    names = {"rag_answers": "rag", **{name: name for name in TASKS}}
+    return [
+        (names[title], block)
+        for title, _, text in sections
+        if title in names
+        for block in re.findall(r"^```json\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    ]
+
+
+@pytest.mark.parametrize("file", ["one.json", "list.json", "spread.jsonl"])
+def test_documented_examples_load_as_they_stand(file: str) -> None:
+    for name, block in documented():
+        text = f"[{block}, {block}]" if file == "list.json" else block
+        Path(file).write_text(text)
+        first, *others = shipped(name, file)
+        assert [other.messages for other in others] == [first.messages] * (file == "list.json")
+        columns = json.loads(block)
+        assert first.question == columns.get("message", columns.get("question", first.question))
+        assert (first.expected is None) == (not any(column.startswith("expected_") for column in columns))
+        assert (first.actual is None) == (not any(column.startswith("actual_") for column in columns))
+    assert {name for name, _ in documented()} == {"rag", *TASKS}
 
 
 def test_rag_answers_to_generate_for() -> None:
