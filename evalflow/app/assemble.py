@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from evalflow.app.demand import Demand, demand_of
 from evalflow.app.select import offered
@@ -24,6 +24,7 @@ from evalflow.metrics.registry import build_metric
 from evalflow.prompts import Prompts
 from evalflow.protocols import Judge, Metric, Target
 from evalflow.run.pipeline import Pair
+from evalflow.targets.form import Form
 from evalflow.targets.registry import build_target
 
 
@@ -189,9 +190,9 @@ def _embedder(
 
 def _target(settings: Settings, prompts: Prompts, session: CallSession, problems: list[Problem]) -> Target | None:
     run = settings.run
-    generates: dict[str, Literal["answer", "actual"]] = {name: config.generates for name, config in run.dataset.items()}
+    forms = {name: Form.of(config) for name, config in run.dataset.items()}
     try:
-        return build_target(run.target, settings.composed.choices["target"], prompts, generates, run.generate, session)
+        return build_target(run.target, settings.composed.choices["target"], prompts, forms, run.generate, session)
     except UserError as error:
         file = settings.composed.sources.get("target")
         problems += [

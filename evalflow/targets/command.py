@@ -10,6 +10,8 @@ import shutil
 import signal
 from asyncio.subprocess import Process, SubprocessStreamProtocol
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from evalflow.calls.session import CallSession
@@ -25,6 +27,8 @@ MAX_OUTPUT = 8 * 1024**2
 """Bytes of a reply."""
 KEPT_ERRORS = 4096
 """Bytes of stderr that are kept, the last ones."""
+SHOWN_ERRORS = 10
+"""Lines of it that an error tells, the last ones."""
 _CHUNK = 2**16
 
 
@@ -58,12 +62,20 @@ class CommandWay:
 
     async def ask(self, data: bytes) -> Heard:
         """Start the command and wait for its output. See `Way`."""
-        return await self._slots.run(data, self._run)
+        errors = bytearray()
+        try:
+            heard = await self._slots.run(data, partial(self._run, errors))
+        except TargetError as error:
+            told = f"{error}{_told(errors)}"
+            raise TargetError(
+                error.error_type, told, error.raw, requests=error.requests, latency_s=error.latency_s
+            ) from None
+        return replace(heard, aside=_told(errors))
 
     async def close(self) -> None:
         """Nothing to release: every process ends with its call."""
 
-    async def _run(self, data: bytes) -> bytes:
+    async def _run(self, errors: bytearray, data: bytes) -> bytes:
         loop = asyncio.get_running_loop()
         try:
             transport, protocol = await loop.subprocess_exec(
@@ -75,7 +87,7 @@ class CommandWay:
         try:
             async with asyncio.TaskGroup() as streams:
                 output = streams.create_task(_output(process.stdout))
-                errors = streams.create_task(_errors(process.stderr))
+                streams.create_task(_errors(process.stderr, errors))
                 streams.create_task(_feed(process.stdin, data))
             code = await process.wait()
         except ExceptionGroup as failures:
@@ -85,7 +97,7 @@ class CommandWay:
             await _kill(process, transport)
             raise
         if code != 0:
-            raise TargetError("exit_code", _ended(code, errors.result()), requests=1)
+            raise TargetError("exit_code", _ended(code, errors), requests=1)
         return output.result()
 
 
@@ -108,12 +120,12 @@ async def _output(stdout: asyncio.StreamReader | None) -> bytes:
     return bytes(read)
 
 
-async def _errors(stderr: asyncio.StreamReader | None) -> bytes:
+async def _errors(stderr: asyncio.StreamReader | None, tail: bytearray) -> None:
+    """Keep the end of what is said, also of a command that is killed."""
     assert stderr
-    tail = b""
     while chunk := await stderr.read(_CHUNK):
-        tail = (tail + chunk)[-KEPT_ERRORS:]
-    return tail
+        tail += chunk
+        del tail[:-KEPT_ERRORS]
 
 
 def _first(failures: ExceptionGroup[Exception]) -> Exception:
@@ -132,12 +144,18 @@ async def _kill(process: Process, transport: asyncio.SubprocessTransport) -> Non
     await process.wait()
 
 
-def _ended(code: int, errors: bytes) -> str:
-    lines = errors.decode("utf-8", "replace").strip().splitlines()
-    said = f": {lines[-1].strip()}" if lines else ", and said nothing on stderr"
-    if code < 0:
-        return f"the command was killed by {signal.Signals(-code).name}{said}"
-    return f"the command ended with exit code {code}{said}"
+def _ended(code: int, errors: bytearray) -> str:
+    how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+    return f"the command {how}" + ("" if errors.strip() else ", and said nothing on stderr")
+
+
+def _told(errors: bytearray) -> str:
+    """What a command said on stderr, to stand behind an error: its last line, then those before it."""
+    lines = [line.rstrip() for line in errors.decode("utf-8", "replace").strip().splitlines()]
+    if not lines:
+        return ""
+    before = "\n  ".join(lines[-SHOWN_ERRORS:-1])
+    return f"; stderr: {lines[-1].strip()}" + (f"\n  {before}" if before else "")
 
 
 def _contents(argv: Sequence[str]) -> Iterator[str]:

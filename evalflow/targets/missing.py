@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Literal
 
 from evalflow.protocols import Target
 from evalflow.records import Answer, Case
+from evalflow.targets.form import Form
 from evalflow.targets.recorded import RecordedTarget
 
 
@@ -16,12 +16,12 @@ class MissingTarget:
 
     Args:
         live: Who is asked.
-        generates: By dataset, the case field that the live target fills.
+        forms: By dataset, its form, with the case field that the live target fills.
     """
 
-    def __init__(self, live: Target, generates: Mapping[str, Literal["answer", "actual"]]) -> None:
+    def __init__(self, live: Target, forms: Mapping[str, Form]) -> None:
         self._live = live
-        self._generates = generates
+        self._forms = forms
         self._recorded = RecordedTarget(self.name)
 
     @property
@@ -36,7 +36,7 @@ class MissingTarget:
 
     async def answer(self, case: Case, repeat: int) -> Answer:
         """The recorded answer, else a generated one."""
-        if getattr(case, self._generates[case.dataset]) is not None:
+        if getattr(case, self._forms[case.dataset].generates) is not None:
             return await self._recorded.answer(case, repeat)
         return replace(await self._live.answer(case, repeat), target=self.name)
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any, cast
 
 from evalflow.calls.entry import Entry
+from evalflow.calls.faults import excerpt
 from evalflow.calls.once import short
 from evalflow.calls.session import CallSession
 from evalflow.calls.transport import Request
@@ -19,20 +21,24 @@ from evalflow.llm.completion import Completion
 from evalflow.prompts import Prompts, render
 from evalflow.records import Answer, Case, Message
 from evalflow.targets.answers import blank, failed
+from evalflow.targets.form import Form
 
 VARIABLES = ("question", "history", "messages", "contexts", "metadata", "vars")
 """What its templates may use: what is known of a case without its reference, its expected outcome or its answer."""
+_FENCED = re.compile(r"```(?:json)?\s*(.*?)\s*```", re.DOTALL)
 DECISIVE = ("base_url", "model", "temperature", "max_tokens", "system_prompt", "prompt")
 
 
 class OpenAITarget:
     """Asks a model. The reply's text is the answer, or the prediction where the dataset generates `actual`.
 
+    Where the dataset puts predictions together of parts, the text is a JSON object with these, or with its columns.
+
     Args:
         config: The model, its system prompt and its prompt.
         name: The column value.
         prompts: The templates.
-        generates: By dataset, the case field that the reply fills.
+        forms: By dataset, its own form, with the case field that the reply fills.
         session: Shared by all clients of a run.
         client: For tests, and for other ways to the endpoint.
 
@@ -45,14 +51,14 @@ class OpenAITarget:
         config: OpenAITargetConfig,
         name: str,
         prompts: Prompts,
-        generates: Mapping[str, Literal["answer", "actual"]],
+        forms: Mapping[str, Form],
         session: CallSession | None = None,
         *,
         client: ChatClient | None = None,
     ) -> None:
         self._config = config
         self._name = name
-        self._generates = generates
+        self._forms = forms
         self._system = _template(config.system_prompt, "target.system_prompt", prompts)
         self._prompt = _template(config.prompt, "target.prompt", prompts)
         self._client = client or ChatClient(config, "target", session)
@@ -93,17 +99,19 @@ class OpenAITarget:
                 raise TargetError("no_question", "the case has no message and target.prompt is not set")
             request = self._client.request({"messages": sent})
             key = self._client.key(request, repeat)
-            completion, known = await self._client.once(key, partial(self._paid, request), self._client.recall)
+            form = self._forms[case.dataset]
+            completion, known = await self._client.once(key, partial(self._paid, request, form), self._client.recall)
+            text, is_actual = said(completion), form.generates == "actual"
+            prediction = predicted(text, form) if is_actual else None
         except UserError as error:
             return replace(begun, status="error", error_type="prompt", error=str(error))
         except CallError as error:
             return failed(begun, error)
-        text, cost_usd = said(completion), completion.cost_usd
-        is_actual = self._generates[case.dataset] == "actual"
+        cost_usd = completion.cost_usd
         return replace(
             begun,
             answer=None if is_actual else text,
-            actual=scalar(text) if is_actual else None,
+            actual=prediction,
             requests=0 if known else 1,
             usage=completion.usage,
             cost_usd=0.0 if known else cost_usd,
@@ -117,10 +125,10 @@ class OpenAITarget:
         """Release connections."""
         await self._client.close()
 
-    async def _paid(self, request: Request) -> tuple[Completion, Entry]:
+    async def _paid(self, request: Request, form: Form) -> tuple[Completion, Entry]:
         """Ask for an answer; what is none has been paid for, and is not to be remembered."""
         completion = await self._client.complete(request)
-        fault = _fault(completion)
+        fault = _fault(completion, form)
         if fault:
             usage, cost_usd, latency_s = completion.usage, completion.cost_usd, completion.latency_s
             raise TargetError(*fault, requests=1, usage=usage, cost_usd=cost_usd, latency_s=latency_s)
@@ -132,13 +140,40 @@ def said(completion: Completion) -> str:
     return completion.text or completion.refusal or ""
 
 
-def _fault(completion: Completion) -> tuple[str, str] | None:
+def _fault(completion: Completion, form: Form) -> tuple[str, str] | None:
     """Why there is no answer: error_type and message."""
     if completion.finish_reason == "content_filter":
         return "refused", "the content filter withheld the answer"
     if not said(completion):
         return "empty", f"the reply has no text (finish_reason: {completion.finish_reason})"
+    if form.generates == "actual":
+        try:
+            predicted(said(completion), form)
+        except TargetError as error:
+            return error.error_type, str(error)
     return None
+
+
+def predicted(text: str, form: Form) -> Any:
+    """The prediction in a reply's text.
+
+    Raises:
+        TargetError: The dataset puts predictions together, and the text is no JSON object of such parts.
+    """
+    if not form.parts:
+        return scalar(text)
+    fenced = _FENCED.fullmatch(text.strip())
+    try:
+        value: Any = json.loads(fenced[1] if fenced else text)
+    except (ValueError, RecursionError):
+        value = text
+    row = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+    try:
+        found = form.find("actual", row) or cast("object", value)
+        form.check(found)
+    except ValueError as error:
+        raise TargetError("malformed", f"{error}: {excerpt(text.encode())}", text) from None
+    return found
 
 
 def scalar(text: str) -> Any:

@@ -23,10 +23,11 @@ from evalflow.llm.registry import default_name
 from evalflow.prompts import Prompts
 from evalflow.protocols import Target
 from evalflow.targets.conversation import ConversationTarget
+from evalflow.targets.form import Form
 from evalflow.targets.missing import MissingTarget
 from evalflow.targets.recorded import RecordedTarget
 
-Generates = Mapping[str, Literal["answer", "actual"]]
+Forms = Mapping[str, Form]
 Generate = Literal[False, True, "missing", "demo"]
 
 
@@ -36,12 +37,12 @@ class TargetKind:
 
     Attributes:
         config_model: The model of its configuration.
-        build: Makes one, given its configuration, its name, the templates, by dataset the case field that it fills,
-            and what it shares with others of its run.
+        build: Makes one, given its configuration, its name, the templates, by dataset its form, and what it
+            shares with others of its run.
     """
 
     config_model: type[TargetConfig]
-    build: Callable[[Any, str, Prompts, Generates, CallSession], Target]
+    build: Callable[[Any, str, Prompts, Forms, CallSession], Target]
 
 
 def target_kinds() -> Kinds[TargetKind]:
@@ -69,7 +70,7 @@ def build_target(
     config: TargetConfig,
     choice: str,
     prompts: Prompts,
-    generates: Generates,
+    forms: Forms,
     generate: Generate,
     session: CallSession | None = None,
 ) -> Target:
@@ -79,7 +80,7 @@ def build_target(
         config: Of the model that belongs to its kind.
         choice: The file of conf/target that was chosen; the name defaults to `<choice>:<model>`, or to the choice.
         prompts: The templates.
-        generates: By dataset, the case field that a live target fills.
+        forms: By dataset, its own form, with the case field that a live target fills.
         generate: The run's `generate`: demo takes the example answers instead, missing asks for what the data lack.
         session: Shared by all judges and targets of a run.
 
@@ -89,41 +90,39 @@ def build_target(
     if generate == "demo":
         return RecordedTarget("demo", demo=True)
     name = default_name(config, choice)
-    target = target_kinds().get(config.kind).build(config, name, prompts, generates, session or CallSession())
+    target = target_kinds().get(config.kind).build(config, name, prompts, forms, session or CallSession())
     if config.kind == "recorded":
         return target
     playing = ConversationTarget(target)
-    return MissingTarget(playing, generates) if generate == "missing" else playing
+    return MissingTarget(playing, forms) if generate == "missing" else playing
 
 
 def _recorded(_: RecordedTargetConfig, name: str, *_shared: object) -> Target:
     return RecordedTarget(name)
 
 
-def _openai(
-    config: OpenAITargetConfig, name: str, prompts: Prompts, generates: Generates, session: CallSession
-) -> Target:
+def _openai(config: OpenAITargetConfig, name: str, prompts: Prompts, forms: Forms, session: CallSession) -> Target:
     from evalflow.targets.openai import OpenAITarget
 
-    return OpenAITarget(config, name, prompts, generates, session)
+    return OpenAITarget(config, name, prompts, forms, session)
 
 
-def _http(config: HttpTargetConfig, name: str, prompts: Prompts, generates: Generates, session: CallSession) -> Target:
+def _http(config: HttpTargetConfig, name: str, prompts: Prompts, forms: Forms, session: CallSession) -> Target:
     from evalflow.targets.http import HttpWay
     from evalflow.targets.service import ServiceTarget
 
-    return ServiceTarget(HttpWay(config, prompts, session), config, name, generates, session)
+    return ServiceTarget(HttpWay(config, prompts, session), config, name, forms, session)
 
 
-def _command(config: CommandTargetConfig, name: str, _: Prompts, generates: Generates, session: CallSession) -> Target:
+def _command(config: CommandTargetConfig, name: str, _: Prompts, forms: Forms, session: CallSession) -> Target:
     from evalflow.targets.command import CommandWay
     from evalflow.targets.service import ServiceTarget
 
-    return ServiceTarget(CommandWay(config, session), config, name, generates, session)
+    return ServiceTarget(CommandWay(config, session), config, name, forms, session)
 
 
-def _python(config: PythonTargetConfig, name: str, _: Prompts, generates: Generates, session: CallSession) -> Target:
+def _python(config: PythonTargetConfig, name: str, _: Prompts, forms: Forms, session: CallSession) -> Target:
     from evalflow.targets.python import PythonWay
     from evalflow.targets.service import ServiceTarget
 
-    return ServiceTarget(PythonWay(config, session), config, name, generates, session)
+    return ServiceTarget(PythonWay(config, session), config, name, forms, session)

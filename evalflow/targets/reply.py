@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 from evalflow.calls.faults import excerpt
 from evalflow.config.targets import ContextsExtract, Extract, ReplyConfig, value_name
@@ -13,11 +13,11 @@ from evalflow.contexts import contexts
 from evalflow.errors import TargetError
 from evalflow.jsonvalues import Path, json_path, kind
 from evalflow.records import Context
+from evalflow.targets.form import Form, Generated
 
-Generated = Literal["answer", "actual"]
 _FORMS = {"answer": ("answer",), "actual": ("actual",), "metadata": ("metadata",)}
-_CONTEXTS = ("contexts", "structured_contexts")
-"""Fields of a reply that map themselves."""
+_CHUNKS = "structured_contexts"
+"""Contexts map themselves under this name too, whatever the dataset."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,8 @@ class ReplyReader:
     """Reads replies as a target's configuration says.
 
     A reply that is no object is the value of the field that the dataset generates. Of an object, what is mapped is
-    taken from its path, which must lead somewhere; all else from the field of the same name, if there is one.
+    taken from its path, which must lead somewhere; all else from the field of the same name, if there is one, or from
+    where it stands in the dataset's own form.
 
     Args:
         config: The mapping.
@@ -45,39 +46,46 @@ class ReplyReader:
         extracts = {name: getattr(config, name) for name in (*_FORMS, "contexts")}
         self._paths = {name: json_path(extract.path) for name, extract in extracts.items() if extract}
 
-    def read(self, body: bytes, generates: Generated) -> Said:
+    def read(self, body: bytes, form: Form) -> Said:
         """What the reply says.
 
         Args:
             body: The reply.
-            generates: The field that it must have.
+            form: The dataset's, with the field that it must have.
 
         Raises:
-            TargetError: It is no JSON, a path leads nowhere, or what stands there cannot be used.
+            TargetError: It is no JSON, says that it failed, a path leads nowhere, or what stands there cannot be used.
         """
         reply = _parsed(body)
+        fields = cast("dict[str, Any]", reply) if isinstance(reply, dict) else {}
         try:
-            found = {name: self._value(name, reply, generates) for name in _FORMS}
-            if found[generates] is None:
-                raise ValueError(_nothing(reply, generates, self._paths.get(generates)))
-            return Said(_text(found["answer"]), found["actual"], self._contexts(reply), _object(found["metadata"]))
+            failure = form.failure(fields)
+            if failure is not None:
+                raise TargetError("reported", f"the target reports an error: {failure}", excerpt(body))
+            found = {name: self._value(name, reply, form) for name in _FORMS}
+            if found[form.generates] is None:
+                raise ValueError(_nothing(reply, form.generates, self._paths.get(form.generates)))
+            form.check(found["actual"])
+            contexts = self._contexts(reply, form)
+            return Said(_text(found["answer"]), found["actual"], contexts, _object(found["metadata"]))
         except ValueError as error:
             raise TargetError("malformed", f"{error}: {excerpt(body)}", excerpt(body)) from None
 
-    def _value(self, name: str, reply: Any, generates: Generated) -> Any:
+    def _value(self, name: str, reply: Any, form: Form) -> Any:
         extract: Extract | None = getattr(self._config, name)
         if extract is None:
             if not isinstance(reply, dict):
-                return reply if name == generates else None
-            return cast("dict[str, Any]", reply).get(name)
+                return reply if name == form.generates else None
+            return _own(name, cast("dict[str, Any]", reply), form)
         value = _at(self._paths[name], reply, name)
         return value if extract.values is None else _meaning(extract.values, value, name)
 
-    def _contexts(self, reply: Any) -> tuple[Context, ...] | None:
+    def _contexts(self, reply: Any, form: Form) -> tuple[Context, ...] | None:
         extract = self._config.contexts
         if extract is None:
             fields = cast("dict[str, Any]", reply) if isinstance(reply, dict) else {}
-            value = next((fields[name] for name in _CONTEXTS if fields.get(name) is not None), None)
+            chunks = _own("contexts", fields, form)
+            value = fields.get(_CHUNKS) if chunks is None else chunks
         else:
             value = _at(self._paths["contexts"], reply, "contexts")
         if value is None:
@@ -95,6 +103,11 @@ def _parsed(body: bytes) -> Any:
         page = " (a web page?)" if text[:1] == "<" else ""
         what = f"the reply is no JSON{page}: {text}" if text else "the reply is empty"
         raise TargetError("malformed", what, text or None) from error
+
+
+def _own(name: str, reply: Mapping[str, Any], form: Form) -> Any:
+    value = reply.get(name)
+    return form.find(name, reply) if value is None else value
 
 
 def _at(path: Path, reply: Any, name: str) -> Any:

@@ -17,15 +17,23 @@ from evalflow.config.targets import ReplyConfig
 from evalflow.errors import CallError, Problem, TargetError, UserError
 from evalflow.records import Answer, Case
 from evalflow.targets.answers import blank, failed
-from evalflow.targets.reply import Generated, ReplyReader, Said
+from evalflow.targets.form import Form
+from evalflow.targets.reply import ReplyReader, Said
 
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """A reply as it came, and the seconds that it took."""
+    """A reply as it came, and the seconds that it took.
+
+    Attributes:
+        body: The reply.
+        latency_s: The seconds.
+        aside: What else was said, to stand behind the error where the reply cannot be used.
+    """
 
     body: bytes
     latency_s: float
+    aside: str = ""
 
 
 class Way(Protocol):
@@ -66,18 +74,18 @@ class ServiceTarget:
         way: How it is reached.
         config: How its replies become answers.
         name: The column value.
-        generates: By dataset, the case field that a reply must have.
+        forms: By dataset, its own form, with the case field that a reply must have.
         session: Shared by all clients of a run.
     """
 
     def __init__(
-        self, way: Way, config: ReplyConfig, name: str, generates: Mapping[str, Generated], session: CallSession
+        self, way: Way, config: ReplyConfig, name: str, forms: Mapping[str, Form], session: CallSession
     ) -> None:
         self._way = way
         self._reader = ReplyReader(config)
         self._mapping = config.model_dump(mode="json", include={"answer", "actual", "contexts", "metadata"})
         self._name = name
-        self._generates = generates
+        self._forms = forms
         self._once = session.once
 
     @property
@@ -93,11 +101,11 @@ class ServiceTarget:
     async def answer(self, case: Case, repeat: int) -> Answer:
         """Ask the program; a failure is an answer in state `error`. See `Target`."""
         begun = blank(case, self._name, repeat)
-        generates = self._generates[case.dataset]
+        form = self._forms[case.dataset]
         try:
             data = self._way.render(case)
             key = key_of(self._way.identity, "", data, repeat)
-            paid, recall = partial(self._paid, data, generates), partial(self._recall, generates)
+            paid, recall = partial(self._paid, data, form), partial(self._recall, form)
             if self._once is None:
                 (said, entry), known = (await paid())[0], False
             else:
@@ -124,19 +132,20 @@ class ServiceTarget:
         """Let go of connections and processes."""
         await self._way.close()
 
-    async def _paid(self, data: bytes, generates: Generated) -> tuple[tuple[Said, Entry], Entry]:
+    async def _paid(self, data: bytes, form: Form) -> tuple[tuple[Said, Entry], Entry]:
         """Ask for a reply; one that cannot be used is not to be remembered."""
         heard = await self._way.ask(data)
         try:
-            said = self._reader.read(heard.body, generates)
+            said = self._reader.read(heard.body, form)
         except TargetError as error:
-            raise TargetError(error.error_type, str(error), error.raw, requests=1, latency_s=heard.latency_s) from None
+            told = f"{error}{heard.aside}"
+            raise TargetError(error.error_type, told, error.raw, requests=1, latency_s=heard.latency_s) from None
         entry = Entry(body=heard.body, latency_s=heard.latency_s)
         return (said, entry), entry
 
-    def _recall(self, generates: Generated, entry: Entry) -> tuple[Said, Entry]:
+    def _recall(self, form: Form, entry: Entry) -> tuple[Said, Entry]:
         try:
-            return self._reader.read(entry.body, generates), entry
+            return self._reader.read(entry.body, form), entry
         except TargetError as error:
             raise Unreadable(str(error)) from None
 

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import csv
 import json
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from evalflow.testing import Endpoint, Request
+from evalflow.testing.steps import Answering
 from tests.cli.conftest import Program
 
 DATA = Path(__file__).parents[2] / "data"
@@ -111,17 +116,75 @@ def test_topic_tagger_counts_its_errors(program: Program) -> None:
     assert summary(program)[0]["topic_primary", "mean"]["n_error"] == 1
 
 
-def test_every_task_can_be_generated(program: Program) -> None:
-    script = (
-        "import json, sys; case = json.load(sys.stdin); "
-        "print(json.dumps({'actual': {'outcome': 'greetings', 'confidence': 0.5}}))"
-    )
-    (program.folder / "bot.py").write_text(script)
-    done = program(
-        "experiment=question_router", "limit=3", "generate=true", "target=command", "target.argv=[python,bot.py]",
-    )  # fmt: skip
+RECORDED = {
+    "jailbreak_guardrails": ("actual_outcome",),
+    "output_guardrails": ("actual_triggered", "actual_guardrails"),
+    "question_router": ("actual_outcome", "confidence_score"),
+    "retrieval": ("actual_search_results",),
+    "topic_tagger": ("actual_primary_topic", "actual_secondary_topic", "status", "error_message"),
+    "rag": ("llm_answer", "structured_contexts"),
+}
+KEPT_BACK = ("expected_outcome", "expected_guardrails", "expected_chunk_uids", "expected_primary_topic", "ideal_answer")
+METRICS = {
+    "jailbreak_guardrails": "jailbreak_guardrails",
+    "output_guardrails": "[output_guardrails,output_guardrails_triggered]",
+    "question_router": "question_router",
+    "retrieval": "[retrieval,retrieval_pages]",
+    "topic_tagger": "[topics_in_order,topics_any_order,topic_primary,topic_primary_in_either,topic_any]",
+    "rag": "[faithfulness,exact_match]",
+}
+COMMAND = """import json, sys
+case = json.load(sys.stdin)
+print(json.dumps(json.load(open("replies.json"))[case["question"]]))
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Says(Answering):
+    """A service that replies in JSON of its own."""
+
+    said: Mapping[str, Any]
+
+    def body(self, request: Request) -> Mapping[str, Any]:
+        return self.said
+
+
+def replies(task: str, rows: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """What the system that was recorded would reply to each question, as the columns of its task."""
+    asked = "message" if task == "output_guardrails" else "question"
+    return {row[asked]: {column: row[column] for column in RECORDED[task] if column in row} for row in rows}
+
+
+def scores(program: Program) -> list[tuple[Any, ...]]:
+    """All that must not depend on where the answers came from."""
+    lines = (program.latest / "scores.jsonl").read_text("utf-8").splitlines()
+    kept = ("dataset", "case_id", "metric", "status", "score", "value", "reason")
+    return sorted(tuple(json.dumps(json.loads(line)[key]) for key in kept) for line in lines)
+
+
+@pytest.mark.parametrize("task", sorted(RECORDED))
+def test_every_task_can_be_generated(program: Program, task: str) -> None:
+    """A live system that says what was recorded gets the scores of the recorded answers, over HTTP and as a command."""
+    rows = load(task)[-8:]
+    path = program.write("mine.jsonl", *rows)
+    words = (f"dataset={task}", f"dataset.{task}.path={path}", f"metric={METRICS[task]}", "max_error_rate=1")
+    done = program(*words)
     assert done.returncode == 0, done.stderr
-    assert summary(program)[0]["question_router", "accuracy"]["value"] == 0.0
+    recorded = scores(program)
+    said = replies(task, rows)
+    with Endpoint(lambda request: Says(said=said[request.body["question"]])) as endpoint:
+        live = (*words, "generate=true", "target=http", f"target.url={endpoint.url}/chat/completions")
+        done = program(*live)
+        assert done.returncode == 0, done.stderr
+        assert endpoint.count == len(said)
+        told = {column for request in endpoint.requests for column in request.body["vars"]}
+    assert scores(program) == recorded
+    assert not told & {*RECORDED[task], *KEPT_BACK}
+    (program.folder / "replies.json").write_text(json.dumps(said))
+    (program.folder / "bot.py").write_text(COMMAND)
+    done = program(*words, "generate=true", "target=command", f"target.argv=[{sys.executable},bot.py]")
+    assert done.returncode == 0, done.stderr
+    assert scores(program) == recorded
 
 
 def test_parts_of_a_field_can_be_told_wrongly(program: Program) -> None:

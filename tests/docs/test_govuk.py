@@ -2,16 +2,36 @@
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
 from evalflow.app.catalogue import options
-from evalflow.testing import Endpoint
+from evalflow.testing import Endpoint, Request
+from evalflow.testing.steps import Answering
 from tests.docs.test_readme import ROOT, blocks, run
 
+ADDRESS = "http://127.0.0.1:8000/ask"
 PAGE = (ROOT / "docs" / "govuk.md").read_text(encoding="utf-8")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Says(Answering):
+    """The system of the page, which says what was recorded of it, in the columns of its task."""
+
+    said: Mapping[str, Any]
+
+    def body(self, request: Request) -> Mapping[str, Any]:
+        return {column: value for column, value in self.said.items() if column != "id"}
+
+
+def _rows(file: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
 
 
 def test_the_page_runs(tmp_path: Path) -> None:
@@ -19,13 +39,22 @@ def test_the_page_runs(tmp_path: Path) -> None:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text, encoding="utf-8")
     commands = "".join(blocks("bash", PAGE)).splitlines()
-    assert len(commands) == 9
-    with Endpoint() as endpoint:
-        at = f" judge.base_url={endpoint.url} judge.api_key_env=null"
+    assert len(commands) == 16
+    rows = {row["id"]: row for file in (ROOT / "data").glob("*.jsonl") for row in _rows(file)}
+    asked = 0
+    with Endpoint(lambda request: Says(said=rows[request.body["id"]])) as system, Endpoint() as judge:
+        at = f" judge.base_url={judge.url} judge.api_key_env=null"
         for command in commands:
-            done = run(command + (at if "govuk_rag_answers" in command else ""), tmp_path)
+            words = command.replace(ADDRESS, f"{system.url}/chat/completions")
+            done = run(words + (at if "govuk_rag_answers" in command else ""), tmp_path)
             assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
-        models = {request.body["model"] for request in endpoint.requests}
+            if "generate=true" in command:
+                answers = _rows(tmp_path / "outputs" / "latest" / "answers.jsonl")
+                failed = [answer["case_id"] for answer in answers if answer["status"] != "answered"]
+                assert failed == (["topic-21"] if "topic_tagger" in command else []), command
+                asked += len(answers) if ADDRESS in command else 0
+        assert system.count == asked > 150
+        models = {request.body["model"] for request in judge.requests}
     assert models == {"gpt-4o", "gpt-4o-mini"}
     scores = pl.read_parquet(tmp_path / "outputs" / "latest" / "scores.parquet")
     assert sorted(zip(scores["metric"], scores["repeat"], strict=True)) == [
@@ -36,7 +65,7 @@ def test_the_page_runs(tmp_path: Path) -> None:
 
 def test_the_page_names_what_ships() -> None:
     names = {option.name for option in options(None, "metric")} | {option.name for option in options(None, "dataset")}
-    rows = re.findall(r"^\| \w+ \| .*\|$", PAGE, re.MULTILINE)
+    rows = re.findall(r"^\| \w+ \| .*\|$", PAGE.partition("## With")[0], re.MULTILINE)
     said = {name for row in rows[1:] for name in re.findall(r"`(\w+)`", row)}
     assert len(said) > 15
     assert said <= names

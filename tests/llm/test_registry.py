@@ -11,6 +11,7 @@ from evalflow.config.targets import OpenAITargetConfig, RecordedTargetConfig
 from evalflow.errors import UserError
 from evalflow.llm.registry import build_judge, judge_config_model, judge_kinds
 from evalflow.prompts import Prompts
+from evalflow.targets.form import Form
 from evalflow.targets.registry import build_target, target_config_model
 
 KEYLESS = {"kind": "openai", "model": "m", "base_url": "http://127.0.0.1:9/v1", "api_key_env": None}
@@ -37,7 +38,7 @@ def test_each_kind_has_its_model_and_its_default_name() -> None:
 )
 def test_what_is_generated_decides_the_target(generate: Any, name: str) -> None:
     config = OpenAITargetConfig.model_validate(KEYLESS)
-    assert build_target(config, "bot", Prompts([]), {"d": "answer"}, generate).name == name
+    assert build_target(config, "bot", Prompts([]), {"d": Form("answer")}, generate).name == name
 
 
 def test_recorded_answers_are_called_so() -> None:

@@ -24,6 +24,7 @@ from evalflow.llm.chat import ChatClient
 from evalflow.llm.openai import OpenAIJudge
 from evalflow.prompts import Prompts
 from evalflow.records import Ask, Case, Message, Usage
+from evalflow.targets.form import Form
 from evalflow.targets.openai import OpenAITarget
 from evalflow.testing import Endpoint, malformed, refusal, reply, reset, status
 
@@ -88,7 +89,7 @@ async def target(tmp_path: Path) -> AsyncIterator[Callable[..., OpenAITarget]]:
         values = {"kind": "openai", "model": "m", "base_url": url, "api_key_env": None, "price": PRICE, **keys}
         config = OpenAITargetConfig.model_validate(values)
         client = ChatClient(config, "target", session, policy=QUICK)
-        made.append(OpenAITarget(config, "bot", Prompts([tmp_path]), {"d": "answer"}, client=client))
+        made.append(OpenAITarget(config, "bot", Prompts([tmp_path]), {"d": Form("answer")}, client=client))
         return made[-1]
 
     yield make

@@ -22,6 +22,7 @@ from evalflow.errors import BudgetError, UserError
 from evalflow.records import Case, Message
 from evalflow.targets import command
 from evalflow.targets.command import CommandWay
+from evalflow.targets.form import Form
 from evalflow.targets.service import ServiceTarget
 
 pytestmark = pytest.mark.anyio
@@ -37,7 +38,7 @@ def build(tmp_path: Path) -> Build:
         argv = [sys.executable, str(script), *arguments]
         config = CommandTargetConfig.model_validate({"kind": "command", "argv": argv, **keys})
         session = session or CallSession()
-        return ServiceTarget(CommandWay(config, session), config, "bot", {"d": "answer"}, session)
+        return ServiceTarget(CommandWay(config, session), config, "bot", {"d": Form("answer")}, session)
 
     return make
 
@@ -60,12 +61,13 @@ async def test_arguments_reach_it_as_they_are(build: Build) -> None:
 @pytest.mark.parametrize(
     ("source", "error_type", "what"),
     [
-        ('sys.exit("no index")', "exit_code", "the command ended with exit code 1: no index"),
+        ('sys.exit("no index")', "exit_code", "the command ended with exit code 1; stderr: no index"),
         ("sys.exit(3)", "exit_code", "the command ended with exit code 3, and said nothing on stderr"),
-        ("1 / 0", "exit_code", "exit code 1: ZeroDivisionError: division by zero"),
+        ("1 / 0", "exit_code", "exit code 1; stderr: ZeroDivisionError: division by zero\n  Traceback (most"),
         ("os.kill(os.getpid(), 9)", "exit_code", "the command was killed by SIGKILL"),
         ('print("Hello")', "malformed", "the reply is no JSON: Hello"),
         ("pass", "malformed", "the reply is empty"),
+        ('print("Hello", file=sys.stderr)', "malformed", "the reply is empty; stderr: Hello"),
         ('sys.stdout.buffer.write(b"\\"\\xff\\"")', "malformed", "the reply is no JSON"),
         ('print(json.dumps({"text": 1}))', "malformed", "the reply has no answer; it has text"),
     ],
@@ -80,11 +82,12 @@ async def test_one_that_never_ends_is_killed_with_all_its_children(build: Build,
     pids = tmp_path / "pids"
     source = f"""
 child = os.fork()
+if child: print("waiting for the index", file=sys.stderr, flush=True)
 with open({str(pids)!r}, "a") as file: print(os.getpid(), file=file)
 while True: time.sleep(60)
 """
     answer = await build(source, timeout_s=1).answer(CASE, 0)
-    assert (answer.error_type, answer.error) == ("timeout", "no reply within 1 s")
+    assert (answer.error_type, answer.error) == ("timeout", "no reply within 1 s; stderr: waiting for the index")
     started = [int(pid) for pid in pids.read_text().split()]
     assert len(started) == 2
     assert await _gone(started)

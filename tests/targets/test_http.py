@@ -20,6 +20,7 @@ from evalflow.config.targets import HttpTargetConfig
 from evalflow.errors import BudgetError, InfrastructureError, UserError
 from evalflow.prompts import Prompts
 from evalflow.records import Case, Context, Message
+from evalflow.targets.form import Form
 from evalflow.targets.http import HttpWay
 from evalflow.targets.service import ServiceTarget
 from evalflow.testing import Endpoint, Request, Step, html, reset, silence, status
@@ -27,7 +28,7 @@ from evalflow.testing.steps import Answering, Exchange
 
 pytestmark = pytest.mark.anyio
 QUICK = RetryPolicy(attempts=2, base_s=0.01, cap_s=0.02, connect_attempts=2)
-GENERATES: Any = {"d": "answer", "guard": "actual"}
+FORMS = {"d": Form("answer"), "guard": Form("actual")}
 KEY = "abcdefgh12345678"
 Build = Callable[..., ServiceTarget]
 
@@ -67,7 +68,7 @@ async def build() -> AsyncIterator[Build]:
         config = HttpTargetConfig.model_validate({"kind": "http", "url": url, **keys})
         session = session or CallSession()
         way = HttpWay(config, Prompts([Path()]), session, policy=QUICK)
-        targets.append(ServiceTarget(way, config, "bot", GENERATES, session))
+        targets.append(ServiceTarget(way, config, "bot", FORMS, session))
         return targets[-1]
 
     yield make

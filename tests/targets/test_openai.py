@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,15 @@ from evalflow.errors import CallError, InfrastructureError, UserError
 from evalflow.llm.chat import ChatClient
 from evalflow.prompts import Prompts
 from evalflow.records import Case, Context, Message, Usage
+from evalflow.targets.form import Form
 from evalflow.targets.missing import MissingTarget
 from evalflow.targets.openai import OpenAITarget, scalar
 from evalflow.testing import Endpoint, refusal, reply, status
 
 pytestmark = pytest.mark.anyio
 QUICK = RetryPolicy(attempts=2, base_s=0.01, cap_s=0.02)
-GENERATES: Any = {"d": "answer", "guard": "actual"}
+ROUTES = Form("actual", {"actual": {"outcome": "actual_outcome", "confidence": "confidence_score"}})
+FORMS = {"d": Form("answer"), "guard": Form("actual"), "routes": ROUTES}
 Build = Callable[..., OpenAITarget]
 CASE = Case(
     dataset="d",
@@ -43,7 +46,7 @@ async def build(tmp_path: Path) -> AsyncIterator[Build]:
         values = {"kind": "openai", "model": "m", "base_url": base_url, "api_key_env": None, **keys}
         config = OpenAITargetConfig.model_validate(values)
         client = ChatClient(config, "target", policy=QUICK)
-        targets.append(OpenAITarget(config, "bot", Prompts([tmp_path]), GENERATES, client=client))
+        targets.append(OpenAITarget(config, "bot", Prompts([tmp_path]), FORMS, client=client))
         return targets[-1]
 
     yield make
@@ -115,7 +118,7 @@ class Failing(ChatClient):
 
 async def test_a_failed_generation_keeps_what_it_took(tmp_path: Path) -> None:
     config = OpenAITargetConfig(kind="openai", model="m", base_url="http://127.0.0.1:9/v1", api_key_env=None)
-    target = OpenAITarget(config, "bot", Prompts([tmp_path]), GENERATES, client=Failing(config, "target"))
+    target = OpenAITarget(config, "bot", Prompts([tmp_path]), FORMS, client=Failing(config, "target"))
     answer = await target.answer(CASE, 0)
     await target.close()
     assert (answer.status, answer.error_type) == ("error", "malformed")
@@ -186,7 +189,7 @@ async def test_the_identity_changes_with_what_decides_answers_only(build: Build,
 
 async def test_missing_asks_only_for_what_the_data_lack(build: Build) -> None:
     async with Endpoint(["New."]) as endpoint:
-        target = MissingTarget(build(endpoint.url), GENERATES)
+        target = MissingTarget(build(endpoint.url), FORMS)
         old = await target.answer(CASE, 0)
         new = await target.answer(Case(dataset="d", index=1, id="e", messages=CASE.messages), 0)
     assert (old.answer, new.answer) == ("SECRET", "New.")
@@ -197,3 +200,24 @@ async def test_missing_asks_only_for_what_the_data_lack(build: Build) -> None:
 def test_an_answer_that_looks_like_json_nested_without_end_is_text() -> None:
     text = "[" * 100_000
     assert scalar(text) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "prediction"),
+    [
+        ('{"outcome": "greetings", "confidence": 0.9}', {"outcome": "greetings", "confidence": 0.9}),
+        ('```json\n{"outcome": "greetings"}\n```', {"outcome": "greetings"}),
+        ('{"actual_outcome": "greetings", "confidence_score": 0.9}', {"outcome": "greetings", "confidence": 0.9}),
+    ],
+)
+async def test_a_prediction_of_several_parts_is_a_json_object(build: Build, text: str, prediction: Any) -> None:
+    async with Endpoint([reply(text)]) as endpoint:
+        answer = await build(endpoint.url).answer(replace(CASE, dataset="routes"), 0)
+    assert (answer.status, answer.actual, answer.answer) == ("answered", prediction, None)
+
+
+async def test_a_prediction_without_its_parts_is_an_error(build: Build) -> None:
+    async with Endpoint([reply("greetings")]) as endpoint:
+        answer = await build(endpoint.url).answer(replace(CASE, dataset="routes"), 0)
+    assert (answer.status, answer.error_type, answer.requests) == ("error", "malformed", 1)
+    assert answer.error == "actual: expected an object with outcome, confidence, got text: greetings"

@@ -14,6 +14,7 @@ from evalflow.calls.session import CallSession
 from evalflow.config.targets import PythonTargetConfig
 from evalflow.errors import UserError
 from evalflow.records import Case, Context, Message
+from evalflow.targets.form import Form
 from evalflow.targets.python import PythonWay
 from evalflow.targets.service import ServiceTarget
 
@@ -79,7 +80,7 @@ def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Build]:
     def make(call: str, **keys: Any) -> ServiceTarget:
         config = PythonTargetConfig.model_validate({"kind": "python", "call": call, **keys})
         session = CallSession()
-        return ServiceTarget(PythonWay(config, session), config, "bot", {"d": "answer"}, session)
+        return ServiceTarget(PythonWay(config, session), config, "bot", {"d": Form("answer")}, session)
 
     yield make
     sys.modules.pop("my_bot", None)

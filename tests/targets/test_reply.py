@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from evalflow.config.targets import ReplyConfig
 from evalflow.errors import TargetError
 from evalflow.records import Context
+from evalflow.targets.form import Form
 from evalflow.targets.reply import ReplyReader, Said
 
 CHUNK = {
@@ -19,9 +20,9 @@ CHUNK = {
 }  # fmt: skip
 
 
-def read(reply: Any, generates: Any = "answer", **mapping: Any) -> Said:
+def read(reply: Any, generates: Any = "answer", form: Form | None = None, **mapping: Any) -> Said:
     body = reply if isinstance(reply, bytes) else json.dumps(reply).encode()
-    return ReplyReader(ReplyConfig.model_validate({"kind": "x", **mapping})).read(body, generates)
+    return ReplyReader(ReplyConfig.model_validate({"kind": "x", **mapping})).read(body, form or Form(generates))
 
 
 def test_fields_of_their_own_names_map_themselves() -> None:
@@ -121,3 +122,53 @@ def test_a_mapping_that_cannot_work_is_refused(mapping: Any, what: str) -> None:
     with pytest.raises(ValidationError) as failed:
         read({}, **mapping)
     assert what in str(failed.value)
+
+
+ROUTER = Form("actual", {"actual": {"outcome": "actual_outcome", "confidence": "$.scores.confidence"}})
+TAGGER = Form(
+    "actual",
+    {
+        "actual": {"primary": "actual_primary_topic", "secondary": "actual_secondary_topic"},
+        "failure": {"status": "status", "message": "error_message"},
+    },
+)
+
+
+def test_a_reply_may_have_the_form_of_the_dataset() -> None:
+    rag = Form("answer", {"answer": "llm_answer", "contexts": "$.found.chunks"})
+    assert read({"llm_answer": "A", "found": {"chunks": [CHUNK]}}, form=rag).contexts
+    assert read({"llm_answer": "A", "answer": "B"}, form=rag) == Said("B")
+    search = Form("actual", {"actual": "actual_search_results"})
+    assert read({"actual_search_results": []}, form=search) == Said(actual=[])
+    reply = {"actual_outcome": "greetings", "scores": {"confidence": 0.5}, "answer": "Hello."}
+    assert read(reply, form=ROUTER) == Said("Hello.", {"outcome": "greetings", "confidence": 0.5})
+    assert read({"actual_outcome": "greetings"}, form=ROUTER) == Said(actual={"outcome": "greetings"})
+
+
+@pytest.mark.parametrize(
+    ("reply", "what"),
+    [
+        ("greetings", "actual: expected an object with outcome, confidence, got text"),
+        ({"actual": "greetings"}, "actual: expected an object with outcome, confidence, got text"),
+        ({"actual": {"route": "greetings"}}, "actual: expected outcome, confidence, got route"),
+        ({"actual": {}}, "actual: expected outcome, confidence, got no field"),
+        ({"outcome": "greetings"}, "the reply has no actual; it has outcome"),
+    ],
+)
+def test_a_prediction_in_which_metrics_would_find_nothing_is_an_error(reply: Any, what: str) -> None:
+    with pytest.raises(TargetError, match=what):
+        read(reply, form=ROUTER)
+
+
+def test_a_reply_may_say_that_the_target_failed() -> None:
+    failed = {"status": "error", "error_message": "no topic fits", "actual_primary_topic": "tax"}
+    with pytest.raises(TargetError, match="the target reports an error: no topic fits") as error:
+        read(failed, form=TAGGER)
+    assert error.value.error_type == "reported"
+    with pytest.raises(TargetError, match="it says no more than status: error"):
+        read({"status": "error"}, form=TAGGER)
+    for status in ({"status": "success"}, {"status": 200}, {}):
+        assert read({**status, "actual_primary_topic": "tax"}, form=TAGGER).actual == {"primary": "tax"}
+    assert read({"status": "error", "answer": "A"}).answer == "A"
+    with pytest.raises(TargetError, match="no reviewer"):
+        read({"why_not": "no reviewer"}, form=Form("answer", {"failure": "why_not"}))
