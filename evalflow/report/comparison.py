@@ -112,7 +112,7 @@ def difference_pictures(rows: Sequence[ComparisonRow]) -> list[Picture]:
         own = [row for row in rows if row.pair == pair and row.found.difference is not None]
         if own:
             title = f"{pair[1]} minus {pair[0]}" if len(pairs) > 1 else "B minus A"
-            sentence = "Each dot is the mean difference over the cases that both scored, its line the 95 % interval. A "
+            sentence = "Each dot is the difference over the cases that both scored, its line the 95 % interval. A "
             sentence += f"line that crosses 0 cannot tell the two apart. {in_words(own)}"
             pictures.append(draw(title, sentence, _spec([_point(row) for row in own])))
     return pictures

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _STYLES = {"better": "green", "worse": "bold red", "cannot_tell": "yellow"}
 _WORST = 5
-_NAME = 20
+_NAME = 18
 
 
 def print_comparison(console: Console, found: Comparison) -> None:
@@ -48,8 +48,14 @@ def _print_rows(console: Console, found: Comparison) -> None:
         for head in ("A", "B", "B - A", "95 % interval", "p"):
             table.add_column(head, justify="right", no_wrap=True)
         table.add_column("verdict", no_wrap=True)
-        for row in rows:
-            table.add_row(*_cells(row))
+        names = [(row.metric, row.tag) for row in rows]
+        above = None
+        for row, name in zip(rows, names, strict=True):
+            several = names.count(name) > 1
+            if several and name != above:
+                table.add_row(literal(folded(_about(row), _NAME)))
+            above = name
+            table.add_row(literal(f"  {row.called or 'mean'}" if several else folded(_name(row), _NAME)), *_cells(row))
         console.print(table)
         for row in rows:
             console.print(literal(f"{_name(row)}: {_details(row)}", style="dim"), soft_wrap=True)
@@ -58,7 +64,6 @@ def _print_rows(console: Console, found: Comparison) -> None:
 def _cells(row: ComparisonRow) -> list[Any]:
     f = row.found
     return [
-        literal(folded(_name(row), _NAME)),
         number(f.value_a),
         number(f.value_b),
         signed(f.difference),
@@ -69,8 +74,15 @@ def _cells(row: ComparisonRow) -> list[Any]:
 
 
 def _name(row: ComparisonRow) -> str:
-    parts = [row.metric, row.called, f"@{row.tag}" if row.tag else ""]
-    return plain_line(" ".join(part for part in parts if part))
+    return " ".join(part for part in (plain_line(row.metric), row.called, _tag(row)) if part)
+
+
+def _about(row: ComparisonRow) -> str:
+    return " ".join(part for part in (plain_line(row.metric), _tag(row)) if part)
+
+
+def _tag(row: ComparisonRow) -> str:
+    return plain_line(f"@{row.tag}") if row.tag else ""
 
 
 def _details(row: ComparisonRow) -> str:

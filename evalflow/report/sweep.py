@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from evalflow.report.costs import cost_pictures
 from evalflow.report.header import Fact, facts
 from evalflow.report.intervals import interval_pictures
+from evalflow.report.judge_matrix import judge_matrices
 from evalflow.report.judges import judge_lines
 from evalflow.report.leaderboard import board_lines
 from evalflow.report.page import write_page
@@ -56,6 +57,7 @@ def write_sweep_report(
         "pictures": [*interval_pictures(_numbered(rows, parts)), *cost_pictures(rows, costs)],
         "boards": board_lines(boards),
         "agreement": agreement.to_dicts(),
+        "matrices": judge_matrices(agreement.to_dicts(), rows),
         "runs": [_cost(name, about) for name, about, _ in runs],
     }
     write_page(path, "sweep.html.jinja", context, styles=_STYLES, scripts=())
