@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evalflow.app.comparable import Scored, open_scored, unlike_metrics
@@ -35,20 +36,20 @@ def open_baseline(run: RunConfig) -> Scored:
 
 
 def baseline_problems(gates: Sequence[Gate], run: RunConfig, facts: Mapping[str, Any]) -> list[Problem]:
-    """Why gates cannot be held against the baseline: it is not there, or measured something else.
+    """Why gates cannot be held against the baseline: it is no run, or measured something else.
 
     Args:
         gates: The run's.
         run: Its configuration.
         facts: What run.json will say of the parts of the run.
     """
-    wanted = [gate for gate in gates if gate.baseline]
-    if not wanted:
+    if run.baseline is None:
         return []
+    wanted = [gate for gate in gates if gate.baseline]
     try:
         baseline = open_baseline(run)
     except UserError as error:
-        return list(error.problems)
+        return list(_is_target(run.baseline, facts) or error.problems)
     where, known = f"baseline={run.baseline}", baseline.manifest["metrics"]
     problems: list[Problem] = []
     for name in dict.fromkeys(gate.metric for gate in wanted if gate.metric in facts["metrics"]):
@@ -58,6 +59,17 @@ def baseline_problems(gates: Sequence[Gate], run: RunConfig, facts: Mapping[str,
         hint = "run the baseline again as this run is, and name that"
         problems += [Problem(o.what, where, hint) for o in unlike_metrics(str(name), baseline.manifest, facts)]
     return problems
+
+
+def _is_target(name: str, facts: Mapping[str, Any]) -> list[Problem]:
+    """What to say to somebody who names a target: a run has one, so the other one's answers are another run."""
+    targets = {
+        file.stem for folder in facts["search_folders"]["conf"] for file in Path(folder).glob("target/[!_]*.yaml")
+    }
+    if name not in targets:
+        return []
+    hint = f"let it answer in a run of its own, target={name} generate=true, and name that run's folder"
+    return [Problem(f"{name} is a target, and a baseline is a run", f"baseline={name}", hint)]
 
 
 def differences(run: RunConfig, scores: pl.LazyFrame, metrics: Mapping[str, Measured]) -> list[ComparisonRow]:

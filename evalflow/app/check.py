@@ -12,7 +12,9 @@ from rich.console import Console
 from rich.text import Text
 
 from evalflow.app.assemble import assemble
+from evalflow.app.baseline import baseline_problems
 from evalflow.app.derive import thresholds
+from evalflow.app.facts import facts_of
 from evalflow.app.inspect import Inspection, inspect
 from evalflow.app.settings import composed_settings
 from evalflow.errors import Problem, UserError
@@ -29,6 +31,9 @@ def check(overrides: Sequence[str], config_dir: Path | None, console: Console, *
     if flags:
         raise UserError(Problem(f"check does not take {flags[0]}", "command line", "check one composition at a time"))
     found = inspect(assemble(composed_settings(overrides, config_dir)))
+    problems = baseline_problems(found.gates, found.parts.settings.run, facts_of(found))
+    if problems:
+        raise UserError(problems)
     facts = _facts(found)
     if as_json:
         console.file.write(json.dumps(facts, indent=2, ensure_ascii=False) + "\n")

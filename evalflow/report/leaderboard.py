@@ -11,6 +11,7 @@ from evalflow.report.wording import number, p_value
 if TYPE_CHECKING:
     from rich.console import Console
 
+_SHOWN = ("mean", "pass_rate")
 _VERDICTS = {
     "best": "leads",
     "worse": "worse",
@@ -23,24 +24,36 @@ def board_lines(boards: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[str
     """A heading and a line per run, the leader first, for each board.
 
     Args:
-        boards: Each with dataset, metric, judge and leaderboard (run, value, ci_low, ci_high, n, n_scored, p_adjusted,
-            verdict).
+        boards: Each with dataset, metric, judge, statistic, also (what is the same number) and leaderboard (run, value,
+            ci_low, ci_high, n, n_scored, p_adjusted, verdict).
     """
     found: list[tuple[str, list[str]]] = []
     for board in boards:
-        title = " · ".join(text for text in (board["metric"], board["dataset"], board["judge"]) if text)
+        parts = (board["metric"], _statistic(board), board["dataset"], board["judge"])
+        title = " · ".join(text for text in parts if text)
         found.append((title, [_line(row) for row in board["leaderboard"]]))
     return found
 
 
 def print_boards(console: Console, boards: Sequence[Mapping[str, Any]]) -> None:
-    """The boards on a terminal."""
+    """The boards of means and pass rates on a terminal; those of figures stand on the page."""
     from rich.padding import Padding
 
-    for title, lines in board_lines(boards):
+    shown = [board for board in boards if board["statistic"] in _SHOWN]
+    for title, lines in board_lines(shown):
         console.print(literal(f"who leads: {title}", style="bold"))
         for place, line in enumerate(lines, start=1):
             console.print(Padding(literal(f"{place}. {line}"), (0, 0, 0, 2)))
+    rest = dict.fromkeys(board["statistic"] for board in boards if board not in shown)
+    if rest:
+        console.print(literal(f"report.html has who leads by {', '.join(rest)}", style="dim"))
+
+
+def _statistic(board: Mapping[str, Any]) -> str:
+    """As people know it; nothing for a plain mean."""
+    if board["statistic"] == "mean":
+        return "accuracy" if "accuracy" in board["also"] else ""
+    return board["statistic"].replace("_", " ")
 
 
 def _line(row: Mapping[str, Any]) -> str:

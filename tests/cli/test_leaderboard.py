@@ -36,3 +36,22 @@ def test_other_cases_are_not_comparable(program: Program) -> None:
                    "metric=exact_match")  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "0_dataset.rag.path=a.jsonl: not comparable" in " ".join(done.stdout.split())
+
+
+def test_figures_have_boards_of_their_own(program: Program) -> None:
+    for name, right in (("a", 30), ("b", 44)):
+        rows = [{"id": f"c{i}", "question": "Q?", "expected": i % 2 == 0, "actual": (i % 2 == 0) == (i < right)}
+                for i in range(48)]  # fmt: skip
+        program.write(f"{name}.jsonl", *rows)
+    done = program("-m", "dataset=jailbreak_guardrails", "dataset.jailbreak_guardrails.path=a.jsonl,b.jsonl",
+                   "dataset.jailbreak_guardrails.fields=null", "metric=jailbreak_guardrails")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    summary = json.loads((program.latest / "summary.json").read_text(encoding="utf-8"))
+    boards = {d["statistic"]: d for d in summary["details"] if "leaderboard" in d}
+    assert list(boards) == ["mean", "precision", "recall", "f1"]
+    assert boards["mean"]["also"] == ["pass_rate", "accuracy"]
+    assert [row["verdict"] for row in boards["f1"]["leaderboard"]] == ["best", "worse"]
+    assert "who leads: jailbreak_guardrails · accuracy · jailbreak_guardrails" in done.stdout
+    assert "report.html has who leads by precision, recall, f1" in done.stdout
+    page = (program.latest / "report.html").read_text(encoding="utf-8")
+    assert "<h3>jailbreak_guardrails · recall · jailbreak_guardrails</h3>" in page
