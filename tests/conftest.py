@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+pytest_plugins = ["tests.postgres"]
+
 # No test fails for being slow on a busy machine.
 settings.register_profile("evalflow", deadline=None)
 settings.load_profile("evalflow")

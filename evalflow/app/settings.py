@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -31,7 +31,10 @@ def settings_of(composed: Composed, *, programs: bool = True) -> Settings:
         UserError: With every problem that was found.
     """
     settings = validate(composed, metric_config_model, judge_config_model, target_config_model, embedder_config_model)
-    problems = [*_written_secrets(composed), *_code(settings.run.target, composed, programs=programs)]
+    config = composed.storable
+    parts: dict[str, Any] = {group: config[group] for group in ("judge", "target", "embedder")}
+    parts |= {f"metric.{name}.judge": metric.get("judge") for name, metric in config["metric"].items()}
+    problems = [*written_secrets(parts), *_code(settings.run.target, composed, programs=programs)]
     if problems:
         raise UserError(problems)
     return settings
@@ -50,11 +53,12 @@ def composed_settings(overrides: Sequence[str], config_dir: Path | None) -> Sett
     return settings_of(compose(overrides, config_dir, check=settings_of))
 
 
-def _written_secrets(composed: Composed) -> Iterator[Problem]:
-    """Passwords in addresses, and keys in headers, in plain text: they would be kept with the run."""
-    config = composed.storable
-    parts: dict[str, Any] = {group: config[group] for group in ("judge", "target", "embedder")}
-    parts |= {f"metric.{name}.judge": metric.get("judge") for name, metric in config["metric"].items()}
+def written_secrets(parts: Mapping[str, Any]) -> Iterator[Problem]:
+    """Passwords in addresses, and keys in headers, in plain text: they would be kept with the run.
+
+    Args:
+        parts: Configurations of judges, targets and embedders as they were written, by their keys.
+    """
     for key, part in parts.items():
         values = cast("dict[str, Any]", part) if isinstance(part, dict) else {}
         for address in ("base_url", "url"):

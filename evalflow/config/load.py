@@ -85,7 +85,12 @@ Check = Callable[[Composed], object]
 
 
 def compose(
-    overrides: Sequence[str], config_dir: Path | None = None, run_id: str = "none", check: Check | None = None
+    overrides: Sequence[str],
+    config_dir: Path | None = None,
+    run_id: str = "none",
+    check: Check | None = None,
+    *,
+    complete: bool = True,
 ) -> Composed:
     """Compose without running; safe to call from any thread, also while jobs of `launch` run; writes nothing.
 
@@ -94,12 +99,13 @@ def compose(
         config_dir: A folder to search first.
         run_id: What `${run_id:}` stands for.
         check: Validates, so that it can be told which key was meant where there is none of that name.
+        complete: Whether a mandatory value that is not given is an error; else it stands there as "???".
 
     Raises:
         UserError: The overrides or the files are wrong.
     """
     try:
-        return _compose(overrides, config_dir, run_id)
+        return _compose(overrides, config_dir, run_id, complete=complete)
     except AbsentKeyError as error:
         raise _explained(error, overrides, config_dir, check) from None
 

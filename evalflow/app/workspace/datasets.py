@@ -1,0 +1,157 @@
+"""Datasets: those that people fill with cases, and the files that conf/ declares."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from evalflow.app.workspace import library
+from evalflow.app.workspace.bots import Origin
+from evalflow.app.workspace.space import TakenError, Workspace, not_found, stale
+from evalflow.app.workspace.validate import check_name
+from evalflow.errors import Problem
+
+Generates = Literal["answer", "actual"]
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """A source of cases.
+
+    Attributes:
+        name: Unique; the dataset's name in runs.
+        description: For people.
+        generates: The case field that a live bot's reply fills.
+        cases: How many it has; None where its files were not counted.
+        origin: conf: a file declares it, and it cannot be changed here.
+        version: Counts changes of what stands here, not of the cases; 0 for conf.
+        created_at, updated_at: ISO 8601, UTC; empty for conf.
+    """
+
+    name: str
+    description: str
+    generates: Generates = "answer"
+    cases: int | None = None
+    origin: Origin = "workspace"
+    version: int = 0
+    created_at: str = ""
+    updated_at: str = ""
+
+
+def list_datasets(space: Workspace) -> list[Dataset]:
+    """All datasets: the defined ones by name, then those of conf/."""
+    from evalflow.store import definitions
+
+    with space.database.reading() as connection:
+        rows, counted = definitions.all_named(connection, "datasets"), definitions.counts(connection)
+    own = [_dataset(row, counted.get(row["id"], 0)) for row in rows]
+    taken = {dataset.name for dataset in own}
+    return own + [
+        Dataset(name, option.description, origin="conf")
+        for name, option in library.declared("dataset").items()
+        if name not in taken
+    ]
+
+
+def get_dataset(space: Workspace, name: str) -> Dataset:
+    """One dataset.
+
+    Raises:
+        NotFoundError: There is none.
+    """
+    for dataset in list_datasets(space):
+        if dataset.name == name:
+            return dataset
+    raise not_found("dataset", name, [dataset.name for dataset in list_datasets(space)])
+
+
+def create_dataset(space: Workspace, name: str, description: str = "", generates: Generates = "answer") -> Dataset:
+    """A new dataset, without cases.
+
+    Raises:
+        TakenError: The name is in use.
+        UserError: The name cannot be used.
+    """
+    from evalflow.store import definitions
+
+    check_name(name, "dataset")
+    taken = TakenError(Problem(f"there already is a dataset {name!r}", "dataset.name", "choose another name"))
+    if name in library.declared("dataset"):
+        raise taken
+    with space.database.writing() as connection:
+        if definitions.named(connection, "datasets", name):
+            raise taken
+        values = {"name": name, "description": description, "generates": generates}
+        definitions.add_named(connection, "datasets", values)
+    return get_dataset(space, name)
+
+
+def update_dataset(
+    space: Workspace, name: str, expected: int, *, description: str | None = None, generates: Generates | None = None
+) -> Dataset:
+    """Change what is said of a dataset; what is not given stays.
+
+    Raises:
+        NotFoundError: There is none that can be changed.
+        StaleError: It was changed meanwhile.
+    """
+    from evalflow.store import definitions
+
+    row = own_row(space, name)
+    values = {
+        "description": row["description"] if description is None else description,
+        "generates": row["generates"] if generates is None else generates,
+    }
+    with space.database.writing() as connection:
+        if not definitions.change_named(connection, "datasets", row["id"], expected, values):
+            raise stale("dataset", name, expected, definitions.named(connection, "datasets", name) or row, values)
+    return get_dataset(space, name)
+
+
+def delete_dataset(space: Workspace, name: str, expected: int) -> None:
+    """Delete a dataset and its cases; runs keep their own copies.
+
+    Raises:
+        NotFoundError: There is none that can be deleted.
+        StaleError: It was changed meanwhile.
+    """
+    from evalflow.store import definitions
+
+    row = own_row(space, name)
+    with space.database.writing() as connection:
+        if not definitions.delete_named(connection, "datasets", row["id"], expected):
+            raise stale("dataset", name, expected, definitions.named(connection, "datasets", name) or row, {})
+
+
+def own_row(space: Workspace, name: str) -> dict[str, Any]:
+    """The row of a dataset that was defined here.
+
+    Raises:
+        NotFoundError, TakenError: There is none, or conf/ declares it.
+    """
+    from evalflow.store import definitions
+
+    with space.database.reading() as connection:
+        row = definitions.named(connection, "datasets", name)
+    if row is not None:
+        return row
+    if name in library.declared("dataset"):
+        hint = "copy it under another name, and change the copy"
+        raise TakenError(
+            Problem(f"the dataset {name!r} is declared in conf/, and cannot be changed here", "dataset", hint)
+        )
+    raise not_found("dataset", name, [dataset.name for dataset in list_datasets(space)])
+
+
+def _dataset(row: Mapping[str, Any], counted: int) -> Dataset:
+    return Dataset(
+        row["name"],
+        row["description"],
+        row["generates"],
+        counted,
+        "workspace",
+        row["version"],
+        row["created_at"],
+        row["updated_at"],
+    )

@@ -1,0 +1,206 @@
+"""What runs found: scores by the page, their distribution, and what another threshold would say, free."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from evalflow.app.workspace.runs import run_row
+from evalflow.app.workspace.score_types import Distribution, PassRate, Score, ScoreFilter, ScorePage
+from evalflow.app.workspace.space import Workspace, not_found
+from evalflow.datasets import tag_name
+from evalflow.errors import Problem, UserError
+
+if TYPE_CHECKING:
+    from evalflow.store.results import Limit
+
+MAX_PAGE = 500
+BINS = 20
+
+
+def list_scores(
+    space: Workspace,
+    run_id: str,
+    wanted: ScoreFilter | None = None,
+    cursor: str | None = None,
+    limit: int = 50,
+    *,
+    sort: str = "input",
+    thresholds: Mapping[str, float] | None = None,
+) -> ScorePage:
+    """Scores of a run.
+
+    Args:
+        space: Where.
+        run_id: Which run.
+        wanted: Which of its scores.
+        cursor: `next` of the page before, with the same filter and order; None for the first.
+        limit: How many at most, up to 500.
+        sort: input (the order of the data), or score or -score (the lowest or the highest first, of one metric).
+        thresholds: Other thresholds by metric, for `passed`; the run's stay as they are.
+
+    Raises:
+        NotFoundError: There is no such run.
+        UserError: The cursor or the order is none.
+    """
+    from evalflow.store import results
+
+    row, limit = run_row(space, run_id), max(1, min(limit, MAX_PAGE))
+    limits = _limits(row, thresholds)
+    chosen = _filter(wanted or ScoreFilter(), limits)
+    if sort not in ("input", "score", "-score"):
+        raise UserError(Problem(f"{sort!r} is no order", "sort", "input, score or -score"))
+    if sort != "input" and chosen.metric is None:
+        raise UserError(Problem("only the scores of one metric can be sorted", "sort", "choose a metric"))
+    with space.database.reading() as connection:
+        if sort == "input":
+            place = _cursor(cursor, (int, int))
+            found = results.page(connection, row["id"], chosen, place, limit + 1)
+        else:
+            place = _cursor(cursor, (float, int, int))
+            descending = sort == "-score"
+            found = results.page_by_score(connection, row["id"], chosen, place, limit + 1, descending=descending)
+    more = None
+    if len(found) > limit:
+        last = found[limit - 1]
+        more = ",".join(repr(last[key]) for key in (["score"] if sort != "input" else []) + ["position", "n"])
+    return ScorePage([_score(one, limits) for one in found[:limit]], more)
+
+
+def get_score(space: Workspace, run_id: str, score_id: str, thresholds: Mapping[str, float] | None = None) -> Score:
+    """One score with the judge's steps: prompts as sent are not among them where the run did not keep them.
+
+    Raises:
+        NotFoundError: There is none.
+    """
+    from evalflow.store import results
+
+    row = run_row(space, run_id)
+    position, _, n = score_id.partition("-")
+    found = None
+    if position.isdigit() and n.isdigit() and len(score_id) < 20:
+        with space.database.reading() as connection:
+            found = results.score(connection, row["id"], (int(position), int(n)))
+    if found is None:
+        raise not_found("score", score_id, [])
+    return _score(found, _limits(row, thresholds))
+
+
+def count_scores(
+    space: Workspace, run_id: str, wanted: ScoreFilter | None = None, thresholds: Mapping[str, float] | None = None
+) -> int:
+    """How many scores of a run there are; of a large run this looks at each of them."""
+    from evalflow.store import results
+
+    row = run_row(space, run_id)
+    with space.database.reading() as connection:
+        return results.count(connection, row["id"], _filter(wanted or ScoreFilter(), _limits(row, thresholds)))
+
+
+def run_tags(space: Workspace, run_id: str) -> list[tuple[str, int]]:
+    """Every tag of a run with how many answers have it, or one below it."""
+    from evalflow.store import results
+
+    row = run_row(space, run_id)
+    with space.database.reading() as connection:
+        return results.tags(connection, row["id"])
+
+
+def pass_rates(space: Workspace, run_id: str, thresholds: Mapping[str, float] | None = None) -> list[PassRate]:
+    """The pass rate of each metric that has a threshold, by the ones given or else the run's; nothing is run again.
+
+    Raises:
+        NotFoundError: There is no such run.
+    """
+    from evalflow.store import results
+
+    row = run_row(space, run_id)
+    found: list[PassRate] = []
+    with space.database.reading() as connection:
+        for limit in _limits(row, thresholds):
+            passed, n = results.passing(connection, row["id"], limit)
+            direction = "higher_is_better" if limit.higher else "lower_is_better"
+            rate = passed / n if n else None
+            found.append(PassRate(limit.metric, limit.judge, limit.value, direction, passed, n, rate))
+    return found
+
+
+def distribution(space: Workspace, run_id: str, metric: str, bins: int = BINS) -> Distribution | None:
+    """How the scores of a metric lie: over 0..1 where it is bounded, else from the lowest to the highest.
+
+    Returns:
+        None where nothing was scored.
+
+    Raises:
+        NotFoundError: There is no such run.
+    """
+    from evalflow.store import results
+
+    row = run_row(space, run_id)
+    bounded = {one["name"]: one["bounded"] for one in row["facts"].get("metrics", [])}
+    with space.database.reading() as connection:
+        span = results.span(connection, row["id"], metric)
+        if span is None:
+            return None
+        low, high = (0.0, 1.0) if bounded.get(metric) else span
+        if low == high:
+            return Distribution(metric, [low, high], results.histogram(connection, row["id"], metric, [low, high]))
+        edges = [low + (high - low) * i / bins for i in range(bins)] + [high]
+        return Distribution(metric, edges, results.histogram(connection, row["id"], metric, edges))
+
+
+def _limits(row: Mapping[str, Any], thresholds: Mapping[str, float] | None) -> list[Limit]:
+    from evalflow.store.results import Limit
+
+    found: list[Limit] = []
+    for metric in row["facts"].get("metrics", []):
+        value = (thresholds or {}).get(metric["name"], metric["threshold"])
+        if value is not None:
+            found.append(Limit(metric["name"], metric["judge"], value, metric["direction"] == "higher_is_better"))
+    return found
+
+
+def _filter(wanted: ScoreFilter, limits: Sequence[Limit]) -> Any:
+    from evalflow.store.results import Filter
+
+    return Filter(
+        metric=wanted.metric,
+        status=wanted.status,
+        tag=tag_name(wanted.tag) if wanted.tag else None,
+        text=wanted.text or None,
+        low=wanted.low,
+        high=wanted.high,
+        passed=wanted.passed,
+        limits=limits,
+        position=wanted.answer,
+    )
+
+
+def _cursor(text: str | None, kinds: Sequence[type]) -> Any:
+    if text is None:
+        return None
+    parts = text.split(",")
+    try:
+        if len(parts) != len(kinds) or len(text) > 60:
+            raise ValueError
+        return tuple(kind(part) for kind, part in zip(kinds, parts, strict=True))
+    except ValueError:
+        raise UserError(Problem(f"{text!r} is no cursor", "cursor", "take `next` of the page before")) from None
+
+
+def _score(row: Mapping[str, Any], limits: Sequence[Limit]) -> Score:
+    limit = next((one for one in limits if (one.metric, one.judge) == (row["metric"], row["judge"])), None)
+    value = row["score"]
+    passed = None
+    if limit is not None and value is not None:
+        passed = value >= limit.value if limit.higher else value <= limit.value
+    steps = row.get("steps")
+    made: dict[str, Any] = {
+        "id": f"{row['position']}-{row['n']}",
+        "value": None if row["value"] is None else json.loads(row["value"]),
+        "threshold": limit.value if limit else None,
+        "passed": passed,
+        "steps": None if steps is None else json.loads(steps),
+    }
+    return Score(**{name: made[name] if name in made else row[name] for name in Score.__dataclass_fields__})

@@ -1,0 +1,113 @@
+"""A workspace: a database, and the folder that its runs are made in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from evalflow.errors import Problem, UserError, did_you_mean
+
+if TYPE_CHECKING:
+    from evalflow.store import Database
+
+FILE = Path(".evalflow") / "evalflow.db"
+"""The database, below the working directory, where none is named."""
+
+
+class NotFoundError(UserError):
+    """There is nothing of that name."""
+
+
+class TakenError(UserError):
+    """The name is in use, or what is wanted does not fit what is going on."""
+
+
+class StaleError(UserError):
+    """It was changed by somebody else in the meantime.
+
+    Attributes:
+        current: Its version now.
+    """
+
+    def __init__(self, problem: Problem, current: int) -> None:
+        self.current = current
+        super().__init__(problem)
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """Where people work.
+
+    Attributes:
+        database: What is kept.
+        root: The working directory of its runs: conf/, prompts/ and outputs/ are below it.
+    """
+
+    database: Database
+    root: Path
+
+    @property
+    def runs(self) -> Path:
+        """The folder of its runs."""
+        return self.root / "outputs" / "runs"
+
+    def close(self) -> None:
+        """Let go of the database."""
+        self.database.close()
+
+
+def open_workspace(url: str | None = None) -> Workspace:
+    """The workspace of the working directory.
+
+    Args:
+        url: Its database; None: `.evalflow/evalflow.db`. `database.made` says that it was made just now,
+            `database.backup` that it was copied before it was brought up to date.
+
+    Raises:
+        UserError: The database cannot be opened, or a newer version has made it; or SQLAlchemy is not installed.
+    """
+    try:
+        from evalflow.store import open_database
+    except ModuleNotFoundError as error:
+        what = f"the application needs {error.name}, which is not installed"
+        raise UserError(Problem(what, hint="pip install 'evalflow[web]'")) from None
+    root = Path.cwd()
+    return Workspace(open_database(url or f"sqlite:///{root / FILE}"), root)
+
+
+def not_found(what: str, name: str, known: list[str]) -> NotFoundError:
+    """That there is nothing of that name, and what may have been meant."""
+    return NotFoundError(Problem(f"there is no {what} {name!r}", what, did_you_mean(name, known) if known else ""))
+
+
+def stale(what: str, name: str, expected: int, row: Mapping[str, Any], wanted: Mapping[str, Any]) -> StaleError:
+    """That a change was not made, and in what it differs from what stands there now.
+
+    Args:
+        what: The kind of thing.
+        name: Which.
+        expected: The version that was seen.
+        row: As it is now.
+        wanted: The values that were to be written, by column.
+    """
+    changed = [key for column, value in wanted.items() for key in _differences(column, row.get(column), value)]
+    differing = f"; it differs from yours in {', '.join(changed)}" if changed else ""
+    when = f" at {row['updated_at']}" if row.get("updated_at") else ""
+    problem = Problem(
+        f"{what} {name!r} was changed meanwhile{when}: version {row['version']}, not {expected}{differing}",
+        what,
+        "look at what it is now, and change that",
+    )
+    return StaleError(problem, row["version"])
+
+
+def _differences(key: str, there: Any, wanted: Any) -> list[str]:
+    """The keys below which two JSON values differ, one level deep."""
+    if there == wanted:
+        return []
+    if not isinstance(there, dict) or not isinstance(wanted, dict):
+        return [key]
+    old, new = cast("dict[str, Any]", there), cast("dict[str, Any]", wanted)
+    return [f"{key}.{inner}" for inner in dict.fromkeys([*old, *new]) if old.get(inner) != new.get(inner)]

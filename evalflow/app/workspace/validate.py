@@ -1,0 +1,170 @@
+"""What may be kept: exactly what the command line would take, checked by the same code."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, cast
+
+from pydantic import BaseModel, ValidationError
+
+from evalflow.app.settings import written_secrets
+from evalflow.config.explain import problems_of
+from evalflow.config.literal import MISSING
+from evalflow.config.schema import IDENTIFIER, TargetConfig
+from evalflow.config.validate import ModelOf
+from evalflow.errors import Problem, UserError
+from evalflow.metrics.registry import build_metric, metric_config_model
+from evalflow.paths import prompt_dirs
+from evalflow.prompts import Prompts
+from evalflow.targets.registry import build_target, target_config_model
+
+BOT_KINDS = ("openai", "http", "recorded")
+"""Targets that can be defined here; none of them is a program of this machine."""
+MAX_BYTES = 1 << 20
+"""Of one definition with its prompts."""
+
+_PROMPT = re.compile(r"[a-z][a-z0-9_]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)+\.jinja\Z")
+
+
+def check_name(name: str, what: str) -> None:
+    """See that a name can be one in configuration.
+
+    Raises:
+        UserError: It cannot.
+    """
+    if not IDENTIFIER.match(name) or len(name) > 100:
+        hint = "lower-case letters, digits and _, a letter first, at most 100"
+        raise UserError(Problem(f"{name!r} cannot be a name", f"{what}.name", hint))
+
+
+def check_bot(name: str, config: Mapping[str, Any]) -> dict[str, Any]:
+    """See that a bot's connection is sound; keys are not looked for, so that it can be defined before they are set.
+
+    Returns:
+        The configuration as JSON gives it back.
+
+    Raises:
+        UserError: With every problem that was found.
+    """
+    check_name(name, "bot")
+    plain = _plain(config, "target")
+    kind = plain.get("kind")
+    if kind not in BOT_KINDS:
+        hint = f"one of {', '.join(BOT_KINDS)}"
+        raise UserError(Problem(f"a bot of kind {kind!r} cannot be defined here", "target.kind", hint))
+    problems = list(written_secrets({"target": plain}))
+    model = cast("TargetConfig | None", _validated(plain, "target", target_config_model, problems))
+    if problems or model is None:
+        raise UserError(problems)
+    keyless = model.model_copy(update={"api_key_env": None}) if hasattr(model, "api_key_env") else model
+    build_target(keyless, name, Prompts(prompt_dirs()), {}, generate=kind != "recorded")
+    return plain
+
+
+def check_metric(
+    name: str, definition: Mapping[str, Any], prompts: Mapping[str, str] | None = None
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """See that a metric's definition is what its YAML could say, its prompts and its score rule included.
+
+    Args:
+        name: The key that it stands under.
+        definition: The content of its YAML.
+        prompts: Templates of its own, as `NAME/FILE.jinja`.
+
+    Returns:
+        Both as JSON gives them back.
+
+    Raises:
+        UserError: With every problem that was found.
+    """
+    check_name(name, "metric")
+    key = f"metric.{name}"
+    plain, own = _plain(definition, key), {str(file): text for file, text in (prompts or {}).items()}
+    problems = [*written_secrets({f"{key}.judge": plain.get("judge")}), *_wrong_prompts(name, own)]
+    model = _validated(plain, key, metric_config_model, problems)
+    if problems:
+        raise UserError(problems)
+    with TemporaryDirectory() as folder:
+        write_prompts(Path(folder), own)
+        build_metric(name, cast("Any", model), Prompts([Path(folder), *prompt_dirs()]))
+    return plain, own
+
+
+def write_prompts(folder: Path, prompts: Mapping[str, str]) -> None:
+    """Write templates below a folder."""
+    for name, text in prompts.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8", newline="")
+
+
+def _plain(values: Mapping[str, Any], key: str) -> dict[str, Any]:
+    """The values as JSON gives them back; what the database or Hydra could not keep is refused."""
+    try:
+        text = json.dumps(values, allow_nan=False, ensure_ascii=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UserError(Problem(f"{key} is no JSON: {error}", key)) from None
+    if len(text) > MAX_BYTES:
+        raise UserError(Problem(f"{key} is larger than {MAX_BYTES >> 20} MB", key, "keep data in datasets"))
+    plain = json.loads(text)
+    if not isinstance(plain, dict):
+        raise UserError(Problem(f"{key} must be a map of keys", key))
+    problems = list(_unfit(plain, key))
+    if problems:
+        raise UserError(problems)
+    return cast("dict[str, Any]", plain)
+
+
+def _unfit(value: Any, key: str) -> Iterator[Problem]:
+    if isinstance(value, dict):
+        for name, inner in cast("dict[str, Any]", value).items():
+            yield from _unfit_text(name, f"a key of {key}")
+            yield from _unfit(inner, f"{key}.{name}")
+    elif isinstance(value, list):
+        for i, inner in enumerate(cast("list[Any]", value)):
+            yield from _unfit(inner, f"{key}[{i}]")
+    elif isinstance(value, str):
+        yield from _unfit_text(value, key)
+
+
+def _unfit_text(text: str, key: str) -> Iterator[Problem]:
+    if text == MISSING:
+        yield Problem(f"{key} has no value: {MISSING} stands for one that must be given", key, "give it one")
+    elif not all(_is_text(character) for character in set(text)):
+        yield Problem(f"{key} holds a character that no YAML can hold", key, "remove control characters")
+
+
+def _is_text(character: str) -> bool:
+    code = ord(character)
+    return character in "\t\n\r" or (code >= 0x20 and code != 0x7F and not 0xD800 <= code < 0xE000)
+
+
+def _validated(values: dict[str, Any], key: str, model_of: ModelOf, problems: list[Problem]) -> BaseModel | None:
+    kind = values.get("kind")
+    if not isinstance(kind, str):
+        problems.append(Problem(f"{key}.kind is required", key, "say which kind it is"))
+        return None
+    try:
+        model = model_of(kind)
+        return model.model_validate(values)
+    except ValidationError as error:
+        problems += problems_of(error, model_of(kind), key, None, ())
+    except UserError as error:
+        problems += error.problems
+    return None
+
+
+def _wrong_prompts(name: str, prompts: Mapping[str, str]) -> Iterator[Problem]:
+    for file, text in prompts.items():
+        where = f"metric.{name}: {file}"
+        if not _PROMPT.match(file) or not file.startswith(f"{name}/"):
+            yield Problem(
+                f"{file!r} cannot be the name of a prompt of this metric", where, f"such as {name}/grade.jinja"
+            )
+        if len(text) > MAX_BYTES:
+            yield Problem(f"the prompt is larger than {MAX_BYTES >> 20} MB", where)
+        yield from _unfit_text(text, where)

@@ -1,0 +1,143 @@
+"""The cases of a dataset, paged by their position."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection, delete, func, insert, select
+
+from evalflow.store.rows import Query, Row, change, every, now, one
+from evalflow.store.tables import case_tags, cases
+
+T = TypeVar("T")
+_AT_ONCE = 500
+
+
+def append(connection: Connection, dataset: int, rows: Iterable[Row]) -> int:
+    """Add cases at the end of a dataset; gives how many.
+
+    Args:
+        connection: In a transaction that writes.
+        dataset: Its id.
+        rows: key, question and body of each, with all levels of its tags under `tags`.
+    """
+    last = connection.scalar(select(func.max(cases.c.position)).where(cases.c.dataset_id == dataset))
+    position, moment = (-1 if last is None else last), now()
+    for chunk in _chunks(rows):
+        first = position + 1
+        values = [
+            {
+                "dataset_id": dataset,
+                "position": first + i,
+                "key": row["key"],
+                "question": row["question"],
+                "body": row["body"],
+                "version": 1,
+                "updated_at": moment,
+            }
+            for i, row in enumerate(chunk)
+        ]
+        connection.execute(insert(cases), values)
+        position += len(chunk)
+        _tag(connection, dataset, {row["key"]: row["tags"] for row in chunk if row["tags"]})
+    return position + 1 if last is None else position - last
+
+
+def page(
+    connection: Connection, dataset: int, after: int | None, limit: int, tag: str | None, text: str | None
+) -> list[Row]:
+    """Cases of a dataset in their order.
+
+    Args:
+        connection: Where.
+        dataset: Its id.
+        after: Only those behind this position.
+        limit: How many at most.
+        tag: Only those with this tag, or one below it.
+        text: Only those whose question or id has this in it; capitals of ASCII do not matter.
+    """
+    query = _filtered(select(cases), dataset, tag, text).order_by(cases.c.position).limit(limit)
+    return every(connection, query if after is None else query.where(cases.c.position > after))
+
+
+def count(connection: Connection, dataset: int, tag: str | None = None, text: str | None = None) -> int:
+    """How many cases there are."""
+    return connection.scalar(_filtered(select(func.count()).select_from(cases), dataset, tag, text)) or 0
+
+
+def bodies(connection: Connection, dataset: int) -> Iterator[dict[str, Any]]:
+    """All cases of a dataset as rows of JSON lines, streamed."""
+    query = select(cases.c.body).where(cases.c.dataset_id == dataset).order_by(cases.c.position)
+    yield from connection.execution_options(yield_per=_AT_ONCE).execute(query).scalars()
+
+
+def get(connection: Connection, dataset: int, case: int) -> Row | None:
+    """One case by its row's id."""
+    return one(connection, select(cases).where(cases.c.dataset_id == dataset, cases.c.id == case))
+
+
+def known_keys(connection: Connection, dataset: int, keys: Sequence[str]) -> set[str]:
+    """Those of the case ids that the dataset has."""
+    found: set[str] = set()
+    for chunk in _chunks(keys):
+        query = select(cases.c.key).where(cases.c.dataset_id == dataset, cases.c.key.in_(chunk))
+        found.update(connection.scalars(query))
+    return found
+
+
+def replace(connection: Connection, dataset: int, case: int, expected: int, row: Row) -> bool:
+    """Change a case that still is of the version that was seen; says whether it was."""
+    values = {"key": row["key"], "question": row["question"], "body": row["body"], "updated_at": now()}
+    if not change(connection, cases, cases.c.id == case, expected, values):
+        return False
+    connection.execute(delete(case_tags).where(case_tags.c.case_id == case))
+    _tag(connection, dataset, {row["key"]: row["tags"]} if row["tags"] else {})
+    return True
+
+
+def remove(connection: Connection, dataset: int, rows: Sequence[int]) -> int:
+    """Delete cases; gives how many there were."""
+    statements = (delete(cases).where(cases.c.dataset_id == dataset, cases.c.id.in_(chunk)) for chunk in _chunks(rows))
+    return sum(connection.execute(statement).rowcount for statement in statements)
+
+
+def tags(connection: Connection, dataset: int) -> list[tuple[str, int]]:
+    """Every tag with how many cases have it, or one below it."""
+    query = (
+        select(case_tags.c.tag, func.count())
+        .join(cases, cases.c.id == case_tags.c.case_id)
+        .where(cases.c.dataset_id == dataset)
+        .group_by(case_tags.c.tag)
+        .order_by(case_tags.c.tag)
+    )
+    return [(tag, number) for tag, number in connection.execute(query)]
+
+
+def _filtered(query: Query, dataset: int, tag: str | None, text: str | None) -> Query:
+    query = query.where(cases.c.dataset_id == dataset)
+    if tag is not None:
+        query = query.where(cases.c.id.in_(select(case_tags.c.case_id).where(case_tags.c.tag == tag)))
+    if text:
+        query = query.where(
+            func.lower(cases.c.question).contains(text.lower(), autoescape=True)
+            | func.lower(cases.c.key).contains(text.lower(), autoescape=True)
+        )
+    return query
+
+
+def _tag(connection: Connection, dataset: int, tagged: dict[str, Sequence[str]]) -> None:
+    if not tagged:
+        return
+    query = select(cases.c.key, cases.c.id).where(cases.c.dataset_id == dataset, cases.c.key.in_(list(tagged)))
+    values = [
+        {"case_id": row, "tag": tag} for key, row in connection.execute(query) for tag in dict.fromkeys(tagged[key])
+    ]
+    connection.execute(insert(case_tags), values)
+
+
+def _chunks(rows: Iterable[T]) -> Iterator[list[T]]:
+    waiting = iter(rows)
+    while chunk := list(islice(waiting, _AT_ONCE)):
+        yield chunk

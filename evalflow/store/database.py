@@ -1,0 +1,145 @@
+"""Opening the database: its engine, its transactions, and the schema brought up to date."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
+
+from evalflow.errors import InfrastructureError, Problem, UserError
+from evalflow.store.migrate import bring_up_to_date
+
+BUSY_S = 30.0
+"""How long a writer waits for another one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Database:
+    """A database whose schema is the one of this version.
+
+    Attributes:
+        engine: Connections to it; any number of threads may use it.
+        made: The file that was made for it just now; None where it was there, or is no file.
+        backup: The copy that was made of the file before its schema was changed; None where it was not.
+    """
+
+    engine: Engine
+    made: Path | None = None
+    backup: Path | None = None
+
+    @property
+    def path(self) -> Path | None:
+        """The file, where it is one."""
+        return _file(self.engine.url)
+
+    @property
+    def shown_url(self) -> str:
+        """Where it is, without a password."""
+        return self.engine.url.render_as_string(hide_password=True)
+
+    @contextmanager
+    def reading(self) -> Generator[Connection]:
+        """One view of the database, which does not change within the block."""
+        with self.engine.begin() as connection:
+            yield connection
+
+    @contextmanager
+    def writing(self) -> Generator[Connection]:
+        """One transaction: all of the block, or nothing. Where one writes at a time, it waits for its turn first.
+
+        Raises:
+            InfrastructureError: The database cannot be written.
+        """
+        try:
+            with self.engine.connect().execution_options(writes=True) as connection, connection.begin():
+                yield connection
+        except OperationalError as error:
+            what = f"{self.shown_url} cannot be written: {error.orig}"
+            raise InfrastructureError(what, "see that there is room, and that no other program holds it") from None
+
+    def close(self) -> None:
+        """Let go of every connection."""
+        self.engine.dispose()
+
+
+def open_database(url: str) -> Database:
+    """Open a database, make it where it is a file that is missing, and bring its schema up to date.
+
+    Args:
+        url: As of SQLAlchemy: sqlite:///PATH, or postgresql://USER@HOST/NAME (with psycopg, its driver).
+
+    Raises:
+        UserError: The URL is none, its driver is missing, nothing answers there, or its schema is of a newer version.
+    """
+    try:
+        parsed = make_url(url)
+    except ArgumentError:
+        raise UserError(Problem(f"{url!r} is no database URL", "--database-url", _FORMS)) from None
+    if parsed.get_backend_name() not in ("sqlite", "postgresql"):
+        raise UserError(Problem(f"{parsed.drivername} is not supported", "--database-url", _FORMS))
+    if parsed.drivername == "postgresql":
+        parsed = parsed.set(drivername="postgresql+psycopg")
+    file = _file(parsed)
+    made = file if file is not None and not file.exists() else None
+    engine = _engine(parsed, file)
+    shown = parsed.render_as_string(hide_password=True)
+    try:
+        backup = bring_up_to_date(engine, file)
+    except DBAPIError as error:
+        engine.dispose()
+        raise UserError(Problem(f"the database cannot be opened: {_first_line(error)}", shown, _FORMS)) from None
+    except BaseException:
+        engine.dispose()
+        raise
+    return Database(engine, made, backup)
+
+
+_FORMS = "such as sqlite:///FILE or postgresql://USER@HOST/NAME"
+
+
+def _engine(url: URL, file: Path | None) -> Engine:
+    if file is None and url.get_backend_name() == "sqlite":
+        raise UserError(Problem("a database in memory is lost at once", "--database-url", "name a file"))
+    try:
+        if file is not None:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            engine = create_engine(url, connect_args={"timeout": BUSY_S})
+            event.listen(engine, "connect", _set_up_sqlite)
+            event.listen(engine, "begin", _begin_sqlite)
+            return engine
+        return create_engine(url, pool_pre_ping=True)
+    except ModuleNotFoundError as error:
+        hint = "pip install 'evalflow[postgres]'"
+        raise UserError(Problem(f"{error.name} is not installed", "--database-url", hint)) from None
+    except OSError as error:
+        raise UserError(Problem(f"cannot be made: {error.strerror}", str(file), "name another file")) from None
+
+
+def _set_up_sqlite(connection: sqlite3.Connection, _: Any) -> None:
+    """Readers beside a writer, references that are held, and transactions that begin where we say so."""
+    connection.isolation_level = None
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = NORMAL")
+    connection.execute("PRAGMA foreign_keys = ON")
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    writes = connection.get_execution_options().get("writes")
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+def _file(url: URL) -> Path | None:
+    if url.get_backend_name() != "sqlite" or url.database in (None, "", ":memory:"):
+        return None
+    return Path(url.database).absolute()
+
+
+def _first_line(error: DBAPIError) -> str:
+    return str(error.orig).strip().split("\n")[0]

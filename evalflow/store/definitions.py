@@ -1,0 +1,73 @@
+"""What people define: bots, the metrics of each, datasets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, delete, func, select
+
+from evalflow.store.rows import Row, add, change, every, now, one
+from evalflow.store.tables import bots, cases, datasets, metrics
+
+_NAMED = {"bots": bots, "datasets": datasets}
+
+
+def named(connection: Connection, table: str, name: str) -> Row | None:
+    """The bot or dataset of that name."""
+    found = _NAMED[table]
+    return one(connection, select(found).where(found.c.name == name))
+
+
+def all_named(connection: Connection, table: str) -> list[Row]:
+    """All bots or datasets by name."""
+    found = _NAMED[table]
+    return every(connection, select(found).order_by(found.c.name))
+
+
+def add_named(connection: Connection, table: str, values: Mapping[str, Any]) -> int:
+    """A new bot or dataset, at version 1; gives its id."""
+    moment = now()
+    return add(connection, _NAMED[table], {**values, "version": 1, "created_at": moment, "updated_at": moment})
+
+
+def change_named(connection: Connection, table: str, row: int, expected: int, values: Mapping[str, Any]) -> bool:
+    """Change a bot or dataset that still is of the version that was seen; says whether it was."""
+    found = _NAMED[table]
+    return change(connection, found, found.c.id == row, expected, {**values, "updated_at": now()})
+
+
+def delete_named(connection: Connection, table: str, row: int, expected: int) -> bool:
+    """Delete one, with all that belongs to it, if it still is of the version that was seen; says whether it was."""
+    found = _NAMED[table]
+    return connection.execute(delete(found).where(found.c.id == row, found.c.version == expected)).rowcount == 1
+
+
+def counts(connection: Connection) -> dict[int, int]:
+    """How many cases each dataset has, by its id."""
+    query = select(cases.c.dataset_id, func.count()).group_by(cases.c.dataset_id)
+    return {row[0]: row[1] for row in connection.execute(query)}
+
+
+def metrics_of(connection: Connection, bot: int) -> list[Row]:
+    """The metrics of a bot by name."""
+    return every(connection, select(metrics).where(metrics.c.bot_id == bot).order_by(metrics.c.name))
+
+
+def add_metric(
+    connection: Connection, bot: int, name: str, definition: Mapping[str, Any], prompts: Mapping[str, str]
+) -> int:
+    """A new metric of a bot, at version 1; gives its id."""
+    moment = now()
+    values = {"bot_id": bot, "name": name, "definition": definition, "prompts": prompts}
+    return add(connection, metrics, {**values, "version": 1, "created_at": moment, "updated_at": moment})
+
+
+def change_metric(connection: Connection, row: int, expected: int, values: Mapping[str, Any]) -> bool:
+    """Change a metric that still is of the version that was seen; says whether it was."""
+    return change(connection, metrics, metrics.c.id == row, expected, {**values, "updated_at": now()})
+
+
+def delete_metrics(connection: Connection, rows: Sequence[int]) -> None:
+    """Delete metrics."""
+    connection.execute(delete(metrics).where(metrics.c.id.in_(rows)))

@@ -1,0 +1,121 @@
+"""Runs, and who works on them. Each change of a state is one statement that says what it takes for granted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from sqlalchemy import ColumnElement, Connection, delete, func, select, update
+
+from evalflow.store.rows import Row, add, every, now, one
+from evalflow.store.tables import runs
+
+State = Literal["queued", "running", "done", "failed", "cancelled", "interrupted"]
+Task = Literal["run", "resume", "retry", "load"]
+"""What a worker is to do: begin the run, finish it, ask again what ended in error, or only take its scores in."""
+ENDED = ("done", "failed", "cancelled", "interrupted")
+
+
+def create(connection: Connection, values: Mapping[str, Any]) -> int:
+    """A new run; gives its row's id."""
+    blank: dict[str, Any] = {
+        "task": "run",
+        "cancelling": False,
+        "progress": {},
+        "facts": {},
+        "message": "",
+        "loaded": 0,
+        "version": 1,
+        "created_at": now(),
+    }
+    return add(connection, runs, {**blank, **values})
+
+
+def get(connection: Connection, run_id: str) -> Row | None:
+    """The run of that id."""
+    return one(connection, select(runs).where(runs.c.run_id == run_id))
+
+
+def by_key(connection: Connection, key: str) -> Row | None:
+    """The run that was created under an idempotency key."""
+    return one(connection, select(runs).where(runs.c.creation_key == key))
+
+
+def page(connection: Connection, before: int | None, limit: int, bot: str | None, state: str | None) -> list[Row]:
+    """Runs, the newest first.
+
+    Args:
+        connection: Where.
+        before: Only those whose row's id is smaller.
+        limit: How many at most.
+        bot: Only those of this bot.
+        state: Only those in this state.
+    """
+    query = select(runs).order_by(runs.c.id.desc()).limit(limit)
+    wanted = {runs.c.bot: bot, runs.c.state: state}
+    query = query.where(*(column == value for column, value in wanted.items() if value is not None))
+    return every(connection, query if before is None else query.where(runs.c.id < before))
+
+
+def delete_run(connection: Connection, run_id: str) -> bool:
+    """Delete a run that has ended, with its scores; says whether there was one."""
+    return connection.execute(delete(runs).where(runs.c.run_id == run_id, runs.c.state.in_(ENDED))).rowcount == 1
+
+
+def queue(connection: Connection, run_id: str, task: Task) -> bool:
+    """Have a run that has ended worked on again; says whether it had."""
+    values = {"state": "queued", "task": task, "cancelling": False, "message": "", "finished_at": None}
+    return _set(connection, run_id, runs.c.state.in_(ENDED), **values)
+
+
+def cancel(connection: Connection, run_id: str) -> bool:
+    """Have a run stopped: at once where it waits, by its worker where it runs; says whether it did either."""
+    if _set(connection, run_id, runs.c.state == "queued", state="cancelled", finished_at=now()):
+        return True
+    return _set(connection, run_id, runs.c.state == "running", cancelling=True)
+
+
+def claim(connection: Connection, worker: str, moment: float) -> Row | None:
+    """The run that has waited longest, now this worker's and running; None where none waits.
+
+    Args:
+        connection: In a transaction that writes.
+        worker: Who takes it.
+        moment: Now, in seconds since the epoch.
+    """
+    waiting = select(runs.c.id).where(runs.c.state == "queued").order_by(runs.c.id).limit(1)
+    row = connection.scalar(waiting.with_for_update(skip_locked=True))
+    if row is None:
+        return None
+    values = {"state": "running", "worker": worker, "heartbeat": moment, "pid": None, "cancelling": False}
+    started = func.coalesce(runs.c.started_at, now())
+    taken = update(runs).where(runs.c.id == row, runs.c.state == "queued")
+    if connection.execute(taken.values(**values, started_at=started)).rowcount != 1:
+        return None
+    return one(connection, select(runs).where(runs.c.id == row))
+
+
+def running(connection: Connection) -> list[Row]:
+    """All runs that are under way, as far as is known."""
+    return every(connection, select(runs).where(runs.c.state == "running").order_by(runs.c.id))
+
+
+def take_over(connection: Connection, row: Row, worker: str, moment: float) -> bool:
+    """Take a run from a worker that is no more; says whether nobody else was quicker."""
+    seen = (runs.c.worker == row["worker"]) & (runs.c.heartbeat == row["heartbeat"])
+    return _set(connection, row["run_id"], (runs.c.state == "running") & seen, worker=worker, heartbeat=moment)
+
+
+def note(connection: Connection, run_id: str, worker: str, **values: Any) -> bool:
+    """Write down how a worker's run is going; says whether the run still is this worker's."""
+    return _set(connection, run_id, (runs.c.worker == worker) & (runs.c.state == "running"), **values)
+
+
+def tell(connection: Connection, run_id: str, **values: Any) -> None:
+    """Write down what is known of a run, whoever works on it."""
+    connection.execute(update(runs).where(runs.c.run_id == run_id).values(**values))
+
+
+def _set(connection: Connection, run_id: str, where: ColumnElement[bool], **values: Any) -> bool:
+    changed = {**values, "version": runs.c.version + 1}
+    return connection.execute(update(runs).where(runs.c.run_id == run_id, where).values(**changed)).rowcount == 1

@@ -1,0 +1,224 @@
+"""The tables. What is written here and what `migrations/` makes is the same, which a test holds."""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    Column,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    PrimaryKeyConstraint,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+
+NAME = 200
+"""Characters of a name."""
+
+metadata = MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+
+def _id() -> Column[int]:
+    return Column("id", Integer, primary_key=True, autoincrement=True)
+
+
+def _version() -> Column[int]:
+    """Counts the changes of a row, so that nobody overwrites what they have not seen."""
+    return Column("version", Integer, nullable=False)
+
+
+def _at(name: str, *, nullable: bool = False) -> Column[str]:
+    """A moment, as ISO 8601 in UTC."""
+    return Column(name, String(40), nullable=nullable)
+
+
+bots = Table(
+    "bots",
+    metadata,
+    _id(),
+    Column("name", String(NAME), nullable=False, unique=True),
+    Column("description", Text, nullable=False),
+    Column("config", JSON, nullable=False),
+    _version(),
+    _at("created_at"),
+    _at("updated_at"),
+)
+
+metrics = Table(
+    "metrics",
+    metadata,
+    _id(),
+    Column("bot_id", Integer, ForeignKey("bots.id", ondelete="CASCADE"), nullable=False),
+    Column("name", String(NAME), nullable=False),
+    Column("definition", JSON, nullable=False),
+    Column("prompts", JSON, nullable=False),
+    _version(),
+    _at("created_at"),
+    _at("updated_at"),
+    UniqueConstraint("bot_id", "name"),
+)
+
+datasets = Table(
+    "datasets",
+    metadata,
+    _id(),
+    Column("name", String(NAME), nullable=False, unique=True),
+    Column("description", Text, nullable=False),
+    Column("generates", String(10), nullable=False),
+    _version(),
+    _at("created_at"),
+    _at("updated_at"),
+)
+
+cases = Table(
+    "cases",
+    metadata,
+    _id(),
+    Column("dataset_id", Integer, ForeignKey("datasets.id", ondelete="CASCADE"), nullable=False),
+    Column("position", BigInteger, nullable=False),
+    Column("key", Text, nullable=False),
+    Column("question", Text, nullable=False),
+    Column("body", JSON, nullable=False),
+    _version(),
+    _at("updated_at"),
+    UniqueConstraint("dataset_id", "key"),
+    UniqueConstraint("dataset_id", "position"),
+)
+
+case_tags = Table(
+    "case_tags",
+    metadata,
+    Column("case_id", Integer, ForeignKey("cases.id", ondelete="CASCADE"), nullable=False),
+    Column("tag", Text, nullable=False),
+    PrimaryKeyConstraint("case_id", "tag"),
+    Index(None, "tag", "case_id"),
+)
+
+runs = Table(
+    "runs",
+    metadata,
+    _id(),
+    Column("run_id", String(NAME), nullable=False, unique=True),
+    Column("title", Text, nullable=False),
+    Column("bot_id", Integer, ForeignKey("bots.id", ondelete="SET NULL"), nullable=True),
+    Column("bot", String(NAME), nullable=False),
+    Column("state", String(20), nullable=False),
+    Column("origin", String(20), nullable=False),
+    Column("composition", JSON, nullable=False),
+    Column("arguments", JSON, nullable=False),
+    Column("folder", Text, nullable=False),
+    Column("task", String(20), nullable=False),
+    Column("cancelling", Boolean, nullable=False),
+    Column("progress", JSON, nullable=False),
+    Column("facts", JSON, nullable=False),
+    Column("exit_code", Integer, nullable=True),
+    Column("message", Text, nullable=False),
+    Column("cost_usd", Float, nullable=True),
+    Column("loaded", Integer, nullable=False),
+    Column("worker", String(NAME), nullable=True),
+    Column("heartbeat", Float, nullable=True),
+    Column("pid", Integer, nullable=True),
+    Column("creation_key", String(NAME), nullable=True, unique=True),
+    _version(),
+    _at("created_at"),
+    _at("started_at", nullable=True),
+    _at("finished_at", nullable=True),
+    Index(None, "state", "id"),
+    Index(None, "bot_id", "id"),
+)
+
+answers = Table(
+    "answers",
+    metadata,
+    Column("run", Integer, ForeignKey("runs.id", ondelete="CASCADE"), nullable=False),
+    Column("position", Integer, nullable=False),
+    Column("dataset", Text, nullable=False),
+    Column("case_id", Text, nullable=False),
+    Column("target", Text, nullable=False),
+    Column("target_repeat", Integer, nullable=False),
+    Column("tags", JSON, nullable=False),
+    Column("question", Text, nullable=False),
+    Column("answer", Text, nullable=True),
+    Column("reference", Text, nullable=True),
+    Column("error", Text, nullable=True),
+    PrimaryKeyConstraint("run", "position"),
+)
+
+answer_tags = Table(
+    "answer_tags",
+    metadata,
+    Column("run", Integer, ForeignKey("runs.id", ondelete="CASCADE"), nullable=False),
+    Column("tag", Text, nullable=False),
+    Column("position", Integer, nullable=False),
+    PrimaryKeyConstraint("run", "tag", "position"),
+)
+
+scores = Table(
+    "scores",
+    metadata,
+    Column("run", Integer, ForeignKey("runs.id", ondelete="CASCADE"), nullable=False),
+    Column("position", Integer, nullable=False),
+    Column("n", Integer, nullable=False),
+    Column("metric", Text, nullable=False),
+    Column("judge", Text, nullable=True),
+    Column("repeat", Integer, nullable=False),
+    Column("member_of", Text, nullable=True),
+    Column("status", String(10), nullable=False),
+    Column("score", Float, nullable=True),
+    Column("value", Text, nullable=True),
+    Column("reason", Text, nullable=True),
+    Column("error_type", Text, nullable=True),
+    Column("error", Text, nullable=True),
+    Column("path", String(10), nullable=True),
+    Column("cost_usd", Float, nullable=True),
+    Column("latency_s", Float, nullable=True),
+    PrimaryKeyConstraint("run", "position", "n"),
+    # Each holds all that its filters ask for, so that a page is found without a look at the rows that are passed over.
+    Index("ix_scores_by_metric", "run", "metric", "position", "n", "status", "score", "judge"),
+    Index("ix_scores_by_status", "run", "status", "position", "n", "score", "metric", "judge"),
+    Index("ix_scores_by_score", "run", "metric", "score", "position", "n"),
+)
+
+score_steps = Table(
+    "score_steps",
+    metadata,
+    Column("run", Integer, ForeignKey("runs.id", ondelete="CASCADE"), nullable=False),
+    Column("position", Integer, nullable=False),
+    Column("n", Integer, nullable=False),
+    Column("steps", Text, nullable=False),
+    PrimaryKeyConstraint("run", "position", "n"),
+)
+
+labels = Table(
+    "labels",
+    metadata,
+    _id(),
+    Column("run", Integer, ForeignKey("runs.id", ondelete="SET NULL"), nullable=True),
+    Column("dataset", Text, nullable=True),
+    Column("case_id", Text, nullable=False),
+    Column("target", Text, nullable=True),
+    Column("metric", Text, nullable=False),
+    Column("value", JSON, nullable=False),
+    Column("by", String(NAME), nullable=False),
+    Column("answer_hash", String(NAME), nullable=True),
+    Column("weight", Float, nullable=False),
+    Column("comment", Text, nullable=True),
+    Column("at", String(40), nullable=True),
+    _version(),
+    Index(None, "metric", "id"),
+    Index(None, "run", "id"),
+)

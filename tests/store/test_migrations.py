@@ -1,0 +1,132 @@
+"""The schema is brought forward on start, with a copy of the file first, and never back."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+from sqlalchemy import inspect, text
+
+from evalflow.errors import UserError
+from evalflow.store import Database, definitions, open_database
+from evalflow.store.tables import metadata
+
+BOT = {"name": "b", "description": "", "config": {"kind": "recorded"}}
+
+
+def test_migrations_make_what_the_tables_say(database: Database) -> None:
+    with database.reading() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), metadata) == []
+
+
+def test_what_is_there_stays_when_it_is_opened_again(database_url: str) -> None:
+    first = open_database(database_url)
+    with first.writing() as connection:
+        definitions.add_named(connection, "bots", BOT)
+    first.close()
+    again = open_database(database_url)
+    with again.reading() as connection:
+        assert [row["name"] for row in definitions.all_named(connection, "bots")] == ["b"]
+    assert (again.made, again.backup) == (None, None)
+    again.close()
+
+
+def test_a_newer_schema_is_refused(database_url: str) -> None:
+    database = open_database(database_url)
+    with database.writing() as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    database.close()
+    with pytest.raises(UserError, match=r"newer version of evalflow.*9999"):
+        open_database(database_url)
+
+
+def test_an_older_file_is_copied_and_then_brought_forward(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    url = f"sqlite:///{tmp_path / 'e.db'}"
+    database = open_database(url)
+    with database.writing() as connection:
+        definitions.add_named(connection, "bots", BOT)
+    database.close()
+    scripts = tmp_path / "migrations"
+    _with_one_more(scripts)
+    monkeypatch.setattr("evalflow.store.migrate.FOLDER", scripts)
+    newer = open_database(url)
+    with newer.reading() as connection:
+        assert "later" in {column["name"] for column in inspect(connection).get_columns("labels")}
+        assert definitions.named(connection, "bots", "b")
+    newer.close()
+    assert newer.backup is not None
+    with sqlite3.connect(newer.backup) as copy:
+        assert copy.execute("SELECT name FROM bots").fetchall() == [("b",)]
+        assert copy.execute("SELECT version_num FROM alembic_version").fetchall() == [("0001",)]
+    copy.close()
+
+
+def test_a_failed_migration_leaves_the_file_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    url = f"sqlite:///{tmp_path / 'e.db'}"
+    open_database(url).close()
+    scripts = tmp_path / "migrations"
+    _with_one_more(scripts, then="    raise ZeroDivisionError\n")
+    with monkeypatch.context() as patch:
+        patch.setattr("evalflow.store.migrate.FOLDER", scripts)
+        with pytest.raises(ZeroDivisionError):
+            open_database(url)
+    database = open_database(url)
+    with database.reading() as connection:
+        assert "later" not in {column["name"] for column in inspect(connection).get_columns("labels")}
+    database.close()
+
+
+def test_two_that_start_together_migrate_once(database_url: str) -> None:
+    opened: list[Database] = []
+    threads = [threading.Thread(target=lambda: opened.append(open_database(database_url))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(opened) == 4
+    for database in opened:
+        database.close()
+
+
+def test_another_programs_file_is_refused(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "x.db") as other:
+        other.execute("CREATE TABLE runs (a)")
+    other.close()
+    with pytest.raises(UserError, match="another program"):
+        open_database(f"sqlite:///{tmp_path / 'x.db'}")
+    (tmp_path / "y.db").write_text("not a database, but long enough to be read as one" * 20, encoding="utf-8")
+    with pytest.raises(UserError, match="not a database"):
+        open_database(f"sqlite:///{tmp_path / 'y.db'}")
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("nonsense", "no database URL"),
+        ("mysql://x/y", "not supported"),
+        ("sqlite://", "in memory"),
+        ("postgresql://nobody@127.0.0.1:9/none", "cannot be opened"),
+    ],
+)
+def test_what_is_no_database_is_refused(url: str, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        open_database(url)
+
+
+def _with_one_more(folder: Path, then: str = "") -> None:
+    """The migrations of this version, and one to come."""
+    import shutil
+
+    from evalflow.store import migrate
+
+    shutil.copytree(migrate.FOLDER, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    (folder / "versions" / "0002_later.py").write_text(
+        "import sqlalchemy as sa\nfrom alembic import op\n\n"
+        "revision = '0002'\ndown_revision = '0001'\nbranch_labels = None\ndepends_on = None\n\n\n"
+        "def upgrade() -> None:\n    op.add_column('labels', sa.Column('later', sa.Text(), nullable=True))\n" + then,
+        encoding="utf-8",
+    )
