@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -140,7 +140,7 @@ def _metrics(settings: Settings, prompts: Prompts, problems: list[Problem]) -> d
             metrics[name] = build_metric(name, config, prompts)
         except UserError as error:
             file = settings.composed.sources.get(settings.key("metric", name))
-            problems += [replace(problem, where=f"{file}: {problem.where}") for problem in error.problems]
+            problems += _in_file(file, error)
     return metrics
 
 
@@ -194,11 +194,15 @@ def _target(settings: Settings, prompts: Prompts, session: CallSession, problems
     try:
         return build_target(run.target, settings.composed.choices["target"], prompts, forms, run.generate, session)
     except UserError as error:
-        file = settings.composed.sources.get("target")
-        problems += [
-            replace(problem, where=f"{file}: {problem.where}" if file else problem.where) for problem in error.problems
-        ]
+        problems += _in_file(settings.composed.sources.get("target"), error)
         return None
+
+
+def _in_file(file: Path | None, error: UserError) -> Iterable[Problem]:
+    """The problems with the file they are in, where it is known: a resumed run has its configuration from run.json."""
+    if file is None:
+        return error.problems
+    return [replace(problem, where=f"{file}: {problem.where}") for problem in error.problems]
 
 
 def _same_name(what: str, name: str, key: str) -> Problem:

@@ -14,8 +14,10 @@ from rich.console import Console
 from rich.syntax import Syntax
 from rich.table import Table
 
+from evalflow.app.kind_help import print_kind
 from evalflow.app.metric_table import metric_facts, metric_table
 from evalflow.errors import Problem, UserError, did_you_mean
+from evalflow.metrics.registry import metric_kinds
 from evalflow.paths import conf_dirs, prompt_dirs
 from evalflow.prompts import Prompts
 from evalflow.report.terminal import literal, plain
@@ -82,7 +84,7 @@ def find_option(name: str, config_dir: Path | None) -> Option:
     everything = options(config_dir)
     matching = [option for option in everything if option.name == own and group in ("", option.group)]
     if not matching:
-        known = {option.name for option in everything}
+        known = {option.name for option in everything} | {*metric_kinds().names()}
         raise UserError(Problem(f"there is nothing called {name!r}", "command line", did_you_mean(own, known)))
     if len(matching) > 1:
         choices = " or ".join(f"{option.group}/{option.name}" for option in matching)
@@ -103,7 +105,15 @@ def print_list(group: str | None, config_dir: Path | None, console: Console, *, 
 
 
 def print_option(name: str, config_dir: Path | None, console: Console, *, as_json: bool) -> int:
-    """Print an option's YAML, the prompts it uses, and a command to try."""
+    """Print an option's YAML, the prompts it uses, and a command to try; of a kind of metric its keys.
+
+    Raises:
+        UserError: There is nothing of that name, or there is too much.
+    """
+    everything = options(config_dir)
+    if name in metric_kinds().names() and all(option.name != name for option in everything):
+        members = [one for one in everything if one.group == "metric" and one.values.get("kind") == name]
+        return print_kind(name, members, console, as_json=as_json)
     option = find_option(name, config_dir)
     templates = Prompts(prompt_dirs(config_dir))
     names = dict.fromkeys(part for prompt in option.prompts for part in templates.parts(prompt))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from dataclasses import replace
 
 from evalflow import datasets
 from evalflow.app.assemble import Parts
@@ -30,7 +31,8 @@ class Census:
         self._metrics = [pair.metric for pair in parts.pairs]
         self._wanted: defaultdict[str, dict[tuple[str, str], Metric]] = defaultdict(dict[tuple[str, str], Metric])
         self._applied: Counter[tuple[str, str]] = Counter()
-        self._misbound: list[Problem] = []
+        self._misbound: list[tuple[Case, Problem]] = []
+        self._offered: dict[tuple[str, str, str], bool] = {}
         self._seen: set[int] = set()
         self._repeated: list[Problem] = []
         self._sizes: Counter[str] = Counter()
@@ -54,10 +56,13 @@ class Census:
                 self._wanted[case.dataset].setdefault((metric.name, need), metric)
                 if look_up(need, fields) not in (None, {}):
                     self._present[case.dataset, metric.name, need] += 1
+            for name in getattr(bound.config, "optional", ()):
+                key = (case.dataset, metric.name, name)
+                self._offered[key] = self._offered.get(key, False) or look_up(name, fields) not in (None, {})
 
     def problems(self) -> list[Problem]:
         """Duplicate ids, groups that no case has, and what a metric needs and no case will have."""
-        found = [*self._repeated, *self._misbound[:ENOUGH]]
+        found = [*self._repeated, *self._placed()]
         for dataset in self._sizes:
             found += self._ungrouped(dataset)
             if not self._misbound:
@@ -71,6 +76,22 @@ class Census:
             ]
         return found
 
+    def remarks(self) -> list[str]:
+        """What a metric would show its judge too, and no case has: most often a slip of the pen."""
+        return [
+            f"metric {metric}: no case of {dataset} has {name}, which `optional` names"
+            for (dataset, metric, name), present in self._offered.items()
+            if not present and not self._may_come(name)
+        ]
+
+    def _placed(self) -> Iterator[Problem]:
+        """What is wrong with the checks of the first cases, with the place in the file."""
+        misbound = self._misbound[:ENOUGH]
+        for dataset in {case.dataset: None for case, _ in misbound}:
+            mine = [(case.index, problem) for case, problem in misbound if case.dataset == dataset]
+            places = datasets.places(self._parts.datasets[dataset], {index for index, _ in mine})
+            yield from (replace(problem, where=places.get(index, problem.where)) for index, problem in mine)
+
     def _of(self, dataset: str) -> list[Metric]:
         return [metric for metric in self._metrics if metric.config.covers(dataset)]
 
@@ -80,7 +101,7 @@ class Census:
             try:
                 bound = metric.bind(case)
             except UserError as error:
-                self._misbound += error.problems
+                self._misbound += [(case, problem) for problem in error.problems]
                 continue
             self._applied[case.dataset, metric.name] += len(bound)
             yield from ((metric, one) for one in bound)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Kind = Literal["metric", "prompt", "judge", "cases"]
 KINDS: tuple[Kind, ...] = ("metric", "prompt", "judge", "cases")
 # What a metric's configuration may differ in while its scores mean the same.
-_FREE = ("threshold", "gate", "description", "family", "judge")
+_FREE = ("threshold", "gate", "description", "family", "judge", "steps_from")
 _SHOWN = 3
 
 

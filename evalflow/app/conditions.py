@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from evalflow.app.derive import thresholds
+from evalflow.app.recipe import Recipe
 from evalflow.config.validate import Settings
 from evalflow.errors import Problem, UserError, did_you_mean
 from evalflow.protocols import Measured
 from evalflow.summary import Gate, parse_gates
+from evalflow.summary.gates import SHARES
 
 
 def gates_of(settings: Settings, metrics: Mapping[str, Measured], problems: list[Problem]) -> Sequence[Gate]:
@@ -25,6 +28,24 @@ def gates_of(settings: Settings, metrics: Mapping[str, Measured], problems: list
         return ()
 
 
+def undecidable_gates(recipe: Recipe) -> Iterator[Problem]:
+    """Gates on a pass rate where nothing will pass or fail, for want of a threshold."""
+    judged = {threshold.metric for threshold in thresholds(recipe)}
+    for gate in recipe.gates:
+        concerned = list(recipe.metrics) if gate.metric is None else [gate.metric]
+        if gate.statistic not in SHARES or judged & {*concerned}:
+            continue
+        name = concerned[0]
+        judge, metric = recipe.judge_of[name], recipe.metrics[name].config
+        who = f"{gate.metric} has no" if gate.metric else "no metric has a"
+        what = f"there is no {gate.statistic}: {who} threshold"
+        hint = f"metric.{name}.threshold=0.8"
+        if judge is not None and metric.threshold is not None:
+            what += f" that holds with the judge {judge}, which is not calibrated"
+            hint = f"say where its scores pass: 'judge.thresholds={{{name}: 0.5}}'"
+        yield Problem(what, f"gate.{gate.about}.{gate.statistic}", hint)
+
+
 def wrong_thresholds(settings: Settings, metrics: Mapping[str, Measured]) -> Iterator[Problem]:
     """Thresholds of judges and of the embedder for what is no metric, or where no score can be.
 
@@ -36,8 +57,8 @@ def wrong_thresholds(settings: Settings, metrics: Mapping[str, Measured]) -> Ite
     own = {name: (metric.judge or {}).get("thresholds") for name, metric in run.metric.items()}
     declared = {"judge": run.judge.thresholds, "embedder": run.embedder.thresholds}
     declared |= {f"metric.{name}.judge": found for name, found in own.items()}
-    for key, thresholds in declared.items():
-        for name, value in (thresholds or {}).items():
+    for key, stated in declared.items():
+        for name, value in (stated or {}).items():
             where = f"{key}.thresholds.{name}"
             if name not in known:
                 yield Problem(f"there is no metric {name!r}", where, did_you_mean(name, known))

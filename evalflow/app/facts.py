@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from evalflow import datasets
+from evalflow.app.assemble import Parts
 from evalflow.app.inspect import Inspection
 
 
@@ -14,7 +17,7 @@ def facts_of(inspection: Inspection) -> dict[str, Any]:
     parts = inspection.parts
     composed = parts.settings.composed
     return {
-        "config": composed.storable,
+        "config": _pinned(parts),
         "choices": {group: composed.choices[group] for group in ("judge", "embedder", "target")},
         "search_folders": {
             "conf": [str(folder) for folder in composed.conf_folders],
@@ -49,3 +52,16 @@ def facts_of(inspection: Inspection) -> dict[str, Any]:
         "target": {"name": parts.target.name, "identity": parts.target.identity},
         "prices": {name: price for name, price in parts.prices().items() if price},
     }
+
+
+def _pinned(parts: Parts) -> dict[str, Any]:
+    """The configuration, with what it borrows from another run under its real name.
+
+    `outputs/latest` is this very run from now on, and would lead nowhere when it is resumed.
+    """
+    config = deepcopy(parts.settings.composed.storable)
+    for name, metric in parts.settings.run.metric.items():
+        borrowed: str | None = getattr(metric, "steps_from", None)
+        if borrowed:
+            config["metric"][parts.settings.keys["metric", name]]["steps_from"] = str(Path(borrowed).resolve())
+    return config

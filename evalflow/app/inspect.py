@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from evalflow.app.assemble import Parts
 from evalflow.app.census import Census
-from evalflow.app.conditions import gates_of, wrong_thresholds
+from evalflow.app.conditions import gates_of, undecidable_gates, wrong_thresholds
 from evalflow.app.estimate import Estimate, Estimator
 from evalflow.app.reading import Reading
 from evalflow.app.recipe import Recipe
@@ -50,6 +50,7 @@ class Inspection:
         scored: What the scores will be called, in order, and what makes them.
         gates: The conditions that decide the exit code.
         estimate: Requests, tokens and cost.
+        remarks: What about the data people should know.
     """
 
     parts: Parts
@@ -60,6 +61,7 @@ class Inspection:
     scored: dict[str, Scored] = field(default_factory=dict[str, Scored])
     gates: Sequence[Gate] = ()
     estimate: Estimate = field(default_factory=Estimate)
+    remarks: Sequence[str] = ()
 
     @property
     def judges(self) -> dict[str, Judge]:
@@ -87,7 +89,7 @@ class Inspection:
             for key, file in self.parts.settings.composed.shadowed
         ]
         notices = [judge.notice for judge in self.judges.values() if judge.notice]
-        return shadows + notices + self._partial_judges() + self._unfenced()
+        return [*shadows, *notices, *self.remarks, *self._partial_judges(), *self._unfenced()]
 
     def _partial_judges(self) -> list[str]:
         """Judges that are the very model they judge."""
@@ -138,6 +140,8 @@ def inspect(parts: Parts) -> Inspection:
     problems = [*_judges_that_cannot(found), *census.problems(), *estimator.problems]
     problems += wrong_thresholds(parts.settings, measured)
     found.gates = gates_of(parts.settings, measured, problems)
+    problems += undecidable_gates(found.recipe())
+    found.remarks = census.remarks()
     if problems:
         raise UserError(problems)
     found.estimate = estimator.scaled(found.cases)

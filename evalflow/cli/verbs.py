@@ -147,7 +147,7 @@ def _show(words: list[str]) -> int:
     from evalflow.app.catalogue import print_option
 
     config_dir, words = config_dir_of(words)
-    parser = parser_of("show", "Show the YAML and the prompts of a metric, dataset, judge or target, and an example.")
+    parser = parser_of("show", "Show the YAML and the prompts of a metric, dataset, judge or target; or a kind's keys.")
     parser.add_argument("name", help="such as faithfulness, or judge/openai where a name stands in two groups")
     parser.add_argument("--json", action="store_true", help="one JSON document")
     options = parser.parse_args(words)

@@ -129,8 +129,12 @@ class MetricConfig(Strict):
     """Keys that all metric kinds share.
 
     Attributes:
+        kind: How the score is made.
         name: The column value; null: the key it stands under.
         datasets: The datasets whose cases it scores, by name; null: all of the run.
+        family: Where `list metric` shows it.
+        description: What the score means, in one sentence.
+        direction: Which end of the scale is the good one.
         version: Raise it when a change makes old and new scores incomparable.
         needs: Case fields without which a case is skipped.
         threshold: Where `passed` begins (inclusive); decides no exit code.

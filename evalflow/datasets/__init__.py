@@ -1,6 +1,6 @@
 """Cases out of files: JSON lines, JSON, CSV, Parquet, or a glob of them, streamed one row at a time."""
 
-from evalflow.datasets.cases import columns, read
+from evalflow.datasets.cases import columns, places, read
 from evalflow.datasets.export import case_to_row
 from evalflow.datasets.plain import plain_rows
 from evalflow.datasets.proposal import propose_fields
@@ -12,6 +12,7 @@ __all__ = [
     "columns",
     "digest",
     "files",
+    "places",
     "plain_rows",
     "propose_fields",
     "read",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 
@@ -70,6 +70,19 @@ def columns(config: DatasetConfig, rows: int = 100) -> list[str]:
     return list(seen)
 
 
+def places(config: DatasetConfig, indices: Collection[int]) -> dict[int, str]:
+    """Where the cases of these positions stand, as `file:line` or `file[record]`; a whole file that is one case, as it.
+
+    Raises:
+        UserError: There is no such file.
+    """
+    if config.conversation:
+        return {index: shown(path) for index, path in enumerate(files(config)) if index in indices}
+    rows = (row for path in files(config) for row in _table(path, config).rows)
+    last = max(indices, default=-1)
+    return {index: row.where for index, row in enumerate(islice(rows, last + 1)) if index in indices}
+
+
 def _table(path: Path, config: DatasetConfig) -> Table:
     try:
         return _READERS[format_of(path, config)](path)
@@ -105,7 +118,7 @@ def _file_cases(name: str, config: DatasetConfig, path: Path, index: int) -> Ite
     )
     if not config.conversation:
         yield from (case for _, case in rows)
-    elif (whole := conversation(index, rows)) is not None:
+    elif (whole := conversation(index, rows, allow_irregular=config.allow_irregular)) is not None:
         yield whole
 
 

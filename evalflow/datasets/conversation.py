@@ -9,7 +9,9 @@ from evalflow.errors import Problem
 from evalflow.records import Case
 
 
-def conversation(index: int, rows: Iterable[tuple[str, Case | Sequence[Problem]]]) -> Case | Sequence[Problem] | None:
+def conversation(
+    index: int, rows: Iterable[tuple[str, Case | Sequence[Problem]]], *, allow_irregular: bool
+) -> Case | Sequence[Problem] | None:
     """The rows' user messages, turn by turn, as one case; None where there are no rows.
 
     Answer, reference and group are the last row's. `vars["outputs"]` lists every row's reference (None where a row
@@ -17,7 +19,8 @@ def conversation(index: int, rows: Iterable[tuple[str, Case | Sequence[Problem]]
 
     Args:
         index: The case's position in the dataset.
-        rows: Where each row stands, and its own case or what is wrong with it.
+        rows: Where each row stands, and its own case, whose turns are in order, or what is wrong with it.
+        allow_irregular: Whether a system message may stand in its midst, which nothing but the joining can bring about.
     """
     turns: list[Case] = []
     problems: list[Problem] = []
@@ -26,6 +29,9 @@ def conversation(index: int, rows: Iterable[tuple[str, Case | Sequence[Problem]]
             problems += row
         elif not row.messages:
             problems.append(Problem("a turn of a conversation needs a question", where, "name its column in `fields`"))
+        elif turns and not allow_irregular and any(message.role == "system" for message in row.messages):
+            what = "a system message can only stand at the beginning of a conversation, which is the first row"
+            problems.append(Problem(what, where, f"dataset.{row.dataset}.allow_irregular=true lets it pass"))
         else:
             turns.append(row)
     if problems or not turns:

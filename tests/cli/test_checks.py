@@ -134,6 +134,14 @@ def test_what_is_wrong_is_refused_with_case_and_place(
     assert "Traceback" not in done.stderr
 
 
+def test_what_is_wrong_with_a_case_is_told_with_its_line(program: Program) -> None:
+    wrong = {"identifier": "regex_matching", "params": {"pattern": "("}}
+    done = run(program, case(0, "Hello.", HELLO), case(1, "Hello.", wrong), case(2, "Hello.", wrong))
+    assert done.returncode == 2
+    assert "c.jsonl:2: case '1', checks[0]: " in done.stderr
+    assert "c.jsonl:3: case '2', checks[0]: " in done.stderr
+
+
 def test_a_judge_or_an_embedder_is_wanted_where_a_case_has_a_check_for_it(program: Program) -> None:
     keyless = ("judge=openai", "embedder=openai")
     assert run(program, case(0, "Hello.", HELLO), more=keyless).returncode == 0

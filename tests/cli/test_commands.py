@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from evalflow.app.kind_help import keys_of
+from evalflow.metrics.registry import metric_kinds
 from evalflow.testing import Endpoint
 from tests.cli.conftest import Program, faithful_judge, judge_arguments
 from tests.cli.test_run import CASES, CLAIMS
@@ -117,6 +119,23 @@ def test_a_copied_metric_has_its_own_prompts(program: Program) -> None:
     assert "prompt: my_faithfulness/claims.jinja" in text
     done = program("dataset=rag", "metric=my_faithfulness", "limit=2")
     assert done.returncode == 0, done.stderr
+
+
+def test_a_kind_of_metric_is_shown_with_its_keys_and_an_example(program: Program) -> None:
+    shown = program("show", "g_eval", COLUMNS="120")
+    assert shown.returncode == 0, shown.stderr
+    for text in ("criteria", "What is graded, in words", "# @package metric.", "new metric NAME --from"):
+        assert text in shown.stdout
+    facts = json.loads(program("show", "generated_questions", "--json").stdout)
+    keys = {key["key"]: key for key in facts["keys"]}
+    assert facts["metrics"] == ["answer_relevancy"]
+    assert (keys["questions"]["default"], keys["kind"]["required"]) == (3, True)
+    assert "'g_eval'" in program("show", "g_evla").stderr
+
+
+@pytest.mark.parametrize("kind", metric_kinds().names())
+def test_every_key_of_every_kind_says_what_it_means(kind: str) -> None:
+    assert [key["key"] for key in keys_of(kind) if not key["meaning"]] == []
 
 
 @pytest.mark.parametrize("name", ["My-Metric", "1st", "a b"])

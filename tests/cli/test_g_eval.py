@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -104,6 +106,44 @@ def test_another_judge_can_grade_by_the_steps_of_the_latest_run(program: Program
         assert scores(program)["reason"][0] == "It says so. [mean of 4 samples: 8 in 4]"
         (entry,) = json.loads((program.latest / "prepared.json").read_text(encoding="utf-8")).values()
         assert (entry["steps"], entry["copied_from"], entry["judge"]) == (STEPS, "outputs/latest", "openai:scripted")
+
+
+def test_steps_of_the_latest_run_are_still_found_when_that_is_the_run_itself(program: Program) -> None:
+    borrowing = ("metric.factual_accuracy.steps_from=outputs/latest", "judge.name=other")
+    with Endpoint(judge) as endpoint:
+        assert program(*arguments(program, endpoint.url)).returncode == 0
+        first = program.latest
+        assert program(*arguments(program, endpoint.url, *borrowing)).returncode == 0
+        kept = program.manifest["config"]["metric"]["factual_accuracy"]["steps_from"]
+        assert Path(kept) == first
+        (program.latest / "prepared.json").write_text("{}\n")
+        (program.latest / "scores.jsonl").write_text("")
+        asked = endpoint.count
+        resumed = program("resume")
+        assert resumed.returncode == 0, resumed.stderr
+        assert endpoint.count == asked
+    (entry,) = json.loads((program.latest / "prepared.json").read_text(encoding="utf-8")).values()
+    assert (entry["steps"], entry["copied_from"]) == (STEPS, str(first))
+
+
+def test_a_metric_that_cannot_be_built_any_more_is_told_by_its_key(program: Program) -> None:
+    with Endpoint(judge) as endpoint:
+        assert program(*arguments(program, endpoint.url)).returncode == 0
+        shutil.copytree(program.latest, program.folder / "kept")
+        borrowing = "metric.factual_accuracy.steps_from=kept"
+        assert program(*arguments(program, endpoint.url, borrowing)).returncode == 0
+        shutil.rmtree(program.folder / "kept")
+        resumed = program("resume")
+    assert resumed.returncode == 2
+    assert resumed.stderr.startswith("error: metric.factual_accuracy.steps_from: cannot read ")
+
+
+def test_optional_inputs_that_no_case_has_are_pointed_out(program: Program) -> None:
+    words = arguments(program, "http://127.0.0.1:9/v1", "metric.factual_accuracy.optional=[metadata.tone,question]")
+    done = program("check", *words)
+    assert done.returncode == 0, done.stderr
+    assert "metric factual_accuracy: no case of rag has metadata.tone" in " ".join(done.stdout.split())
+    assert "rag has question" not in done.stdout
 
 
 def test_criteria_and_steps_can_stand_on_the_command_line(program: Program) -> None:

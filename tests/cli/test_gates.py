@@ -114,3 +114,21 @@ def test_a_baseline_that_cannot_be_compared_with_is_refused_before_anything_runs
     assert done.returncode == 2
     assert 'write a condition such as ">= 0.8", or {not_worse_by: 0.02}' in done.stderr
     assert [path.name for path in program.folder.glob("outputs/runs/*")] == [Path(baseline).name]
+
+
+def test_a_pass_rate_that_no_threshold_decides_is_refused_before_the_run(program: Program) -> None:
+    program.write("mine.jsonl", *cases(1, 2))
+    words = [*WORDS[:3], "metric=relevance", "gate={relevance: {pass_rate: '>= 0.5'}}"]
+    done = program("check", *words)
+    assert done.returncode == 2
+    assert "gate.relevance.pass_rate: there is no pass_rate: relevance has no threshold" in done.stderr
+    assert "the judge embedded, which is not calibrated" in done.stderr
+    assert "'judge.thresholds={relevance: 0.5}'" in done.stderr
+    assert program("check", *words, "judge.thresholds={relevance: 0.5}").returncode == 0
+
+
+def test_a_pass_rate_of_a_metric_without_a_threshold_is_refused(program: Program) -> None:
+    program.write("mine.jsonl", *cases(1, 2))
+    done = program("check", *WORDS, "metric.exact_match.threshold=null", "gate={exact_match: {pass_rate: '>= 0.5'}}")
+    assert done.returncode == 2
+    assert "exact_match has no threshold" in done.stderr

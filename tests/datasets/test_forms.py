@@ -181,6 +181,16 @@ def test_a_turn_without_a_question_is_refused(refused: Any) -> None:
     assert "needs a question" in problem.what
 
 
+def test_a_system_message_in_the_midst_of_a_conversation_is_refused_with_its_row(load: Any, refused: Any) -> None:
+    told = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "b"}]
+    rows = [{"messages": told}, {"messages": told}]
+    (problem,) = refused(rows, conversation=True)
+    assert problem.where == "mine.jsonl:2"
+    assert "a system message can only stand at the beginning of a conversation" in problem.what
+    (case,) = load(rows, conversation=True, allow_irregular=True)
+    assert [message.role for message in case.messages] == ["system", "user", "system", "user"]
+
+
 def test_conversations_with_checks_and_tags(load: Any) -> None:
     rules = [{"json_path": "$.user.name", "expected_value": "John", "expected_value_type": "string"}]
     checks = [
