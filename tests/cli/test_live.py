@@ -1,0 +1,63 @@
+"""What `make test-live` would say: with a judge that tells the truth, with one that lies, and without a key."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from evalflow.testing import Endpoint, Request
+from tests.cli.conftest import judge_arguments
+from tests.cli.test_check_examples import EXAMPLES
+
+ROOT = Path(__file__).parents[2]
+COMMAND = (
+    sys.executable,
+    "-m",
+    "pytest",
+    "-m",
+    "live",
+    "-rs",
+    "-q",
+    "-p",
+    "no:cacheprovider",
+    "tests/cli/test_check_examples.py",
+)
+
+
+def verdict(request: Request, *, lie: str = "") -> Any:
+    """What people say of the example in a request; the opposite for the answer `lie`."""
+    [example] = [one for one in EXAMPLES if one.answer in request.text]
+    return {"reason": "So it is.", "passed": example.holds != (example.answer == lie)}
+
+
+def live(**env: str) -> subprocess.CompletedProcess[str]:
+    kept = {name: value for name, value in os.environ.items() if not name.endswith("_API_KEY")}
+    environment = {**kept, "PYTHONPATH": str(ROOT), **env}
+    return subprocess.run(COMMAND, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600)
+
+
+def test_an_honest_judge_passes() -> None:
+    with Endpoint(verdict) as endpoint:
+        done = live(EVALFLOW_TEST_JUDGE=" ".join(judge_arguments(endpoint.url)))
+        assert endpoint.count == len(EXAMPLES)
+    assert done.returncode == 0, done.stdout
+    assert "1 passed" in done.stdout
+
+
+def test_a_judge_that_lies_once_fails_and_the_example_is_named() -> None:
+    lie = EXAMPLES[5]
+    with Endpoint(lambda request: verdict(request, lie=lie.answer)) as endpoint:
+        done = live(EVALFLOW_TEST_JUDGE=" ".join(judge_arguments(endpoint.url)))
+    assert done.returncode == 1
+    assert f"{lie.identifier} of {lie.answer!r} is 1.0, not 0.0: So it is." in done.stdout
+    assert done.stdout.count(": So it is.") == done.stdout.count(f"{lie.answer!r} is 1.0, not 0.0: So it is.")
+
+
+def test_without_a_key_nothing_is_asked_and_it_is_said() -> None:
+    done = live()
+    assert done.returncode == 0
+    assert "1 skipped" in done.stdout
+    assert "OPENAI_API_KEY IS NOT SET: no real judge was asked" in done.stdout
