@@ -1,4 +1,7 @@
-"""`run ... --fill-demo`: cases without an example answer get one from the run, in a dataset file of its own."""
+"""`run ... --fill-demo`: cases without an example answer get one from the run, in a dataset file of its own.
+
+With `--replace-demo` all cases do that the run has an answer to.
+"""
 
 from __future__ import annotations
 
@@ -27,9 +30,12 @@ from evalflow.run.folder import RunFolder
 from evalflow.summary import json_line
 
 FLAG = "--fill-demo"
+REPLACE = "--replace-demo"
 
 
-def run_and_fill(arguments: Sequence[str], config_dir: Path | None, out: Console, err: Console) -> int:
+def run_and_fill(
+    arguments: Sequence[str], config_dir: Path | None, out: Console, err: Console, *, replacing: bool = False
+) -> int:
     """Run what the command line says, then write each dataset with its missing example answers filled in.
 
     Args:
@@ -37,6 +43,7 @@ def run_and_fill(arguments: Sequence[str], config_dir: Path | None, out: Console
         config_dir: A config folder to search first.
         out: For results.
         err: For progress and errors.
+        replacing: Whether example answers that are there give way to the run's.
 
     Returns:
         The exit code of the run.
@@ -47,15 +54,25 @@ def run_and_fill(arguments: Sequence[str], config_dir: Path | None, out: Console
     """
     flags = [word for word in arguments if word.startswith("-")]
     if flags:
-        raise UserError(Problem(f"{FLAG} does not go with {flags[0]}", "command line", "fill from one run at a time"))
-    problems = list(_problems(composed_settings(arguments, config_dir)))
+        raise UserError(
+            Problem(f"{_flag(replacing)} does not go with {flags[0]}", "command line", "fill from one run at a time")
+        )
+    problems = list(_problems(composed_settings(arguments, config_dir), _flag(replacing)))
     if problems:
         raise UserError(problems)
-    return execute(arguments, config_dir, _Screen(out, err))
+    return execute(arguments, config_dir, _Screen(out, err, replacing=replacing))
+
+
+def _flag(replacing: bool) -> str:
+    return REPLACE if replacing else FLAG
 
 
 class _Screen(TerminalScreen):
     """Fills the example answers in when a run has ended, and says where they are."""
+
+    def __init__(self, out: Console, err: Console, *, replacing: bool) -> None:
+        super().__init__(out, err)
+        self._replacing = replacing
 
     def ends(self, folder: RunFolder, manifest: dict[str, Any], recipe: Recipe, derived: Derived) -> None:
         super().ends(folder, manifest, recipe, derived)
@@ -71,33 +88,35 @@ class _Screen(TerminalScreen):
                     self._fill(name, config, recipe.settings.key("dataset", name), example)
 
     def _fill(self, name: str, config: DatasetConfig, key: str, example: Callable[[Case], Message | None]) -> None:
-        missing = filled = 0
-        for before, after in _pairs(name, config, example):
-            missing += before.demo_answer is None
-            filled += after is not before
+        wanted = filled = 0
+        for case, found in _pairs(name, config, example, replacing=self._replacing):
+            wanted += self._replacing or case.demo_answer is None
+            filled += found is not None
         if not filled:
-            why = "no case lacks one" if not missing else f"{missing} lack one, and the run has no answer to them"
+            why = "no case lacks one" if not wanted else f"{wanted} lack one, and the run has no answer to them"
             self._line("demo", f"nothing to fill in {name}: {why}")
             return
-        path = _write((after for _, after in _pairs(name, config, example)), _source(config))
-        self._line("demo", f"{filled} of {missing} missing example answers of {name} are in {shown(path)}")
+        pairs = _pairs(name, config, example, replacing=self._replacing)
+        path = _write((replace(case, demo_answer=found) if found else case for case, found in pairs), _source(config))
+        missing = "" if self._replacing else "missing "
+        self._line("demo", f"{filled} of {wanted} {missing}example answers of {name} are in {shown(path)}")
         words = [f"dataset={key.removeprefix('dataset.')}", f"{key}.path={shown(path)}", f"{key}.fields=null"]
         self._line("try", f"python -m evalflow {shlex.join([*words, 'generate=demo'])} metric=METRIC")
 
 
-def _problems(settings: Settings) -> Iterator[Problem]:
+def _problems(settings: Settings, flag: str) -> Iterator[Problem]:
     run = settings.run
     if run.generate == "demo":
         hint = "ask a target: generate=true target=..."
-        yield Problem(f"{FLAG} takes the answers of a run, and this one scores the example answers", "generate", hint)
+        yield Problem(f"{flag} takes the answers of a run, and this one scores the example answers", "generate", hint)
     fillable = {name: config for name, config in run.dataset.items() if config.generates == "answer"}
     if not fillable:
-        yield Problem(f"{FLAG} fills in answers, and no dataset of this run generates any", "dataset")
+        yield Problem(f"{flag} fills in answers, and no dataset of this run generates any", "dataset")
     for name, config in fillable.items():
         where = f"{settings.key('dataset', name)}.path"
         files = datasets.files(config)
         if len(files) > 1:
-            yield Problem(f"{FLAG} writes beside one file, and {name} has {len(files)}", where, "name one of them")
+            yield Problem(f"{flag} writes beside one file, and {name} has {len(files)}", where, "name one of them")
         elif files[0].is_relative_to(share_dir()) and not Path.cwd().is_relative_to(share_dir()):
             yield Problem(f"{shown(files[0])} is a sample that ships", where, "make a copy of your own, and name that")
         elif not os.access(files[0].parent, os.W_OK):
@@ -108,11 +127,12 @@ def _source(config: DatasetConfig) -> Path:
     return datasets.files(config)[0]
 
 
-def _pairs(name: str, config: DatasetConfig, example: Callable[[Case], Message | None]) -> Iterator[tuple[Case, Case]]:
-    """Every case as it is, and with its example answer; the same twice where there is nothing to fill in."""
+def _pairs(
+    name: str, config: DatasetConfig, example: Callable[[Case], Message | None], *, replacing: bool
+) -> Iterator[tuple[Case, Message | None]]:
+    """Every case, and the example answer that it gets; None where it keeps what it has."""
     for case in datasets.read(name, config):
-        found = example(case) if case.demo_answer is None else None
-        yield case, replace(case, demo_answer=found) if found else case
+        yield case, example(case) if replacing or case.demo_answer is None else None
 
 
 def _example(run: RunConfig, book: AnswerBook, case: Case, target: str) -> Message | None:

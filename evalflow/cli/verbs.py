@@ -16,11 +16,13 @@ def _run(words: list[str]) -> int:
     from evalflow.app.screen import TerminalScreen
 
     config_dir, words = config_dir_of(words)
-    if "--fill-demo" in words:
+    demo = [word for word in words if word in ("--fill-demo", "--replace-demo")]
+    if demo:
         from evalflow.app.demo import run_and_fill
 
-        words.remove("--fill-demo")
-        return run_and_fill(words, config_dir, console(), console(stderr=True))
+        words = [word for word in words if word not in demo]
+        replacing = "--replace-demo" in demo
+        return run_and_fill(words, config_dir, console(), console(stderr=True), replacing=replacing)
     return execute(words, config_dir, TerminalScreen(console(), console(stderr=True)))
 
 

@@ -89,9 +89,11 @@ class Builder:
         """What is wrong with the order of the conversation's turns."""
         name = f"case {values['id']!r}" if "id" in values else "the case"
         hint = f"repair the conversation, or let it pass: dataset.{self.dataset}.allow_irregular=true"
+        messages = values.get("messages")
+        empty = ["there is no message in it"] if messages == () else []
         return [
             Problem(f"{name}: {self.fields.place('messages')}: {what}", where, hint)
-            for what in irregular(values.get("messages", ()))
+            for what in (*empty, *irregular(messages or ()))
         ]
 
 

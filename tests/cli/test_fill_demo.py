@@ -60,6 +60,15 @@ def test_metadata_of_recorded_answers_come_along_and_nothing_missing_is_nothing_
     assert not (program.folder / "c.demo.jsonl").exists()
 
 
+def test_example_answers_can_be_replaced(program: Program) -> None:
+    program.write("c.jsonl", case(0, answer="Hello.", demo_output="Old."), case(1, demo_output="Older."))
+    done = program(*DATA, "--replace-demo")
+    assert done.returncode == 0, done.stderr
+    assert "1 of 2 example answers of conversations are in c.demo.jsonl" in done.stdout
+    filled = read(program.folder / "c.demo.jsonl")
+    assert [row["demo_answer"]["content"] for row in filled] == ["Hello.", "Older."]
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -48,3 +48,10 @@ def test_the_case_and_its_place_are_named(refused: Any, load: Any) -> None:
 def test_a_column_that_was_mapped_is_named_too(refused: Any) -> None:
     (problem,) = refused([{"chat": [{"role": "assistant", "content": "a"}]}], fields={"messages": "chat"})
     assert problem.what.startswith("the case: messages (column 'chat'): it ends with a message of the role 'assistant'")
+
+
+def test_a_conversation_without_a_message_is_refused(refused: Any, load: Any) -> None:
+    (problem,) = refused([{"id": "mute", "messages": []}])
+    assert problem.what == "case 'mute': messages: there is no message in it"
+    assert load([{"messages": [], "question": "a"}])[0].question == "a"
+    assert load([{"messages": []}], allow_irregular=True)[0].question is None
