@@ -15,15 +15,18 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from evalflow.stats.classification import classification_figures
 from evalflow.stats.intervals import FEW_CASES, Moments, intervals
+from evalflow.stats.variance import pass_all_k, pass_at_k
 
 SIZES = (10, 30, 100, 1_000)
 TRUTHS = (0.5, 0.9, 0.99)
 WANTED = (0.93, 0.97)
 RUNS = 2_000
 _GROUP = 5
+_ANSWERS = 5
 _CORRELATION = 0.2
 # Of a graded score: Beta(4 p, 4 (1 - p)), as spread out as grades of answers are.
 _CONCENTRATION = 4.0
@@ -64,6 +67,26 @@ def repeated(rng: np.random.Generator, p: float, runs: int, n: int) -> Floats:
     return rng.binomial(3, chance) / 3
 
 
+def answered(rng: np.random.Generator, p: float, runs: int, n: int) -> NDArray[np.int64]:
+    """How many of five answers to each case pass, each with a chance of its own."""
+    return rng.binomial(_ANSWERS, graded(rng, p, runs, n))
+
+
+def passes_once(rng: np.random.Generator, p: float, runs: int, n: int) -> Floats:
+    """pass@2 of each case, from five answers."""
+    return pass_at_k(answered(rng, p, runs, n), np.full((runs, n), _ANSWERS), 2)
+
+
+def passes_always(rng: np.random.Generator, p: float, runs: int, n: int) -> Floats:
+    """pass^2 of each case, from five answers."""
+    return pass_all_k(answered(rng, p, runs, n), np.full((runs, n), _ANSWERS), 2)
+
+
+def both_pass(p: float) -> float:
+    """The chance that two answers to a case of `graded` chance both pass."""
+    return p * (p * _CONCENTRATION + 1) / (_CONCENTRATION + 1)
+
+
 def _moments(scores: Floats, group: int) -> Moments:
     """One row per run."""
     runs, n = scores.shape
@@ -76,8 +99,8 @@ def _moments(scores: Floats, group: int) -> Moments:
     return Moments(np.full(runs, float(n)), mean, std, low, high, inside, clusters, (sums**2).sum(axis=1))
 
 
-def of_means(draw: Draw, group: int, runs: int, seed: int) -> Iterator[str]:
-    """One line per sample size: coverage at each truth."""
+def of_means(draw: Draw, group: int, runs: int, seed: int, truth: Callable[[float], float] = float) -> Iterator[str]:
+    """One line per sample size: coverage at each p, of what `truth` makes of it."""
     for n in SIZES:
         cells = []
         for p in TRUTHS:
@@ -85,7 +108,7 @@ def of_means(draw: Draw, group: int, runs: int, seed: int) -> Iterator[str]:
             samples = dict(enumerate(scores)) if n < FEW_CASES else None
             found = intervals(_moments(scores, group), samples, bounded=True)
             names = [str(name).split(":")[0] for name in found.method]
-            cells.append(_cell(found.low, found.high, p, max(set(names), key=names.count)))
+            cells.append(_cell(found.low, found.high, truth(p), max(set(names), key=names.count)))
         yield f"| {n:,} | " + " | ".join(cells) + " |"
 
 
@@ -146,6 +169,12 @@ def main() -> None:
     head = "| n | " + " | ".join(f"{p:g}" for p in TRUTHS) + " |\n|---|" + "---|" * len(TRUTHS)
     for seed, (title, draw, group) in enumerate(tables):
         print(f"\n{title}\n\n{head}", *of_means(draw, group, runs, seed), sep="\n", flush=True)
+    draws = [
+        ("pass@2 of five answers", passes_once, lambda p: 1 - both_pass(1 - p)),
+        ("pass^2", passes_always, both_pass),
+    ]
+    for title, draw, truth in draws:
+        print(f"\n{title}, each with the chance\n\n{head}", *of_means(draw, 1, runs, 7, truth), sep="\n", flush=True)
     head = "| n | " + " | ".join(f"{p:g}" for p in _FIGURE_TRUTHS) + " |\n|---|---|---|"
     for statistic in ("precision", "recall", "f1"):
         for title, group in (("alone", 1), ("groups of five", _GROUP)):

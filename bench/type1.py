@@ -17,8 +17,10 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from evalflow.stats.classification import overall
 from evalflow.stats.multiple import adjust
 from evalflow.stats.paired import cluster_sums, paired_difference, sign_flip_test, standard_error, t_test
+from evalflow.stats.paired_figures import PairedClusters, figure_difference
 from evalflow.stats.proportions import mcnemar, paired_table
 
 Floats = NDArray[np.float64]
@@ -26,6 +28,7 @@ Draw = Callable[[np.random.Generator, int], tuple[Floats, Floats, NDArray[np.int
 LEVEL, GOAL = 0.05, 0.055
 TESTS = ("t", "sign flip", "McNemar", "McNemar mid-p", "compare")
 WIDTH = 14
+_CELLS = [("true", "true"), ("true", "false"), ("false", "true"), ("false", "false")]
 
 
 def binary(p: float) -> Draw:
@@ -124,6 +127,32 @@ def families(n: int, size: int, runs: int) -> dict[str, float]:
     return {name: count / runs for name, count in hits.items()}
 
 
+def f1_alike(p: float, n: int, group: int, runs: int) -> tuple[float, float]:
+    """Of two classifiers that are right with a chance of p on average: how often F1 differs, how often 0 is covered.
+
+    A third of the cases are positive. The cases of a group share a chance in each run.
+    """
+    f1 = overall(_CELLS, "true")["f1"]
+    rng = np.random.default_rng([n, group, round(100 * p)])
+    found, covered, given = 0, 0, 0
+    for _ in range(runs):
+        size = n if group == 1 else (2, n // group)
+        chance = rng.beta(2 * p, 2 * (1 - p), size).repeat(group, axis=-1)
+        right = rng.random((2, n)) < chance
+        truth = rng.random(n) < 1 / 3
+        cells = np.where(truth, np.where(right, 0, 1), np.where(right, 3, 2))
+        counts = np.concatenate([np.eye(4)[side].reshape(-1, group, 4).sum(axis=1) for side in cells], axis=1)
+        patterns, weights = np.unique(counts, axis=0, return_counts=True)
+        one = figure_difference(
+            f1, PairedClusters(patterns[:, :4], patterns[:, 4:], weights, n, int(rng.integers(2**31)))
+        )
+        found += one.p_value is not None and one.p_value <= LEVEL
+        if one.low is not None and one.high is not None:
+            given += 1
+            covered += one.low <= 0 <= one.high
+    return found / runs, covered / max(1, given)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=2000, help="simulations of a cell")
@@ -142,6 +171,12 @@ def main() -> None:
             marks = {test: f"{rate:.3f}{'*' if rate > limit else ' '}" for test, rate in found.items()}
             missed += [f"{test}: {name}, n = {n}: {found[test]:.3f}" for test in found if found[test] > limit]
             print(f"{name:32}{n:6}" + "".join(f"{marks.get(test, '– '):>{WIDTH}}" for test in TESTS), flush=True)
+    print("\nF1 of two classifiers that are alike: how often it is found to differ, and how often its interval holds 0")
+    for p, group in ((0.5, 1), (0.9, 1), (0.5, 5), (0.9, 5)):
+        for n in (30, 100, 1000):
+            rate, covered = f1_alike(p, n, group, max(200, runs // 4))
+            name = f"right {p:.0%}" + (", clusters of five" if group > 1 else "")
+            print(f"  {name:28}{n:6} {rate:.3f}{'*' if rate > limit else ' '} covered {covered:.3f}", flush=True)
     print("\nany finding in a table of comparisons without a difference, n = 15, judge noise shared by all")
     for size in (2, 5, 10):
         found = families(15, size, max(200, runs // 4))

@@ -120,7 +120,8 @@ def _notes(a: Scored, b: Scored, pairing: Pairing, names: tuple[str, str]) -> It
         left = [f"{row[key]} only in {name}" for key, name in alone if row[key]]
         left += [f"{row['unscored']} not scored in both"] if row["unscored"] else []
         if left:
-            yield f"{where}: {row['common']} cases compared; left out: {', '.join(left)}"
+            common = f"{row['common']:,} case{'' if row['common'] == 1 else 's'} compared"
+            yield f"{where}: {common}; left out: {', '.join(left)}"
     for run, name in zip((a, b), names, strict=True):
         if run.manifest["status"] != "done":
             yield f"{name} ended early ({run.manifest['status']}); what it finished is compared"

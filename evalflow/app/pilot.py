@@ -85,7 +85,11 @@ def pilot(runs: Sequence[str], metric: str | None, correlation: float | None) ->
         bases = list(_singles(opened[0], metric, correlation))
     if not bases:
         where = " and ".join(run.name for run in opened)
-        what = "no metric has two cases whose scores differ" if metric is None else f"nothing to learn of {metric!r}"
+        what = (
+            "no metric has two cases, or groups, whose scores differ"
+            if metric is None
+            else f"nothing to learn of {metric!r}"
+        )
         raise UserError(Problem(what, where, "state a guess: --sd S or --rate P"))
     return Pilot(bases, _cost(opened[-1]))
 

@@ -89,7 +89,7 @@ def _details(row: ComparisonRow) -> str:
     """How many cases, what they could show, by which method."""
     cases = f"{row.found.n} case{'' if row.found.n == 1 else 's'}"
     if row.found.clusters != row.found.n:
-        cases += f" in {row.found.clusters} clusters"
+        cases += f" in {row.found.clusters} cluster{'' if row.found.clusters == 1 else 's'}"
     reach = "" if row.detectable is None else f", could detect {number(row.detectable)}"
     direction = "" if row.higher_is_better else "; lower is better"
     return f"{row.dataset}, {cases}{reach}; {method(row.found.method)}{direction}"

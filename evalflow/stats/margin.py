@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from statistics import NormalDist
 
 ALPHA = 0.025
+_Z2 = NormalDist().inv_cdf(0.975) ** 2
+_CLOSE = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +51,13 @@ def within_margin(difference: float, std_error: float, df: float, margin: float,
 
 
 def cases_needed(value: float, low: float, high: float, limit: float, n: int) -> int | None:
-    """With how many cases an interval would leave a limit out that it holds now: its width shrinks with their root.
+    """With how many cases an interval would leave a limit out that it holds now, if the estimate stayed as it is.
+
+    Exact for Wilson's interval, which leaves out L where (p - L)^2 > z^2 L (1 - L) / n. The width of all others is
+    taken to shrink with the root of the number of cases.
 
     Args:
-        value: The estimate, taken to stay as it is.
+        value: The estimate.
         low: The lower end of its interval.
         high: The upper end.
         limit: What it is held against.
@@ -60,5 +66,18 @@ def cases_needed(value: float, low: float, high: float, limit: float, n: int) ->
     Returns:
         The number; None where the estimate is the limit, which no number of cases decides.
     """
+    if value == limit:
+        return None
+    trials = _wilson_trials(value, low, high)
+    if trials is not None and 0 < limit < 1:
+        return math.ceil(n * _Z2 * limit * (1 - limit) / (value - limit) ** 2 / trials)
     reach = value - low if value > limit else high - value
-    return math.ceil(n * (reach / (value - limit)) ** 2) if value != limit else None
+    return math.ceil(n * (reach / (value - limit)) ** 2)
+
+
+def _wilson_trials(value: float, low: float, high: float) -> float | None:
+    """Of how many trials Wilson's interval would be this one; None where it is no such interval."""
+    inner = [end for end in (low, high) if 0 < end < 1 and end != value]
+    trials = [_Z2 * end * (1 - end) / (value - end) ** 2 for end in inner]
+    known = len(trials) == (1 if value in (0.0, 1.0) else 2)
+    return trials[0] if known and math.isclose(trials[0], trials[-1], rel_tol=_CLOSE) else None

@@ -93,7 +93,7 @@ def paired_difference(
     error = standard_error(d, clusters)
     if bounded and not d.any():
         most, what = most_that_differ(groups), "cases" if groups == n else "clusters"
-        ends = (-most, most, 1.0, f"{RULE_OF_THREE}: none of {groups:,} {what} differs")
+        ends = (-most, most, 1.0, f"{RULE_OF_THREE}: {groups:,} of {groups:,} {what} alike")
         return Difference(n, groups, float(x.mean()), float(y.mean()), 0.0, None, None, *ends)
     if groups == n and bool(np.isin(x, (0.0, 1.0)).all() and np.isin(y, (0.0, 1.0)).all()):
         table = paired_table(x, y)

@@ -10,6 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evalflow.stats.intervals import wilson
+from evalflow.stats.margin import cases_needed as cases_needed_for
 from evalflow.stats.margin import within_margin
 from evalflow.stats.multiple import Adjustment, adjust
 from evalflow.stats.paired import (
@@ -129,12 +131,12 @@ def test_edges(a: list[float], b: list[float], clusters: Any, method: str, p: fl
 def test_cases_of_which_none_differs_bound_the_difference_by_the_rule_of_three():
     found = paired_difference([0.5] * 148 + [1.0], [0.5] * 148 + [1.0], bounded=True)
     assert (found.low, found.high) == close(-(1 - 0.05 ** (1 / 149)), 1 - 0.05 ** (1 / 149))
-    assert (found.method, found.p_value) == ("rule_of_three: none of 149 cases differs", 1.0)
+    assert (found.method, found.p_value) == ("rule_of_three: 149 of 149 cases alike", 1.0)
     assert -0.02 < (found.low or 0) < -0.0199
     assert most_that_differ(148) > 0.02
     assert most_that_differ(149) == pytest.approx(3 / 149, rel=0.02)
     grouped = paired_difference([0.5] * 9, [0.5] * 9, [0, 0, 0, 1, 1, 1, 2, 2, 2], bounded=True)
-    assert (grouped.high, grouped.method) == (most_that_differ(3), "rule_of_three: none of 3 clusters differs")
+    assert (grouped.high, grouped.method) == (most_that_differ(3), "rule_of_three: 3 of 3 clusters alike")
     assert paired_difference([3.0] * 9, [3.0] * 9).method == "none: all differences equal"
 
 
@@ -143,6 +145,23 @@ def test_as_many_alike_as_needed_and_no_more(share: float):
     n = alike_needed(share)
     assert most_that_differ(n) < share
     assert n == 1 or most_that_differ(n - 1) >= share * (1 - 1e-9)
+
+
+@pytest.mark.parametrize(("k", "n", "limit"), [(1, 1, 0.9), (30, 40, 0.7), (0, 5, 0.1), (30, 40, 0.8)])
+def test_the_cases_that_wilsons_interval_needs_are_those_that_decide(k: int, n: int, limit: float):
+    def decided(cases: int) -> bool:
+        low, high = (float(end) for end in wilson(k / n * cases, cases))
+        return not low < limit < high
+
+    low, high = (float(end) for end in wilson(k, n))
+    needed = cases_needed_for(k / n, low, high, limit, n)
+    assert needed is not None
+    assert (decided(needed), decided(needed - 1)) == (True, False)
+
+
+def test_other_intervals_shrink_with_the_root_of_the_cases():
+    assert cases_needed_for(0.6, 0.4, 0.8, 0.5, 10) == 40
+    assert cases_needed_for(0.5, 0.3, 0.7, 0.5, 10) is None
 
 
 SCORES = st.floats(0, 1).map(lambda x: round(x, 3))
