@@ -1,4 +1,4 @@
-"""The command `plan`: cases and repeats that a wanted precision needs, and what they cost."""
+"""The command `plan`: cases, repeats and labels that a wanted precision needs, and what they cost."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from rich.console import Console
 
+from evalflow.app.label_plan import stated_agreement, stated_labels
 from evalflow.app.pilot import Pilot, pilot, related
 from evalflow.errors import Problem, UserError
 from evalflow.report.plan import Goal, Plan, PlanRow, print_plan
@@ -24,11 +25,13 @@ _RANGES = {
     "rate": (0.0, 1.0, "a pass rate lies between 0 and 1: --rate 0.8"),
     "flips": (0.0, 1.0, "a share of cases lies between 0 and 1: --flips 0.2"),
     "correlation": (-1.0, 1.0, "a correlation lies between -1 and 1: --correlation 0.5"),
+    "judge_correlation": (-1.0, 1.0, "a correlation lies between -1 and 1: --judge-correlation 0.7"),
     "cluster_size": (0.0, math.inf, "cases in a group: --cluster-size 5"),
     "icc": (0.0, 1.0, "a correlation of cases in one group lies between 0 and 1: --icc 0.2"),
     "alpha": (0.0, 1.0, "a level lies between 0 and 1: --alpha 0.05"),
     "power": (0.0, 1.0, "a power lies between 0 and 1: --power 0.8"),
 }
+_MAY_BE_0 = ("correlation", "judge_correlation", "icc")
 
 
 def plan(options: argparse.Namespace, console: Console) -> int:
@@ -36,7 +39,7 @@ def plan(options: argparse.Namespace, console: Console) -> int:
 
     Args:
         options: detect, width, cases (what is wanted), runs (pilots), metric, sd, noise, rate, flips, correlation,
-            cluster_size, icc, alpha, power, json.
+            judge_correlation, cluster_size, icc, alpha, power, json.
         console: Where to print.
 
     Raises:
@@ -49,7 +52,8 @@ def plan(options: argparse.Namespace, console: Console) -> int:
     found = Pilot([_stated(options)]) if stated else pilot(options.runs, options.metric, options.correlation)
     level = Level(options.alpha, options.power)
     rows = [row for basis in found.bases for goal in _goals(options) for row in _rows(basis, goal, level, found)]
-    whole = Plan(rows, {basis.name: basis.assumptions for basis in found.bases}, level, found.cost is not None)
+    labels = list(stated_labels(options, found.bases[0])) if options.judge_correlation is not None else []
+    whole = Plan(rows, labels, {basis.name: basis.assumptions for basis in found.bases}, level, found.cost is not None)
     if options.json:
         console.file.write(json.dumps(whole.document(), ensure_ascii=False, indent=2) + "\n")
     else:
@@ -64,7 +68,7 @@ def _problems(options: argparse.Namespace) -> Iterator[Problem]:
         yield Problem("what is wanted?", where, hint)
     for name, (low, high, hint) in _RANGES.items():
         value = getattr(options, name)
-        if value is not None and not low < value < high and not (name in ("correlation", "icc") and value == 0):
+        if value is not None and not low < value < high and not (value == 0 and name in _MAY_BE_0):
             yield Problem(f"--{name.replace('_', '-')} is {value:g}", where, hint)
     sources = [name for name in ("runs", "sd", "rate", "flips") if getattr(options, name)]
     if len(sources) > 1:
@@ -72,6 +76,10 @@ def _problems(options: argparse.Namespace) -> Iterator[Problem]:
         yield Problem(f"{named} say the same thing twice", where, "a pilot run, or one stated guess")
     if options.noise is not None and options.sd is None:
         yield Problem("--noise is about scores whose spread is stated", where, "--sd 0.3 --noise 0.1")
+    guessed = options.sd is not None or options.rate is not None
+    if options.judge_correlation is not None and not (guessed and options.width is not None):
+        what = "labels are planned for an interval, from a guess of what people's labels are like"
+        yield Problem(what, where, "--width 0.1 --rate 0.8 --judge-correlation 0.7")
     if (options.cluster_size is None) != (options.icc is None):
         yield Problem("groups have a size and a correlation", where, "--cluster-size 5 --icc 0.2")
     elif options.icc is not None and not {"sd", "rate", "flips"} & set(sources):
@@ -146,6 +154,8 @@ def _stated(options: argparse.Namespace) -> Basis:
         assumptions.append(f"stated: {options.flips:.1%} of the cases pass in one run and fail in the other")
     if options.flips is None:
         assumptions.append(related(options.correlation))
+    if options.judge_correlation is not None:
+        assumptions.append(stated_agreement(options.judge_correlation))
     effect = 1.0
     if options.icc is not None:
         effect = max(1.0, 1 + (options.cluster_size - 1) * options.icc)

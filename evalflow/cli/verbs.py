@@ -107,6 +107,7 @@ _PLANNED = (
     ("--rate", None, "guess: share of the cases that pass"),
     ("--flips", None, "guess: share of the cases that pass in one of two runs alone"),
     ("--correlation", None, "guess: of a case's scores in two runs (0)"),
+    ("--judge-correlation", None, "guess: of a judge's scores with people's labels; plans labels too"),
     ("--cluster-size", None, "guess: cases that share a group"),
     ("--icc", None, "guess: correlation of the scores in a group"),
     ("--alpha", 0.05, "level of the test (0.05)"),
@@ -117,7 +118,7 @@ _PLANNED = (
 def _plan(words: list[str]) -> int:
     from evalflow.app.plan import plan
 
-    what = "Cases and repeats that a wanted precision needs, and what they cost: from pilot runs, or from guesses."
+    what = "Cases, repeats and labels that a wanted precision needs, and their cost: from pilot runs, or from guesses."
     parser = parser_of("plan", what)
     parser.add_argument("--cases", type=int, metavar="N", help="say what N cases would show")
     pilots = "one pilot run, or two to be compared; the latest run where nothing is stated"

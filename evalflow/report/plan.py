@@ -65,17 +65,38 @@ class PlanRow:
 
 
 @dataclass(frozen=True, slots=True)
+class LabelRow:
+    """Labels with which a judge's mean, corrected by them, has an interval as wide as wanted.
+
+    Attributes:
+        name: The metric, or the guesses, that it is about.
+        width: Wanted, from the low to the high end.
+        answers: That the judge scores, those with a label among them; None for any number.
+        labels: Needed; None where labels of all but two of the answers leave it wider.
+        labels_alone: Needed without a judge.
+    """
+
+    name: str
+    width: float
+    answers: int | None
+    labels: int | None
+    labels_alone: int
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """All ways, and what they rest on.
 
     Attributes:
         rows: Name by name, goal by goal.
+        labels: The same for corrected means; none where nothing is known of how the judge agrees with people.
         assumptions: By name.
         level: How sure the plan is.
         priced: Whether the cost of a case is known.
     """
 
     rows: Sequence[PlanRow]
+    labels: Sequence[LabelRow]
     assumptions: Mapping[str, Sequence[str]]
     level: Level
     priced: bool
@@ -85,7 +106,13 @@ class Plan:
         rows = [
             {**asdict(row), "goal": row.goal.kind, "wanted": row.goal.value, "scores": row.scores} for row in self.rows
         ]
-        return {"rows": rows, "assumptions": self.assumptions, "alpha": self.level.alpha, "power": self.level.power}
+        return {
+            "rows": rows,
+            "labels": [asdict(row) for row in self.labels],
+            "assumptions": self.assumptions,
+            "alpha": self.level.alpha,
+            "power": self.level.power,
+        }
 
 
 def print_plan(console: Console, plan: Plan) -> None:
@@ -99,6 +126,7 @@ def print_plan(console: Console, plan: Plan) -> None:
         least = rows[0].least_cases
         if least is not None:
             console.print(literal(f"no number of repeats makes it fewer than {least:,} cases", style="dim"))
+    _print_labels(console, plan.labels)
     for name, said in plan.assumptions.items():
         console.print(literal(folded(name, 80), style="bold"))
         for line in said:
@@ -123,6 +151,24 @@ def _print_rows(console: Console, rows: Sequence[PlanRow]) -> None:
     console.print(table)
 
 
+def _print_labels(console: Console, rows: Sequence[LabelRow]) -> None:
+    from rich import box
+    from rich.table import Table
+
+    for name, width in dict.fromkeys((row.name, row.width) for row in rows):
+        title = f"{name}: labels for a corrected 95 % interval {width:g} wide"
+        console.print(literal(title, style="bold"), soft_wrap=True)
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+        for head in ("answers judged", "labels", "labels without a judge"):
+            table.add_column(head, justify="right", no_wrap=True)
+        for row in rows:
+            if (row.name, row.width) == (name, width):
+                judged = "any number" if row.answers is None else f"{row.answers:,}"
+                needed = "more answers needed" if row.labels is None else f"{row.labels:,}"
+                table.add_row(judged, needed, f"{row.labels_alone:,}")
+        console.print(table)
+
+
 def _common(plan: Plan) -> list[str]:
     level = plan.level
     said = [
@@ -130,6 +176,8 @@ def _common(plan: Plan) -> list[str]:
         f"test at {level.alpha:g}; more comparisons in one table need more cases",
         "interval: from the low to the high end of one run's mean or pass rate; scored cases alone count",
     ]
+    if plan.labels:
+        said.append("labels: of answers drawn at random; one label each, as people would give them again")
     if min(row.cases for row in plan.rows) < _FEW:
         said.append(f"fewer than {_FEW} cases: the normal approximation is rough there")
     if plan.priced:

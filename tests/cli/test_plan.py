@@ -49,6 +49,27 @@ def test_groups_need_more_cases(program: Program) -> None:
     assert grouped["cases"] == pytest.approx(2 * alone["cases"], abs=1)
 
 
+def test_labels_that_a_corrected_mean_needs(program: Program) -> None:
+    words = ("--width", "0.1", "--rate", "0.8", "--judge-correlation")
+    rows = planned(program, *words, "0.9")["labels"]
+    assert [row["answers"] for row in rows] == [500, 2000, 10_000, None]
+    needed = [row["labels"] for row in rows]
+    assert needed == sorted(needed, reverse=True)
+    assert {row["labels_alone"] for row in rows} == {245}
+    assert needed[0] < 100
+    [some] = planned(program, *words, "0.9", "--cases", "100")["labels"]
+    assert (some["answers"], some["labels"]) == (100, None)
+    [graded] = planned(program, "--width", "0.1", "--sd", "0.4", "--judge-correlation", "0", "--cases", "900")["labels"]
+    assert graded["labels"] == graded["labels_alone"]
+    done = program("plan", *words, "0.9", "--cases", "100")
+    assert "labels for a corrected 95 % interval 0.1 wide" in done.stdout
+    assert "more answers needed" in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    assert planned(program, "--width", "0.1", "--rate", "0.8")["labels"] == []
+    wrong = program("plan", "--detect", "0.1", "--rate", "0.8", "--judge-correlation", "0.9")
+    assert "labels are planned for an interval" in wrong.stderr
+
+
 def test_what_makes_no_sense_is_said_all_at_once(program: Program) -> None:
     done = program("plan", "--detect", "-1", "--rate", "2", "--sd", "0.3", "--icc", "0.1")
     assert done.returncode == 2

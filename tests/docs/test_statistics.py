@@ -8,6 +8,7 @@ import pytest
 
 from evalflow.stats.intervals import interval
 from evalflow.stats.paired import most_that_differ
+from evalflow.stats.prediction import corrected_mean
 
 PAGE = (Path(__file__).parents[2] / "docs" / "statistics.md").read_text(encoding="utf-8")
 
@@ -28,6 +29,17 @@ def test_the_page_names_the_method(scores: list[float], groups: list[int] | None
     method = interval(scores, groups, bounded=bounded).method.partition(":")[0]
     assert f"`{method}`" in PAGE or f"`{method}: " in PAGE
     assert method == "none" or f"**{method}**" in PAGE
+
+
+@pytest.mark.parametrize(
+    ("n", "kind", "method"),
+    [(14, 0.5, "none"), (20, 0.5, "ppi_t"), (60, 0.5, "ppi_crossfit_t"), (60, 0.0, "wilson")],
+)
+def test_the_page_names_the_method_of_a_correction(n: int, kind: float, method: str):
+    labels = [float(i % 2) for i in range(n)]
+    judged = [1.0 if i % 5 == 0 and kind else label for i, label in enumerate(labels)]
+    assert corrected_mean(labels, judged, judged * 3).method.partition(":")[0] == method
+    assert f"`{method}" in PAGE
 
 
 def test_the_page_says_how_many_cases_alike_a_margin_takes():
