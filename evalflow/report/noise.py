@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from evalflow.report.terminal import literal
-from evalflow.report.wording import number, percent, series_name, varying
+from evalflow.report.wording import PARTS, number, percent, series_name, varying
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 _NAMED = 3
+_TAGS = 8
+_SLICE = ("metric", *PARTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +32,7 @@ class NoiseText:
 
 
 def noise_texts(details: Sequence[Mapping[str, Any]]) -> list[NoiseText]:
-    """One text for each detail that holds `noise`; none where nothing was repeated.
+    """One text for each metric whose cases were repeated, with a line for each tag; none where nothing was.
 
     Args:
         details: As under `details` in summary.json.
@@ -38,9 +40,10 @@ def noise_texts(details: Sequence[Mapping[str, Any]]) -> list[NoiseText]:
     repeated = [detail for detail in details if "noise" in detail]
     parts = varying(repeated)
     found: list[NoiseText] = []
-    for detail in repeated:
+    for detail in (detail for detail in repeated if detail["tag"] is None):
+        tags = [one for one in repeated if one["tag"] is not None and all(one[key] == detail[key] for key in _SLICE)]
         name = " · ".join(text for text in (detail["metric"], series_name(detail, parts)) if text)
-        found.append(NoiseText(f"{name}: {_repeats(detail)}", list(_lines(detail["noise"]))))
+        found.append(NoiseText(f"{name}: {_repeats(detail)}", [*_lines(detail["noise"]), *_by_tag(tags)]))
     return found
 
 
@@ -78,6 +81,17 @@ def _lines(noise: Mapping[str, Any]) -> Iterator[str]:
     for draw in noise["draws"] or ():
         if draw["k"] > 1:
             yield _draw(draw)
+
+
+def _by_tag(details: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """A line for each tag, those with the most cases first; the rest stand in summary.json."""
+    for detail in sorted(details, key=lambda one: -one["n"])[:_TAGS]:
+        noise, n = detail["noise"], detail["n"]
+        told = "too few to tell" if noise["std_error"] is None else _sources(noise)
+        flaky = f"; {noise['stability']['flaky']} flaky" if noise["stability"] else ""
+        yield f"{detail['tag']}, {n:,} case{'' if n == 1 else 's'}: {told}{flaky}"
+    if len(details) > _TAGS:
+        yield f"{len(details) - _TAGS} more tags in summary.json"
 
 
 def _sources(noise: Mapping[str, Any]) -> str:

@@ -22,7 +22,7 @@ _HALF = 0.5
 
 
 def noise(cells: pl.LazyFrame, units: Units, seed: int = 0) -> list[dict[str, Any]]:
-    """Details of the slices in which some case has several scores; of all cases, not tag by tag.
+    """Details of the slices in which some case has several scores, of all cases and tag by tag.
 
     Args:
         cells: As `own_cells` gives them.
@@ -41,7 +41,7 @@ def noise(cells: pl.LazyFrame, units: Units, seed: int = 0) -> list[dict[str, An
         return []
     cases = repeats_of(cells).collect(engine="streaming")
     found: list[dict[str, Any]] = []
-    for row in units.table.filter(pl.col("tag").is_null()).iter_rows(named=True):
+    for row in units.table.iter_rows(named=True):
         parts = units.links.filter(pl.col("unit") == row["unit"]).select("part")
         own = cases.join(parts, on="part", how="semi").sort("case_id")
         if own.height and (own["judgements"] > 1).any():

@@ -56,3 +56,14 @@ def test_what_tells_them_apart_is_in_the_title(judge):
     texts = noise_texts([detail(), {**detail(), "judge": "other"}, {**detail(), "judge": judge}])
     assert texts[1].title.startswith("m · other: ")
     assert noise_texts([]) == []
+
+
+def test_each_tag_has_a_line_the_largest_first():
+    tags = [{**detail(), "tag": f"t{i}", "n": 10 - i} for i in range(10)]
+    tags[1] = {**detail(std_error=None, stability=None), "tag": "t1", "n": 9}
+    other = {**detail(), "judge": "other", "tag": "t0"}
+    [text] = noise_texts([detail(), *tags, other])
+    assert text.lines[5] == "t0, 10 cases: cases differ by 0.200, answers to one case by 0.100; 1 flaky"
+    assert text.lines[6] == "t1, 9 cases: too few to tell"
+    assert text.lines[-1] == "2 more tags in summary.json"
+    assert len(text.lines) == 5 + 8 + 1

@@ -95,3 +95,17 @@ def test_few_cases_and_no_repeats(noise):
     uneven = noise([[1, 0, 1], [1]])
     assert uneven["stability"]["judged_once"] == 1
     assert [draw["cases"] for draw in uneven["draws"]] == [2, 1, 1]
+
+
+def test_each_tag_has_its_own(record, table, declare):
+    tags = [("Hard > Very",), ("Hard",), ("Easy",), ("Easy",), (), ()]
+    records = [
+        record(float(score), case, target_repeat=number, tags=tags[case])
+        for case, repeats in enumerate(PUBLISHED)
+        for number, score in enumerate(repeats)
+    ]
+    details = summarise(table(records), {"m": declare("m")}).details
+    found = {detail["tag"]: detail for detail in details if "noise" in detail}
+    assert {tag: detail["n"] for tag, detail in found.items()} == {None: 6, "Easy": 2, "Hard": 2, "Hard > Very": 1}
+    assert found["Easy"]["noise"]["generator_noise"] == pytest.approx(1 / 6)
+    assert found["Hard > Very"]["noise"]["std_error"] is None
