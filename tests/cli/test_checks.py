@@ -138,7 +138,7 @@ def test_what_is_wrong_with_a_case_is_told_with_its_line(program: Program) -> No
     wrong = {"identifier": "regex_matching", "params": {"pattern": "("}}
     done = run(program, case(0, "Hello.", HELLO), case(1, "Hello.", wrong), case(2, "Hello.", wrong))
     assert done.returncode == 2
-    assert "c.jsonl:2: case '1', checks[0]: " in done.stderr
+    assert "c.jsonl:2: case '1', checks[0]: regex_matching: '(' is no regular expression" in done.stderr
     assert "c.jsonl:3: case '2', checks[0]: " in done.stderr
 
 

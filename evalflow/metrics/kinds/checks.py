@@ -147,9 +147,7 @@ class ChecksMetric(BaseMetric[ChecksMetricConfig]):
             try:
                 found.append(self._check(name, declared, case))
             except ValidationError as error:
-                for one in error.errors(include_url=False):
-                    path = ".".join(str(part) for part in one["loc"])
-                    problems.append(_problem(case, place, f"{identifier}: {path}: {one['msg']}"))
+                problems += [_problem(case, place, f"{identifier}: {what}") for what in _faults(error)]
             except (ValueError, LookupError) as error:
                 hint = did_you_mean(identifier, [*PARAMS, *self._custom]) if isinstance(error, LookupError) else ""
                 problems.append(_problem(case, place, str(error.args[0]), hint))
@@ -210,6 +208,15 @@ def _config(parent: ChecksMetricConfig, kind: str, description: str = "") -> Cha
     shared = {name: getattr(parent, name) for name in MetricConfig.model_fields}
     changes: dict[str, Any] = {"needs": ["answer"], "description": said, "weighting": None}
     return ChainConfig.model_construct(_fields_set=None, **{**shared, **changes})
+
+
+def _faults(error: ValidationError) -> Iterator[str]:
+    """What is wrong with parameters, or with the operations that were made of them, whose places mean nothing."""
+    for one in error.errors(include_url=False):
+        place = () if one["loc"] and isinstance(one["loc"][0], int) else one["loc"]
+        path = ".".join(str(part) for part in place)
+        what = one["msg"].removeprefix("Value error, ")
+        yield f"{path}: {what}" if path else what
 
 
 def _problem(case: Case, place: str, what: str, hint: str = "") -> Problem:
