@@ -103,7 +103,7 @@ def worst_rows(scores: pl.LazyFrame, directions: Mapping[str, str], count: int =
 
 
 def print_totals(console: Console, manifest: Mapping[str, Any]) -> None:
-    """Requests, tokens, cost and time in one line; tokens only where there are some."""
+    """Requests, tokens, cost and time in one line; tokens where there are some, a cost also where it is unknown."""
     requests, cached = manifest["requests"], manifest["cached"]
     parts = ["requests unknown" if requests is None else f"{requests:,} request{'' if requests == 1 else 's'}"]
     if cached:
@@ -111,6 +111,7 @@ def print_totals(console: Console, manifest: Mapping[str, Any]) -> None:
         parts.append(f"{cached:,} from earlier" + (f", which saves {cost(saved)}" if saved else ""))
     if tokens := manifest["input_tokens"] + manifest["output_tokens"]:
         parts.append(f"{tokens:,} tokens")
+    if tokens or manifest["cost_usd"] is None:
         parts.append(f"cost {cost(manifest['cost_usd'])}")
     parts.append(f"{manifest['seconds']:.1f} s")
     console.print(literal(" · ".join(parts), style="dim"))

@@ -81,6 +81,6 @@ def _facts(counts: Counts, started: float) -> str:
     rate = counts.done / max(time.monotonic() - started, 1e-9)
     pace = f"{rate:.1f}/s" if rate >= 1 else f"{60 * rate:.1f}/min"
     facts = [f"{counts.in_flight} cases under way", pace, f"{counts.errors} errors"]
-    if counts.requests:
+    if counts.requests or counts.cost is None:
         facts.append(f"cost {cost(counts.cost)}")
     return " · ".join(facts)

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from evalflow.testing import Endpoint, Request
+from evalflow.testing import Endpoint, Request, reply
 from tests.cli.conftest import Program
 
 CHECK = """\
@@ -93,3 +93,18 @@ def test_an_irregular_conversation_is_refused_before_anything_is_sent(program: P
         allowed = program(*chosen, "dataset.conversations.allow_irregular=true")
         assert allowed.returncode == 0, allowed.stderr
         assert program("cases").returncode == 0
+
+
+def test_what_a_conversation_cost_that_was_given_up_is_unknown_and_said_to_be(program: Program) -> None:
+    """Its first turn was answered and paid for; what the second one took, nobody knows."""
+    turns = [{"role": "user", "content": text} for text in ("one", "two")]
+    path = program.write("mine.jsonl", {"id": "a", "messages": turns})
+    with Endpoint(lambda request: reply("fine").after(30 * (len(request.body["messages"]) > 1))) as endpoint:
+        done = program(
+            "dataset=conversations", f"dataset.conversations.path={path}", "metric=relevance", "generate=true",
+            "target=vllm", "target.model=bot", f"target.base_url={endpoint.url}", "case_timeout_s=1",
+            "target.price={input_per_million: 1, output_per_million: 1}", "max_error_rate=1",
+        )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "cost unknown" in done.stdout
+    assert (program.manifest["cost_usd"], program.manifest["answers"]["error"]) == (None, 1)
