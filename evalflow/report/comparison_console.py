@@ -55,7 +55,7 @@ def _print_rows(console: Console, found: Comparison) -> None:
             if several and name != above:
                 table.add_row(literal(folded(_about(row), _NAME)))
             above = name
-            table.add_row(literal(f"  {row.called or 'mean'}" if several else folded(_name(row), _NAME)), *_cells(row))
+            table.add_row(literal(f" {row.called or 'mean'}" if several else folded(_name(row), _NAME)), *_cells(row))
         console.print(table)
         for row in rows:
             console.print(literal(f"{_name(row)}: {_details(row)}", style="dim"), soft_wrap=True)
