@@ -117,7 +117,11 @@ def test_what_a_judge_decides_is_asked_with_the_cases_own_parameters(program: Pr
         ({"identifier": "regex_matching", "params": {"pattern": "(["}}, ["case '0'", "is no regular expression"]),
         (rule("$.[", "x", "string"), ["case '0'", "is no JSONPath"]),
         ({"identifier": "json_schema", "params": {"schema": {"type": "objekt"}}}, ["case '0'", "no JSON Schema"]),
-        ({"identifier": "correctness", "params": {}}, ["case '0'", "reference", "Field required"]),
+        ({"identifier": "correctness", "params": {}}, ["case '0'", "params.reference is required"]),
+        (
+            {"identifier": "string_matching", "params": {"keyword": "x", "case_sensitve": True}},
+            ["unknown key params.case_sensitve", "did you mean 'case_sensitive'?"],
+        ),
         (rule("$.a", "many", "number"), ["case '0'", "'many' is no number"]),
         (
             {"identifier": "conformity", "params": {"rules": ["Say nothing of {{brand}}."]}},

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Annotated, Any, Literal, Self, cast
 
 from pydantic import AfterValidator, BaseModel, Field, ValidationError
 
+from evalflow.config.explain import problems_of
 from evalflow.config.schema import MetricConfig, Strict, Word
 from evalflow.errors import Problem, UserError, did_you_mean
 from evalflow.metrics.base import BaseMetric, Calls, UnitMetricConfig
@@ -147,7 +149,10 @@ class ChecksMetric(BaseMetric[ChecksMetricConfig]):
             try:
                 found.append(self._check(name, declared, case))
             except ValidationError as error:
-                problems += [_problem(case, place, f"{identifier}: {what}") for what in _faults(error)]
+                kind = self._custom[identifier].type if identifier in self._custom else identifier
+                problems += [
+                    _problem(case, place, f"{identifier}: {fault.what}", fault.hint) for fault in _faults(error, kind)
+                ]
             except (ValueError, LookupError) as error:
                 hint = did_you_mean(identifier, [*PARAMS, *self._custom]) if isinstance(error, LookupError) else ""
                 problems.append(_problem(case, place, str(error.args[0]), hint))
@@ -210,13 +215,15 @@ def _config(parent: ChecksMetricConfig, kind: str, description: str = "") -> Cha
     return ChainConfig.model_construct(_fields_set=None, **{**shared, **changes})
 
 
-def _faults(error: ValidationError) -> Iterator[str]:
+def _faults(error: ValidationError, kind: str) -> Sequence[Problem]:
     """What is wrong with parameters, or with the operations that were made of them, whose places mean nothing."""
-    for one in error.errors(include_url=False):
-        place = () if one["loc"] and isinstance(one["loc"][0], int) else one["loc"]
-        path = ".".join(str(part) for part in place)
-        what = one["msg"].removeprefix("Value error, ")
-        yield f"{path}: {what}" if path else what
+    found = error.errors(include_url=False)
+    if any(isinstance(place, int) for one in found for place in one["loc"][:1]):
+        return [Problem(one["msg"].removeprefix("Value error, ")) for one in found]
+    faults = problems_of(error, PARAMS[kind], "params", None, ())
+    return [
+        replace(fault, hint="") if one["type"] == "missing" else fault for one, fault in zip(found, faults, strict=True)
+    ]
 
 
 def _problem(case: Case, place: str, what: str, hint: str = "") -> Problem:
