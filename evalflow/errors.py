@@ -27,11 +27,13 @@ class Problem:
         what: The fault, in one sentence.
         where: The file (with line or record, where known), or the key path on the command line.
         hint: What to do about it; often a line to paste.
+        key: The key path in the configuration, where it is one that is wrong; for who shows the fault beside its field.
     """
 
     what: str
     where: str = ""
     hint: str = ""
+    key: str = ""
 
     def __str__(self) -> str:
         text = f"{self.where}: {self.what}" if self.where else self.what

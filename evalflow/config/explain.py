@@ -56,16 +56,16 @@ def _problem(
     full = ".".join([part for part in (key, *path) if part])
     where = "command line" if _on_command_line(full, overrides) else str(file or "configuration")
     if detail["type"] == "extra_forbidden":
-        return Problem(unknown_key(full), where, did_you_mean(path[-1], keys))
+        return Problem(unknown_key(full), where, did_you_mean(path[-1], keys), full)
     if detail["type"] == "missing":
-        return Problem(f"{full} is required", where, f"add {full}=... or the key to the file")
+        return Problem(f"{full} is required", where, f"add {full}=... or the key to the file", full)
     if detail["type"] == "union_tag_invalid":
         tag, known = detail.get("ctx", {})["tag"], detail.get("ctx", {})["expected_tags"]
-        return Problem(f"{full}: unknown {tag!r}", where, did_you_mean(tag, re.findall("'([^']+)'", known)))
+        return Problem(f"{full}: unknown {tag!r}", where, did_you_mean(tag, re.findall("'([^']+)'", known)), full)
     what = _WORDS.get(detail["type"]) or detail["msg"].removeprefix("Value error, ")
     shown = detail.get("input")
     got = f", not {shown!r}" if detail["type"] != "value_error" and isinstance(shown, str | int | float) else ""
-    return Problem(f"{full}: {what if what[:2].isupper() else what[0].lower() + what[1:]}{got}", where)
+    return Problem(f"{full}: {what if what[:2].isupper() else what[0].lower() + what[1:]}{got}", where, key=full)
 
 
 def _on_command_line(full: str, overrides: Iterable[str]) -> bool:
