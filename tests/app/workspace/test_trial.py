@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+import pytest
+
+from evalflow.app.workspace.trial import try_bot
+from evalflow.errors import InfrastructureError, UserError
+from evalflow.testing import Endpoint, status
+
+pytestmark = pytest.mark.anyio
+MODEL = {"kind": "openai", "model": "m", "api_key_env": None, "attempts": 1}
+
+
+async def test_a_bot_answers() -> None:
+    with Endpoint(["Forty pounds."]) as endpoint:
+        answer = await try_bot("bot", {**MODEL, "base_url": endpoint.url}, " What does it cost? ")
+    assert (answer.status, answer.answer) == ("answered", "Forty pounds.")
+
+
+async def test_why_it_did_not_is_said() -> None:
+    with Endpoint([status(400)]) as endpoint:
+        answer = await try_bot("bot", {**MODEL, "base_url": endpoint.url}, "Well?")
+    assert answer.status == "error"
+    assert answer.error
+
+
+async def test_a_key_that_is_refused_is_no_answer() -> None:
+    with Endpoint([status(401)]) as endpoint:
+        with pytest.raises(InfrastructureError):
+            await try_bot("bot", {**MODEL, "base_url": endpoint.url}, "Well?")
+
+
+@pytest.mark.parametrize(
+    ("config", "question", "what"),
+    [
+        (MODEL, "  ", "a question has"),
+        (MODEL, "x" * 20_001, "a question has"),
+        ({"kind": "recorded"}, "Well?", "cannot be asked"),
+        ({**MODEL, "api_key_env": "NO_SUCH_KEY"}, "Well?", "NO_SUCH_KEY is not set"),
+        (
+            {"kind": "http", "url": "http://127.0.0.1:9/", "headers": {"Authorization": "${oc.env:NO_SUCH}"}},
+            "Well?",
+            "NO_SUCH is not set",
+        ),
+        ({"kind": "command", "argv": ["true"]}, "Well?", "cannot be defined here"),
+    ],
+)
+async def test_what_cannot_be_asked_is_refused(config: dict[str, object], question: str, what: str) -> None:
+    with pytest.raises(UserError, match=what):
+        await try_bot("bot", config, question)
