@@ -1,0 +1,43 @@
+"""The API's application: its resources, its errors, and its description at /openapi.json."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from evalflow import __version__
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+    from evalflow.app.workspace import Workspace
+
+_ABOUT = """What evalflow's pages do, for programs. Every error is a problem document (RFC 9457), whose `errors` say
+where and what to do. What changes anything carries `Content-Type: application/json`, or the header `X-Requested-With`.
+A change names the version it was made from in `If-Match`; a creation may be sent again under one `Idempotency-Key`."""
+
+
+def rest_api(workspace: Workspace) -> FastAPI:
+    """The REST API, to be mounted."""
+    from fastapi import FastAPI
+    from starlette.middleware import Middleware
+
+    from evalflow.web.api import bot_metrics, bots, cases, datasets, events, metrics, runs, scores, tags
+    from evalflow.web.api.document import describe_problems
+    from evalflow.web.api.faults import handle_faults
+    from evalflow.web.api.idempotency import OnceByKey
+
+    app = FastAPI(
+        title="evalflow",
+        version=__version__,
+        description=_ABOUT,
+        openapi_url="/openapi.json",
+        docs_url=None,  # its page would load scripts from elsewhere
+        redoc_url=None,
+        middleware=[Middleware(OnceByKey)],
+    )
+    app.state.workspace = workspace
+    for module in (bots, bot_metrics, metrics, datasets, cases, runs, events, scores, tags):
+        app.include_router(module.router)
+    handle_faults(app)
+    describe_problems(app)
+    return app

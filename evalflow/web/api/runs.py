@@ -1,0 +1,111 @@
+"""/runs: evaluations, asked for here and carried out by the worker."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Query, Request, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from evalflow.app.workspace.run_types import Run, RunEstimate, RunRequest, State
+from evalflow.app.workspace.runs import (
+    cancel_run,
+    create_run,
+    delete_run,
+    estimate_run,
+    get_run,
+    list_runs,
+    resume_run,
+    retry_errors,
+)
+from evalflow.web.api.deps import Name, Space, created
+from evalflow.web.api.paging import Cursor, Page
+
+router = APIRouter(prefix="/runs", tags=["runs"])
+Named = Annotated[str, Field(min_length=1, max_length=200)]
+
+
+class NewRun(BaseModel):
+    """What is to be run; every name is that of something defined here, or else of conf/."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    bot: Named = Field(description='Whose answers are scored; "recorded" takes those that stand in the data.')
+    datasets: list[Named] = Field(max_length=100)
+    metrics: list[Named] = Field(max_length=200)
+    judge: Named | None = Field(
+        default=None, description='Of conf/, or "target" for the bot\'s own model (the default).'
+    )
+    judge_values: dict[str, Any] = Field(default={}, description="Its keys that differ, such as model.")
+    embedder: Named = "embedded"
+    embedder_values: dict[str, Any] = {}
+    thresholds: dict[str, float] = Field(default={}, description="Other thresholds, by metric.")
+    options: dict[str, Any] = Field(default={}, description="Root keys of the configuration, such as limit or budget.")
+    title: str = Field(default="", max_length=500)
+
+    def asked(self) -> RunRequest:
+        """For the workspace."""
+        return RunRequest(**self.model_dump())
+
+
+@router.get("")
+def read_runs(
+    space: Space,
+    cursor: Cursor = None,
+    limit: Annotated[int, Query(ge=1, le=200)] = 50,
+    bot: Annotated[str | None, Query(max_length=200)] = None,
+    state: State | None = None,
+) -> Page[Run]:
+    """Runs, the newest first."""
+    found = list_runs(space, cursor, limit, bot=bot, state=state)
+    return Page[Run](items=found.items, next=found.next)
+
+
+@router.post("", status_code=201)
+def post_run(
+    space: Space,
+    new: NewRun,
+    request: Request,
+    response: Response,
+    idempotency_key: Annotated[str | None, Header(max_length=200)] = None,
+) -> Run:
+    """Trigger a run: all that it uses is frozen and checked, and the worker takes it up."""
+    run = create_run(space, new.asked(), idempotency_key)
+    created(request, response, run.run_id)
+    return run
+
+
+@router.post("/estimate")
+def post_estimate(space: Space, new: NewRun) -> RunEstimate:
+    """Check a run and say what it would take; nothing is sent or kept."""
+    return estimate_run(space, new.asked())
+
+
+@router.get("/{run}")
+def read_run(space: Space, run: Name) -> Run:
+    """One run, and how far it is."""
+    return get_run(space, run)
+
+
+@router.post("/{run}/cancel")
+def post_cancel(space: Space, run: Name) -> Run:
+    """Stop a run; what is finished is kept."""
+    return cancel_run(space, run)
+
+
+@router.post("/{run}/resume")
+def post_resume(space: Space, run: Name) -> Run:
+    """Finish a run that has stopped; nothing that is finished is asked again."""
+    return resume_run(space, run)
+
+
+@router.post("/{run}/retry")
+def post_retry(space: Space, run: Name) -> Run:
+    """Ask again what ended in error, and nothing else."""
+    return retry_errors(space, run)
+
+
+@router.delete("/{run}", status_code=204)
+def remove_run(space: Space, run: Name) -> None:
+    """Forget a run that has ended; its folder stays."""
+    delete_run(space, run)

@@ -1,0 +1,18 @@
+"""The answer to a request that is refused before any route sees it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from evalflow.web.problem import problem_response
+
+if TYPE_CHECKING:
+    from starlette.types import Receive, Scope, Send
+
+
+async def refuse(scope: Scope, receive: Receive, send: Send, status: int, detail: str) -> None:
+    """Answer with a problem document; a websocket's handshake is closed, which browsers see as 403."""
+    if scope["type"] == "websocket":
+        await send({"type": "websocket.close", "code": 1008, "reason": detail[:120]})
+        return
+    await problem_response(status, detail)(scope, receive, send)

@@ -1,0 +1,110 @@
+"""Servers on loopback for the tests of the application, and how they are asked."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("nicegui", reason="the extra `web` is not installed")
+
+from starlette.applications import Starlette
+from starlette.routing import Mount
+
+from evalflow.app.workspace import Workspace, open_workspace
+from evalflow.web.address import Address, bind, loopback
+from evalflow.web.api.routes import rest_api
+from evalflow.web.application import API, guards
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int
+    headers: http.client.HTTPMessage
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+@dataclass(frozen=True)
+class Server:
+    """A server, asked as no client library would: with any header, or without."""
+
+    address: Address
+
+    def ask(self, method: str, path: str, body: Any = None, **headers: str) -> Answer:
+        """Headers with `_` for `-`; JSON is sent as JSON, bytes as they are."""
+        sent = {name.replace("_", "-"): value for name, value in headers.items()}
+        if body is not None and not isinstance(body, bytes):
+            sent.setdefault("Content-Type", "application/json")
+            body = json.dumps(body).encode()
+        connection = http.client.HTTPConnection(self.address.host, self.address.port, timeout=30)
+        try:
+            connection.request(method, path, body, sent)
+            reply = connection.getresponse()
+            return Answer(reply.status, reply.headers, reply.read())
+        finally:
+            connection.close()
+
+
+@contextmanager
+def served(make: Callable[[Address], Any]) -> Iterator[Server]:
+    """A real server, in a thread, for the application that `make` gives for its address."""
+    import uvicorn
+
+    sock, address = bind(loopback("127.0.0.1", 0))
+    config = uvicorn.Config(make(address), log_level="critical", proxy_headers=False, timeout_graceful_shutdown=1)
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]})
+    thread.start()
+    try:
+        yield Server(address)
+    finally:
+        server.should_exit = True
+        thread.join()
+        sock.close()
+
+
+@contextmanager
+def working_in(folder: Path) -> Iterator[Workspace]:
+    """A workspace in a folder, which is the working directory meanwhile."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        with closing(open_workspace()) as workspace:
+            yield workspace
+
+
+@contextmanager
+def api_served(folder: Path) -> Iterator[Server]:
+    """The REST API behind its guards, without the pages, which NiceGUI keeps for a whole process."""
+
+    def make(address: Address) -> Starlette:
+        return Starlette(routes=[Mount(API, rest_api(workspace))], middleware=guards(address))
+
+    with working_in(folder) as workspace, served(make) as server:
+        yield server
+
+
+@pytest.fixture(name="api", scope="module")
+def _api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
+    with api_served(tmp_path_factory.mktemp("workspace")) as server:
+        yield Api(server)
+
+
+@dataclass(frozen=True)
+class Api:
+    """The REST API, asked as a program would."""
+
+    server: Server
+
+    def __call__(self, method: str, path: str, body: Any = None, **headers: str) -> Answer:
+        return self.server.ask(method, f"{API}{path}", body, X_Requested_With="test", **headers)
