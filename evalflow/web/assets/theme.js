@@ -1,0 +1,27 @@
+// The colours: the system's, or the ones chosen on this browser. Loaded before the first paint, so nothing flashes.
+"use strict";
+(() => {
+  const KEY = "evalflow-colours";
+  const system = matchMedia("(prefers-color-scheme: dark)");
+  const chosen = () => localStorage.getItem(KEY) ?? "system";
+
+  function apply() {
+    const dark = chosen() === "dark" || (chosen() === "system" && system.matches);
+    document.documentElement.dataset.colours = dark ? "dark" : "light";
+    if (globalThis.Quasar) Quasar.Dark.set(dark);
+    for (const button of document.querySelectorAll("[data-colours-choice]")) {
+      button.setAttribute("aria-pressed", String(button.dataset.coloursChoice === chosen()));
+    }
+  }
+
+  apply();
+  system.addEventListener("change", apply);
+  addEventListener("storage", apply); // chosen in another tab
+  addEventListener("load", apply); // the page's elements are there
+  document.addEventListener("click", (event) => {
+    const button = event.target.closest("[data-colours-choice]");
+    if (!button) return;
+    localStorage.setItem(KEY, button.dataset.coloursChoice);
+    apply();
+  });
+})();

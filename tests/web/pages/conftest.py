@@ -1,0 +1,95 @@
+"""The pages in a process of their own, as NiceGUI needs it, and a browser that finds all that should not be."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from evalflow.web.address import Address
+
+from ..conftest import Server
+
+ROOT = Path(__file__).parents[3]
+FLAGS = ("--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync")
+# The application without a worker: what is seen here needs no run.
+CODE = """
+from evalflow.app.workspace import open_workspace
+from evalflow.web.address import bind, loopback
+from evalflow.web.application import application
+from evalflow.web.serve import answer
+
+sock, address = bind(loopback("127.0.0.1", 0))
+print(address.port, flush=True)
+answer(application(open_workspace(), address, None), sock)
+"""
+
+
+@pytest.fixture(name="pages", scope="module")
+def _pages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TRIAL_KEY": "a-secret-key"}
+    process = subprocess.Popen(
+        [sys.executable, "-c", CODE],
+        cwd=tmp_path_factory.mktemp("workspace"),
+        env=environment,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    with process.stdout:
+        yield Server(Address("127.0.0.1", int(process.stdout.readline())))
+        process.terminate()
+        process.wait(timeout=60)
+
+
+@pytest.fixture(name="browser", scope="session")
+def _browser() -> Iterator[Any]:
+    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    path = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+    if path is None:
+        pytest.skip("no Chromium on this machine; install one, or name it in CHROMIUM")
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, headless=True, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(name="visit")
+def _visit(browser: Any, pages: Server, request: pytest.FixtureRequest) -> Iterator[Callable[..., Any]]:
+    """Opens pages. At the end nothing was asked of another host, and no script, style or policy failed."""
+    troubles: list[str] = []
+    contexts: list[Any] = []
+
+    def note(message: Any) -> None:
+        if message.type in ("error", "warning") and not re.search(r"status of 4\d\d", message.text):
+            troubles.append(message.text)
+
+    def visit(path: str, width: int = 1280, colours: str = "light") -> Any:
+        context = browser.new_context(viewport={"width": width, "height": 844}, color_scheme=colours)
+        contexts.append(context)
+        context.set_default_timeout(15_000)
+        page = context.new_page()
+        page.on("pageerror", lambda error: troubles.append(str(error)))
+        page.on("console", note)
+        page.on("request", lambda one: None if _is_ours(one.url, pages) else troubles.append(one.url))
+        page.on("websocket", lambda one: None if _is_ours(one.url, pages) else troubles.append(one.url))
+        page.goto(f"{pages.address.url}{path}")
+        page.wait_for_function("window.did_handshake === true")
+        return page
+
+    yield visit
+    for context in contexts:
+        context.close()
+    assert troubles == []
+
+
+def _is_ours(url: str, pages: Server) -> bool:
+    return url.startswith("data:") or urlsplit(url).netloc == f"127.0.0.1:{pages.address.port}"

@@ -1,0 +1,174 @@
+"""Bots, described and tried in a real browser."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from evalflow.testing import Endpoint
+
+from ..conftest import Server
+
+pytestmark = pytest.mark.browser
+Visit = Callable[..., Any]
+EVIL = "</script><img src=x onerror=\"document.title='owned'\">"
+
+
+def seen(page: Any, text: str) -> Any:
+    """Wait until a text is there."""
+    found = page.get_by_text(text, exact=False).first
+    found.wait_for()
+    return found
+
+
+def field(page: Any, label: str) -> Any:
+    """A field by its label."""
+    return page.get_by_label(re.compile(rf"^{label}( \(optional\))?$"))
+
+
+def define(pages: Server, name: str, **config: Any) -> None:
+    body = {"name": name, "description": f"About {name}.", "config": {"kind": "openai", "model": "m", **config}}
+    assert pages.ask("POST", "/api/v1/bots", body).status == 201
+
+
+def test_a_bot_is_described_tried_saved_changed_and_deleted(visit: Visit, pages: Server) -> None:
+    with Endpoint(["It costs 40 pounds."]) as endpoint:
+        page = visit("/")
+        seen(page, "Describe your first bot")
+        page.get_by_role("link", name="New bot").click()
+        field(page, "Name").fill("fees")
+        field(page, "Model").fill("some-model")
+        field(page, "Address").fill(endpoint.url)
+        field(page, "API key").fill("")
+        field(page, "Question").fill("What does it cost?")
+        page.get_by_role("button", name="Ask").click()
+        seen(page, "It costs 40 pounds.")
+        page.get_by_role("button", name="Save").click()
+        page.wait_for_url("**/bots/fees")
+    seen(page, "some-model")
+    page.get_by_role("link", name="Edit").click()
+    field(page, "Model").fill("another-model")
+    page.get_by_role("button", name="Save").click()
+    page.wait_for_url(re.compile("/bots/fees$"))
+    seen(page, "another-model")
+    page.get_by_role("button", name="Delete").click()
+    page.get_by_role("dialog").get_by_role("button", name="Delete").click()
+    page.wait_for_url(re.compile(r":\d+/$"))
+    assert pages.ask("GET", "/api/v1/bots/fees").status == 404
+
+
+def test_every_fault_stands_beside_its_field(visit: Visit) -> None:
+    page = visit("/bots/new")
+    field(page, "Name").fill("Not a name")
+    page.get_by_role("button", name="Save").click()
+    seen(page, "'Not a name' cannot be a name")
+    field(page, "Name").fill("fine")
+    page.get_by_role("button", name="Save").click()
+    model = page.locator(".field", has_text="As the endpoint calls it")
+    model.get_by_text("is required").wait_for()
+    page.get_by_text("cannot be a name").wait_for(state="detached")
+
+
+def test_a_key_is_named_and_its_value_never_shown(visit: Visit) -> None:
+    page = visit("/bots/new")
+    field(page, "API key").fill("TRIAL_KEY")
+    seen(page, "TRIAL_KEY is set on this machine.")
+    field(page, "API key").fill("NO_SUCH_KEY")
+    seen(page, "NO_SUCH_KEY is not set on this machine yet.")
+    assert "a-secret-key" not in page.content()
+
+
+def test_somebody_elses_change_is_not_overwritten(visit: Visit, pages: Server) -> None:
+    define(pages, "shared")
+    page = visit("/bots/shared/edit")
+    changed = pages.ask("PATCH", "/api/v1/bots/shared", {"description": "theirs"}, If_Match='"1"')
+    assert changed.status == 200
+    field(page, "Model").fill("mine")
+    page.get_by_role("button", name="Save").click()
+    seen(page, "was changed meanwhile")
+    assert pages.ask("GET", "/api/v1/bots/shared").json["description"] == "theirs"
+
+
+def test_text_of_others_is_only_text(visit: Visit, pages: Server) -> None:
+    define(pages, "evil", system_prompt=EVIL)
+    with Endpoint([EVIL]) as endpoint:
+        page = visit("/bots/evil")
+        seen(page, EVIL)
+        config = {"kind": "openai", "model": "m", "base_url": endpoint.url, "api_key_env": None}
+        pages.ask("PATCH", "/api/v1/bots/evil", {"config": config, "description": EVIL}, If_Match='"1"')
+        page = visit("/bots/evil")
+        field(page, "Question").fill(EVIL)
+        page.get_by_role("button", name="Ask").click()
+        seen(page, "It said")
+    assert page.locator("img[src=x]").count() == 0
+    assert page.title() == "evil · evalflow"
+
+
+def test_what_conf_declares_is_copied_not_changed(visit: Visit) -> None:
+    page = visit("/bots/ollama")
+    seen(page, "read-only")
+    assert page.get_by_role("link", name="Edit").count() == 0
+    page.get_by_role("link", name="Copy").click()
+    page.wait_for_url("**/bots/new?source=ollama")
+    assert field(page, "Address").input_value().startswith("http://")
+
+
+def test_the_form_follows_the_connection(visit: Visit) -> None:
+    page = visit("/bots/new")
+    page.get_by_label("HTTP service").check(force=True)
+    seen(page, "What is sent and what comes back")
+    field(page, "Headers").fill("no colon here")
+    page.get_by_role("button", name="Save").click()
+    seen(page, "has no colon")
+    page.get_by_label("Recorded answers").check(force=True)
+    seen(page, "Nothing to set up")
+
+
+@pytest.mark.parametrize("path", ["/", "/bots/new", "/bots/openai", "/bots/none", "/nowhere"])
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("colours", ["light", "dark"])
+def test_every_page_fits_in_both_colours(
+    visit: Visit, path: str, width: int, colours: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    page = visit(path, width, colours)
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+    assert page.evaluate("document.documentElement.dataset.colours") == colours
+    assert page.locator("h1").count() == 1
+    assert page.get_by_role("main").count() == 1
+    assert page.get_by_role("navigation").count() == 1
+    name = f"{path.strip('/').replace('/', '-') or 'bots'}-{colours}-{width}.png"
+    page.screenshot(path=tmp_path_factory.getbasetemp() / "screenshots" / name, full_page=True)
+
+
+def test_the_colours_are_chosen_and_kept(visit: Visit) -> None:
+    page = visit("/")
+    page.get_by_role("button", name="dark colours").click()
+    assert page.evaluate("document.documentElement.dataset.colours") == "dark"
+    page.reload()
+    page.wait_for_function("document.body.classList.contains('body--dark')")
+    assert page.get_by_role("button", name="dark colours").get_attribute("aria-pressed") == "true"
+    page.get_by_role("button", name="system colours").click()
+    assert page.evaluate("document.documentElement.dataset.colours") == "light"
+
+
+def test_the_keyboard_reaches_the_page(visit: Visit) -> None:
+    page = visit("/")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Skip to the page"
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.className") == "page"
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "New bot"
+    assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+
+
+def test_what_is_not_there_is_said_with_a_way_on(visit: Visit, pages: Server) -> None:
+    page = visit("/bots/opnai")
+    seen(page, "did you mean 'openai'?")
+    page.get_by_role("link", name="To the bots").click()
+    page.wait_for_url(re.compile(r":\d+/$"))
+    assert pages.ask("GET", "/bots/none").status == 404
+    assert pages.ask("GET", "/nowhere").status == 404
