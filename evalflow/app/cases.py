@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from evalflow.app.derive import standing_answer
+from evalflow.app.answered import answered_rows
 from evalflow.app.locate import find_run
 from evalflow.app.saved import load
 from evalflow.datasets import tag_levels, tag_name
 from evalflow.errors import Problem, UserError, did_you_mean
-from evalflow.records import Answer, Case
 from evalflow.report.case_console import print_case
-from evalflow.report.join import Row, as_answered, rows
-from evalflow.run.answers import AnswerBook
+from evalflow.report.join import Row, as_answered
 from evalflow.run.folder import RunFolder
 
 if TYPE_CHECKING:
@@ -113,19 +111,7 @@ def case_rows(folder: RunFolder, scores: pl.LazyFrame, wanted: pl.DataFrame) -> 
         wanted: dataset and case_id of the cases.
     """
     saved = load(folder)
-    keys = set(wanted.iter_rows())
-    chosen = scores.join(wanted.lazy(), on=["dataset", "case_id"], how="semi", maintain_order="left")
-    cases = (case for case in saved.cases() if (case.dataset, case.id) in keys)
-    with AnswerBook() as book:
-        book.add(folder.answers, saved.recipe.settings.run.dataset)
-
-        def answer_of(case: Case, target: str, repeat: int) -> Answer | None:
-            known = book.get(case.dataset, case.id, target, repeat)
-            return known or standing_answer(saved.recipe.settings.run, case, target, repeat)
-
-        for row in rows(cases, answer_of, chosen):
-            if row.scores:
-                yield _described(row)
+    yield from map(_described, answered_rows(saved, scores, set(wanted.iter_rows())))
 
 
 def _described(row: Row) -> dict[str, Any]:

@@ -2,22 +2,29 @@
 
 from evalflow.labels.bind import Answered, Bound, LeftOut, bind
 from evalflow.labels.digest import answer_hash
-from evalflow.labels.draw import Candidate, Drawn, draw, score_strata, tag_stratum
-from evalflow.labels.parse import Given, Parsed, parse, parse_case
+from evalflow.labels.draw import Candidate, Drawn, Key, draw, score_strata, tag_stratum
+from evalflow.labels.parse import Given, Parsed, parse, parse_case, plain_name
+from evalflow.labels.sheet import CELL, Sheet, key_of, read_sheet
 
 __all__ = [
+    "CELL",
     "Answered",
     "Bound",
     "Candidate",
     "Drawn",
     "Given",
+    "Key",
     "LeftOut",
     "Parsed",
+    "Sheet",
     "answer_hash",
     "bind",
     "draw",
+    "key_of",
     "parse",
     "parse_case",
+    "plain_name",
+    "read_sheet",
     "score_strata",
     "tag_stratum",
 ]

@@ -38,7 +38,8 @@ class Drawn:
     """What was drawn.
 
     Attributes:
-        weights: How many answers each drawn one stands for, in the order of the candidates.
+        weights: How many answers each drawn one stands for. In random order, so that whoever stops half-way has
+            labelled answers at random too.
         strata: Drawn and all answers of each stratum; one of all where nothing was stratified.
     """
 
@@ -83,7 +84,7 @@ def draw(
         taken = first[: max(shares[name], sum(one.key in already for one in own))]
         strata[name] = (len(taken), len(own))
         chosen |= {one.key: len(own) / len(taken) if stratum else 1.0 for one in taken}
-    return Drawn({one.key: chosen[one.key] for one in candidates if one.key in chosen}, strata)
+    return Drawn({key: chosen[key] for key in sorted(chosen, key=lambda key: _ticket(key, seed))}, strata)
 
 
 def score_strata(candidates: Iterable[Candidate]) -> Callable[[Candidate], str]:
@@ -113,4 +114,5 @@ def _shares(sizes: Mapping[str, int], wanted: int) -> dict[str, int]:
 
 def _ticket(key: Key, seed: int) -> bytes:
     text = "\0".join(map(str, key)).encode("utf-8", "surrogatepass")
-    return blake2b(text, digest_size=8, salt=seed.to_bytes(16, "little", signed=True)).digest()
+    salt = seed.to_bytes(16, "little", signed=True)
+    return blake2b(text, digest_size=8, salt=salt, person=b"labels").digest()  # unrelated to a draw of cases

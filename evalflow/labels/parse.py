@@ -113,11 +113,15 @@ def _is_blank(value: Any) -> bool:
     return value is None or (isinstance(value, str) and not value.strip())
 
 
-def _text(value: Any) -> str:
-    """A name; one that begins like a formula has lost the apostrophe that kept a spreadsheet from running it."""
-    if not isinstance(value, str | int) or isinstance(value, bool):
-        raise ValueError(f"expected text, got {value!r}")
-    text = str(value).strip()
+def plain_name(cell: Any) -> str:
+    """A name out of a cell, without the apostrophe that keeps a spreadsheet from running it as a formula.
+
+    Raises:
+        ValueError: It is no text.
+    """
+    if not isinstance(cell, str | int) or isinstance(cell, bool):
+        raise ValueError(f"expected text, got {cell!r}")
+    text = str(cell).strip()
     return text[1:] if text.startswith(_FORMULA) else text
 
 
@@ -142,13 +146,13 @@ def _weight(value: Any) -> float:
 
 
 _FIELDS: Mapping[str, Callable[[Any], Any]] = {
-    "case_id": _text,
-    "metric": _text,
-    "by": _text,
-    "dataset": _text,
-    "target": _text,
+    "case_id": plain_name,
+    "metric": plain_name,
+    "by": plain_name,
+    "dataset": plain_name,
+    "target": plain_name,
     "target_repeat": _count,
-    "answer_hash": _text,
+    "answer_hash": plain_name,
     "weight": _weight,
     "comment": str,
     "at": str,

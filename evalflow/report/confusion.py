@@ -48,13 +48,23 @@ def _confusion(
     right = sum(counts[i][i] for i in range(len(labels)))
     mine = [row for row in rows if all(row[part] == detail.get(part) for part in ("metric", *PARTS))]
     sentence = f"In {right:,} of {total:,} cases the actual label is the expected one. {unscored(mine)}."
-    return draw(title, sentence, _matrix_spec(labels, counts))
+    return draw(title, sentence, matrix_spec(labels, counts))
 
 
-def _matrix_spec(labels: list[str], counts: list[list[int]]) -> dict[str, Any]:
+def matrix_spec(
+    labels: Sequence[str], counts: Sequence[Sequence[int]], *, down: str = "expected", across: str = "actual"
+) -> dict[str, Any]:
+    """Vega-Lite of a square matrix of counts.
+
+    Args:
+        labels: Of its rows and columns.
+        counts: Row by row.
+        down: What the rows are.
+        across: What the columns are.
+    """
     most = max((n for row in counts for n in row), default=0) or 1
     values = [
-        {"expected": labels[i], "actual": labels[j], "row": i, "column": j, "n": n, "shade": 0.06 + 0.54 * n / most}
+        {down: labels[i], across: labels[j], "row": i, "column": j, "n": n, "shade": 0.06 + 0.54 * n / most}
         for i, row in enumerate(counts)
         for j, n in enumerate(row)
     ]
@@ -62,8 +72,8 @@ def _matrix_spec(labels: list[str], counts: list[list[int]]) -> dict[str, Any]:
     axis = {"domain": False, "ticks": False, "labelLimit": 90, "titlePadding": 14}
     level = max(map(len, labels), default=0) * _CHARACTER < step
     above = {**axis, "orient": "top", "labelAngle": 0 if level else -40}
-    x = {"field": "actual", "type": "nominal", "sort": {"field": "column", "op": "min"}, "axis": above}
-    y = {"field": "expected", "type": "nominal", "sort": {"field": "row", "op": "min"}, "axis": axis}
+    x = {"field": across, "type": "nominal", "sort": {"field": "column", "op": "min"}, "axis": above}
+    y = {"field": down, "type": "nominal", "sort": {"field": "row", "op": "min"}, "axis": axis}
     shade = {"field": "shade", "type": "quantitative", "scale": None, "legend": None}
     look = {"color": MAIN, "cornerRadius": 4, "stroke": PAPER, "strokeWidth": 3}
     text = {"text": {"field": "n", "type": "quantitative", "format": ",d"}}

@@ -1,10 +1,13 @@
 """Records to tables: the journal read, scores, the summary, its files, and the gates on it."""
 
+from evalflow.summary.calibration import CalibrationRow, calibrate_scores
 from evalflow.summary.compare import ComparisonRow, Traits, adjusted, cases_to_decide, compare_cases, not_worse
+from evalflow.summary.disagreement import disagreements
 from evalflow.summary.gate_config import parse_gates
 from evalflow.summary.gates import Condition, Gate, GateResult, GateRow, evaluate_gates, parse_condition
 from evalflow.summary.journal import journal_record, journal_row, json_text, torn_tail
 from evalflow.summary.jsonline import json_line
+from evalflow.summary.labelled import label_frame
 from evalflow.summary.pairing import Pairing, pair_scores
 from evalflow.summary.scan import Journal, Order, scan_journal
 from evalflow.summary.schema import journal_schema, scores_schema, summary_schema
@@ -13,6 +16,7 @@ from evalflow.summary.table import Threshold, score_table, with_passed, write_sc
 from evalflow.summary.write import summary_document, write_summary
 
 __all__ = [
+    "CalibrationRow",
     "ComparisonRow",
     "Condition",
     "Gate",
@@ -25,14 +29,17 @@ __all__ = [
     "Threshold",
     "Traits",
     "adjusted",
+    "calibrate_scores",
     "cases_to_decide",
     "compare_cases",
+    "disagreements",
     "evaluate_gates",
     "journal_record",
     "journal_row",
     "journal_schema",
     "json_line",
     "json_text",
+    "label_frame",
     "not_worse",
     "pair_scores",
     "parse_condition",

@@ -1,0 +1,108 @@
+"""A calibration as JSON and as a page: judge, people, and the judge corrected by people, side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from evalflow.report.calibration_pictures import calibration_pictures
+from evalflow.report.calibration_words import in_words, measured, shown_measures, warnings_of
+from evalflow.report.judges import judge_lines
+from evalflow.report.page import write_page
+
+if TYPE_CHECKING:
+    from evalflow.stats.agreement import Agreement
+    from evalflow.summary import CalibrationRow
+
+_STYLES = ("page.css", "tables.css", "sweep.css")
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """A run's judges, held against people.
+
+    Attributes:
+        manifest: run.json.
+        rows: One for each dataset, metric, target and judge that has labels.
+        source: Where the labels are from.
+        left_out: How many labels do not count, by reason.
+        notes: What a reader should know of the labels.
+        disagreements: The answers on which judge and people differ most, the widest first.
+    """
+
+    manifest: Mapping[str, Any]
+    rows: Sequence[CalibrationRow]
+    source: str
+    left_out: Mapping[str, int]
+    notes: Sequence[str]
+    disagreements: Sequence[Mapping[str, Any]]
+
+    def document(self) -> dict[str, Any]:
+        """All of it as JSON."""
+        return {
+            "run_id": self.manifest["run_id"],
+            "labels": self.source,
+            "left_out": dict(self.left_out),
+            "rows": [document_of(row) for row in self.rows],
+            "disagreements": [dict(one) for one in self.disagreements],
+            "notes": list(self.notes),
+        }
+
+
+def document_of(row: CalibrationRow) -> dict[str, Any]:
+    """A row as JSON; the rows of its tags stand under `tags`."""
+    found = row.corrected
+    document: dict[str, Any] = {
+        "dataset": row.dataset, "metric": row.metric, "target": row.target, "judge": row.judge, "tag": row.tag,
+        "n_labels": found.n, "n_unlabelled": found.n_unlabelled, "n_unscored": row.unscored,
+        "n_people": row.people[0], "weighted": row.weighted,
+        "judge_mean": found.judge_mean, "judge_ci_low": row.judged.low, "judge_ci_high": row.judged.high,
+        "human_mean": found.human_mean, "human_ci_low": found.human_low, "human_ci_high": found.human_high,
+        "bias": found.bias, "bias_ci_low": found.bias_low, "bias_ci_high": found.bias_high,
+        "agreement": {name: value_of(one) for name, one in row.agreement.items()},
+        "people_agreement": None if row.ceiling is None else value_of(row.ceiling),
+        "corrected": {
+            "estimate": found.estimate, "ci_low": found.low, "ci_high": found.high, "std_error": found.std_error,
+            "method": found.method, "lambda": found.lambda_,
+        },
+        "labels_saved": found.labels_saved,
+        "rogan_gladen": None,
+        "at_random": None if row.selection is None else not row.chosen,
+        "warnings": warnings_of(row),
+    }  # fmt: skip
+    if row.by_class is not None:
+        other = row.by_class
+        document["rogan_gladen"] = {
+            "estimate": other.estimate, "ci_low": other.low, "ci_high": other.high, "method": other.method,
+        }  # fmt: skip
+    return document if row.tag else document | {"tags": [document_of(one) for one in row.tags]}
+
+
+def value_of(measure: Agreement) -> dict[str, Any]:
+    """A measure of agreement as JSON; where its value or interval is null, `method` says why."""
+    return {"value": measure.value, "ci_low": measure.low, "ci_high": measure.high, "method": measure.method}
+
+
+def write_calibration(path: Path, found: Calibration) -> None:
+    """Write one self-contained page; replaces the one before."""
+    manifest = found.manifest
+    context = {
+        "title": "The judge, held against people",
+        "found": found,
+        "judges": judge_lines(manifest),
+        "facts": [("Run", manifest["run_id"]), ("Labels", found.source)],
+        "blocks": [
+            {
+                "row": row,
+                "c": row.corrected,
+                "words": in_words(row),
+                "warnings": warnings_of(row),
+                "measures": [(words, one, measured(name)) for name, words, one in shown_measures(row)],
+                "pictures": calibration_pictures(row),
+            }
+            for row in found.rows
+        ],
+    }
+    write_page(path, "calibration.html.jinja", context, styles=_STYLES, scripts=())

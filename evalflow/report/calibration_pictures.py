@@ -1,0 +1,124 @@
+"""Pictures of a calibration: means side by side, what scores are worth, and who says what."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from evalflow.report.confusion import matrix_spec
+from evalflow.report.intervals import interval_spec
+from evalflow.report.pictures import MAIN, MUTED, Picture, draw
+from evalflow.report.wording import number
+
+if TYPE_CHECKING:
+    from evalflow.summary import CalibrationRow
+
+_BINS = 5
+_FEW_VALUES = 3
+
+
+def calibration_pictures(row: CalibrationRow) -> list[Picture]:
+    """Means, their tags, the reliability diagram where scores are graded, the matrix where they are classes."""
+    found = [means_picture(row), _tags(row), _reliability(row), _matrix(row)]
+    return [picture for picture in found if picture is not None]
+
+
+def means_picture(row: CalibrationRow) -> Picture:
+    """The judge's mean, the corrected one, and people's own, each on its interval."""
+    c = row.corrected
+    points = [
+        _point("judge alone", c.judge_mean, row.judged.low, row.judged.high),
+        _point("people alone", c.human_mean, c.human_low, c.human_high),
+        _point("judge corrected by people", c.estimate, c.low, c.high),
+    ]
+    sentence = (
+        f"The mean of {row.metric} over all {c.n + c.n_unlabelled:,} answers as the judge alone has it, as "
+        f"{c.n:,} labelled answers alone have it, and as both together have it; lines are 95 % intervals. That of the "
+        "judge alone says nothing of how far it is off."
+    )
+    return draw("Judge and people", sentence, _spec(points, row))
+
+
+def _tags(row: CalibrationRow) -> Picture | None:
+    points: list[dict[str, Any]] = []
+    for one in (row, *row.tags):
+        c = one.corrected
+        if c.estimate is not None:
+            points.append(_point(f"{one.tag or 'all answers'} ({c.n:,})", c.estimate, c.low, c.high))
+    if len(points) < 2:
+        return None
+    sentence = "The corrected mean by tag, with the labelled answers it rests on in brackets; lines are 95 % intervals."
+    return draw("Corrected, by tag", sentence, _spec(points, row))
+
+
+def _reliability(row: CalibrationRow) -> Picture | None:
+    """What people say of answers that the judge scores about alike; of graded scores in 0..1 only."""
+    bins = reliability_bins(row)
+    if not bins:
+        return None
+    worst = max(bins, key=lambda one: abs(one["human"] - one["judge"]))
+    sentence = (
+        "Labelled answers in groups by the judge's score: across its mean, upwards that of people, with 95 % "
+        "intervals. On the dashed line the two say the same. Farthest from it: where the judge says "
+        f"{number(worst['judge'])}, people say {number(worst['human'])} ({worst['n']} answers)."
+    )
+    x = {"field": "judge", "type": "quantitative", "scale": {"domain": [0, 1]}, "axis": {"title": "judge"}}
+    y = {"field": "human", "type": "quantitative", "scale": {"domain": [0, 1]}, "axis": {"title": "people"}}
+    layers = [
+        {
+            "data": {"values": [{"judge": 0, "human": 0}, {"judge": 1, "human": 1}]},
+            "mark": {"type": "line", "color": MUTED, "strokeDash": [4, 3]},
+            "encoding": {"x": x, "y": y},
+        },
+        {
+            "mark": {"type": "rule", "color": MAIN, "opacity": 0.45, "strokeWidth": 2.5},
+            "encoding": {"x": x, "y": {**y, "field": "low"}, "y2": {"field": "high"}},
+        },
+        {"mark": {"type": "point", "filled": True, "color": MAIN, "size": 90, "opacity": 1},
+         "encoding": {"x": x, "y": y}},
+    ]  # fmt: skip
+    return draw(
+        "What a score is worth", sentence, {"data": {"values": bins}, "width": 240, "height": 240, "layer": layers}
+    )
+
+
+def reliability_bins(row: CalibrationRow) -> list[dict[str, Any]]:
+    """Labelled answers in five groups of equal size by the judge's score: n, the means judge and human, low and high.
+
+    Empty where scores leave 0..1 or take three values at most, such as verdicts.
+    """
+    import numpy as np
+
+    from evalflow.stats.intervals import interval
+
+    labelled = row.answers.filter(row.answers["human"].is_not_null()).sort("score")
+    judge, human = labelled["score"].to_numpy(), labelled["human"].to_numpy()
+    if np.unique(judge).size <= _FEW_VALUES or judge.min() < 0 or judge.max() > 1:
+        return []
+    bins: list[dict[str, Any]] = []
+    for part in np.array_split(np.arange(judge.size), _BINS):
+        known = interval(human[part], bounded=True)
+        value = float(human[part].mean())
+        ends = {"low": value if known.low is None else known.low, "high": value if known.high is None else known.high}
+        bins.append({"n": int(part.size), "judge": float(judge[part].mean()), "human": value, **ends})
+    return bins
+
+
+def _matrix(row: CalibrationRow) -> Picture | None:
+    classes = row.classes
+    if classes is None:
+        return None
+    counts = classes.matrix()
+    total, same = sum(map(sum, counts)), sum(counts[i][i] for i in range(len(counts)))
+    names = ["fail", "pass"] if classes.by_threshold else [f"{level:g}" for level in classes.levels]
+    how = " Pass and fail are those of the metric's threshold." if classes.by_threshold else ""
+    sentence = f"Judge and people say the same of {same:,} of {total:,} labelled answers.{how}"
+    return draw("Who says what", sentence, matrix_spec(names, counts, down="people", across="judge"))
+
+
+def _spec(points: list[dict[str, Any]], row: CalibrationRow) -> dict[str, Any]:
+    bounded = bool(row.answers["score"].is_between(0, 1).all())
+    return interval_spec(points, [0, 1] if bounded else None, row.metric)
+
+
+def _point(label: str, value: float | None, low: float | None, high: float | None) -> dict[str, Any]:
+    return {"metric": "", "label": label, "value": value, "low": low, "high": high}

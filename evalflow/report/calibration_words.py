@@ -1,0 +1,171 @@
+"""What a calibration says, in words for people who do not do statistics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from evalflow.report.wording import number, p_value, percent, signed
+from evalflow.stats.prediction import MIN_LABELS
+
+if TYPE_CHECKING:
+    from evalflow.stats.agreement import Agreement
+    from evalflow.summary import CalibrationRow
+
+KEYS: Mapping[str, str] = MappingProxyType(
+    {
+        "accuracy": "same verdict",
+        "sensitivity": "where people say yes or pass, so does the judge",
+        "specificity": "where people say no or fail, so does the judge",
+        "kappa": "beyond chance (kappa)",
+        "kappa_weighted": "beyond chance, near misses count less (weighted kappa)",
+        "krippendorff_alpha": "same scores (Krippendorff's alpha)",
+        "spearman": "same order (Spearman)",
+        "kendall": "same order, pair by pair (Kendall)",
+    }
+)
+"""The measures of agreement, in words."""
+_SEEN = 0.0005
+"""A difference below this is shown as 0."""
+_SHARES = ("accuracy", "sensitivity", "specificity")
+
+
+def measured(name: str) -> str:
+    """What a measure's values mean."""
+    return "0 to 1" if name in _SHARES else "1 is perfect, 0 is chance"
+
+
+def shown_measures(row: CalibrationRow) -> list[tuple[str, str, Agreement]]:
+    """The measures of agreement to show, as name, words and measure, with shares within 0..1.
+
+    Of two classes no near miss can be told, so that weighted kappa is kappa over again.
+    """
+    shown: list[tuple[str, str, Agreement]] = []
+    for name, words in KEYS.items():
+        one = row.agreement[name]
+        if name == "kappa_weighted" and row.classes is not None and row.classes.binary:
+            continue
+        if name in _SHARES and one.low is not None and one.high is not None:
+            one = replace(one, low=max(0.0, one.low), high=min(1.0, one.high))
+        shown.append((name, words, one))
+    return shown
+
+
+def in_words(row: CalibrationRow) -> list[str]:
+    """The finding: how far the judge is off, what its mean comes to, what the labels were worth."""
+    return [*_bias(row), *_estimate(row), *_ceiling(row)]
+
+
+def _bias(row: CalibrationRow) -> Iterator[str]:
+    found = row.corrected
+    if found.bias is None:
+        return
+    who = "the judge" if row.judge else "the metric"
+    people = "people" if row.people[0] > 1 else "the person who labelled"
+    known = found.bias_low is not None and found.bias_high is not None
+    span = f" ({who} minus people: {signed(found.bias_low)} to {signed(found.bias_high)})" if known else ""
+    if abs(found.bias) < _SEEN:
+        yield f"On average {who} scores as high as {people}{span}."
+        return
+    way = "higher" if found.bias > 0 else "lower"
+    told = found.bias_low is not None and found.bias_high is not None and not found.bias_low <= 0 <= found.bias_high
+    chance = "" if told else ", which may be chance"
+    yield f"On average {who} scores {number(abs(found.bias))} {way} than {people}{span}{chance}."
+
+
+def _estimate(row: CalibrationRow) -> Iterator[str]:
+    found = row.corrected
+    if found.estimate is None:
+        yield f"There is no corrected estimate: {found.method.removeprefix('none: ')}."
+        return
+    if not found.n_unlabelled:
+        yield "People labelled every answer, so that their mean stands, and nothing is left for the judge to tell."
+        return
+    if found.low is not None and found.high is not None:
+        yield (
+            f"Had people labelled all {found.n + found.n_unlabelled:,} answers, their mean would be about "
+            f"{number(found.estimate)}, and most likely between {number(found.low)} and {number(found.high)}."
+        )
+    saved = found.labels_saved
+    if saved is not None and saved > 0:
+        yield f"The judge saved {saved:,} labels: as many more would be needed for this interval without it."
+    elif saved is not None and found.lambda_:
+        yield "The judge saved no labels: people alone give an interval as narrow."
+
+
+def _ceiling(row: CalibrationRow) -> Iterator[str]:
+    ceiling, alpha = row.ceiling, row.agreement["krippendorff_alpha"]
+    if ceiling is None or ceiling.value is None:
+        return
+    beside = "" if alpha.value is None else f", the judge with them by {number(alpha.value)}"
+    yield (
+        f"People agree among themselves by {number(ceiling.value)}{beside} (Krippendorff's alpha); "
+        "no judge can be asked to do better than people do."
+    )
+
+
+def warnings_of(row: CalibrationRow) -> list[str]:
+    """What stands against the estimate, each with what to do about it."""
+    return [*_few(row), *_constant(row), *_chosen(row), *_unscored(row)]
+
+
+def _few(row: CalibrationRow) -> Iterator[str]:
+    n = row.corrected.n
+    if n < MIN_LABELS and row.tag is None:
+        yield (
+            f"{n} labelled answer{'' if n == 1 else 's'}: too few to tell what the judge gets wrong; the corrected "
+            f"estimate needs {MIN_LABELS}, and 50 are better (calibrate --sample 50)"
+        )
+
+
+def _constant(row: CalibrationRow) -> Iterator[str]:
+    labels, scores = row.constant
+    if labels and row.corrected.n > 1:
+        value = number(row.corrected.human_mean)
+        yield (
+            f"all {row.corrected.n} labels say the same ({value}): they show how often the judge is wrong about such "
+            "answers, and nothing of the others; label more"
+        )
+    if scores and row.corrected.n + row.corrected.n_unlabelled > 1:
+        value = number(row.corrected.judge_mean)
+        yield f"the judge gives all answers the score {value}: it tells nothing, and only the labels count"
+
+
+def _chosen(row: CalibrationRow) -> Iterator[str]:
+    found = row.selection
+    where = "" if row.tag is None else f" of {row.tag}"
+    if found is not None and found.chosen:
+        told = f"the judge's mean is {number(found.labelled)} on the labelled answers{where} and {number(found.rest)} "
+        told += f"on the others (p {_p(found.p_value)}), so they can hardly have been drawn at random, and the "
+        told += "corrected estimate does not hold; draw them with calibrate --sample"
+        told += _by_class(row)
+        yield told
+    for one in row.uneven:
+        yield (
+            f"{percent(one.labelled)} of the answers tagged {one.tag} are labelled and {percent(one.elsewhere)} of the "
+            f"others (p {_p(one.p_value)}), so they were hardly drawn at random from all"
+        )
+
+
+def _by_class(row: CalibrationRow) -> str:
+    """What holds where labels were chosen by what people thought of the answers."""
+    other = row.by_class
+    if other is None or other.estimate is None or other.low is None or other.high is None:
+        return ""
+    return (
+        ". If they were chosen by what people thought of them, and not by the judge's verdict, "
+        f"{number(other.estimate)} holds for the others ({number(other.low)} to {number(other.high)}, Rogan-Gladen)"
+    )
+
+
+def _unscored(row: CalibrationRow) -> Iterator[str]:
+    n = row.unscored
+    if n:
+        yield f"{n} labelled answer{' has' if n == 1 else 's have'} no score by the judge, and say nothing here"
+
+
+def _p(value: float | None) -> str:
+    text = p_value(value)
+    return text if text.startswith("<") else f"= {text}"

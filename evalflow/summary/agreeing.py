@@ -1,0 +1,147 @@
+"""How far a judge and people agree on labelled answers, and people among themselves, which is the ceiling."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from evalflow.stats.agreement import Agreement, accuracy, class_rates, cohen_kappa, undefined
+from evalflow.stats.alpha import krippendorff_alpha
+from evalflow.stats.rank import correlation
+
+if TYPE_CHECKING:
+    import numpy as np
+    import polars as pl
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+MEASURES = (
+    "kappa", "kappa_weighted", "krippendorff_alpha", "spearman", "kendall", "accuracy", "sensitivity", "specificity",
+)  # fmt: skip
+_CLASSES = 11
+"""Scores of up to so many different values are classes, such as grades."""
+_HALF = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Classes:
+    """Judge's scores and people's labels as classes.
+
+    Attributes:
+        levels: Scores, in order; 0 and 1 where both are pass and fail.
+        judge, human: The level of each answer.
+        by_threshold: Whether the classes are pass and fail by the metric's threshold.
+    """
+
+    levels: Sequence[float]
+    judge: Floats
+    human: Floats
+    by_threshold: bool
+
+    @property
+    def binary(self) -> bool:
+        """Whether there are two classes, 0 and 1."""
+        return list(self.levels) == [0.0, 1.0]
+
+    def matrix(self) -> list[list[int]]:
+        """Counts of answers: people's level down, the judge's across."""
+        return [
+            [int(((self.human == down) & (self.judge == across)).sum()) for across in self.levels]
+            for down in self.levels
+        ]
+
+
+def classes_of(labelled: pl.DataFrame, *, higher_is_better: bool) -> Classes | None:
+    """The classes that both use: the values of the scale where there are few, else pass and fail by the threshold.
+
+    A mean of several people's labels goes to the nearest value, half-way up.
+
+    Args:
+        labelled: Rows of `labelled_scores` that have a label.
+        higher_is_better: Which side of the threshold passes.
+
+    Returns:
+        None where scores take many values and no threshold says what passes.
+    """
+    import numpy as np
+
+    judge, human = labelled["score"].to_numpy(), labelled["human"].to_numpy()
+    alone = labelled.filter(labelled["people"] == 1)["human"].to_numpy() if labelled.height else human
+    found = np.unique(np.concatenate([judge, alone if alone.size else human]))
+    if found.size <= 2 and set(found.tolist()) <= {0.0, 1.0}:
+        return Classes([0.0, 1.0], judge, (human >= _HALF).astype(np.float64), by_threshold=False)
+    if _is_a_scale(found, judge):
+        return Classes(found.tolist(), judge, _nearest(human, found), by_threshold=False)
+    threshold = labelled["threshold"].drop_nulls()
+    if threshold.is_empty():
+        return None
+    sign = 1 if higher_is_better else -1
+    passed = ((sign * side >= sign * float(threshold[0])).astype(np.float64) for side in (judge, human))
+    return Classes([0.0, 1.0], *passed, by_threshold=True)
+
+
+def agreement(labelled: pl.DataFrame, classes: Classes | None, *, seed: int) -> dict[str, Agreement]:
+    """Every one of MEASURES, undefined where it does not apply.
+
+    Args:
+        labelled: Rows of `labelled_scores` that have a label.
+        classes: As `classes_of` gives them.
+        seed: Of the bootstrap.
+    """
+    import numpy as np
+
+    judge, human = labelled["score"].to_numpy(), labelled["human"].to_numpy()
+    clusters = clusters_of(labelled)
+    n, none = judge.size, "scores are no classes, and no threshold says what passes"
+    alpha = krippendorff_alpha(np.stack([human, judge]), "interval", clusters, seed=seed)
+    found: dict[str, Agreement] = {name: undefined(n, none) for name in MEASURES}
+    found |= {"krippendorff_alpha": alpha, "spearman": correlation(human, judge, "spearman", clusters)}
+    found |= {"kendall": correlation(human, judge, "kendall", clusters)}
+    if classes is None:
+        return found
+    found["kappa"] = cohen_kappa(classes.human, classes.judge, "plain", clusters)
+    found["accuracy"] = accuracy(classes.human, classes.judge, clusters)
+    found["kappa_weighted"] = cohen_kappa(classes.human, classes.judge, "quadratic", clusters)
+    rates: Mapping[Any, Agreement] = class_rates(classes.human, classes.judge, clusters) if classes.binary else {}
+    missing = undefined(n, "no answer has this label" if classes.binary else "there are more than two classes")
+    return found | {"sensitivity": rates.get(1.0, missing), "specificity": rates.get(0.0, missing)}
+
+
+def people_agreement(labels: pl.DataFrame, clusters: pl.DataFrame, *, seed: int) -> Agreement | None:
+    """Krippendorff's alpha (interval) of people among themselves; None where no answer has two labels.
+
+    Args:
+        labels: Of one metric: case_id, target_repeat, by, human.
+        clusters: case_id, target_repeat, cluster of the answers.
+        seed: Of the bootstrap.
+    """
+    import polars as pl
+
+    known = labels.join(clusters, on=["case_id", "target_repeat"], how="inner")
+    table = known.sort("by").pivot("by", index=["case_id", "target_repeat", "cluster"], values="human").sort("case_id")
+    ratings = table.drop("case_id", "target_repeat", "cluster").cast(pl.Float64)
+    if ratings.width < 2 or not table.height:
+        return None
+    found = krippendorff_alpha(ratings.to_numpy().T, "interval", clusters_of(table), seed=seed)
+    return found if found.n else None
+
+
+def clusters_of(answers: pl.DataFrame) -> NDArray[Any] | None:
+    """The cluster of each answer; None where each stands alone."""
+    names = answers["cluster"]
+    return None if names.n_unique() == names.len() else names.to_numpy()
+
+
+def _is_a_scale(found: Floats, judge: Floats) -> bool:
+    """Whether values are few, and so are classes: fewer than a third of the answers, too, where these are few."""
+    return found.size <= min(_CLASSES, max(3, judge.size // 3))
+
+
+def _nearest(values: Floats, levels: Floats) -> Floats:
+    import numpy as np
+
+    # From above, so that what is half-way goes up.
+    away = np.abs(values[:, None] - levels[::-1])
+    return levels[::-1][away.argmin(axis=1)]

@@ -1,0 +1,166 @@
+"""Rows of a calibration: a judge's mean over all answers, beside what people say of some, and corrected by it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from evalflow.stats.agreement import Agreement
+from evalflow.stats.intervals import Interval, interval
+from evalflow.stats.prediction import Corrected, corrected_mean
+from evalflow.stats.rogan_gladen import CorrectedRate, rogan_gladen
+from evalflow.stats.selection import Selection
+from evalflow.summary.agreeing import Classes, agreement, classes_of, clusters_of, people_agreement
+from evalflow.summary.drawn import TagShare, selection_of, uneven_tags
+from evalflow.summary.labelled import SERIES, labelled_scores, unscored_labels
+from evalflow.summary.pairing import tags_of
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CalibrationRow:
+    """One judge's mean on one metric, held against people.
+
+    Attributes:
+        dataset, metric, target, judge, tag: What it is about; judge is None where nobody was asked, tag None for all.
+        higher_is_better: Which way is up.
+        corrected: The means of judge and people, the bias, and the corrected estimate.
+        judged: The interval of the judge's own mean, which knows nothing of its bias.
+        agreement: Of judge and people, by measure.
+        people: How many people labelled, and how many labels they gave.
+        ceiling: Krippendorff's alpha of the people among themselves; None where no answer has two labels.
+        classes: Judge and people as classes, where there are few, or a threshold.
+        by_class: The share that people would pass of the answers without a label, where labels were chosen by what
+            people say (Rogan-Gladen); None unless both say yes or no.
+        selection: How the labelled answers differ from the rest; None where they were drawn with weights.
+        uneven: Tags of which far more, or fewer, answers are labelled than of the others.
+        weighted: Whether labels carry weights.
+        unscored: Labelled answers that the judge has no score of.
+        constant: Whether all labels are the same, and whether all scores are.
+        answers: All scored answers, as `labelled_scores` gives them.
+        tags: The same for each tag that has labels.
+    """
+
+    dataset: str
+    metric: str
+    target: str
+    judge: str | None
+    tag: str | None
+    higher_is_better: bool
+    corrected: Corrected
+    judged: Interval
+    agreement: Mapping[str, Agreement]
+    people: tuple[int, int]
+    ceiling: Agreement | None
+    classes: Classes | None
+    by_class: CorrectedRate | None
+    selection: Selection | None
+    uneven: Sequence[TagShare]
+    weighted: bool
+    unscored: int
+    constant: tuple[bool, bool]
+    answers: pl.DataFrame
+    tags: Sequence[CalibrationRow] = ()
+
+    @property
+    def chosen(self) -> bool:
+        """Whether the labelled answers can hardly have been drawn at random."""
+        return bool(self.uneven) or (self.selection is not None and self.selection.chosen)
+
+
+def calibrate_scores(
+    scores: pl.LazyFrame, labels: pl.DataFrame, lower_is_better: Collection[str], *, seed: int = 0
+) -> list[CalibrationRow]:
+    """A row for each dataset, metric, target and judge whose answers have labels, in the order of the scores.
+
+    Several people's labels of an answer count as their mean, and so do a judge's repeats. Cases' groups are clusters,
+    and so are several answers to one case.
+
+    Args:
+        scores: The columns of scores.parquet.
+        labels: As `label_frame` gives them.
+        lower_is_better: Metrics of which a low score is a good one.
+        seed: Of folds and resamples.
+    """
+    import polars as pl
+
+    unscored = {row[:3]: row[3] for row in unscored_labels(scores, labels).iter_rows()}
+    rows: list[CalibrationRow] = []
+    for names, answers in labelled_scores(scores, labels).group_by(SERIES, maintain_order=True):
+        dataset, metric, target, judge = (None if name is None else str(name) for name in names)
+        assert dataset is not None and metric is not None and target is not None  # noqa: PT018 - one key
+        higher = metric not in lower_is_better
+        said = labels.filter(dataset=dataset, metric=metric, target=target)
+        row = _row((dataset, metric, target, judge), answers, said, higher, seed)
+        tags = [
+            replace(_row((dataset, metric, target, judge), part, said, higher, seed), tag=tag)
+            for tag, own in tags_of(answers).items()
+            if (part := answers.filter(pl.col("tags").list.eval(pl.element().is_in(own)).list.any()))["people"].sum()
+            and part.height < answers.height
+        ]
+        missing = unscored.get((dataset, metric, target), 0)
+        rows.append(replace(row, tags=tags, unscored=missing, uneven=[] if row.weighted else uneven_tags(answers)))
+    return rows
+
+
+def _row(
+    names: tuple[str, str, str, str | None],
+    answers: pl.DataFrame,
+    said: pl.DataFrame,
+    higher: bool,
+    seed: int,
+) -> CalibrationRow:
+    import polars as pl
+
+    dataset, metric, target, judge = names
+    labelled = answers.filter(pl.col("human").is_not_null())
+    rest = answers.filter(pl.col("human").is_null())
+    weighted = labelled["weight"].n_unique() > 1
+    classes = classes_of(labelled, higher_is_better=higher)
+    own = said.join(labelled.select("case_id", "target_repeat"), on=["case_id", "target_repeat"], how="semi")
+    scores = answers["score"].to_numpy()
+    return CalibrationRow(
+        dataset=dataset, metric=metric, target=target, judge=judge, tag=None, higher_is_better=higher,
+        corrected=_corrected(labelled, rest, weighted=weighted, seed=seed),
+        judged=interval(scores, clusters_of(answers), bounded=_bounded(answers), seed=seed),
+        agreement=agreement(labelled, classes, seed=seed),
+        people=(own["by"].n_unique(), own.height),
+        ceiling=people_agreement(own, labelled.select("case_id", "target_repeat", "cluster"), seed=seed),
+        classes=classes,
+        by_class=_rate(labelled, rest),
+        selection=None if weighted else selection_of(labelled, rest),
+        uneven=(), weighted=weighted, unscored=0,
+        constant=(labelled["human"].n_unique() == 1, answers["score"].n_unique() == 1),
+        answers=answers,
+    )  # fmt: skip
+
+
+def _corrected(labelled: pl.DataFrame, rest: pl.DataFrame, *, weighted: bool, seed: int) -> Corrected:
+    import polars as pl
+
+    clustered = pl.concat([labelled["cluster"], rest["cluster"]]).n_unique() < labelled.height + rest.height
+    return corrected_mean(
+        labelled["human"].to_numpy(), labelled["score"].to_numpy(), rest["score"].to_numpy(),
+        clusters=labelled["cluster"].to_numpy() if clustered else None,
+        unlabelled_clusters=rest["cluster"].to_numpy() if clustered else None,
+        weights=labelled["weight"].to_numpy() if weighted else None, seed=seed,
+    )  # fmt: skip
+
+
+def _bounded(answers: pl.DataFrame) -> bool:
+    return bool(answers["score"].is_between(0, 1).all())
+
+
+def _rate(labelled: pl.DataFrame, rest: pl.DataFrame) -> CorrectedRate | None:
+    """Rogan and Gladen's estimate, where judge and people say nothing but yes and no."""
+    import numpy as np
+
+    human, judge, others = labelled["human"].to_numpy(), labelled["score"].to_numpy(), rest["score"].to_numpy()
+    if not np.isin(np.concatenate([human, judge, others]), (0.0, 1.0)).all():
+        return None
+    passes, fails = judge[human == 1], judge[human == 0]
+    sensitivity, passed_fails, rate = (float(side.mean()) if side.size else 0.0 for side in (passes, fails, others))
+    return rogan_gladen(rate, others.size, 1 - passed_fails, fails.size, sensitivity, passes.size)

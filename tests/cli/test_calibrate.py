@@ -1,0 +1,336 @@
+"""`calibrate`: answers drawn to be labelled, labels read back, and the judge corrected by them."""
+
+from __future__ import annotations
+
+import csv
+import json
+import random
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from subprocess import CompletedProcess
+from typing import Any
+
+import pytest
+
+from evalflow.cli import run_command
+from tests.cli.conftest import Program
+
+N = 160
+METRIC = """\
+# @package metric.{name}
+kind: recorded
+field: {name}
+scale: {scale}
+description: What a judge said.
+"""
+
+
+def truth(i: int) -> bool:
+    return random.Random(f"truth {i}").random() < 0.6
+
+
+def cases(**fields: Any) -> list[dict[str, Any]]:
+    """Answers of which people like 60 %; the judge likes only two thirds of these, and few of the others."""
+    made: list[dict[str, Any]] = []
+    for i in range(N):
+        likes = random.Random(f"judge {i}").random() < (0.65 if truth(i) else 0.05)
+        grade = 3 + truth(i) - (not likes)
+        row = {"id": f"c{i}", "question": f"Q{i}?", "answer": f"=A{i}", "tags": ["odd" if i % 2 else "even"]}
+        made.append(row | {"likes": likes, "grade": grade, "same": 0.5, **fields})
+    return made
+
+
+@dataclass(frozen=True)
+class Lab:
+    """A folder with a run, in which `calibrate` is called without a process of its own for each time."""
+
+    program: Program
+    capture: pytest.CaptureFixture[str]
+
+    def __call__(self, *words: str) -> CompletedProcess[str]:
+        self.capture.readouterr()
+        code = run_command(words)
+        said = self.capture.readouterr()
+        return CompletedProcess(words, code, said.out, said.err)
+
+    @property
+    def folder(self) -> Path:
+        return self.program.folder
+
+    @property
+    def latest(self) -> Path:
+        return self.program.latest
+
+    def write(self, name: str, *rows: dict[str, Any]) -> str:
+        return self.program.write(name, *rows)
+
+
+@pytest.fixture(scope="module")
+def evaluated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with metrics, answers and a run."""
+    program = Program(tmp_path_factory.mktemp("evaluated"))
+    folder = program.folder / "conf" / "metric"
+    folder.mkdir(parents=True)
+    for name, scale in (("likes", "boolean"), ("grade", "{type: likert, min: 1, max: 5}"), ("same", "percentage")):
+        (folder / f"{name}.yaml").write_text(METRIC.format(name=name, scale=scale), encoding="utf-8")
+    evaluate(program, cases())
+    return program.folder
+
+
+@pytest.fixture
+def lab(evaluated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Lab:
+    folder = tmp_path / "lab"
+    shutil.copytree(evaluated, folder, symlinks=True)
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("COLUMNS", "80")
+    return Lab(Program(folder), capsys)
+
+
+def evaluate(program: Program | Lab, rows: list[dict[str, Any]], *more: str) -> None:
+    path = program.write("answers.jsonl", *rows)
+    words = ("dataset=rag", f"dataset.rag.path={path}", "dataset.rag.fields=null", "dataset.rag.group=null")
+    run = program.program if isinstance(program, Lab) else program
+    done = run(*words, *(more or ("metric=likes",)))
+    assert done.returncode == 0, done.stderr
+
+
+def label(number: int, value: Any = None, **fields: Any) -> dict[str, Any]:
+    said = ("yes" if truth(number) else "no") if value is None else value
+    return {"case_id": f"c{number}", "metric": "likes", "value": said, "by": "ana", **fields}
+
+
+def calibrated(lab: Lab, *labels: dict[str, Any]) -> dict[str, Any]:
+    lab.write("l.jsonl", *labels)
+    done = lab("calibrate", "--labels", "l.jsonl", "--json")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def refused(lab: Lab, *labels: dict[str, Any]) -> str:
+    lab.write("l.jsonl", *labels)
+    done = lab("calibrate", "--labels", "l.jsonl")
+    assert (done.returncode, done.stdout) == (2, ""), done.stdout
+    assert "Traceback" not in done.stderr
+    return done.stderr
+
+
+def fill(path: Path, by: str = "ana") -> None:
+    """Fill in a sheet, as a spreadsheet of a country with decimal commas would save it."""
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        rows = list(csv.DictReader(file))
+    for row in rows:
+        row["value"], row["by"] = ("TRUE" if truth(int(row["case_id"][1:])) else "FALSE"), by
+    with path.open("w", encoding="utf-8-sig", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]), delimiter=";")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def test_from_a_sheet_to_a_corrected_number(lab: Lab) -> None:
+    done = lab("calibrate", "--sample", "60")
+    assert done.returncode == 0, done.stderr
+    assert "60 of 160 answers" in done.stdout
+    assert "Write yes or no" in done.stdout
+    sheet = lab.folder / "labels.csv"
+    with sheet.open(encoding="utf-8-sig", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len({row["case_id"] for row in rows}) == 60
+    assert all(row["answer"].startswith("'=A") for row in rows)
+    assert not any("likes" in column or "score" in column for column in rows[0])
+    fill(sheet)
+    done = lab("calibrate", "--labels", "labels.csv")
+    assert done.returncode == 0, done.stderr
+    assert all(len(line) <= 80 for line in done.stdout.splitlines() if not line.startswith("page"))
+    assert "corrected by people" in done.stdout
+    assert "warning" not in done.stdout
+    [row] = json.loads(lab("calibrate", "--labels", "labels.csv", "--json").stdout)["rows"]
+    assert (row["n_labels"], row["n_unlabelled"], row["n_people"], row["judge"]) == (60, 100, 1, None)
+    corrected, everyone = row["corrected"], sum(map(truth, range(N))) / N
+    assert corrected["ci_low"] < everyone < corrected["ci_high"]
+    assert row["judge_ci_high"] < everyone
+    assert row["bias"] < 0
+    assert corrected["method"] == "ppi_crossfit_t"
+    assert 0 < corrected["lambda"] <= 1
+    assert isinstance(row["labels_saved"], int)
+    assert row["at_random"] is True
+    assert row["agreement"]["sensitivity"]["value"] < row["agreement"]["specificity"]["value"]
+    assert set(row["agreement"]["kappa"]) == {"value", "ci_low", "ci_high", "method"}
+    assert [one["tag"] for one in row["tags"]] == ["even", "odd"]
+    page = (lab.latest / "calibration.html").read_text(encoding="utf-8")
+    assert "Where judge and people differ most" in page
+    assert "recorded as False" in page
+
+
+def test_a_sheet_is_topped_up(lab: Lab) -> None:
+    lab("calibrate", "--sample", "20", "--out", "a.csv")
+    fill(lab.folder / "a.csv")
+    done = lab("calibrate", "--sample", "30", "--out", "a.csv", "--seed", "5")
+    assert done.returncode == 0, done.stderr
+    with (lab.folder / "a.csv").open(encoding="utf-8-sig", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [bool(row["value"]) for row in rows] == [True] * 20 + [False] * 10
+    done = lab("calibrate", "--labels", "a.csv")
+    assert "10 rows have no value yet" in done.stdout
+    done = lab("calibrate", "--sample", "30", "--stratify", "score", "--out", "a.csv")
+    assert done.returncode == 2
+    assert "its answers were drawn all alike" in done.stderr
+
+
+def test_strata_come_with_weights_that_lead_back_to_all_answers(lab: Lab) -> None:
+    done = lab("calibrate", "--sample", "60", "--stratify", "score", "--out", "s.csv")
+    assert done.returncode == 0, done.stderr
+    assert "score 0: 30 of" in done.stdout
+    fill(lab.folder / "s.csv")
+    document = json.loads(lab("calibrate", "--labels", "s.csv", "--json").stdout)
+    [row] = document["rows"]
+    assert (row["weighted"], row["at_random"], row["n_labels"]) == (True, None, 60)
+    assert row["corrected"]["ci_low"] < sum(map(truth, range(N))) / N < row["corrected"]["ci_high"]
+    assert any("weights" in note for note in document["notes"])
+
+
+def test_a_sheet_of_another_run_is_not_written_over(lab: Lab) -> None:
+    lab("calibrate", "--sample", "20")
+    before = (lab.folder / "labels.csv").read_bytes()
+    evaluate(lab, [row | {"answer": "B"} for row in cases()])
+    done = lab("calibrate", "--sample", "20")
+    assert done.returncode == 2
+    assert "is another than this run's" in done.stderr
+    assert (lab.folder / "labels.csv").read_bytes() == before
+    (lab.folder / "mine.csv").write_text("a,b\n1,2\n", encoding="utf-8")
+    assert "no row of a sheet" in lab("calibrate", "--sample", "20", "--out", "mine.csv").stderr
+
+
+def test_all_that_is_wrong_with_a_sample_is_told(lab: Lab) -> None:
+    done = lab("calibrate", "--sample", "0", "--out", "no/labels.txt")
+    assert done.returncode == 2
+    for words in ("--sample is 0", "neither .csv nor .jsonl", "there is no folder no"):
+        assert words in done.stderr
+    assert "no metric 'like'" in lab("calibrate", "--sample", "5", "--metric", "like").stderr
+    assert "2 answers cannot be drawn from" not in lab("calibrate", "--sample", "2", "--stratify", "tag").stderr
+    assert "1 answers cannot be drawn from 2" in lab("calibrate", "--sample", "1", "--stratify", "tag").stderr
+
+
+def test_every_wrong_label_has_its_line(lab: Lab) -> None:
+    said = refused(
+        lab, label(1), label(1), label(500), label(2, "maybe"), {**label(3), "metric": "like"},
+        {**label(4), "weight": -1}, {**label(5), "metric": None},
+    )  # fmt: skip
+    for words in (
+        "l.jsonl:2: two labels by ana for one answer to case 'c1' on likes",
+        "l.jsonl:3: the run has no case 'c500'",
+        "l.jsonl:4: the value of likes: 'maybe' is not true or false",
+        "l.jsonl:5: the run has no metric 'like'",
+        "did you mean 'likes'?",
+        "l.jsonl:6: weight: -1 is not a number above 0",
+        "l.jsonl:7: no metric",
+    ):
+        assert words in said
+    assert "no such file" in lab("calibrate", "--labels", "none.csv").stderr
+    assert "no labels by people" in lab("calibrate").stderr
+    assert "calibrate --sample 50" in lab("calibrate").stderr
+
+
+def test_labels_of_other_answers_are_counted_and_left_out(lab: Lab) -> None:
+    lab("calibrate", "--sample", "40", "--out", "a.csv")
+    fill(lab.folder / "a.csv")
+    evaluate(lab, [row | ({"answer": "B"} if i < 80 else {}) for i, row in enumerate(cases())])
+    done = lab("calibrate", "--labels", "a.csv", "--json")
+    document = json.loads(done.stdout)
+    [row] = document["rows"]
+    assert document["left_out"]["stale"] == 40 - row["n_labels"] > 5
+    assert "other answers than the ones scored here" in document["notes"][0]
+    evaluate(lab, [row | {"answer": "C"} for row in cases()])
+    done = lab("calibrate", "--labels", "a.csv")
+    assert done.returncode == 2
+    assert "none of 40 labels is of an answer of this run" in done.stderr
+
+
+def test_what_the_run_did_not_score_is_left_out(lab: Lab) -> None:
+    evaluate(lab, cases(), "metric=likes", "limit=40")
+    document = calibrated(lab, *map(label, range(60)), {**label(1), "metric": "grade", "value": 3})
+    assert (document["left_out"]["not_in_run"], document["left_out"]["other_metrics"]) == (20, 1)
+    assert document["rows"][0]["corrected"]["method"].endswith("labels alone, no answer is without one")
+
+
+def test_too_few_labels_give_no_estimate_and_exit_2(lab: Lab) -> None:
+    lab.write("l.jsonl", *map(label, range(12)))
+    done = lab("calibrate", "--labels", "l.jsonl")
+    assert done.returncode == 2
+    assert "There is no corrected estimate: fewer than 15 labels." in done.stdout
+    assert "12 labelled answers: too few" in " ".join(done.stdout.split())
+    [row] = json.loads(lab("calibrate", "--labels", "l.jsonl", "--json").stdout)["rows"]
+    assert row["corrected"]["estimate"] is None
+    assert row["agreement"]["accuracy"]["value"] is not None
+
+
+def test_labels_that_all_say_the_same_are_warned_of(lab: Lab) -> None:
+    [row] = calibrated(lab, *(label(i, True) for i in range(30)))["rows"]
+    assert any("all 30 labels say the same (1.000)" in warning for warning in row["warnings"])
+
+
+def test_a_judge_that_never_varies_is_warned_of(lab: Lab) -> None:
+    evaluate(lab, cases(), "metric=same")
+    [row] = calibrated(lab, *({**label(i), "metric": "same", "value": 40 + i} for i in range(30)))["rows"]
+    assert any("gives all answers the score" in warning for warning in row["warnings"])
+    assert row["corrected"]["lambda"] == 0
+    assert row["corrected"]["estimate"] == pytest.approx(row["human_mean"])
+
+
+def test_labels_chosen_because_the_judge_failed_are_warned_of(lab: Lab) -> None:
+    failed = [i for i, row in enumerate(cases()) if not row["likes"]]
+    chosen = [*failed[:36], *(i for i in range(N) if i not in failed[:36])][:40]
+    lab.write("l.jsonl", *map(label, chosen))
+    said = " ".join(lab("calibrate", "--labels", "l.jsonl").stdout.split())
+    assert "they can hardly have been drawn at random" in said
+    assert "Rogan-Gladen" in said
+    [row] = calibrated(lab, *map(label, chosen))["rows"]
+    assert row["at_random"] is False
+    assert row["rogan_gladen"]["estimate"] is not None
+
+
+def test_labels_of_one_tag_alone_are_warned_of(lab: Lab) -> None:
+    [row] = calibrated(lab, *map(label, range(0, 60, 2)))["rows"]
+    [warning] = [text for text in row["warnings"] if "tagged" in text and "even" in text]
+    assert "38 % of the answers tagged even are labelled and 0 % of the others" in warning
+
+
+def test_several_people_count_as_their_mean_and_show_the_ceiling(lab: Lab) -> None:
+    others = [label(i, truth(i) != (i % 5 == 0), by="ben") for i in range(30)]
+    document = calibrated(lab, *map(label, range(30)), *others)
+    [row] = document["rows"]
+    assert (row["n_labels"], row["n_people"]) == (30, 2)
+    assert 0 < row["people_agreement"]["value"] < 1
+    assert row["human_mean"] == pytest.approx((sum(map(truth, range(30))) + sum(o["value"] for o in others)) / 60)
+    assert any("mean of their labels counts" in note for note in document["notes"])
+
+
+def test_grades_are_classes_and_weigh_by_distance(lab: Lab) -> None:
+    evaluate(lab, cases(), "metric=grade")
+    labels = [{**label(i), "metric": "grade", "value": 2 + 2 * truth(i)} for i in range(40)]
+    [row] = calibrated(lab, *labels)["rows"]
+    agreement = row["agreement"]
+    assert agreement["kappa"]["value"] < agreement["kappa_weighted"]["value"]
+    assert agreement["sensitivity"]["value"] is None
+    page = (lab.latest / "calibration.html").read_text(encoding="utf-8")
+    assert "Who says what" in page
+
+
+def test_the_data_may_bring_the_labels_along(program: Program) -> None:
+    done = program("dataset=rag", "metric=faithfulness")
+    assert done.returncode == 0, done.stderr
+    done = program("calibrate")
+    assert done.returncode == 0, done.stderr
+    assert "labels: the data's own labels" in done.stdout
+    assert "What a score is worth" in (program.latest / "calibration.html").read_text(encoding="utf-8")
+
+
+def test_generated_answers_need_the_hash(lab: Lab) -> None:
+    (lab.folder / "bot.py").write_text('import sys; sys.stdin.read(); print(\'{"answer": "B"}\')', encoding="utf-8")
+    words = ("metric=exact_match", "generate=true", "target=command", f"target.argv=[{sys.executable},bot.py]")
+    evaluate(lab, [row | {"reference": "B"} for row in cases()[:20]], *words)
+    lab.write("l.jsonl", *({**label(i), "metric": "exact_match"} for i in range(20)))
+    done = lab("calibrate", "--labels", "l.jsonl")
+    assert done.returncode == 2
+    assert "20 without an answer_hash" in done.stderr

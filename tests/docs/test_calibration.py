@@ -1,0 +1,39 @@
+"""The page on calibration: its commands, and the labels that ship with the sample answers."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from pathlib import Path
+
+from tests.docs.test_readme import README, ROOT, blocks, run
+
+PAGE = (ROOT / "docs" / "calibration.md").read_text(encoding="utf-8")
+LABELS = [json.loads(line) for line in (ROOT / "data" / "rag_labels.jsonl").read_text(encoding="utf-8").splitlines()]
+
+
+def test_the_page_runs_and_its_labels_are_those_that_were_drawn(tmp_path: Path) -> None:
+    [block] = blocks("bash", PAGE)
+    said = []
+    for command in block.splitlines():
+        done = run(command, tmp_path)
+        assert done.returncode == 0, f"{command}\n{done.stderr}"
+        said.append(done.stdout)
+    with (tmp_path / "labels.csv").open(encoding="utf-8-sig", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["answer_hash"] for row in rows[:25]] == [label["answer_hash"] for label in LABELS]
+    header = re.findall(r"^\| `([\w`, ]+) \|", PAGE, re.MULTILINE)
+    named = {name.strip("` ") for cell in header for name in cell.split(",")}
+    assert named <= set(rows[0])
+    assert {"value", "by", "comment"} <= named
+    [row] = json.loads(said[3])["rows"]
+    assert (row["n_labels"], row["n_unlabelled"]) == (25, 15)
+    assert not row["warnings"]
+    corrected = row["corrected"]
+    assert row["judge_mean"] < corrected["ci_low"] < corrected["estimate"] < corrected["ci_high"]
+
+
+def test_the_readme_walks_the_same_way() -> None:
+    walk = blocks("bash", PAGE)[0].splitlines()[:3]
+    assert "\n".join(walk) in README

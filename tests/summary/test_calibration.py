@@ -1,0 +1,91 @@
+"""Scores and labels side by side, and what is made of them."""
+
+import polars as pl
+import pytest
+
+from evalflow.summary import calibrate_scores, disagreements, label_frame
+from evalflow.summary.agreeing import classes_of
+from evalflow.summary.labelled import labelled_scores
+
+SCORED = {
+    "dataset": "d", "target": "t", "target_repeat": 0, "metric": "m", "judge": "j", "member_of": None, "group": None,
+    "status": "scored", "passed": None, "threshold": None, "value": "1", "reason": "so",
+}  # fmt: skip
+
+
+def table(*rows):
+    schema = {"member_of": pl.String, "group": pl.String, "passed": pl.Boolean, "threshold": pl.Float64,
+              "score": pl.Float64, "tags": pl.List(pl.String)}  # fmt: skip
+    made = [{"tags": [], **SCORED, "case_id": f"c{i}", **row} for i, row in enumerate(rows)]
+    return pl.DataFrame(made, schema_overrides=schema).lazy()
+
+
+def labels(*rows):
+    given = {"dataset": "d", "target": "t", "target_repeat": 0, "metric": "m", "by": "ana", "value": "x",
+             "weight": 1.0, "comment": None}  # fmt: skip
+    return label_frame([{**given, "case_id": f"c{i}", **row} for i, row in enumerate(rows)])
+
+
+def test_repeats_of_the_judge_and_labels_of_several_people_are_averaged():
+    scores = table({"score": 1.0}, {"score": 0.0, "case_id": "c0"}, {"score": 0.4, "case_id": "c1"})
+    said = labels({"human": 1.0}, {"human": 0.0, "by": "ben", "case_id": "c0", "comment": "no"})
+    first, second = labelled_scores(scores, said).to_dicts()
+    assert (first["score"], first["human"], first["people"], first["comment"]) == (0.5, 0.5, 2, "no")
+    assert (second["score"], second["human"]) == (0.4, None)
+
+
+def test_only_scored_cells_count_and_labels_of_others_are_counted():
+    scores = table(*({"score": i % 2} for i in range(20)), {"score": None, "status": "undefined"})
+    [row] = calibrate_scores(scores, labels(*({"human": i % 2} for i in range(21))), set())
+    assert (row.corrected.n, row.corrected.n_unlabelled, row.unscored) == (20, 0, 1)
+
+
+def test_a_member_of_a_panel_is_no_answer_of_its_own():
+    scores = table({"score": 1.0}, {"score": 0.0, "member_of": "panel", "case_id": "c0"})
+    assert labelled_scores(scores, labels({"human": 1.0}))["score"].to_list() == [1.0]
+
+
+def test_answers_to_one_case_and_cases_of_one_group_are_one_cluster():
+    scores = table(*({"score": i % 2, "group": f"g{i % 20}"} for i in range(60)))
+    [row] = calibrate_scores(scores, labels(*({"human": i % 3 == 0} for i in range(40))), set())
+    assert row.corrected.method.startswith("ppi_cr1_t")
+    repeated = table(*({"score": i % 2, "case_id": f"c{i // 2}", "target_repeat": i % 2} for i in range(60)))
+    said = labels(*({"human": i % 3 == 0, "case_id": f"c{i // 2}", "target_repeat": i % 2} for i in range(40)))
+    [row] = calibrate_scores(repeated, said, set())
+    assert row.corrected.method.startswith("ppi_cr1_t")
+
+
+def test_two_judges_are_two_rows_of_the_same_labels():
+    scores = table(*({"score": i % 2, "case_id": f"c{i // 2}", "judge": "jk"[i % 2]} for i in range(60)))
+    rows = calibrate_scores(scores, labels(*({"human": i % 2} for i in range(20))), set())
+    assert [(row.judge, row.corrected.n, row.corrected.judge_mean) for row in rows] == [("j", 20, 0.0), ("k", 20, 1.0)]
+
+
+@pytest.mark.parametrize("higher", [True, False])
+def test_classes_are_pass_and_fail_where_scores_are_graded(higher):
+    scores = table(*({"score": i / 40, "threshold": 0.5} for i in range(40)))
+    known = labelled_scores(scores, labels(*({"human": i / 40} for i in range(40))))
+    classes = classes_of(known, higher_is_better=higher)
+    assert classes is not None
+    assert classes.by_threshold
+    assert classes.matrix() == ([[20, 0], [0, 20]] if higher else [[19, 0], [0, 21]])
+    assert classes_of(known.with_columns(threshold=pl.lit(None, pl.Float64)), higher_is_better=higher) is None
+
+
+def test_a_short_scale_is_its_own_classes_and_means_go_to_the_nearest():
+    scores = table(*({"score": i % 5 / 4} for i in range(30)))
+    people = [{"human": i % 5 / 4} for i in range(30)]
+    known = labelled_scores(scores, labels(*people, {"human": 0.75, "by": "ben", "case_id": "c1"}))
+    classes = classes_of(known, higher_is_better=True)
+    assert classes is not None
+    assert list(classes.levels) == [0, 0.25, 0.5, 0.75, 1]
+    assert classes.human[1] == 0.5
+
+
+def test_the_farthest_disagreements_come_first_and_none_that_agree():
+    scores = table({"score": 1.0}, {"score": 0.5}, {"score": 0.0}, {"score": 0.2})
+    said = labels({"human": 0.8}, {"human": 0.5}, {"human": 1.0, "comment": "wrong"}, {"human": 0.2})
+    [row] = calibrate_scores(scores, said, set())
+    found = disagreements(row, 5)
+    assert [one["case_id"] for one in found] == ["c2", "c0"]
+    assert (found[0]["difference"], found[0]["comment"], found[1]["comment"]) == (-1.0, "wrong", None)
