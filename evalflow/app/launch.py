@@ -43,13 +43,14 @@ class _Jobs:
     sweep: Path | None = None
 
 
-def execute(arguments: Sequence[str], config_dir: Path | None, screen: Screen) -> int:
+def execute(arguments: Sequence[str], config_dir: Path | None, screen: Screen, run_id: str | None = None) -> int:
     """Run what the command line says.
 
     Args:
         arguments: Overrides and Hydra's flags.
         config_dir: A config folder to search first.
         screen: Who shows it.
+        run_id: The id that the run is to have, where something waits for it; None: a new one.
 
     Returns:
         The exit code; of a sweep, the worst of its jobs.
@@ -58,7 +59,7 @@ def execute(arguments: Sequence[str], config_dir: Path | None, screen: Screen) -
         UserError: Nothing could be composed.
     """
     overrides = [argument for argument in arguments if "=" in argument and not argument.startswith("-")]
-    run_id = new_run_id(overrides)
+    run_id = run_id or new_run_id(overrides)
     jobs = _Jobs()
     try:
         launch(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from evalflow.cli.words import config_dir_of, console, parser_of
+from evalflow.cli.words import config_dir_of, console, parser_of, run_id_of
 from evalflow.errors import Problem, UserError
 
 Handler = Callable[[list[str]], int]
@@ -16,6 +16,7 @@ def _run(words: list[str]) -> int:
     from evalflow.app.screen import TerminalScreen
 
     config_dir, words = config_dir_of(words)
+    run_id, words = run_id_of(words)
     demo = [word for word in words if word in ("--fill-demo", "--replace-demo")]
     if demo:
         from evalflow.app.demo import run_and_fill
@@ -23,7 +24,7 @@ def _run(words: list[str]) -> int:
         words = [word for word in words if word not in demo]
         replacing = "--replace-demo" in demo
         return run_and_fill(words, config_dir, console(), console(stderr=True), replacing=replacing)
-    return execute(words, config_dir, TerminalScreen(console(), console(stderr=True)))
+    return execute(words, config_dir, TerminalScreen(console(), console(stderr=True)), run_id)
 
 
 def _check(words: list[str]) -> int:
@@ -248,6 +249,17 @@ def _cache(words: list[str]) -> int:
     )
 
 
+def _worker(words: list[str]) -> int:
+    from evalflow.app.working import work
+
+    parser = parser_of("worker", "Carry out the runs that the application has queued, until it is stopped.")
+    where = "the database; without it, .evalflow/evalflow.db in the working directory"
+    parser.add_argument("--database-url", metavar="URL", help=where)
+    parser.add_argument("--at-once", type=int, default=1, metavar="N", help="runs under way at the same time (1)")
+    options = parser.parse_args(words)
+    return work(options.database_url, options.at_once, console(stderr=True))
+
+
 VERBS: dict[str, Handler] = {
     "run": _run,
     "check": _check,
@@ -265,4 +277,5 @@ VERBS: dict[str, Handler] = {
     "import": _import,
     "schema": _schema,
     "cache": _cache,
+    "worker": _worker,
 }

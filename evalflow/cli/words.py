@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -42,6 +43,17 @@ def config_dir_of(words: list[str]) -> tuple[Path | None, list[str]]:
         else:
             rest.append(word)
     return (Path(found).absolute() if found else None), rest
+
+
+def run_id_of(words: list[str]) -> tuple[str | None, list[str]]:
+    """`--run-id ID`, with which a worker finds the run again that it starts, and the other words."""
+    if "--run-id" not in words:
+        return None, words
+    at = words.index("--run-id")
+    found = words[at + 1] if at + 1 < len(words) else ""
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._=-]{0,150}", found):
+        raise UserError(Problem("--run-id needs an id", "command line", "letters, digits and . _ = -"))
+    return found, [*words[:at], *words[at + 2 :]]
 
 
 def console(*, stderr: bool = False) -> Console:

@@ -8,6 +8,8 @@ from typing import Any, cast
 
 from omegaconf import OmegaConf
 
+from evalflow.config.faults import as_user_errors
+
 _OPENING = re.compile(r"(\\*)\$\{")
 _ENVIRONMENT = re.compile(r"\$\{oc\.env:[A-Za-z_][A-Za-z0-9_]*\}")
 MISSING = "???"
@@ -17,6 +19,16 @@ MISSING = "???"
 def yaml_of(values: Mapping[str, Any]) -> str:
     """The YAML of a configuration as it is, interpolations included."""
     return OmegaConf.to_yaml(OmegaConf.create(dict(values)))
+
+
+def read_yaml(text: str) -> dict[str, Any]:
+    """The content of a configuration's file as it is written, its `defaults` included and nothing resolved.
+
+    Raises:
+        UserError: It is no YAML, or no map.
+    """
+    with as_user_errors(()):
+        return cast("dict[str, Any]", OmegaConf.to_container(OmegaConf.create(text), resolve=False))
 
 
 def escaped(value: Any) -> Any:

@@ -33,6 +33,10 @@ class PreparedFile:
         self._entries[key] = dict(entry)
         write_atomically(self._path, json.dumps(self._entries, indent=2, ensure_ascii=False) + "\n")
 
+    def entries(self) -> Iterator[Mapping[str, Any]]:
+        """What each entry holds."""
+        yield from self._entries.values()
+
     def bills(self) -> Iterator[tuple[float | None, Mapping[str, Any]]]:
         """What each entry cost in US dollars, None where unknown, and its bill."""
         for entry in self._entries.values():

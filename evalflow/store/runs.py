@@ -95,6 +95,17 @@ def claim(connection: Connection, worker: str, moment: float) -> Row | None:
     return one(connection, select(runs).where(runs.c.id == row))
 
 
+def waiting(connection: Connection) -> bool:
+    """Whether a run is queued."""
+    return connection.scalar(select(runs.c.id).where(runs.c.state == "queued").limit(1)) is not None
+
+
+def release(connection: Connection, run_id: str, worker: str) -> bool:
+    """Put a worker's run back into the queue, to be gone on with; says whether it was the worker's."""
+    mine = (runs.c.worker == worker) & (runs.c.state == "running")
+    return _set(connection, run_id, mine, state="queued", worker=None, pid=None)
+
+
 def running(connection: Connection) -> list[Row]:
     """All runs that are under way, as far as is known."""
     return every(connection, select(runs).where(runs.c.state == "running").order_by(runs.c.id))

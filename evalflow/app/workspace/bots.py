@@ -9,7 +9,7 @@ from typing import Any, Literal
 from evalflow.app.catalogue import Option
 from evalflow.app.workspace import library
 from evalflow.app.workspace.space import TakenError, Workspace, not_found, stale
-from evalflow.app.workspace.validate import BOT_KINDS, check_bot
+from evalflow.app.workspace.validate import BOT_KINDS, check_bot, one_line
 from evalflow.errors import Problem
 
 Origin = Literal["workspace", "conf"]
@@ -76,7 +76,7 @@ def create_bot(space: Workspace, name: str, config: Mapping[str, Any], descripti
     """
     from evalflow.store import definitions
 
-    values = {"name": name, "description": description, "config": check_bot(name, config)}
+    values = {"name": name, "description": one_line(description, "bot"), "config": check_bot(name, config)}
     _expect_free(name)
     with space.database.writing() as connection:
         if definitions.named(connection, "bots", name):
@@ -114,7 +114,7 @@ def update_bot(
     row = _own(space, name)
     values: dict[str, Any] = {"name": new_name or name}
     values["config"] = check_bot(values["name"], row["config"] if config is None else config)
-    values["description"] = row["description"] if description is None else description
+    values["description"] = row["description"] if description is None else one_line(description, "bot")
     if values["name"] != name:
         _expect_free(values["name"])
     with space.database.writing() as connection:

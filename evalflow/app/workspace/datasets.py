@@ -9,7 +9,7 @@ from typing import Any, Literal
 from evalflow.app.workspace import library
 from evalflow.app.workspace.bots import Origin
 from evalflow.app.workspace.space import TakenError, Workspace, not_found, stale
-from evalflow.app.workspace.validate import check_name
+from evalflow.app.workspace.validate import check_name, one_line
 from evalflow.errors import Problem
 
 Generates = Literal["answer", "actual"]
@@ -82,7 +82,7 @@ def create_dataset(space: Workspace, name: str, description: str = "", generates
     with space.database.writing() as connection:
         if definitions.named(connection, "datasets", name):
             raise taken
-        values = {"name": name, "description": description, "generates": generates}
+        values = {"name": name, "description": one_line(description, "dataset"), "generates": generates}
         definitions.add_named(connection, "datasets", values)
     return get_dataset(space, name)
 
@@ -100,7 +100,7 @@ def update_dataset(
 
     row = own_row(space, name)
     values = {
-        "description": row["description"] if description is None else description,
+        "description": row["description"] if description is None else one_line(description, "dataset"),
         "generates": row["generates"] if generates is None else generates,
     }
     with space.database.writing() as connection:

@@ -8,6 +8,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from evalflow.app.locate import find_run
+from evalflow.app.saved import read_manifest
 from evalflow.app.workspace.compose import chosen, owned
 from evalflow.app.workspace.run_types import Run, RunEstimate, RunPage, RunRequest, as_run
 from evalflow.app.workspace.snapshot import Choice, Own, freeze, inspected, remove
@@ -88,6 +90,38 @@ def create_run(space: Workspace, request: RunRequest, creation_key: str | None =
         remove(folder)
         return _same(known, request)
     return get_run(space, folder.name)
+
+
+def open_run(space: Workspace, folder: Path) -> Run:
+    """Take a run in that was made on the command line; its scores follow as soon as a worker has read them.
+
+    Raises:
+        TakenError: It is here already.
+        UserError: The folder holds no run that has ended, or one of another version.
+    """
+    from evalflow.store import runs
+
+    found = find_run(str(folder))
+    manifest = read_manifest(found)
+    if manifest["status"] == "running" or not found.scores.is_file():
+        hint = f"finish it: python -m evalflow resume {found.path}"
+        raise UserError(Problem("this run has no scores yet", str(found.path), hint))
+    values: dict[str, Any] = {
+        "run_id": manifest["run_id"],
+        "title": "",
+        "bot": manifest["target"]["name"],
+        "state": "queued",
+        "task": "load",
+        "origin": "command line",
+        "composition": {},
+        "arguments": manifest["overrides"],
+        "folder": str(found.path),
+    }
+    with space.database.writing() as connection:
+        if runs.get(connection, manifest["run_id"]):
+            raise TakenError(Problem(f"run {manifest['run_id']} is here already", str(found.path)))
+        runs.create(connection, values)
+    return get_run(space, manifest["run_id"])
 
 
 def get_run(space: Workspace, run_id: str) -> Run:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evalflow.app.workspace.runs import run_row
@@ -96,6 +97,16 @@ def count_scores(
     row = run_row(space, run_id)
     with space.database.reading() as connection:
         return results.count(connection, row["id"], _filter(wanted or ScoreFilter(), _limits(row, thresholds)))
+
+
+def summary(space: Workspace, run_id: str) -> list[dict[str, Any]]:
+    """The rows of a run's summary, also of each tag, as in summary.json; none before it has ended.
+
+    Raises:
+        NotFoundError: There is no such run.
+    """
+    file = Path(run_row(space, run_id)["folder"]) / "summary.json"
+    return json.loads(file.read_text(encoding="utf-8"))["rows"] if file.is_file() else []
 
 
 def run_tags(space: Workspace, run_id: str) -> list[tuple[str, int]]:

@@ -36,6 +36,7 @@ class Own:
         targets: Configurations by name.
         metrics: Definitions and prompts by name.
         datasets: What generates what (`generates`), description and rows, by name.
+        descriptions: Of targets, for people.
     """
 
     targets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
@@ -45,6 +46,7 @@ class Own:
     datasets: Mapping[str, tuple[Mapping[str, Any], Iterable[Mapping[str, Any]]]] = field(
         default_factory=dict[str, tuple[Mapping[str, Any], Iterable[Mapping[str, Any]]]]
     )
+    descriptions: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +80,9 @@ def write_own(folder: Path, own: Own) -> None:
     """Write what is one's own as files of conf/, prompts/ and data/ below a folder."""
     for name, config in own.targets.items():
         inherited = {"defaults": BASES[config["kind"]]} if config["kind"] in BASES else {}
-        text = yaml_of({**inherited, **escaped_but_environment(config)})
+        said = own.descriptions.get(name)
+        text = f"# {said}\n" if said else ""
+        text += yaml_of({**inherited, **escaped_but_environment(config)})
         _write(folder / "conf" / "target" / f"{name}.yaml", text)
     for name, (definition, prompts) in own.metrics.items():
         text = yaml_of(escaped(definition))

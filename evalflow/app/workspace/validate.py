@@ -94,6 +94,19 @@ def check_metric(
     return plain, own
 
 
+def one_line(text: str, what: str) -> str:
+    """A description as it is kept: one line, since it is a comment in files.
+
+    Raises:
+        UserError: It holds what no file could.
+    """
+    line = " ".join(text.split())
+    problems = list(_unfit_text(line, f"{what}.description"))
+    if problems:
+        raise UserError(problems)
+    return line
+
+
 def write_prompts(folder: Path, prompts: Mapping[str, str]) -> None:
     """Write templates below a folder."""
     for name, text in prompts.items():

@@ -1,0 +1,155 @@
+"""Taking a finished run's scores into the tables, in input order, a few hundred answers at a time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from evalflow.app.derive import standing_answer, thresholds
+from evalflow.app.gates import hold_gates
+from evalflow.app.recipe import Recipe
+from evalflow.app.saved import Saved, load
+from evalflow.app.workspace import Workspace
+from evalflow.datasets import tag_levels
+from evalflow.records import Answer, Case
+from evalflow.report.join import Row, as_answered, rows
+from evalflow.run.answers import AnswerBook
+from evalflow.run.folder import RunFolder
+from evalflow.run.prepared import PreparedFile
+from evalflow.summary import json_line
+
+SCORES_AT_ONCE = 10_000
+"""Scores that are written in one transaction; others write between two of them."""
+
+Records = list[dict[str, Any]]
+Tables = tuple[Records, Records, Records, Records]
+"""Rows of answers, answer_tags, scores and score_steps."""
+
+
+def load_scores(space: Workspace, run: int, folder: RunFolder) -> Iterator[int]:
+    """Put a run's answers and scores into the tables, in the place of what is there of it.
+
+    Args:
+        space: Where.
+        run: The run's row.
+        folder: Its files; scores.parquet must be among them.
+
+    Yields:
+        How many answers are in, after each transaction.
+
+    Raises:
+        UserError: Its files are of another version, or what it was made from is gone.
+    """
+    import polars as pl
+
+    from evalflow.store import results
+
+    saved = load(folder)
+    settings = saved.recipe.settings.run
+    with space.database.writing() as connection:
+        results.clear(connection, run)
+    with AnswerBook() as book:
+        book.add(folder.answers, settings.dataset)
+
+        def answer_of(case: Case, target: str, repeat: int) -> Answer | None:
+            known = book.get(case.dataset, case.id, target, repeat)
+            return known or standing_answer(settings, case, target, repeat)
+
+        found = enumerate(rows(saved.cases(), answer_of, pl.scan_parquet(folder.scores)))
+        done = 0
+        while (tables := _some(run, found)) is not None:
+            with space.database.writing() as connection:
+                results.put(connection, *tables)
+            done += len(tables[0])
+            yield done
+
+
+def facts_of_run(folder: RunFolder) -> dict[str, Any]:
+    """What the scores of a finished run mean; see `Run.facts`."""
+    saved = load(folder)
+    summary = json.loads((folder.path / "summary.json").read_text(encoding="utf-8"))
+    return {
+        "metrics": _metrics(saved.recipe),
+        "summary": [row for row in summary["rows"] if row["tag"] is None],
+        "gates": _gates(saved),
+        "datasets": {name: facts["cases"] for name, facts in saved.manifest["datasets"].items()},
+        "target": saved.manifest["target"]["name"],
+        "judges": saved.manifest["judges"],
+        "wrote_steps": sorted({entry["metric"] for entry in PreparedFile(folder).entries() if entry.get("steps")}),
+    }
+
+
+def _metrics(recipe: Recipe) -> list[dict[str, Any]]:
+    limits = {limit.metric: limit.value for limit in thresholds(recipe)}
+    return [
+        {
+            "name": name,
+            "judge": recipe.judge_of[name],
+            "threshold": limits.get(name),
+            "direction": metric.config.direction,
+            "bounded": metric.bounded,
+            "description": metric.config.description,
+        }
+        for name, metric in recipe.metrics.items()
+    ]
+
+
+def _gates(saved: Saved) -> list[Any]:
+    import polars as pl
+
+    frame = pl.read_parquet(saved.folder.path / "summary.parquet")
+    _, held = hold_gates(saved.recipe, frame, pl.scan_parquet(saved.folder.scores))
+    return json.loads(json_line([dict(row) for row in held]))
+
+
+def _some(run: int, found: Iterable[tuple[int, Row]]) -> Tables | None:
+    """The next rows of all four tables, of whole answers; None where there are none."""
+    tables: Tables = ([], [], [], [])
+    answered, tagged, scored, steps = tables
+    for position, row in found:
+        answered.append(_answer(run, position, row))
+        levels = dict.fromkeys(level for tag in row.case.tags for level in tag_levels(tag))
+        tagged += [{"run": run, "tag": _text(level), "position": position} for level in levels]
+        for n, score in enumerate(row.scores):
+            scored.append(_score(run, position, n, score))
+            if score["steps"] not in (None, "[]"):
+                steps.append({"run": run, "position": position, "n": n, "steps": _text(score["steps"])})
+        if len(scored) >= SCORES_AT_ONCE or len(answered) >= SCORES_AT_ONCE:
+            break
+    return tables if answered else None
+
+
+def _answer(run: int, position: int, row: Row) -> dict[str, Any]:
+    case, answer = as_answered(row.case, row.answer), row.answer
+    said = case.answer
+    if said is None and case.actual is not None:
+        said = case.actual if isinstance(case.actual, str) else json.dumps(case.actual, ensure_ascii=False)
+    return {
+        "run": run,
+        "position": position,
+        "dataset": _text(case.dataset),
+        "case_id": _text(case.id),
+        "target": _text(row.target),
+        "target_repeat": row.target_repeat,
+        "tags": list(case.tags),
+        "question": _text(case.question or ""),
+        "answer": _text(said),
+        "reference": _text(case.reference),
+        "error": _text(answer.error if answer else None),
+    }
+
+
+_TEXTS = ("metric", "judge", "member_of", "status", "value", "reason", "error_type", "error", "path")
+_PLAIN = ("repeat", "score", "cost_usd", "latency_s")
+
+
+def _score(run: int, position: int, n: int, score: Mapping[str, Any]) -> dict[str, Any]:
+    texts = {name: _text(score[name]) for name in _TEXTS}
+    return {"run": run, "position": position, "n": n, **texts, **{name: score[name] for name in _PLAIN}}
+
+
+def _text(text: Any) -> Any:
+    from evalflow.store.rows import storable
+
+    return None if text is None else storable(text)

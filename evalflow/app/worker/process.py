@@ -1,0 +1,136 @@
+"""The process of a run: started apart from its worker, and found again by a lock that it holds as long as it lives."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from evalflow.errors import Problem, UserError
+
+LOCK, OUTPUT = "process.lock", "process.log"
+TOLD = 4000
+"""Characters of what a process said that are kept of one that failed."""
+
+
+def start(folder: Path, arguments: Sequence[str], root: Path) -> subprocess.Popen[bytes]:
+    """Start `python -m evalflow` for a run, in a session of its own, so that it outlives its worker.
+
+    It inherits a lock on a file in the run's folder. The lock is that of the open file, not of a process: it ends with
+    the last process that holds the file open, however that ends, and no other process can be taken for it.
+
+    Args:
+        folder: The run's.
+        arguments: What comes after `python -m evalflow`.
+        root: The working directory.
+
+    Raises:
+        BlockingIOError: A process works on the run already.
+    """
+    lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        _lock(lock)
+        with (folder / OUTPUT).open("ab") as output:
+            return subprocess.Popen(  # noqa: S603 - our own program, with the arguments of a checked run
+                [sys.executable, "-m", "evalflow", *arguments],
+                cwd=root,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                pass_fds=(lock,),
+            )
+    finally:
+        os.close(lock)
+
+
+def is_alive(folder: Path) -> bool:
+    """Whether a process works on the run, whoever started it."""
+    try:
+        lock = os.open(folder / LOCK, os.O_RDWR)
+    except FileNotFoundError:
+        return False
+    try:
+        _lock(lock)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(lock)
+    return False
+
+
+def interrupt(folder: Path, pid: int | None, number: signal.Signals = signal.SIGINT) -> bool:
+    """Signal the process of a run; says whether it could be reached.
+
+    While the lock is held its process lives, so that its number cannot be that of another one.
+    """
+    if pid is None or not is_alive(folder):
+        return False
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def last_words(folder: Path) -> str:
+    """The end of what the run's processes wrote on the terminal that they did not have."""
+    try:
+        with (folder / OUTPUT).open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - TOLD))
+            return file.read().decode("utf-8", "replace").strip()
+    except FileNotFoundError:
+        return ""
+
+
+def complaint(folder: Path) -> str:
+    """What the run's last process complained of: from its last line that begins with `error:` on."""
+    words = last_words(folder)
+    at = max(words.rfind("\nerror:"), 0 if words.startswith("error:") else -1)
+    return words[at:].strip() if at >= 0 else words[-500:]
+
+
+def own_name(host: str) -> str:
+    """This process, as other processes of the machine can tell it from one that gets its number later."""
+    return f"{host}:{os.getpid()}:{_started(os.getpid())}"
+
+
+def is_gone(name: str, host: str) -> bool:
+    """Whether the process of that name was one of this machine and is no more."""
+    its_host, pid, started = name.rsplit(":", 2)
+    return its_host == host and _started(int(pid)) != started
+
+
+def read_pid(row: Mapping[str, Any], manifest: Mapping[str, Any] | None) -> int | None:
+    """The number of a run's process: as its worker wrote it down, or else as the process did itself."""
+    return row["pid"] or (manifest or {}).get("process")
+
+
+def _started(pid: int) -> str:
+    """When a process began, in the machine's own count; without /proc, only whether there is one."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[19]
+    except FileNotFoundError:
+        pass
+    if Path("/proc/self/stat").exists():
+        return ""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return ""
+    except PermissionError:
+        pass
+    return "alive"
+
+
+def _lock(file: int) -> None:
+    try:
+        import fcntl
+    except ImportError:
+        hint = "run the worker on Linux or macOS; `python -m evalflow run` works everywhere"
+        raise UserError(Problem("the worker needs file locks that this system does not have", hint=hint)) from None
+    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,0 +1,181 @@
+"""To files of conf/, prompts/ and JSON lines, and back, without loss."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from evalflow import datasets as readers
+from evalflow.app.catalogue import Option
+from evalflow.app.workspace import library
+from evalflow.app.workspace.bots import create_bot, get_bot, list_bots
+from evalflow.app.workspace.cases import append_rows, case_rows
+from evalflow.app.workspace.datasets import create_dataset, get_dataset, list_datasets
+from evalflow.app.workspace.metrics import MetricDraft, create_metric, list_metrics
+from evalflow.app.workspace.snapshot import BASES, Own, write_own
+from evalflow.app.workspace.space import TakenError, Workspace
+from evalflow.app.workspace.validate import check_bot, check_metric
+from evalflow.config.literal import read_yaml, unescaped, unescaped_but_environment
+from evalflow.config.schema import DatasetConfig
+from evalflow.errors import Problem, UserError
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """What was taken in, by name."""
+
+    bots: Sequence[str]
+    metrics: Sequence[str]
+    datasets: Sequence[str]
+
+
+def export_files(space: Workspace, folder: Path, bot: str | None, datasets: Sequence[str] = ()) -> None:
+    """Write what was defined here as files that the command line takes: `--config-dir FOLDER/conf`.
+
+    Args:
+        space: Where.
+        folder: An empty one, or one to be made: conf/, prompts/ and data/ come below it.
+        bot: A bot, with its metrics; None: none.
+        datasets: Datasets, with their cases.
+
+    Raises:
+        NotFoundError: There is none of that name.
+        UserError: The folder is not empty.
+    """
+    if folder.exists() and any(folder.iterdir()):
+        raise UserError(Problem("this folder is not empty", str(folder), "name a new one"))
+    targets, texts = {}, {}
+    if bot is not None:
+        found = get_bot(space, bot)
+        targets = {bot: found.config} if found.origin == "workspace" else {}
+        texts = {bot: found.description}
+    own = Own(
+        targets=targets,
+        metrics={one.name: (one.definition, one.prompts) for one in list_metrics(space, bot)} if bot else {},
+        datasets={name: (_options(space, name), case_rows(space, name)) for name in datasets},
+        descriptions=texts,
+    )
+    write_own(folder, own)
+
+
+def import_files(space: Workspace, folder: Path, bot: str | None = None) -> Imported:
+    """Define here what a folder declares: its bots, metrics and datasets.
+
+    Args:
+        space: Where.
+        folder: It has conf/, as `export_files` writes it or a person does.
+        bot: Whose the metrics are; None: the one bot of the folder.
+
+    Raises:
+        TakenError: A name is in use; then nothing is taken in.
+        UserError: With all that is wrong; then nothing is taken in.
+    """
+    conf = folder / "conf"
+    if not conf.is_dir():
+        raise UserError(Problem("there is no conf/ in this folder", str(folder), "name the folder that holds conf/"))
+    files = {group: _options_in(conf, group) for group in ("target", "metric", "dataset")}
+    bots = {name: (_target(option, conf), _description(option)) for name, option in files["target"].items()}
+    metrics = [_metric(option, conf, folder / "prompts") for option in files["metric"].values()]
+    owner = bot or (next(iter(bots)) if len(bots) == 1 else None)
+    problems = _clashes(space, bots, files["dataset"], metrics, owner)
+    if problems:
+        raise TakenError(problems)
+    for name, (config, _) in bots.items():
+        check_bot(name, config)
+    for metric in metrics:
+        check_metric(metric.name, metric.definition, metric.prompts)
+    cases = {name: _cases(option, conf, folder) for name, option in files["dataset"].items()}
+    for name, (config, description) in bots.items():
+        create_bot(space, name, config, description)
+    for metric in metrics:
+        create_metric(space, cast("str", owner), metric)
+    for name, (config, rows) in cases.items():
+        create_dataset(space, name, config.description or "", config.generates)
+        append_rows(space, name, rows)
+    return Imported(list(bots), [metric.name for metric in metrics], list(cases))
+
+
+def _options(space: Workspace, name: str) -> Mapping[str, Any]:
+    dataset = get_dataset(space, name)
+    return {"description": dataset.description, "generates": dataset.generates}
+
+
+def _options_in(conf: Path, group: str) -> dict[str, Option]:
+    found = library.declared(group, conf)
+    return {name: option for name, option in found.items() if option.file.is_relative_to(conf.resolve())}
+
+
+def _clashes(
+    space: Workspace,
+    bots: Mapping[str, Any],
+    datasets: Mapping[str, Any],
+    metrics: Sequence[MetricDraft],
+    owner: str | None,
+) -> list[Problem]:
+    known = {
+        "bot": ({bot.name for bot in list_bots(space)}, bots),
+        "dataset": ({one.name for one in list_datasets(space)}, datasets),
+    }
+    problems = [
+        Problem(f"there already is a {what} {name!r}", what, "rename its file, or delete what is here")
+        for what, (taken, wanted) in known.items()
+        for name in wanted
+        if name in taken
+    ]
+    if metrics and owner is None:
+        problems.append(Problem("it is not said whose the metrics are", "bot", "name the bot"))
+    if metrics and owner is not None and owner not in bots:
+        there = {metric.name for metric in list_metrics(space, owner)}
+        problems += [
+            Problem(f"the bot {owner!r} already has a metric {metric.name!r}", "metric", "rename its file")
+            for metric in metrics
+            if metric.name in there
+        ]
+    return problems
+
+
+def _target(option: Option, conf: Path) -> dict[str, Any]:
+    values = read_yaml(option.text)
+    base = values.pop("defaults", None)
+    if base is not None and base != BASES.get(str(values.get("kind"))):
+        return library.content("target", option.name, conf)
+    return _plain(unescaped_but_environment, values, option)
+
+
+def _metric(option: Option, conf: Path, prompts: Path) -> MetricDraft:
+    values = read_yaml(option.text)
+    inherits = "defaults" in values
+    values = library.content("metric", option.name, conf) if inherits else _plain(unescaped, values, option)
+    own = prompts / option.name
+    texts = {file.relative_to(prompts).as_posix(): file.read_bytes().decode() for file in sorted(own.rglob("*.jinja"))}
+    return MetricDraft(option.name, values, texts)
+
+
+def _cases(option: Option, conf: Path, folder: Path) -> tuple[DatasetConfig, list[dict[str, Any]]]:
+    config = DatasetConfig.model_validate(library.content("dataset", option.name, conf))
+    data = folder / "data" / f"{option.name}.jsonl"
+    if Path(config.path).name == data.name and data.is_file():
+        config = config.model_copy(update={"path": str(data)})  # the folder may have been moved
+    if not data.is_file() or not data.stat().st_size:
+        return config, []
+    return config, [readers.case_to_row(case) for case in readers.read(option.name, config)]
+
+
+def _plain(read: Any, values: Mapping[str, Any], option: Option) -> dict[str, Any]:
+    try:
+        return cast("dict[str, Any]", json.loads(json.dumps(read(values))))
+    except ValueError as error:
+        raise UserError(Problem(f"cannot be taken in: {error}", str(option.file), "write the value itself")) from None
+
+
+def _description(option: Option) -> str:
+    """What stands in the comments before the first key."""
+    lines: list[str] = []
+    for line in option.text.split("\n"):
+        if not line.startswith("#"):
+            break
+        lines.append(line[1:].strip())
+    return " ".join(line for line in lines if line)

@@ -1,0 +1,229 @@
+"""A worker carries out what is queued, and what happens to it loses nothing and does nothing twice."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evalflow.app.worker import Worker
+from evalflow.app.workspace import Workspace, bots, cases, datasets, metrics, open_workspace, runs, scores
+from evalflow.app.workspace.metrics import MetricDraft
+from evalflow.app.workspace.run_types import Run, RunRequest
+from evalflow.app.workspace.score_types import ScoreFilter
+from evalflow.testing import Endpoint, Request, status
+
+PATIENCE_S = 120
+GRADE: dict[str, Any] = {
+    "kind": "rubric",
+    "needs": ["question", "answer"],
+    "description": "How good.",
+    "scale": {"type": "likert", "min": 1, "max": 5},
+    "threshold": 0.5,
+}
+
+
+@pytest.fixture
+def space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Workspace]:
+    monkeypatch.chdir(tmp_path)
+    opened = open_workspace()
+    yield opened
+    opened.close()
+
+
+class Bot:
+    """A bot and its judge behind one endpoint; `hold` keeps every reply back until it is set."""
+
+    def __init__(self) -> None:
+        self.hold = threading.Event()
+        self.hold.set()
+        self.failing = False
+        self.endpoint = Endpoint(self._reply)
+
+    def _reply(self, request: Request) -> Any:
+        self.hold.wait(60)
+        if self.failing and request.schema is not None:
+            return status(400)
+        if request.schema is None:
+            return f"answer to {request.text[-12:]}"
+        return {"reason": "so", "score": 1 + len(request.text) % 5}
+
+
+@pytest.fixture
+def bot() -> Generator[Bot]:
+    made = Bot()
+    with made.endpoint:
+        yield made
+        made.hold.set()
+
+
+def define(space: Workspace, bot: Bot, count: int = 6, **options: Any) -> RunRequest:
+    config = {"kind": "openai", "model": "m", "base_url": bot.endpoint.url, "concurrency": {"start": 4, "max": 4}}
+    bots.create_bot(space, "helper", config)
+    metrics.create_metric(space, "helper", MetricDraft("good", GRADE))
+    datasets.create_dataset(space, "mine")
+    cases.add_cases(space, "mine", [{"id": f"c{i}", "question": f"What is {i}?", "tags": ["t"]} for i in range(count)])
+    return RunRequest("helper", ["mine"], ["good"], options=options)
+
+
+def until(space: Workspace, run: Run, worker: Worker | None, holds: Callable[[Run], bool]) -> Run:
+    """Work until that holds of the run."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not holds(found := runs.get_run(space, run.run_id)):
+        assert time.monotonic() < deadline, found
+        if worker is None or not worker.step():
+            time.sleep(0.05)
+    return found
+
+
+def ended(run: Run) -> bool:
+    return run.state not in ("queued", "running")
+
+
+def by_case(space: Workspace, run: Run) -> dict[str, tuple[str, float | None]]:
+    page = scores.list_scores(space, run.run_id, limit=500)
+    assert page.next is None
+    return {score.case_id: (score.status, score.score) for score in page.items}
+
+
+def test_a_run_is_carried_out_and_its_command_repeats_it(space: Workspace, bot: Bot) -> None:
+    run = runs.create_run(space, define(space, bot))
+    done = until(space, run, Worker(space), ended)
+    assert (done.state, done.exit_code, done.progress.done, done.progress.expected) == ("done", 0, 6, 6)
+    found = by_case(space, run)
+    assert len(found) == 6
+    assert {state for state, _ in found.values()} == {"scored"}
+    assert done.facts["metrics"][0]["threshold"] == 0.5
+    assert scores.run_tags(space, run.run_id) == [("t", 6)]
+    first = scores.get_score(space, run.run_id, "0-0")
+    assert first.steps
+    assert first.question == "What is 0?"
+    words = shlex.split(done.repeat.replace("python", sys.executable, 1))
+    subprocess.run([*words, "cache.mode=off"], check=True, capture_output=True)
+    lines = (Path("outputs/latest") / "scores.jsonl").read_text(encoding="utf-8").splitlines()
+    again = {row["case_id"]: (row["status"], row["score"]) for row in map(json.loads, lines)}
+    assert again == found
+
+
+def test_another_threshold_is_free(space: Workspace, bot: Bot) -> None:
+    run = runs.create_run(space, define(space, bot))
+    until(space, run, Worker(space), ended)
+    asked = bot.endpoint.count
+    values = [value for _, value in by_case(space, run).values()]
+    for threshold in (0.0, 0.5, 1.0):
+        rate = scores.pass_rates(space, run.run_id, {"good": threshold})[0]
+        assert rate.passed == sum(value is not None and value >= threshold for value in values)
+        failed = ScoreFilter(passed=False)
+        found = scores.list_scores(space, run.run_id, failed, thresholds={"good": threshold}).items
+        assert len(found) == rate.n - rate.passed
+    assert bot.endpoint.count == asked
+
+
+def test_a_run_is_cancelled_and_resumed(space: Workspace, bot: Bot) -> None:
+    run = runs.create_run(space, define(space, bot, 40))
+    bot.hold.clear()
+    worker = Worker(space)
+    until(space, run, worker, lambda _: bot.endpoint.count > 0)
+    runs.cancel_run(space, run.run_id)
+    bot.hold.set()
+    stopped = until(space, run, worker, ended)
+    assert stopped.state == "cancelled"
+    runs.resume_run(space, run.run_id)
+    done = until(space, run, worker, ended)
+    assert (done.state, len(by_case(space, run))) == ("done", 40)
+
+
+def test_only_errors_are_asked_again(space: Workspace, bot: Bot) -> None:
+    bot.failing = True
+    run = runs.create_run(space, define(space, bot))
+    worker = Worker(space)
+    assert until(space, run, worker, ended).exit_code == 3
+    assert {state for state, _ in by_case(space, run).values()} == {"error"}
+    bot.failing = False
+    asked = bot.endpoint.count
+    runs.retry_errors(space, run.run_id)
+    done = until(space, run, worker, ended)
+    assert (done.state, done.exit_code, done.progress.done, done.progress.errors) == ("done", 0, 6, 0)
+    assert {state for state, _ in by_case(space, run).values()} == {"scored"}
+    assert bot.endpoint.count == asked + 6
+
+
+def test_a_refused_run_says_why(space: Workspace, bot: Bot) -> None:
+    run = runs.create_run(space, define(space, bot))
+    (run.folder / "snapshot" / "data" / "mine.jsonl").write_text("{", encoding="utf-8")
+    failed = until(space, run, Worker(space), ended)
+    assert (failed.state, failed.exit_code) == ("failed", 2)
+    assert "mine.jsonl" in failed.message
+
+
+def test_two_workers_never_take_one_run(space: Workspace, bot: Bot) -> None:
+    request = define(space, bot, 1)
+    made = [runs.create_run(space, request) for _ in range(4)]
+    workers = [Worker(space), Worker(space)]
+    workers[1].name = f"elsewhere-{workers[1].name}"
+    stop = threading.Event()
+    threads = [threading.Thread(target=worker.run, args=(stop,)) for worker in workers]
+    for thread in threads:
+        thread.start()
+    for run in made:
+        assert until(space, run, None, ended).state == "done"
+    stop.set()
+    for thread in threads:
+        thread.join()
+
+
+@pytest.mark.parametrize("both", [False, True], ids=["worker", "worker and run"])
+def test_a_killed_worker_loses_nothing(space: Workspace, bot: Bot, both: bool) -> None:
+    run = runs.create_run(space, define(space, bot, 40))
+    bot.hold.clear()
+    worker = subprocess.Popen([sys.executable, "-m", "evalflow", "worker"], stderr=subprocess.DEVNULL)
+    until(space, run, None, lambda _: bot.endpoint.count > 0)
+    os.kill(worker.pid, signal.SIGKILL)
+    worker.wait()
+    child = json.loads((run.folder / "run.json").read_text(encoding="utf-8"))["process"]
+    if both:
+        os.kill(child, signal.SIGKILL)
+    bot.hold.set()
+    done = until(space, run, Worker(space), ended)
+    assert (done.state, done.exit_code) == ("done", 0)
+    assert len(by_case(space, run)) == 40
+    lines = (run.folder / "scores.jsonl").read_text(encoding="utf-8").splitlines()
+    assert len(lines) == 40
+
+
+def test_a_worker_that_is_stopped_puts_its_run_back(space: Workspace, bot: Bot) -> None:
+    run = runs.create_run(space, define(space, bot, 40))
+    bot.hold.clear()
+    worker = subprocess.Popen([sys.executable, "-m", "evalflow", "worker"], stderr=subprocess.DEVNULL)
+    until(space, run, None, lambda _: bot.endpoint.count > 0)
+    worker.send_signal(signal.SIGTERM)
+    bot.hold.set()
+    assert worker.wait(PATIENCE_S) == 0
+    assert runs.get_run(space, run.run_id).state == "queued"
+    assert until(space, run, Worker(space), ended).state == "done"
+    assert len(by_case(space, run)) == 40
+
+
+def test_a_run_of_the_command_line_is_opened(space: Workspace, tmp_path: Path) -> None:
+    words = ["dataset=rag", "metric=exact_match", "limit=3"]
+    subprocess.run([sys.executable, "-m", "evalflow", *words], check=True, capture_output=True)
+    run = runs.open_run(space, tmp_path / "outputs" / "latest")
+    done = until(space, run, Worker(space), ended)
+    assert (done.state, done.origin, len(by_case(space, run))) == ("done", "command line", 3)
+
+
+def test_the_same_creation_key_makes_one_run(space: Workspace, bot: Bot) -> None:
+    request = define(space, bot)
+    first = runs.create_run(space, request, "key")
+    assert runs.create_run(space, request, "key").run_id == first.run_id
+    assert [path.name for path in space.runs.iterdir()] == [first.run_id]

@@ -1,0 +1,110 @@
+"""What is defined here goes to files and comes back as it was."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from evalflow.app.workspace import TakenError, Workspace, bots, cases, datasets, metrics, open_workspace
+from evalflow.app.workspace.metrics import MetricDraft
+from evalflow.app.workspace.transfer import export_files, import_files
+from evalflow.app.workspace.validate import check_metric
+from evalflow.config.literal import escaped, escaped_but_environment, read_yaml, unescaped, yaml_of
+from evalflow.config.load import resolved
+from evalflow.errors import UserError
+
+# What YAML, OmegaConf or Hydra could take for something else, and any other text.
+TRICKY = st.sampled_from(
+    ["${x}", "\\${x}", "\\\\${oc.env:HOME}", "on", "1e5", "010", "12:30", "~", "#", "a: b", "", "- x"]
+)
+TEXT = st.one_of(TRICKY, st.text(st.characters(exclude_categories=["C"])), st.tuples(TRICKY, TRICKY).map("".join))
+VALUES: Any = st.recursive(
+    st.one_of(
+        TEXT, st.none(), st.booleans(), st.integers(-(2**53), 2**53), st.floats(allow_nan=False, allow_infinity=False)
+    ),
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(TEXT, inner, max_size=3)),
+    max_leaves=6,
+)
+
+
+@given(st.dictionaries(TEXT, VALUES, max_size=4))
+def test_any_value_comes_back_from_yaml_and_means_itself(values: dict[str, Any]) -> None:
+    text = yaml_of(escaped(values))
+    assert unescaped(read_yaml(text)) == values
+    assert resolved(read_yaml(text)) == values
+
+
+def test_a_variable_keeps_its_meaning_where_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BOT_KEY", "sesame")
+    text = yaml_of(
+        escaped_but_environment({"a": "Bearer ${oc.env:BOT_KEY}", "b": "${now:}", "c": "\\${oc.env:BOT_KEY}"})
+    )
+    assert resolved(read_yaml(text)) == {"a": "Bearer sesame", "b": "${now:}", "c": "\\${oc.env:BOT_KEY}"}
+
+
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(criteria=TEXT.filter(str.strip), steps=st.lists(TEXT.filter(str.strip), min_size=1, max_size=3), data=st.data())
+def test_the_round_trip_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, criteria: str, steps: list[str], data: st.DataObject
+) -> None:
+    definition = {"kind": "g_eval", "criteria": criteria, "steps": steps, "needs": ["question", "answer"]}
+    try:
+        check_metric("m", definition)
+    except UserError:
+        return  # it cannot be kept in the first place
+    rows = [
+        {"question": data.draw(TEXT.filter(str.strip)), "vars": {"x": data.draw(VALUES)}, "tags": ["A > B"], "id": "c"}
+    ]
+    monkeypatch.chdir(tmp_path)
+    with TemporaryDirectory(dir=tmp_path) as name:
+        place = Path(name)
+        before = _filled(place / "one.db", definition, rows)
+        export_files(before, place / "out", "helper", ["mine"])
+        after = open_workspace(f"sqlite:///{place / 'two.db'}")
+        import_files(after, place / "out")
+        assert _content(after) == _content(before)
+        before.close()
+        after.close()
+
+
+def test_an_export_runs_on_the_command_line(space: Workspace, tmp_path: Path) -> None:
+    bots.create_bot(space, "helper", {"kind": "recorded"})
+    metrics.copy_metric(space, "exact_match", "helper", "same")
+    datasets.create_dataset(space, "mine")
+    cases.add_cases(space, "mine", [{"question": "q", "answer": "a", "reference": "a"}])
+    export_files(space, tmp_path / "out", "helper", ["mine"])
+    words = ["--config-dir", "out/conf", "dataset=mine", "metric=same", "target=helper"]
+    done = subprocess.run([sys.executable, "-m", "evalflow", *words], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    with pytest.raises(UserError, match="not empty"):
+        export_files(space, tmp_path / "out", "helper")
+    with pytest.raises(TakenError) as taken:
+        import_files(space, tmp_path / "out")
+    assert len(taken.value.problems) == 2
+
+
+def _filled(file: Path, definition: dict[str, Any], rows: list[dict[str, Any]]) -> Workspace:
+    space = open_workspace(f"sqlite:///{file}")
+    config = {"kind": "openai", "model": "m", "system_prompt": "Say ${x} to {{ question }}"}
+    bots.create_bot(space, "helper", config, "Helps\n # people.")
+    metrics.create_metric(space, "helper", MetricDraft("m", definition, {"m/mine.jinja": "A {{ question }}\r\n\n"}))
+    datasets.create_dataset(space, "mine", "Mine: all.", "actual")
+    cases.add_cases(space, "mine", rows)
+    return space
+
+
+def _content(space: Workspace) -> list[Any]:
+    bot, dataset = bots.get_bot(space, "helper"), datasets.get_dataset(space, "mine")
+    return [
+        (bot.config, bot.description),
+        [(one.name, one.definition, one.prompts) for one in metrics.list_metrics(space, "helper")],
+        (dataset.description, dataset.generates, dataset.cases),
+        list(cases.case_rows(space, "mine")),
+    ]
