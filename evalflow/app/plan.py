@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from rich.console import Console
 
-from evalflow.app.label_plan import stated_agreement, stated_labels
+from evalflow.app.label_plan import label_problems, measured_labels, stated_agreement, stated_labels
 from evalflow.app.pilot import Pilot, pilot, related
 from evalflow.errors import Problem, UserError
 from evalflow.report.plan import Goal, Plan, PlanRow, print_plan
@@ -39,7 +39,7 @@ def plan(options: argparse.Namespace, console: Console) -> int:
 
     Args:
         options: detect, width, cases (what is wanted), runs (pilots), metric, sd, noise, rate, flips, correlation,
-            judge_correlation, cluster_size, icc, alpha, power, json.
+            judge_correlation, labels, cluster_size, icc, alpha, power, json.
         console: Where to print.
 
     Raises:
@@ -52,8 +52,12 @@ def plan(options: argparse.Namespace, console: Console) -> int:
     found = Pilot([_stated(options)]) if stated else pilot(options.runs, options.metric, options.correlation)
     level = Level(options.alpha, options.power)
     rows = [row for basis in found.bases for goal in _goals(options) for row in _rows(basis, goal, level, found)]
+    said = {basis.name: basis.assumptions for basis in found.bases}
     labels = list(stated_labels(options, found.bases[0])) if options.judge_correlation is not None else []
-    whole = Plan(rows, labels, {basis.name: basis.assumptions for basis in found.bases}, level, found.cost is not None)
+    if options.labels is not None:
+        labels, of_labels = measured_labels(options)
+        said |= {name: [*said.get(name, []), *lines] for name, lines in of_labels.items()}
+    whole = Plan(rows, labels, said, level, found.cost is not None)
     if options.json:
         console.file.write(json.dumps(whole.document(), ensure_ascii=False, indent=2) + "\n")
     else:
@@ -76,10 +80,7 @@ def _problems(options: argparse.Namespace) -> Iterator[Problem]:
         yield Problem(f"{named} say the same thing twice", where, "a pilot run, or one stated guess")
     if options.noise is not None and options.sd is None:
         yield Problem("--noise is about scores whose spread is stated", where, "--sd 0.3 --noise 0.1")
-    guessed = options.sd is not None or options.rate is not None
-    if options.judge_correlation is not None and not (guessed and options.width is not None):
-        what = "labels are planned for an interval, from a guess of what people's labels are like"
-        yield Problem(what, where, "--width 0.1 --rate 0.8 --judge-correlation 0.7")
+    yield from label_problems(options)
     if (options.cluster_size is None) != (options.icc is None):
         yield Problem("groups have a size and a correlation", where, "--cluster-size 5 --icc 0.2")
     elif options.icc is not None and not {"sd", "rate", "flips"} & set(sources):

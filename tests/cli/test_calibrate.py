@@ -334,3 +334,17 @@ def test_generated_answers_need_the_hash(lab: Lab) -> None:
     done = lab("calibrate", "--labels", "l.jsonl")
     assert done.returncode == 2
     assert "20 without an answer_hash" in done.stderr
+
+
+def test_a_labelled_run_tells_how_many_labels_a_width_needs(lab: Lab) -> None:
+    path = lab.write("l.jsonl", *(label(i) for i in range(60)))
+    done = lab("plan", "--width", "0.2", "--labels", path, "--json")
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert [row["answers"] for row in document["labels"]] == [N, 10 * N, None]
+    needed = [row["labels"] for row in document["labels"]]
+    assert needed == sorted(needed, reverse=True)
+    assert needed[0] < document["labels"][0]["labels_alone"]
+    [said] = [line for line in document["assumptions"]["likes"] if "people's labels" in line]
+    assert "on 60 labelled answers of" in said
+    assert "labels tell of a run" in lab("plan", "--width", "0.2", "--rate", "0.5", "--labels", path).stderr
