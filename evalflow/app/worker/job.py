@@ -97,6 +97,11 @@ class Job:
         self._prepare_ending(code)
         return self._load_on() if self._loading is not None else self._end()
 
+    def give_up(self, why: str) -> None:
+        """End the run for a reason of the worker's own; what it has finished is kept."""
+        self._ending = {"state": "failed", "message": why}
+        self._end()
+
     def leave(self) -> None:
         """Have the run stop, and put it back into the queue: the next worker goes on with it."""
         from evalflow.store import runs

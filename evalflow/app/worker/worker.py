@@ -11,6 +11,7 @@ from pathlib import Path
 from evalflow.app.worker import process
 from evalflow.app.worker.job import Job
 from evalflow.app.workspace import Workspace
+from evalflow.errors import InfrastructureError
 
 log = logging.getLogger("evalflow")
 TICK_S = 0.2
@@ -52,8 +53,20 @@ class Worker:
         self._take_over()
         while len(self._jobs) < self._at_once and self._claim():
             pass
-        self._jobs = [job for job in self._jobs if job.advance()]
+        self._jobs = [job for job in self._jobs if self._looked_after(job)]
         return any(job.is_loading for job in self._jobs)
+
+    def _looked_after(self, job: Job) -> bool:
+        """Advance a job; one that cannot be is given up and says why, so that it is not in the way of others."""
+        try:
+            return job.advance()
+        except InfrastructureError as error:
+            log.error("%s", error)  # the database, which may be there again at the next look
+            return True
+        except Exception as error:
+            log.exception("%s cannot be looked after", job.run_id)
+            job.give_up(f"its worker could not go on with it: {error!r}")
+            return False
 
     @property
     def idle(self) -> bool:

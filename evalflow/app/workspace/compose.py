@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from evalflow.app.workspace import library
 from evalflow.app.workspace.bots import get_bot
@@ -85,6 +85,9 @@ def _wrong(request: RunRequest) -> Iterator[Problem]:
     for name in request.options:
         if name not in OPTIONS:
             yield Problem(f"a run has no option {name!r}", f"options.{name}", did_you_mean(name, OPTIONS))
+    cache = request.options.get("cache")
+    if cache is not None and (not isinstance(cache, Mapping) or set(cast("Mapping[str, Any]", cache)) - {"mode"}):
+        yield Problem("of the cache only the mode can be chosen", "options.cache", 'such as {"mode": "off"}')
     for name in request.thresholds:
         if name not in request.metrics:
             yield Problem(f"the run has no metric {name!r}", f"thresholds.{name}", did_you_mean(name, request.metrics))

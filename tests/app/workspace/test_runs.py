@@ -1,0 +1,90 @@
+"""A run is checked and frozen before it is queued, and what is wrong with it leaves nothing behind."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from evalflow.app.workspace import NotFoundError, TakenError, Workspace, bots, cases, datasets, metrics, runs
+from evalflow.app.workspace.metrics import MetricDraft
+from evalflow.app.workspace.run_types import RunRequest
+from evalflow.errors import UserError
+
+MODEL: dict[str, Any] = {"kind": "openai", "model": "m", "base_url": "http://127.0.0.1:9/v1"}
+POLITE: dict[str, Any] = {"kind": "g_eval", "criteria": "Polite?", "needs": ["question", "answer"]}
+
+
+@pytest.fixture
+def request_(space: Workspace) -> RunRequest:
+    bots.create_bot(space, "helper", MODEL)
+    metrics.create_metric(space, "helper", MetricDraft("polite", POLITE))
+    datasets.create_dataset(space, "mine")
+    cases.add_cases(space, "mine", [{"question": "q?"}])
+    return RunRequest("helper", ["mine"], ["polite"], thresholds={"polite": 0.7}, options={"repeats": {"judge": 2}})
+
+
+def test_a_queued_run_is_frozen(space: Workspace, request_: RunRequest) -> None:
+    run = runs.create_run(space, request_, "key")
+    assert (run.state, run.request, run.progress.expected) == ("queued", request_, 2)
+    frozen = {
+        file.relative_to(run.folder).as_posix(): file.read_text() for file in run.folder.rglob("*") if file.is_file()
+    }
+    bots.update_bot(space, "helper", 1, config={**MODEL, "model": "n"})
+    cases.add_cases(space, "mine", [{"question": "r?"}])
+    assert frozen == {path: (run.folder / path).read_text() for path in frozen}
+    assert "threshold: 0.7" in frozen["snapshot/conf/metric/polite.yaml"]
+    assert "metric=[polite]" in run.repeat
+    with pytest.raises(TakenError, match="another request"):
+        runs.create_run(space, runs.changed_request(run, thresholds={}), "key")
+
+
+def test_an_estimate_keeps_nothing_and_tells_of_self_preference(space: Workspace, request_: RunRequest) -> None:
+    told = runs.estimate_run(space, request_)
+    assert (told.cases, told.scores) == ({"mine": 1}, 2)
+    assert any("self-preference" in notice for notice in told.notices)
+    assert list(space.runs.glob("*")) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"metrics": []}, "no metric is chosen"),
+        ({"options": {"limt": 3}}, "did you mean 'limit'"),
+        ({"options": {"limit": -1}}, "limit"),
+        ({"options": {"cache": {"path": "/etc/x"}}}, "only the mode"),
+        ({"thresholds": {"rude": 1}}, "no metric 'rude'"),
+        ({"judge_values": {"modle": "m"}}, "modle"),
+        ({"judge_values": {"api_key_env": "NO_SUCH_KEY"}}, "NO_SUCH_KEY"),
+    ],
+)
+def test_a_wrong_request_is_refused_and_leaves_nothing(
+    space: Workspace, request_: RunRequest, changes: dict[str, Any], message: str
+) -> None:
+    run = runs.RunRequest(**{**{name: getattr(request_, name) for name in request_.__dataclass_fields__}, **changes})
+    with pytest.raises(UserError, match=message):
+        runs.create_run(space, run)
+    assert list(space.runs.glob("*")) == []
+    assert runs.list_runs(space).items == []
+
+
+def test_what_is_not_there_is_not_found(space: Workspace, request_: RunRequest) -> None:
+    for changes in ({"bot": "x"}, {"datasets": ["x"]}, {"metrics": ["x"]}, {"judge": "x"}):
+        fields = {name: getattr(request_, name) for name in request_.__dataclass_fields__}
+        with pytest.raises(NotFoundError, match="'x'"):
+            runs.create_run(space, RunRequest(**{**fields, **changes}))
+    with pytest.raises(NotFoundError):
+        runs.get_run(space, "x")
+
+
+def test_runs_are_listed_the_newest_first_and_cancelled_while_they_wait(space: Workspace, request_: RunRequest) -> None:
+    made = [runs.create_run(space, request_).run_id for _ in range(3)]
+    page = runs.list_runs(space, limit=2)
+    rest = runs.list_runs(space, page.next, limit=2)
+    assert [run.run_id for run in (*page.items, *rest.items)] == made[::-1]
+    assert rest.next is None
+    assert runs.cancel_run(space, made[0]).state == "cancelled"
+    with pytest.raises(TakenError):
+        runs.cancel_run(space, made[0])
+    assert [run.run_id for run in runs.list_runs(space, state="cancelled").items] == made[:1]
+    assert runs.resume_run(space, made[0]).state == "queued"

@@ -1,0 +1,144 @@
+"""Runs are claimed once, and scores are found by the page, in order and by any filter."""
+
+# ruff: noqa: ARG005 - a filter may ask for nothing of a place
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from evalflow.records import Label
+from evalflow.store import Database, labels, results, runs
+from evalflow.store.results import Filter, Limit
+
+LIMITS = [Limit("a", "j", 0.5), Limit("b", None, 0.5, higher=False)]
+
+
+def queued(database: Database, name: str) -> int:
+    values = {"run_id": name, "title": "", "bot": "b", "state": "queued", "origin": "workspace", "folder": "/x"}
+    with database.writing() as connection:
+        return runs.create(connection, {**values, "composition": {}, "arguments": []})
+
+
+def test_a_run_is_claimed_by_one_of_many(database: Database) -> None:
+    names = [f"r{i}" for i in range(12)]
+    for name in names:
+        queued(database, name)
+    claimed: list[str] = []
+
+    def work(worker: str) -> None:
+        for _ in range(len(names)):
+            with database.writing() as connection:
+                row = runs.claim(connection, worker, 1.0)
+            if row is not None:
+                claimed.append(row["run_id"])
+
+    threads = [threading.Thread(target=work, args=(f"w{i}",)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(claimed) == sorted(names)
+
+
+def test_a_run_is_taken_over_by_one_and_then_not_noted_by_the_other(database: Database) -> None:
+    queued(database, "r")
+    with database.writing() as connection:
+        row = runs.claim(connection, "old", 1.0)
+        assert row is not None
+        assert runs.take_over(connection, row, "new", 2.0)
+        assert not runs.take_over(connection, row, "third", 2.0)
+        assert not runs.note(connection, "r", "old", pid=1)
+        assert runs.note(connection, "r", "new", pid=1)
+
+
+@pytest.fixture
+def run(database: Database) -> int:
+    """30 answers with two scores each; every third of metric a is an error."""
+    number = queued(database, "r")
+    keys = {"run": number, "value": None, "reason": "so", "error_type": None, "error": None, "path": None}
+    keys |= {"repeat": 0, "member_of": None, "cost_usd": None, "latency_s": None}
+    answered: list[dict[str, Any]] = []
+    scored: list[dict[str, Any]] = []
+    for i in range(30):
+        said = {"question": f"Question {i}?", "answer": "100% of it", "reference": None, "error": None}
+        place = {"run": number, "position": i, "dataset": "d", "case_id": f"c{i}"}
+        answered.append({**place, "target": "t", "target_repeat": 0, "tags": [], **said})
+        state, value = ("error", None) if i % 3 == 0 else ("scored", i / 30)
+        scored.append({**keys, "position": i, "n": 0, "metric": "a", "judge": "j", "status": state, "score": value})
+        scored.append(
+            {**keys, "position": i, "n": 1, "metric": "b", "judge": None, "status": "scored", "score": i / 30}
+        )
+    tagged = [{"run": number, "tag": "even", "position": i} for i in range(0, 30, 2)]
+    steps = [{"run": number, "position": 3, "n": 0, "steps": "[1]"}]
+    with database.writing() as connection:
+        results.put(connection, answered, tagged, scored, steps)
+    return number
+
+
+@pytest.mark.parametrize(
+    ("wanted", "holds"),
+    [
+        (Filter(), lambda i, n: True),
+        (Filter(metric="a"), lambda i, n: n == 0),
+        (Filter(status="error"), lambda i, n: n == 0 and i % 3 == 0),
+        (Filter(metric="b", low=0.5), lambda i, n: n == 1 and i >= 15),
+        (Filter(high=0.2), lambda i, n: i <= 6 and not (n == 0 and i % 3 == 0)),
+        (Filter(tag="even"), lambda i, n: i % 2 == 0),
+        (Filter(text="QUESTION 7?"), lambda i, n: i == 7),
+        (Filter(text="100%"), lambda i, n: True),
+        (Filter(text="1_0"), lambda i, n: False),
+        (Filter(passed=True, limits=LIMITS), lambda i, n: i <= 15 if n else i >= 15 and i % 3 != 0),
+        (Filter(passed=False, limits=LIMITS), lambda i, n: i > 15 if n else i < 15 and i % 3 != 0),
+        (Filter(passed=False, limits=[]), lambda i, n: False),
+        (Filter(position=4, metric="b", tag="even"), lambda i, n: (i, n) == (4, 1)),
+    ],
+)
+def test_pages_are_in_order_and_hold_what_is_wanted(
+    database: Database, run: int, wanted: Filter, holds: Callable[[int, int], bool]
+) -> None:
+    seen: list[tuple[int, int]] = []
+    with database.reading() as connection:
+        while page := results.page(connection, run, wanted, seen[-1] if seen else None, 7):
+            seen += [(row["position"], row["n"]) for row in page]
+        assert results.count(connection, run, wanted) == len(seen)
+    assert seen == [(i, n) for i in range(30) for n in range(2) if holds(i, n)]
+
+
+@pytest.mark.parametrize("descending", [False, True])
+def test_scores_are_paged_by_their_number(database: Database, run: int, descending: bool) -> None:
+    seen: list[tuple[float, int, int]] = []
+    with database.reading() as connection:
+        after = None
+        while page := results.page_by_score(connection, run, Filter(metric="a"), after, 3, descending=descending):
+            seen += [(row["score"], row["position"], row["n"]) for row in page]
+            after = seen[-1]
+    assert [position for _, position, _ in seen] == sorted((i for i in range(30) if i % 3), reverse=descending)
+
+
+def test_pass_rates_and_distributions_count_what_is_scored(database: Database, run: int) -> None:
+    with database.reading() as connection:
+        assert [results.passing(connection, run, limit) for limit in LIMITS] == [(10, 20), (16, 30)]
+        assert results.histogram(connection, run, "b", [0, 0.5, 1]) == [15, 15]
+        assert results.span(connection, run, "b") == (0, 29 / 30)
+        assert results.tags(connection, run) == [("even", 15)]
+        found = results.score(connection, run, (3, 0))
+        assert found is not None
+        assert found["steps"] == "[1]"
+
+
+def test_a_run_that_is_deleted_takes_its_scores_along(database: Database, run: int) -> None:
+    with database.writing() as connection:
+        assert not runs.delete_run(connection, "r")
+        runs.cancel(connection, "r")
+        assert runs.delete_run(connection, "r")
+        assert results.count(connection, run, Filter()) == 0
+
+
+def test_a_label_comes_back_as_it_was_given(database: Database, run: int) -> None:
+    label = Label(case_id="c", metric="a", value={"x": 1}, by="me", comment="so")
+    with database.writing() as connection:
+        labels.add_label(connection, run, "d", None, label)
+        assert [labels.as_label(row) for row in labels.page(connection, 0, 10, metric="a")] == [label]
