@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+import http.client
+
+from ..conftest import Api
+from .test_datasets import fill
+
+RUN = {"bot": "recorded", "metrics": ["exact_match"], "judge": "embedded"}
+
+
+def test_a_run_is_estimated_triggered_followed_and_cancelled(api: Api) -> None:
+    fill(api, "exact", [{"id": "a", "question": "?", "answer": "x", "reference": "x"}])
+    body = {**RUN, "datasets": ["exact"]}
+    estimate = api("POST", "/runs/estimate", body)
+    assert estimate.status == 200, estimate.body
+    assert estimate.json["scores"] == 1
+    made = api("POST", "/runs", body, Idempotency_Key="run-1")
+    assert made.status == 201, made.body
+    run = made.json["run_id"]
+    assert made.headers["Location"] == f"/api/v1/runs/{run}"
+    assert api("POST", "/runs", body, Idempotency_Key="run-1").json["run_id"] == run
+    assert [one["run_id"] for one in api("GET", "/runs").json["items"]] == [run]
+    assert api("GET", f"/runs/{run}/scores").json == {"items": [], "next": None}
+    assert api("POST", f"/runs/{run}/cancel").json["state"] == "cancelled"
+    assert api("POST", f"/runs/{run}/cancel").status == 409
+    assert followed(api, run) == ["progress", "end"]
+    assert api("DELETE", f"/runs/{run}").status == 204
+    assert api("GET", f"/runs/{run}").status == 404
+
+
+def followed(api: Api, run: str) -> list[str]:
+    """The kinds of events until the run has ended."""
+    address = api.server.address
+    connection = http.client.HTTPConnection(address.host, address.port, timeout=30)
+    connection.request("GET", f"/api/v1/runs/{run}/events")
+    reply = connection.getresponse()
+    assert reply.headers["Content-Type"].startswith("text/event-stream")
+    lines = reply.read().decode().splitlines()
+    connection.close()
+    return [line.removeprefix("event: ") for line in lines if line.startswith("event: ")]
+
+
+def test_a_run_of_what_is_not_there_is_refused(api: Api) -> None:
+    assert api("POST", "/runs", {**RUN, "datasets": ["nothing"]}).status == 404
+    answer = api("POST", "/runs", {**RUN, "datasets": [], "options": {"colour": 1}})
+    assert answer.status == 422
+    assert len(answer.json["errors"]) == 2
+    assert api("GET", "/runs/nothing/events").status == 404
+    assert api("GET", "/runs/nothing/scores").status == 404
