@@ -11,13 +11,16 @@ PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$python; break; }; done)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-live check format format-check lint types imports yaml bench clean
+.PHONY: help demo serve test test-live check format format-check lint types imports yaml bench clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1 \t\2/' | expand -t 22
 
 demo: $(VENV)/.ready ## Evaluate the sample answers: no key, no network
 	@$(BIN)/python -m evalflow dataset=rag metric=faithfulness $(ARGS)
+
+serve: $(VENV)/.ready-web ## The application on this machine; ARGS="--port 8001"
+	@$(BIN)/python -m evalflow serve $(ARGS)
 
 test: $(VENV)/.ready-dev ## All tests; ARGS="-k name" for some
 	@$(BIN)/python -m pytest $(ARGS)
@@ -55,6 +58,8 @@ clean: ## Remove what the tools wrote, .venv/ included; outputs/ stays
 
 # --- set-up ----------------------------------------------------------------------------------------------------------
 
+comma := ,
+
 # Compiled here and not by pip, since here it uses every core; without, the first start would compile a thousand modules.
 define install
 	@echo "Setting up $(VENV)/, which takes about a minute ..."
@@ -71,6 +76,10 @@ $(VENV)/.ready: pyproject.toml constraints.txt | $(BIN)/python
 	$(call install,embedded)
 	@touch $@
 
+$(VENV)/.ready-web: pyproject.toml constraints.txt | $(BIN)/python
+	$(call install,embedded$(comma)web)
+	@touch $@ $(VENV)/.ready
+
 $(VENV)/.ready-dev: pyproject.toml constraints.txt | $(BIN)/python
 	$(call install,dev)
-	@touch $@ $(VENV)/.ready
+	@touch $@ $(VENV)/.ready $(VENV)/.ready-web

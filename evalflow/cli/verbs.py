@@ -261,6 +261,23 @@ def _worker(words: list[str]) -> int:
     return work(options.database_url, options.at_once, console(stderr=True))
 
 
+def _serve(words: list[str]) -> int:
+    from evalflow.web.serve import serve
+
+    parser = parser_of("serve", "Serve the application on this machine: pages, and a REST API under /api/v1.")
+    parser.add_argument("--host", default="127.0.0.1", metavar="H", help="a loopback address (127.0.0.1); no other")
+    parser.add_argument("--port", type=int, default=8000, metavar="P", help="the port (8000); 0 for any free one")
+    url = "its database, such as postgresql://USER@HOST/NAME; without it, a file in .evalflow/"
+    parser.add_argument("--database-url", metavar="URL", help=url)
+    parser.add_argument("--open", action="store_true", help="show it in a browser")
+    options = parser.parse_args(words)
+    return serve(options.host, options.port, options.database_url, opens=options.open, tell=_tell)
+
+
+def _tell(line: str) -> None:
+    console().print(line, markup=False, soft_wrap=True)
+
+
 VERBS: dict[str, Handler] = {
     "run": _run,
     "check": _check,
@@ -279,4 +296,5 @@ VERBS: dict[str, Handler] = {
     "schema": _schema,
     "cache": _cache,
     "worker": _worker,
+    "serve": _serve,
 }

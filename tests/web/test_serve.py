@@ -1,0 +1,101 @@
+"""`serve` as a process: what it refuses, what it prints, and that it ends its worker."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from evalflow.errors import UserError
+from evalflow.web.address import Address
+from evalflow.web.serve import require_packages
+
+from .conftest import Server
+
+ROOT = Path(__file__).parents[2]
+
+
+def serve(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Run a `serve` that is refused."""
+    command = [sys.executable, "-m", "evalflow", "serve", *words]
+    return subprocess.run(command, cwd=cwd, env=env(), capture_output=True, text=True, check=False, timeout=60)
+
+
+def env() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(ROOT)}
+
+
+@contextmanager
+def serving(cwd: Path) -> Iterator[tuple[subprocess.Popen[str], Server]]:
+    """The whole application, in a process of its own, on a free port."""
+    command = [sys.executable, "-m", "evalflow", "serve", "--port", "0"]
+    process = subprocess.Popen(command, cwd=cwd, env=env(), stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        found = re.search(r"http://127\.0\.0\.1:(\d+) ", line)
+        assert found, line
+        yield process, Server(Address("127.0.0.1", int(found[1])))
+    finally:
+        process.terminate()
+        process.wait(timeout=60)
+        if process.stdout is not None:
+            process.stdout.close()
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "example.org"])
+def test_any_address_but_this_machines_is_refused(host: str, tmp_path: Path) -> None:
+    done = serve("--host", host, cwd=tmp_path)
+    assert done.returncode == 2
+    assert "not an address of this machine alone" in done.stderr
+    assert "hint: " in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_port_that_is_taken_is_said(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        done = serve("--port", str(taken.getsockname()[1]), cwd=tmp_path)
+    assert done.returncode == 2
+    assert "cannot listen on" in done.stderr
+
+
+def test_what_is_not_installed_is_named_with_what_installs_it() -> None:
+    with pytest.raises(UserError, match=r"not installed: nothing_of_that_name\n.*pip install 'evalflow\[web\]'"):
+        require_packages(("json", "nothing_of_that_name"))
+
+
+def test_it_runs_its_worker_starts_it_again_and_ends_it(tmp_path: Path) -> None:
+    with serving(tmp_path) as (process, server):
+        assert server.ask("GET", "/healthz").json == {"status": "ok"}
+        assert server.ask("GET", "/readyz").json == {"status": "ok", "faults": []}
+        (first,) = children(process.pid)
+        os.kill(first, signal.SIGKILL)
+        second = until(lambda: next((pid for pid in children(process.pid) if pid != first), None))
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=60) in (0, 130)
+        with pytest.raises(ProcessLookupError):
+            os.kill(second, 0)
+
+
+def children(pid: int) -> list[int]:
+    """Processes that it started."""
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def until(look):
+    """What is found at last; the limit is for a test that fails, and measures nothing."""
+    import time
+
+    for _ in range(600):
+        if found := look():
+            return found
+        time.sleep(0.05)
+    raise AssertionError("it never came")
