@@ -93,7 +93,7 @@ class Builder:
         empty = ["there is no message in it"] if messages == () else []
         return [
             Problem(f"{name}: {self.fields.place('messages')}: {what}", where, hint)
-            for what in (*empty, *irregular(messages or ()))
+            for what in (*empty, *(f"message {number} {what}" for number, what in irregular(messages or ())))
         ]
 
 

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from evalflow.config.schema import DatasetConfig
 from evalflow.datasets.build import Builder
 from evalflow.datasets.conversation import conversation
-from evalflow.datasets.csv_file import open_csv
+from evalflow.datasets.csv_file import open_csv, raw_records
 from evalflow.datasets.fields import field_map
-from evalflow.datasets.json_file import open_json
-from evalflow.datasets.jsonl import open_jsonl
+from evalflow.datasets.json_file import open_json, raw_items
+from evalflow.datasets.jsonl import open_jsonl, raw_objects
 from evalflow.datasets.parquet import open_parquet
-from evalflow.datasets.rows import Row, Table, shown
+from evalflow.datasets.rows import Broken, Row, Table, shown
 from evalflow.datasets.sources import Format, files, format_of, unreadable
 from evalflow.errors import Problem, UserError
 from evalflow.records import Case
@@ -27,6 +29,23 @@ _READERS: Mapping[Format, Callable[[Path], Table]] = {
     "csv": open_csv,
     "parquet": open_parquet,
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Sifted:
+    """A row of a file with the case that it makes, or with what is wrong with it.
+
+    Attributes:
+        position: Its number in the file, from 0.
+        where: `file:line` or `file[record]`.
+        case: None where something is wrong.
+        problems: All of it.
+    """
+
+    position: int
+    where: str
+    case: Case | None
+    problems: Sequence[Problem] = ()
 
 
 def read(name: str, config: DatasetConfig) -> Iterator[Case]:
@@ -56,18 +75,63 @@ def read(name: str, config: DatasetConfig) -> Iterator[Case]:
     return _cases(name, config, paths)
 
 
+def sift(name: str, config: DatasetConfig) -> Iterator[Sifted]:
+    """Every row of a dataset that is one file, the good ones and the others; each row is a case.
+
+    Raises:
+        UserError: At once, for a file that is missing or a mapping that is wrong; while reading, for a fault behind
+            which nothing can be read.
+    """
+    (path,) = files(config)
+    format_of(path, config)
+    field_map(name, config)
+    return _sifted(name, config, path)
+
+
+def excerpt(config: DatasetConfig, positions: Collection[int]) -> Iterator[str]:
+    """The text of some rows as it stands in a CSV file (below its header) or a file of JSON lines.
+
+    Rows of a JSON list become JSON lines.
+
+    Args:
+        config: One file, which can be read to its end.
+        positions: Of the rows, as `sift` gives them.
+    """
+    (path,) = files(config)
+    match format_of(path, config):
+        case "csv":
+            texts = raw_records(path)
+            yield next(texts, "")
+        case "jsonl":
+            texts = raw_objects(path)
+        case "json":
+            texts = raw_items(path)
+        case "parquet":
+            raise UserError(Problem("rows of Parquet are no text", shown(path), "save it as CSV or JSON lines"))
+    yield from (text for position, text in enumerate(texts) if position in positions)
+
+
 def columns(config: DatasetConfig, rows: int = 100) -> list[str]:
     """The columns of the first rows, in the order they are first seen.
 
     Raises:
         UserError: There is no such file, or one of those rows cannot be read.
     """
-    seen: dict[str, None] = {}
+    return list(examples(config, rows))
+
+
+def examples(config: DatasetConfig, rows: int = 100) -> dict[str, Any]:
+    """The columns of the first rows, in the order they are first seen, with the first value that each has.
+
+    Raises:
+        UserError: There is no such file, or one of those rows cannot be read.
+    """
+    seen: dict[str, Any] = {}
     for row in islice((row for path in files(config) for row in _table(path, config).rows), rows):
         if isinstance(row, Problem):
             raise UserError(row)
-        seen.update(dict.fromkeys(row.data))
-    return list(seen)
+        seen.update((column, value) for column, value in row.data.items() if seen.get(column) in (None, ""))
+    return seen
 
 
 def places(config: DatasetConfig, indices: Collection[int]) -> dict[int, str]:
@@ -81,6 +145,16 @@ def places(config: DatasetConfig, indices: Collection[int]) -> dict[int, str]:
     rows = (row for path in files(config) for row in _table(path, config).rows)
     last = max(indices, default=-1)
     return {index: row.where for index, row in enumerate(islice(rows, last + 1)) if index in indices}
+
+
+def _sifted(name: str, config: DatasetConfig, path: Path) -> Iterator[Sifted]:
+    for position, (where, found) in enumerate(_file_rows(name, config, path, 0)):
+        if isinstance(found, Case):
+            yield Sifted(position, where, found)
+        elif any(isinstance(problem, Broken) for problem in found):
+            raise UserError(found)
+        else:
+            yield Sifted(position, where, None, found)
 
 
 def _table(path: Path, config: DatasetConfig) -> Table:
@@ -110,16 +184,21 @@ def _cases(name: str, config: DatasetConfig, paths: Sequence[Path]) -> Iterator[
 
 
 def _file_cases(name: str, config: DatasetConfig, path: Path, index: int) -> Iterator[Case | Sequence[Problem]]:
-    table = _table(path, config)
-    builder = Builder(name, field_map(name, config, table.aliases), table.cells, config.allow_irregular)
-    rows = (
-        (row.where, [row] if isinstance(row, Problem) else builder.case(index + i, row))
-        for i, row in enumerate(_readable(table, path))
-    )
+    rows = _file_rows(name, config, path, index)
     if not config.conversation:
         yield from (case for _, case in rows)
     elif (whole := conversation(index, rows, allow_irregular=config.allow_irregular)) is not None:
         yield whole
+
+
+def _file_rows(
+    name: str, config: DatasetConfig, path: Path, index: int
+) -> Iterator[tuple[str, Case | Sequence[Problem]]]:
+    """Where each row stands, and its case or what is wrong with it."""
+    table = _table(path, config)
+    builder = Builder(name, field_map(name, config, table.aliases), table.cells, config.allow_irregular)
+    for i, row in enumerate(_readable(table, path)):
+        yield row.where, [row] if isinstance(row, Problem) else builder.case(index + i, row)
 
 
 def _readable(table: Table, path: Path) -> Iterator[Row | Problem]:

@@ -5,37 +5,64 @@ from __future__ import annotations
 import csv
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from pydantic_core import from_json
 
-from evalflow.datasets.rows import Row, Table, refuse_too_large, shown
+from evalflow.datasets.rows import Broken, Row, Table, refuse_too_large, shown
 from evalflow.errors import Problem
 
 _NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?\Z")
 _BOOLEAN = {"true": True, "false": False}
 # Longer than any cell; the module's own limit of 128 KiB is less than a document.
 _CELL_LIMIT = 2**31 - 1
+_DELIMITERS = (",", ";", "\t")
 
 
-def open_csv(path: Path, delimiter: str = ",") -> Table:
-    """The file as a table of text cells; an empty cell is an absent value."""
-    return Table(_rows(path, delimiter), cells=True)
+def open_csv(path: Path) -> Table:
+    """The file as a table of text cells; an empty cell is an absent value.
+
+    Between the cells may stand semicolons or tabs, as spreadsheets write them where a comma is the decimal sign.
+    """
+    return Table(_rows(path), cells=True)
 
 
-def _rows(path: Path, delimiter: str) -> Iterator[Row | Problem]:
+def raw_records(path: Path) -> Iterator[str]:
+    """The text of the header, then of every record, as it stands in a file that can be read to its end."""
+    csv.field_size_limit(_CELL_LIMIT)
+    text: list[str] = []
+
+    def lines(file: Iterable[str]) -> Iterator[str]:
+        for line in file:
+            text.append(line)
+            yield line
+
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        for cells in csv.reader(lines(file), delimiter=_delimiter(path), strict=True):
+            if cells:
+                yield "".join(text).rstrip("\r\n") + "\n"
+            text.clear()
+
+
+def _delimiter(path: Path) -> str:
+    with path.open(encoding="utf-8-sig", errors="replace") as file:
+        header = file.readline()
+    return max(_DELIMITERS, key=header.count)
+
+
+def _rows(path: Path) -> Iterator[Row | Problem]:
     name = shown(path)
     csv.field_size_limit(_CELL_LIMIT)
     line = 1
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.reader(file, delimiter=delimiter, strict=True)
+            reader = csv.reader(file, delimiter=_delimiter(path), strict=True)
             header = next(reader, None) or []
             twice = [column for column, n in Counter(header).items() if n > 1]
             if twice:
-                yield Problem(f"the header names {twice[0]!r} more than once", f"{name}:1")
+                yield Broken(f"the header names {twice[0]!r} more than once", f"{name}:1")
                 return
             line = reader.line_num + 1
             for cells in reader:
@@ -43,7 +70,7 @@ def _rows(path: Path, delimiter: str) -> Iterator[Row | Problem]:
                     yield _row(header, cells, f"{name}:{line}")
                 line = reader.line_num + 1
     except csv.Error as error:
-        yield Problem(f"broken CSV: {error}", f"{name}:{line}", "a quote inside a cell is written twice")
+        yield Broken(f"broken CSV: {error}", f"{name}:{line}", "a quote inside a cell is written twice")
     except UnicodeDecodeError:
         yield _not_utf8(path)
 
@@ -64,8 +91,8 @@ def _not_utf8(path: Path) -> Problem:
             except UnicodeDecodeError as error:
                 where, what = f"{shown(path)}:{number}", f"the file is not UTF-8: {error.reason}"
                 utf16 = number == 1 and line.startswith((b"\xff\xfe", b"\xfe\xff"))
-                return Problem(what, where, "the file is UTF-16; save it as UTF-8" if utf16 else "save it as UTF-8")
-    return Problem("the file changed while it was read", shown(path))
+                return Broken(what, where, "the file is UTF-16; save it as UTF-8" if utf16 else "save it as UTF-8")
+    return Broken("the file changed while it was read", shown(path))
 
 
 def structure(cell: str) -> Any:

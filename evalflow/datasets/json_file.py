@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from evalflow.datasets.jsonl import BOM
-from evalflow.datasets.rows import Row, Table, parse_json, record, shown, too_large
+from evalflow.datasets.rows import Broken, Row, Table, parse_json, record, shown, too_large
 from evalflow.errors import Problem
 from evalflow.jsonvalues import kind
 
@@ -66,7 +67,7 @@ def _form(path: Path) -> _Form | Problem:
         if first == "start_array":
             return _Form("item")
         if first != "start_map":
-            return Problem(f"expected a list of objects, got {kind(value)}", shown(path))
+            return Broken(f"expected a list of objects, got {kind(value)}", shown(path))
         for prefix, event, value in events:
             if prefix == "data" and not event.startswith("end"):
                 data = event
@@ -82,10 +83,20 @@ def _checked(data: str | None, outputs: object, file: str) -> _Form | Problem:
         return _Form("")
     if data != "start_array":
         hint = "put the rows in a list: [{...}, {...}]"
-        return Problem("expected a list of objects, or an object with its rows in a list under `data`", file, hint)
+        return Broken("expected a list of objects, or an object with its rows in a list under `data`", file, hint)
     if outputs is not None and not isinstance(outputs, bool):
-        return Problem(f"config.example_outputs: expected true or false, got {kind(outputs)}", file)
+        return Broken(f"config.example_outputs: expected true or false, got {kind(outputs)}", file)
     return _Form("data.item", outputs)
+
+
+def raw_items(path: Path) -> Iterator[str]:
+    """Every row of a file that can be read to its end, as a line of JSON lines."""
+    import ijson  # pyright: ignore[reportMissingTypeStubs]
+
+    form = _form(path)
+    with _open(path) as file:
+        for item in ijson.items(file, "" if isinstance(form, Problem) else form.prefix):
+            yield json.dumps(_floats(item), ensure_ascii=False) + "\n"
 
 
 def _rows(path: Path, form: _Form) -> Iterator[Row | Problem]:
@@ -150,14 +161,14 @@ def _located(path: Path) -> Problem | None:
     if path.stat().st_size > LOCATE_UP_TO:
         return None
     found = parse_json(path.read_bytes().removeprefix(BOM), shown(path))
-    return found if isinstance(found, Problem) else None
+    return Broken(found.what, found.where, found.hint) if isinstance(found, Problem) else None
 
 
 def _broken(path: Path, error: Exception) -> Problem:
     located = _located(path)
     if located:
         hint = "one object a line? set `format: jsonl`" if "trailing characters" in located.what else located.hint
-        return Problem(located.what, located.where, hint)
+        return Broken(located.what, located.where, hint)
     reason = error.args[0]
     text = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
-    return Problem(f"broken JSON: {text.splitlines()[0]}", shown(path))
+    return Broken(f"broken JSON: {text.splitlines()[0]}", shown(path))

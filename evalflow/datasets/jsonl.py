@@ -16,6 +16,13 @@ def open_jsonl(path: Path) -> Table:
     return Table(_rows(path))
 
 
+def raw_objects(path: Path) -> Iterator[str]:
+    """The text of every object as it stands in the file."""
+    with path.open("rb") as file:
+        for _, text in _objects(file):
+            yield text.decode(errors="replace") + "\n"
+
+
 def _rows(path: Path) -> Iterator[Row | Problem]:
     name = shown(path)
     with path.open("rb") as file:

@@ -10,7 +10,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, cast
 
-from evalflow.datasets.rows import Row, Table, shown
+from evalflow.datasets.rows import Broken, Row, Table, shown
 from evalflow.errors import Problem
 
 # Rows that are decoded together, in columns, and of these the rows that are Python values at a time.
@@ -35,7 +35,7 @@ def _rows(path: Path) -> Iterator[Row | Problem]:
                 yield _row(data, f"{name}[{index}]")
                 index += 1
     except pl.exceptions.PolarsError as error:
-        yield Problem(f"broken Parquet: {str(error).splitlines()[0]}", name)
+        yield Broken(f"broken Parquet: {str(error).splitlines()[0]}", name)
 
 
 def _row(data: dict[str, Any], where: str) -> Row | Problem:

@@ -29,6 +29,11 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
+class Broken(Problem):
+    """A fault that ends the reading of a file: what comes behind it is not known."""
+
+
+@dataclass(frozen=True, slots=True)
 class Table:
     """One opened file.
 

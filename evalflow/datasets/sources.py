@@ -9,7 +9,7 @@ from typing import Literal
 
 from evalflow import paths
 from evalflow.config.schema import DatasetConfig
-from evalflow.datasets.rows import shown
+from evalflow.datasets.rows import Broken, shown
 from evalflow.errors import Problem, UserError, did_you_mean, nearest
 
 Format = Literal["jsonl", "json", "csv", "parquet"]
@@ -83,7 +83,7 @@ def _sha256(path: Path) -> str:
 
 def unreadable(path: Path, error: OSError) -> Problem:
     """The problem that the system does not let us read a file."""
-    return Problem(f"the file cannot be read: {error.strerror or error}", shown(path))
+    return Broken(f"the file cannot be read: {error.strerror or error}", shown(path))
 
 
 def _is_glob(path: Path) -> bool:

@@ -10,8 +10,8 @@ from evalflow.records import Message
 ROLES = ("system", "user", "assistant")
 
 
-def irregular(messages: Sequence[Message]) -> Iterator[str]:
-    """What is wrong with the order of a conversation, each with the number of the message, from 0.
+def irregular(messages: Sequence[Message]) -> Iterator[tuple[int, str]]:
+    """What is wrong with the order of a conversation, by the number of the message, from 0.
 
     Regular are: system messages at the beginning and nowhere else; then users and assistant, where no message of the
     assistant follows another one, and the last message is a user's. User messages may follow each other: the target
@@ -21,11 +21,12 @@ def irregular(messages: Sequence[Message]) -> Iterator[str]:
     previous = None
     for number, message in turns:
         if message.role not in ROLES:
-            yield f"message {number} has the role {message.role!r}; known: {', '.join(ROLES)}"
+            yield number, f"has the role {message.role!r}; known: {', '.join(ROLES)}"
         elif message.role == "system":
-            yield f"message {number} is a system message, which can only stand at the beginning"
+            yield number, "is a system message, which can only stand at the beginning"
         elif message.role == previous == "assistant":
-            yield f"message {number} is the second assistant message in a row"
+            yield number, "is the second assistant message in a row"
         previous = message.role
     if messages and messages[-1].role != "user":
-        yield f"it ends with a message of the role {messages[-1].role!r}; the last must be a user's, to be answered"
+        what = f"ends the conversation with the role {messages[-1].role!r}; the last must be a user's, to be answered"
+        yield len(messages) - 1, what

@@ -130,4 +130,6 @@ CONVERTERS: Mapping[str, Callable[[Any], Any]] = {
     "labels": _object,
     "vars": _object,
 }
-"""Case field to the function that makes its value; these are the fields that data can fill."""
+"""Case field to the function that makes its value."""
+FIELDS = tuple(CONVERTERS)
+"""The case fields that data can fill."""

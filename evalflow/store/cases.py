@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, delete, func, insert, select
+from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
 
 from evalflow.store.rows import Query, Row, change, every, now, one
 from evalflow.store.tables import case_tags, cases
@@ -78,6 +78,24 @@ def get(connection: Connection, dataset: int, case: int) -> Row | None:
     return one(connection, select(cases).where(cases.c.dataset_id == dataset, cases.c.id == case))
 
 
+def by_key(connection: Connection, dataset: int, key: str) -> Row | None:
+    """One case by its own id."""
+    return one(connection, select(cases).where(cases.c.dataset_id == dataset, cases.c.key == key))
+
+
+def ids(connection: Connection, dataset: int, tag: str | None, text: str | None) -> list[int]:
+    """The rows' ids of the cases of a dataset, all or some, in their order."""
+    query = _filtered(select(cases.c.id), dataset, tag, text).order_by(cases.c.position)
+    return list(connection.scalars(query))
+
+
+def locked(connection: Connection, dataset: int, rows: Sequence[int]) -> Iterator[Row]:
+    """Those of the cases that there are, which nobody else changes before the transaction has ended."""
+    for chunk in _chunks(rows):
+        query = select(cases).where(cases.c.dataset_id == dataset, cases.c.id.in_(chunk))
+        yield from every(connection, query.order_by(cases.c.position).with_for_update())
+
+
 def known_keys(connection: Connection, dataset: int, keys: Sequence[str]) -> set[str]:
     """Those of the case ids that the dataset has."""
     found: set[str] = set()
@@ -95,6 +113,25 @@ def replace(connection: Connection, dataset: int, case: int, expected: int, row:
     connection.execute(delete(case_tags).where(case_tags.c.case_id == case))
     _tag(connection, dataset, {row["key"]: row["tags"]} if row["tags"] else {})
     return True
+
+
+def rewrite(connection: Connection, dataset: int, changed: Mapping[int, Row]) -> None:
+    """Change the bodies and tags of cases that are `locked`; their ids and questions stay.
+
+    Args:
+        connection: In a transaction that writes.
+        dataset: Its id.
+        changed: As for `append`, by the rows' ids.
+    """
+    statement = (
+        update(cases)
+        .where(cases.c.id == bindparam("row"))
+        .values(body=bindparam("content"), version=cases.c.version + 1, updated_at=now())
+    )
+    for chunk in _chunks(changed.items()):
+        connection.execute(statement, [{"row": row, "content": new["body"]} for row, new in chunk])
+        connection.execute(delete(case_tags).where(case_tags.c.case_id.in_([row for row, _ in chunk])))
+        _tag(connection, dataset, {new["key"]: new["tags"] for _, new in chunk if new["tags"]})
 
 
 def remove(connection: Connection, dataset: int, rows: Sequence[int]) -> int:

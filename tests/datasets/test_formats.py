@@ -208,3 +208,11 @@ def test_rows_behind_those_that_are_asked_for_are_not_read() -> None:
     for name in ("mine.jsonl", "mine.json", "mine.csv"):
         cases = read("mine", DatasetConfig(path=name))
         assert [next(cases).index for _ in range(3)] == [0, 1, 2]
+
+
+@pytest.mark.parametrize("delimiter", [";", "\t"])
+def test_csv_with_other_delimiters(tmp_path, delimiter):
+    path = tmp_path / "mine.csv"
+    path.write_text(f'question{delimiter}answer\nOne, two?{delimiter}"3{delimiter}4"\n', encoding="utf-8")
+    [case] = read("mine", DatasetConfig(path=str(path)))
+    assert (case.question, case.answer) == ("One, two?", f"3{delimiter}4")

@@ -24,15 +24,15 @@ def test_regular_conversations(roles: str) -> None:
     ("roles", "what"),
     [
         ("uaau", "message 2 is the second assistant message in a row"),
-        ("ua", "it ends with a message of the role 'assistant'"),
-        ("s", "it ends with a message of the role 'system'"),
+        ("ua", "message 1 ends the conversation with the role 'assistant'"),
+        ("s", "message 0 ends the conversation with the role 'system'"),
         ("usu", "message 1 is a system message, which can only stand at the beginning"),
         ("utu", "message 1 has the role 'tool'; known: system, user, assistant"),
     ],
 )
 def test_irregular_ones_say_which_message_it_is(roles: str, what: str) -> None:
-    (found,) = irregular(said(roles))
-    assert found.startswith(what)
+    ((number, found),) = irregular(said(roles))
+    assert f"message {number} {found}".startswith(what)
 
 
 def test_the_case_and_its_place_are_named(refused: Any, load: Any) -> None:
@@ -47,7 +47,7 @@ def test_the_case_and_its_place_are_named(refused: Any, load: Any) -> None:
 
 def test_a_column_that_was_mapped_is_named_too(refused: Any) -> None:
     (problem,) = refused([{"chat": [{"role": "assistant", "content": "a"}]}], fields={"messages": "chat"})
-    assert problem.what.startswith("the case: messages (column 'chat'): it ends with a message of the role 'assistant'")
+    assert problem.what.startswith("the case: messages (column 'chat'): message 0 ends the conversation")
 
 
 def test_a_conversation_without_a_message_is_refused(refused: Any, load: Any) -> None:

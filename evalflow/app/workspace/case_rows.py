@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, cast
@@ -11,7 +11,7 @@ from typing import Any, cast
 from evalflow import datasets as readers
 from evalflow.config.schema import DatasetConfig
 from evalflow.errors import Problem, UserError
-from evalflow.records import Case
+from evalflow.records import Case, Message
 
 
 def read_rows(dataset: str, rows: Iterable[Mapping[str, Any]]) -> Iterator[Case]:
@@ -35,6 +35,37 @@ def read_rows(dataset: str, rows: Iterable[Mapping[str, Any]]) -> Iterator[Case]
             raise UserError(
                 [Problem(p.what, p.where.replace(str(path), "rows"), p.hint) for p in error.problems]
             ) from None
+
+
+def read_row(dataset: str, row: Mapping[str, Any]) -> Case:
+    """One row as a case.
+
+    Raises:
+        UserError: With what is wrong; the key of a problem with a field is the field's name.
+    """
+    try:
+        return next(read_rows(dataset, [row]))
+    except UserError as error:
+        raise UserError([_at_field(problem) for problem in error.problems]) from None
+
+
+def _at_field(problem: Problem) -> Problem:
+    field, colon, what = problem.what.partition(": ")
+    if not colon or field not in readers.FIELDS:
+        return problem
+    return Problem(what, field, problem.hint, field)
+
+
+def irregular_turns(messages: Sequence[Mapping[str, Any]]) -> list[tuple[int, str]]:
+    """What is wrong with the order of a conversation, by the number of the message, from 0."""
+    return list(readers.irregular([Message(message["role"], message["content"]) for message in messages]))
+
+
+def storable_id(case: Case) -> str:
+    """The id of a case as the store has it."""
+    from evalflow.store.rows import storable
+
+    return storable(case.id)
 
 
 def stored(body: dict[str, Any]) -> dict[str, Any]:

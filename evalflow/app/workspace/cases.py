@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from evalflow import datasets as readers
 from evalflow.app.workspace import library
-from evalflow.app.workspace.case_rows import read_rows, stored
+from evalflow.app.workspace.case_rows import read_row, read_rows, stored
 from evalflow.app.workspace.datasets import Dataset, create_dataset, get_dataset, own_row
-from evalflow.app.workspace.space import TakenError, Workspace, not_found, stale
+from evalflow.app.workspace.space import StaleError, TakenError, Workspace, not_found, stale
 from evalflow.config.schema import DatasetConfig
 from evalflow.errors import Problem, UserError
 
@@ -137,55 +138,14 @@ def update_case(space: Workspace, dataset: str, case: int, expected: int, row: M
     from evalflow.store import cases
 
     there = _case_row(space, dataset, case)
-    changed = stored(readers.case_to_row(next(read_rows(dataset, [{"id": there["key"], **row}]))))
+    changed = stored(readers.case_to_row(read_row(dataset, {"id": there["key"], **row})))
     with space.database.writing() as connection:
         owner = there["dataset_id"]
         if changed["key"] != there["key"] and cases.known_keys(connection, owner, [changed["key"]]):
-            raise _duplicates([changed["key"]])
+            raise duplicates([changed["key"]])
         if not cases.replace(connection, owner, case, expected, changed):
-            now = cases.get(connection, owner, case) or there
-            raise stale("case", there["key"], expected, now, {"body": changed["body"]})
+            raise _stale(cases.get(connection, owner, case) or there, expected, changed["body"])
     return get_case(space, dataset, case)
-
-
-def delete_cases(space: Workspace, dataset: str, cases: Sequence[int]) -> int:
-    """Delete cases; gives how many there were."""
-    from evalflow.store import cases as table
-
-    row = own_row(space, dataset)
-    with space.database.writing() as connection:
-        return table.remove(connection, row["id"], cases)
-
-
-def tag_cases(
-    space: Workspace, dataset: str, cases: Sequence[int], *, add: Sequence[str], remove: Sequence[str]
-) -> int:
-    """Give tags to cases and take others from them; gives how many were changed.
-
-    Raises:
-        NotFoundError: There is no such dataset.
-        StaleError: One was changed meanwhile; then none is.
-    """
-    from evalflow.store import cases as table
-
-    row = own_row(space, dataset)
-    gone = {readers.tag_name(tag) for tag in remove}
-    changed = 0
-    with space.database.writing() as connection:
-        for case in cases:
-            found = table.get(connection, row["id"], case)
-            if found is None:
-                continue
-            body = dict(found["body"])
-            tags = [tag for tag in body.get("tags", []) if readers.tag_name(tag) not in gone]
-            tags += [name for tag in add if (name := readers.tag_name(tag)) and name not in tags]
-            if tags == body.get("tags", []):
-                continue
-            body["tags"] = tags
-            changed_row = stored({key: value for key, value in body.items() if key != "tags" or tags})
-            table.replace(connection, row["id"], case, found["version"], changed_row)
-            changed += 1
-    return changed
 
 
 def case_rows(space: Workspace, dataset: str) -> Iterator[dict[str, Any]]:
@@ -201,6 +161,25 @@ def case_rows(space: Workspace, dataset: str) -> Iterator[dict[str, Any]]:
         yield from cases.bodies(connection, row["id"])
 
 
+def add_case(space: Workspace, dataset: str, row: Mapping[str, Any]) -> StoredCase:
+    """Add one case; see `add_cases`.
+
+    Raises:
+        NotFoundError: There is no such dataset.
+        UserError: With what is wrong with each field (its name is the key), or a case with that id is there.
+    """
+    from evalflow.store import cases
+
+    owner = own_row(space, dataset)
+    body = readers.case_to_row(read_row(dataset, row))
+    append_rows(space, dataset, [body])
+    with space.database.reading() as connection:
+        found = cases.by_key(connection, owner["id"], stored(body)["key"])
+    if found is None:
+        raise not_found("case", body["id"], [])
+    return _case(found)
+
+
 def append_rows(space: Workspace, dataset: str, rows: Iterable[dict[str, Any]]) -> int:
     """Add cases as `case_to_row` gives them, all or none; gives how many.
 
@@ -211,17 +190,29 @@ def append_rows(space: Workspace, dataset: str, rows: Iterable[dict[str, Any]]) 
 
     row = own_row(space, dataset)
     prepared = [stored(body) for body in rows]
+    twice = [key for key, n in Counter(one["key"] for one in prepared).items() if n > 1]
+    if twice:
+        raise duplicates(twice, "are in it more than once")
     with space.database.writing() as connection:
         taken = cases.known_keys(connection, row["id"], [one["key"] for one in prepared])
         if taken:
-            raise _duplicates(sorted(taken))
+            raise duplicates(sorted(taken))
         return cases.append(connection, row["id"], prepared)
 
 
-def _duplicates(keys: Sequence[str]) -> TakenError:
+def duplicates(keys: Sequence[str], how: str = "are there already") -> TakenError:
+    """That ids which are to be new are not."""
     shown = ", ".join(repr(key) for key in keys[:5]) + (", ..." if len(keys) > 5 else "")
-    what = f"{len(keys)} case{'s' if len(keys) > 1 else ''} with the same id {'are' if len(keys) > 1 else 'is'} there"
-    return TakenError(Problem(f"{what}: {shown}", "dataset", "give other ids, or delete those first"))
+    hint = "give other ids, or leave those out; a case without an id gets one of its content"
+    return TakenError(Problem(f"cases with these ids {how}: {shown}", "id", hint, "id"))
+
+
+def _stale(row: Mapping[str, Any], expected: int, wanted: Mapping[str, Any]) -> StaleError:
+    there = row["body"]
+    values = {field: wanted.get(field) for field in dict.fromkeys([*there, *wanted])}
+    return stale(
+        "case", row["key"], expected, {**there, **{key: row[key] for key in ("version", "updated_at")}}, values
+    )
 
 
 def copy_dataset(space: Workspace, source: str, name: str) -> Dataset:

@@ -7,15 +7,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from evalflow.app.workspace.cases import (
-    StoredCase,
-    add_cases,
-    delete_cases,
-    get_case,
-    list_cases,
-    tag_cases,
-    update_case,
-)
+from evalflow.app.workspace.bulk import delete_cases, tag_cases
+from evalflow.app.workspace.cases import StoredCase, add_cases, get_case, list_cases, update_case
 from evalflow.web.api.deps import Expected, Name, Space, tagged
 from evalflow.web.api.paging import Cursor, Limit, Page
 

@@ -7,9 +7,19 @@ from typing import Any
 
 import pytest
 
-from evalflow.app.workspace import NotFoundError, StaleError, TakenError, Workspace, bots, cases, datasets, metrics
+from evalflow.app.workspace import (
+    NotFoundError,
+    StaleError,
+    TakenError,
+    Workspace,
+    bots,
+    bulk,
+    cases,
+    datasets,
+    metrics,
+)
 from evalflow.app.workspace.metrics import MetricDraft
-from evalflow.app.workspace.uploads import preview_cases, propose_mapping, upload_cases
+from evalflow.app.workspace.uploads import columns_of, examine_upload, upload_cases
 from evalflow.errors import UserError
 
 MODEL: dict[str, Any] = {"kind": "openai", "model": "m", "base_url": "http://127.0.0.1:9/v1"}
@@ -141,11 +151,11 @@ def test_cases_are_paged_filtered_and_changed(space: Workspace) -> None:
     first = cases.list_cases(space, "mine", limit=1).items[0]
     changed = cases.update_case(space, "mine", first.id, 1, {**first.body, "reference": "zero"})
     assert (changed.version, changed.body["reference"]) == (2, "zero")
-    with pytest.raises(StaleError, match=r"body\.reference"):
+    with pytest.raises(StaleError, match=r"version 2, not 1; it differs from yours in reference"):
         cases.update_case(space, "mine", first.id, 1, {**first.body, "reference": "nought"})
-    assert cases.tag_cases(space, "mine", [first.id], add=["X>Y"], remove=["C"]) == 1
+    assert bulk.tag_cases(space, "mine", [first.id], add=["X>Y"], remove=["C"]) == 1
     assert cases.get_case(space, "mine", first.id).body["tags"] == ["X > Y"]
-    assert cases.delete_cases(space, "mine", [first.id]) == 1
+    assert bulk.delete_cases(space, "mine", [first.id]) == 1
     assert cases.count_cases(space, "mine") == 1199
 
 
@@ -163,11 +173,13 @@ def test_wrong_rows_and_known_ids_are_refused_together(space: Workspace) -> None
 def test_a_file_is_previewed_and_taken_in(space: Workspace, tmp_path: Path) -> None:
     path = tmp_path / "mine.csv"
     path.write_text("query,ideal\nWhat?,That.\nWho?,Them.\n", encoding="utf-8")
-    columns, _ = propose_mapping(path)
-    assert columns == ["query", "ideal"]
+    found = [(column.name, column.field, column.example) for column in columns_of(path)]
+    assert found == [("query", "question", "What?"), ("ideal", "reference", "That.")]
     fields = {"question": "query", "reference": "ideal"}
-    assert preview_cases(path, fields, 1)[0]["reference"] == "That."
     datasets.create_dataset(space, "mine")
+    examined = examine_upload(space, "mine", path, fields, 1)
+    assert (examined.good, [case["reference"] for case in examined.first]) == (2, ["That."])
+    assert cases.count_cases(space, "mine") == 0
     assert upload_cases(space, "mine", path, fields) == 2
     path.write_text('query,ideal\n"What?,That.\n', encoding="utf-8")
     with pytest.raises(UserError, match=r"mine\.csv"):

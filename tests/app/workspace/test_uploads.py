@@ -1,0 +1,95 @@
+"""Files of cases: what taking them would give, the good rows and those to be mended."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from evalflow.app.workspace import Workspace, bulk, cases, datasets
+from evalflow.app.workspace.uploads import examine_upload, faulty_rows, upload_cases
+from evalflow.errors import UserError
+
+MIXED = {
+    "csv": 'id,question,tags\na,One?,x\nb,Two?,x,more\n\nc,"Three\n?",{\na,Four?,\n',
+    "jsonl": '{"id": "a", "question": "One?"}\n{"id": "b", "question": 2}\n{"id": \n{"id": "c", "question": "3?"}\n',
+    "json": '[{"id": "a", "question": "One?"}, {"id": "b", "question": 2}, 3, {"id": "c", "question": "Three?"}]',
+}
+
+
+@pytest.fixture(autouse=True)
+def _mine(space: Workspace) -> None:
+    datasets.create_dataset(space, "mine")
+
+
+@pytest.mark.parametrize(
+    ("ending", "places", "left"),
+    [
+        ("csv", ["line 3", "line 7"], "id,question,tags\nb,Two?,x,more\na,Four?,\n"),
+        ("jsonl", ["line 2", "line 3"], '{"id": "b", "question": 2}\n{"id":\n'),
+        ("json", ["record 1", "record 2"], '{"id": "b", "question": 2}\n3\n'),
+    ],
+)
+def test_good_rows_are_taken_and_the_others_given_back(
+    space: Workspace, tmp_path: Path, ending: str, places: list[str], left: str
+) -> None:
+    path = tmp_path / f"mixed.{ending}"
+    path.write_text(MIXED[ending], encoding="utf-8")
+    found = examine_upload(space, "mine", path)
+    assert (found.good, [problem.where for problem in found.problems]) == (2, places)
+    assert "".join(faulty_rows(path, found.faulty)) == left
+    with pytest.raises(UserError):
+        upload_cases(space, "mine", path)
+    assert upload_cases(space, "mine", path, skip_faulty=True) == 2
+    assert [case.body["id"] for case in cases.list_cases(space, "mine").items] == ["a", "c"]
+    again = examine_upload(space, "mine", path)
+    assert again.good == 0
+    assert "the id 'a' is in the dataset already" in [problem.what for problem in again.problems]
+    with pytest.raises(UserError, match="no row of it can be taken"):
+        upload_cases(space, "mine", path, skip_faulty=True)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ('question\nfine\n"not closed\nmore\n', r"mixed\.csv:3: broken CSV"),
+        ("question,question\n", r"names 'question' more than once"),
+        ("question\ncaf\xe9\n", r"mixed\.csv:2: the file is not UTF-8"),
+    ],
+)
+def test_what_cannot_be_read_on_is_refused_with_its_line(
+    space: Workspace, tmp_path: Path, content: str, message: str
+) -> None:
+    path = tmp_path / "mixed.csv"
+    path.write_text(content, encoding="latin-1")
+    with pytest.raises(UserError, match=message):
+        examine_upload(space, "mine", path)
+
+
+def test_many_cases_are_tagged_grouped_and_deleted(space: Workspace) -> None:
+    cases.add_cases(space, "mine", ({"id": f"c{i}", "question": f"q {i}", "tags": ["A>B"]} for i in range(1200)))
+    every = bulk.case_ids(space, "mine")
+    some = bulk.case_ids(space, "mine", text="q 11")
+    assert (len(every), len(some)) == (1200, 111)
+    assert bulk.tag_cases(space, "mine", every, add=["X > Y", " "]) == 1200
+    assert bulk.tag_cases(space, "mine", every, add=["X>Y"]) == 0
+    assert bulk.tag_cases(space, "mine", some, remove=["A"]) == 111
+    assert cases.case_tags(space, "mine") == [("A", 1089), ("A > B", 1089), ("X", 1200), ("X > Y", 1200)]
+    assert bulk.group_cases(space, "mine", [*some, 10**6], "g") == 111
+    assert bulk.group_cases(space, "mine", every, None) == 111
+    assert cases.get_case(space, "mine", some[0]).version == 5
+    assert bulk.delete_cases(space, "mine", some) == 111
+    assert cases.count_cases(space, "mine") == 1089
+
+
+def test_one_case_is_added_and_its_faults_stand_at_its_fields(space: Workspace) -> None:
+    made = cases.add_case(space, "mine", {"question": "q", "tags": "a; b"})
+    assert (made.body["tags"], made.version) == (["a", "b"], 1)
+    with pytest.raises(UserError) as refused:
+        cases.add_case(space, "mine", {"question": "q", "tags": 5, "contexts": 3})
+    assert [problem.key for problem in refused.value.problems] == ["contexts", "tags"]
+    with pytest.raises(UserError) as refused:
+        cases.add_case(space, "mine", {"question": "q", "tags": "a; b"})
+    assert [problem.key for problem in refused.value.problems] == ["id"]
+    with pytest.raises(UserError, match="in it more than once: 'x'"):
+        cases.add_cases(space, "mine", [{"id": "x", "question": "q"}, {"id": "x", "question": "r"}])
