@@ -257,8 +257,11 @@ def _worker(words: list[str]) -> int:
     where = "the database; without it, .evalflow/evalflow.db in the working directory"
     parser.add_argument("--database-url", metavar="URL", help=where)
     parser.add_argument("--at-once", type=int, default=1, metavar="N", help="runs under way at the same time (1)")
+    parser.add_argument(
+        "--attached", action="store_true", help="end also when standard input does, as `serve` needs it"
+    )
     options = parser.parse_args(words)
-    return work(options.database_url, options.at_once, console(stderr=True))
+    return work(options.database_url, options.at_once, console(stderr=True), attached=options.attached)
 
 
 def _serve(words: list[str]) -> int:

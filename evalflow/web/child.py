@@ -1,4 +1,8 @@
-"""The worker beside the server: a process of its own, started again when it dies, ended with the server."""
+"""The worker beside the server: a process of its own, started again when it dies, ended with the server.
+
+It is given a standard input that nothing is ever written to. However the server ends, the input ends with it, and an
+attached worker then goes, too.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +23,7 @@ class Child:
     """A `python -m evalflow` that runs as long as the context is entered.
 
     Args:
-        words: The verb and its arguments.
+        words: The verb and its arguments; the verb ends when its standard input does.
     """
 
     def __init__(self, words: Sequence[str]) -> None:
@@ -58,7 +62,9 @@ class Child:
             await process.wait()
 
     async def _start(self) -> None:
-        self._process = await asyncio.create_subprocess_exec(sys.executable, "-m", "evalflow", *self._words)
+        self._process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "evalflow", *self._words, stdin=asyncio.subprocess.PIPE
+        )
 
     async def _start_again(self) -> None:
         deaths = 0

@@ -68,7 +68,7 @@ def _serve(
     from evalflow.web.application import application
     from evalflow.web.child import Child
 
-    words = ["worker", *(["--database-url", database_url] if database_url else [])]
+    words = ["worker", "--attached", *(["--database-url", database_url] if database_url else [])]
     with closing(open_workspace(database_url)) as workspace:
         app = application(workspace, address, Child(words))
         tell(f"evalflow is at {address.url} (on this machine only; Ctrl-C ends it)")

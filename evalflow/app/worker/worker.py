@@ -40,10 +40,13 @@ class Worker:
         self._jobs: list[Job] = []
 
     def run(self, stop: threading.Event) -> None:
-        """Work until told to stop; then what is under way stops too, and waits in the queue for the next worker."""
+        """Work until told to stop; what is under way then goes on by itself, and the next worker takes it over."""
         while not stop.is_set():
             if not self.step():
                 stop.wait(TICK_S)
+
+    def leave(self) -> None:
+        """Have what is under way stop, and wait in the queue for the next worker."""
         for job in self._jobs:
             job.leave()
         self._jobs.clear()
