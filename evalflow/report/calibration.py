@@ -15,6 +15,7 @@ from evalflow.report.page import write_page
 if TYPE_CHECKING:
     from evalflow.stats.agreement import Agreement
     from evalflow.summary import CalibrationRow
+    from evalflow.summary.raters import Raters
 
 _STYLES = ("page.css", "tables.css", "sweep.css")
 
@@ -62,7 +63,7 @@ def document_of(row: CalibrationRow) -> dict[str, Any]:
         "human_mean": found.human_mean, "human_ci_low": found.human_low, "human_ci_high": found.human_high,
         "bias": found.bias, "bias_ci_low": found.bias_low, "bias_ci_high": found.bias_high,
         "agreement": {name: value_of(one) for name, one in row.agreement.items()},
-        "people_agreement": None if row.ceiling is None else value_of(row.ceiling),
+        "people_agreement": None if row.raters is None else _raters(row.raters),
         "corrected": {
             "estimate": found.estimate, "ci_low": found.low, "ci_high": found.high, "std_error": found.std_error,
             "method": found.method, "lambda": found.lambda_,
@@ -78,6 +79,18 @@ def document_of(row: CalibrationRow) -> dict[str, Any]:
             "estimate": other.estimate, "ci_low": other.low, "ci_high": other.high, "method": other.method,
         }  # fmt: skip
     return document if row.tag else document | {"tags": [document_of(one) for one in row.tags]}
+
+
+def _raters(found: Raters) -> dict[str, Any]:
+    test = found.alt_test
+    return {
+        "krippendorff_alpha": value_of(found.alpha), "fleiss_kappa": found.fleiss_kappa, "gwet_ac1": found.gwet_ac1,
+        "reliability": found.reliability, "ceiling": found.ceiling,
+        "alt_test": {
+            "passes": test.passes, "winning_rate": test.winning_rate, "advantage": test.advantage,
+            "method": test.method,
+        },
+    }  # fmt: skip
 
 
 def value_of(measure: Agreement) -> dict[str, Any]:

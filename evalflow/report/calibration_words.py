@@ -13,6 +13,7 @@ from evalflow.stats.prediction import MIN_LABELS
 if TYPE_CHECKING:
     from evalflow.stats.agreement import Agreement
     from evalflow.summary import CalibrationRow
+    from evalflow.summary.raters import Raters
 
 KEYS: Mapping[str, str] = MappingProxyType(
     {
@@ -23,13 +24,16 @@ KEYS: Mapping[str, str] = MappingProxyType(
         "kappa_weighted": "beyond chance, near misses count less (weighted kappa)",
         "krippendorff_alpha": "same scores (Krippendorff's alpha)",
         "spearman": "same order (Spearman)",
+        "spearman_by_group": "same order within a group (Spearman)",
         "kendall": "same order, pair by pair (Kendall)",
+        "auroc": "a pass above a fail (AUROC; 0.5 is chance)",
     }
 )
 """The measures of agreement, in words."""
 _SEEN = 0.0005
 """A difference below this is shown as 0."""
-_SHARES = ("accuracy", "sensitivity", "specificity")
+_SHARES = ("accuracy", "sensitivity", "specificity", "auroc")
+_SOMETIMES = ("spearman_by_group", "auroc")
 
 
 def measured(name: str) -> str:
@@ -47,6 +51,8 @@ def shown_measures(row: CalibrationRow) -> list[tuple[str, str, Agreement]]:
         one = row.agreement[name]
         if name == "kappa_weighted" and row.classes is not None and row.classes.binary:
             continue
+        if name in _SOMETIMES and one.value is None:
+            continue
         if name in _SHARES and one.low is not None and one.high is not None:
             one = replace(one, low=max(0.0, one.low), high=min(1.0, one.high))
         shown.append((name, words, one))
@@ -55,7 +61,7 @@ def shown_measures(row: CalibrationRow) -> list[tuple[str, str, Agreement]]:
 
 def in_words(row: CalibrationRow) -> list[str]:
     """The finding: how far the judge is off, what its mean comes to, what the labels were worth."""
-    return [*_bias(row), *_estimate(row), *_ceiling(row)]
+    return [*_bias(row), *_estimate(row), *_raters(row)]
 
 
 def _bias(row: CalibrationRow) -> Iterator[str]:
@@ -95,14 +101,28 @@ def _estimate(row: CalibrationRow) -> Iterator[str]:
         yield "The judge saved no labels: people alone give an interval as narrow."
 
 
-def _ceiling(row: CalibrationRow) -> Iterator[str]:
-    ceiling, alpha = row.ceiling, row.agreement["krippendorff_alpha"]
-    if ceiling is None or ceiling.value is None:
+def _raters(row: CalibrationRow) -> Iterator[str]:
+    found, alpha = row.raters, row.agreement["krippendorff_alpha"]
+    if found is None or found.alpha.value is None:
         return
     beside = "" if alpha.value is None else f", the judge with them by {number(alpha.value)}"
     yield (
-        f"People agree among themselves by {number(ceiling.value)}{beside} (Krippendorff's alpha); "
+        f"People agree among themselves by {number(found.alpha.value)}{beside} (Krippendorff's alpha); "
         "no judge can be asked to do better than people do."
+    )
+    if found.ceiling is not None:
+        yield f"Labels as noisy as these let no judge correlate with them by more than {number(found.ceiling)}."
+    yield from _alternative(found)
+
+
+def _alternative(found: Raters) -> Iterator[str]:
+    test = found.alt_test
+    if test.passes is None or test.winning_rate is None:
+        return
+    few = test.method.partition(": ")[2]
+    yield (
+        f"The judge {'may' if test.passes else 'may not'} take a person's place: it is as near to the other people as "
+        f"{percent(test.winning_rate)} of them are (alternative annotator test{f', {few}' if few else ''})."
     )
 
 

@@ -1,4 +1,4 @@
-"""How far a judge and people agree on labelled answers, and people among themselves, which is the ceiling."""
+"""How far a judge and people agree on labelled answers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from evalflow.stats.agreement import Agreement, accuracy, class_rates, cohen_kappa, undefined
 from evalflow.stats.alpha import krippendorff_alpha
-from evalflow.stats.rank import correlation
+from evalflow.stats.auroc import auroc
+from evalflow.stats.rank import correlation, grouped_spearman
 
 if TYPE_CHECKING:
     import numpy as np
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 MEASURES = (
-    "kappa", "kappa_weighted", "krippendorff_alpha", "spearman", "kendall", "accuracy", "sensitivity", "specificity",
+    "kappa", "kappa_weighted", "krippendorff_alpha", "spearman", "spearman_by_group", "kendall", "accuracy",
+    "sensitivity", "specificity", "auroc",
 )  # fmt: skip
 _CLASSES = 11
 """Scores of up to so many different values are classes, such as grades."""
@@ -99,6 +101,11 @@ def agreement(labelled: pl.DataFrame, classes: Classes | None, *, seed: int) -> 
     found: dict[str, Agreement] = {name: undefined(n, none) for name in MEASURES}
     found |= {"krippendorff_alpha": alpha, "spearman": correlation(human, judge, "spearman", clusters)}
     found |= {"kendall": correlation(human, judge, "kendall", clusters)}
+    found["spearman_by_group"] = (
+        undefined(n, "each answer stands alone") if clusters is None else grouped_spearman(clusters, human, judge)
+    )
+    verdicts = bool(np.isin(human, (0.0, 1.0)).all())
+    found["auroc"] = auroc(human, judge, clusters) if verdicts else undefined(n, "people do not say yes or no")
     if classes is None:
         return found
     found["kappa"] = cohen_kappa(classes.human, classes.judge, "plain", clusters)
@@ -107,25 +114,6 @@ def agreement(labelled: pl.DataFrame, classes: Classes | None, *, seed: int) -> 
     rates: Mapping[Any, Agreement] = class_rates(classes.human, classes.judge, clusters) if classes.binary else {}
     missing = undefined(n, "no answer has this label" if classes.binary else "there are more than two classes")
     return found | {"sensitivity": rates.get(1.0, missing), "specificity": rates.get(0.0, missing)}
-
-
-def people_agreement(labels: pl.DataFrame, clusters: pl.DataFrame, *, seed: int) -> Agreement | None:
-    """Krippendorff's alpha (interval) of people among themselves; None where no answer has two labels.
-
-    Args:
-        labels: Of one metric: case_id, target_repeat, by, human.
-        clusters: case_id, target_repeat, cluster of the answers.
-        seed: Of the bootstrap.
-    """
-    import polars as pl
-
-    known = labels.join(clusters, on=["case_id", "target_repeat"], how="inner")
-    table = known.sort("by").pivot("by", index=["case_id", "target_repeat", "cluster"], values="human").sort("case_id")
-    ratings = table.drop("case_id", "target_repeat", "cluster").cast(pl.Float64)
-    if ratings.width < 2 or not table.height:
-        return None
-    found = krippendorff_alpha(ratings.to_numpy().T, "interval", clusters_of(table), seed=seed)
-    return found if found.n else None
 
 
 def clusters_of(answers: pl.DataFrame) -> NDArray[Any] | None:

@@ -11,10 +11,11 @@ from evalflow.stats.intervals import Interval, interval
 from evalflow.stats.prediction import Corrected, corrected_mean
 from evalflow.stats.rogan_gladen import CorrectedRate, rogan_gladen
 from evalflow.stats.selection import Selection
-from evalflow.summary.agreeing import Classes, agreement, classes_of, clusters_of, people_agreement
+from evalflow.summary.agreeing import Classes, agreement, classes_of, clusters_of
 from evalflow.summary.drawn import TagShare, selection_of, uneven_tags
 from evalflow.summary.labelled import SERIES, labelled_scores, unscored_labels
 from evalflow.summary.pairing import tags_of
+from evalflow.summary.raters import Raters, raters_of
 
 if TYPE_CHECKING:
     import polars as pl
@@ -31,7 +32,7 @@ class CalibrationRow:
         judged: The interval of the judge's own mean, which knows nothing of its bias.
         agreement: Of judge and people, by measure.
         people: How many people labelled, and how many labels they gave.
-        ceiling: Krippendorff's alpha of the people among themselves; None where no answer has two labels.
+        raters: People among themselves; None where no answer has two labels.
         classes: Judge and people as classes, where there are few, or a threshold.
         by_class: The share that people would pass of the answers without a label, where labels were chosen by what
             people say (Rogan-Gladen); None unless both say yes or no.
@@ -54,7 +55,7 @@ class CalibrationRow:
     judged: Interval
     agreement: Mapping[str, Agreement]
     people: tuple[int, int]
-    ceiling: Agreement | None
+    raters: Raters | None
     classes: Classes | None
     by_class: CorrectedRate | None
     selection: Selection | None
@@ -128,7 +129,7 @@ def _row(
         judged=interval(scores, clusters_of(answers), bounded=_bounded(answers), seed=seed),
         agreement=agreement(labelled, classes, seed=seed),
         people=(own["by"].n_unique(), own.height),
-        ceiling=people_agreement(own, labelled.select("case_id", "target_repeat", "cluster"), seed=seed),
+        raters=raters_of(own, labelled, seed=seed),
         classes=classes,
         by_class=_rate(labelled, rest),
         selection=None if weighted else selection_of(labelled, rest),

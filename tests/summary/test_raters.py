@@ -1,0 +1,56 @@
+"""People among themselves."""
+
+import polars as pl
+import pytest
+
+from evalflow.summary.raters import raters_of
+
+PEOPLE = ("ana", "ben", "cy")
+
+
+def answers(scores):
+    rows = [{"case_id": f"c{i:02}", "target_repeat": 0, "cluster": i, "score": s} for i, s in enumerate(scores)]
+    return pl.DataFrame(rows)
+
+
+def labels(*by_person):
+    return pl.DataFrame(
+        [
+            {"case_id": f"c{i:02}", "target_repeat": 0, "by": who, "human": value}
+            for who, values in zip(PEOPLE, by_person, strict=False)
+            for i, value in enumerate(values)
+            if value is not None
+        ]
+    )
+
+
+def test_nobody_to_agree_with():
+    assert raters_of(labels([1.0, 0.0]), answers([1.0, 0.0]), seed=0) is None
+    assert raters_of(labels([1.0, None], [None, 0.0]), answers([1.0, 0.0]), seed=0) is None
+
+
+def test_three_people_and_a_judge_that_is_as_good_as_any():
+    truth = [float(i % 2) for i in range(40)]
+    off = [[1 - v if i % 20 == who else v for i, v in enumerate(truth)] for who in range(3)]
+    found = raters_of(labels(*off), answers(truth), seed=0)
+    assert found is not None
+    assert found.alt_test.passes is True
+    assert found.alt_test.winning_rate == 1.0
+    # Of 120 pairs of labels of one answer, the 6 answers on which one person is off have 2 that differ.
+    # 62 of 120 labels say 1.
+    chance = 2 * (62 / 120) * (58 / 120)
+    assert found.gwet_ac1 == pytest.approx((108 / 120 - chance) / (1 - chance))
+    assert found.reliability is not None
+    assert found.ceiling == pytest.approx(found.reliability**0.5)
+    worse = raters_of(labels(*off), answers([1 - v for v in truth]), seed=0)
+    assert worse is not None
+    assert worse.alt_test.passes is False
+
+
+def test_gaps_and_labels_that_are_no_classes():
+    values = [i / 40 for i in range(40)]
+    found = raters_of(labels(values, [None, *values[1:]]), answers(values), seed=0)
+    assert found is not None
+    assert (found.fleiss_kappa, found.gwet_ac1) == (None, None)
+    assert found.alpha.value == pytest.approx(1)
+    assert found.alt_test.method == "none: fewer than 3 people"
