@@ -79,18 +79,7 @@ def open_scored(folder: RunFolder, name: str) -> Scored:
 
 def obstacles(a: Scored, b: Scored) -> list[Obstacle]:
     """Everything that keeps the two from being compared, in the order of `KINDS`."""
-    versions = [(_versions(run)) for run in (a, b)]
-    common = [metric for metric in versions[0] if metric in versions[1]]
-    found = [
-        Obstacle("metric", f"metric {name} has version {versions[0][name]} in A and {versions[1][name]} in B")
-        for name in common
-        if versions[0][name] != versions[1][name]
-    ]
-    shared = [name for name in a.manifest["metrics"] if name in b.manifest["metrics"]]
-    for name in shared:
-        found += unlike_metrics(name, a.manifest, b.manifest)
-    if shared and _prepared(a) != _prepared(b):
-        found.append(Obstacle("prompt", "what the judge wrote once per run (prepared.json) is not the same"))
+    found = [*other_versions(_versions(a), _versions(b)), *_unlike(a, b)]
     changed = _changed_cases(a, b)
     if changed:
         names = ", ".join(changed[:_SHOWN]) + (", ..." if len(changed) > _SHOWN else "")
@@ -99,19 +88,27 @@ def obstacles(a: Scored, b: Scored) -> list[Obstacle]:
     return sorted(found, key=lambda obstacle: KINDS.index(obstacle.kind))
 
 
-def refuse(found: Collection[Obstacle], allowed: Collection[str], where: str) -> None:
-    """Raise a UserError with every obstacle that is not allowed."""
+def declared_obstacles(a: Scored, b: Scored) -> list[Obstacle]:
+    """What of `obstacles` shows without a look at scores or cases: quick enough to be asked of many runs."""
+    found = [*other_versions(_declared_versions(a), _declared_versions(b)), *_unlike(a, b)]
+    return sorted(found, key=lambda obstacle: KINDS.index(obstacle.kind))
+
+
+def refuse(found: Collection[Obstacle], allowed: Collection[str], where: str, allow: str = "--allow ") -> None:
+    """Raise a UserError with every obstacle that is not allowed; `allow` is how that is said."""
+    same = "their scores may not mean the same; to compare them all the same:"
     problems = [
-        Problem(obstacle.what, where, f"their scores may not mean the same; to compare them all the same: "
-                f"--allow {obstacle.kind}")
+        Problem(obstacle.what, where, f"{same} {allow}{obstacle.kind}")
         for obstacle in found
         if obstacle.kind not in allowed
-    ]  # fmt: skip
+    ]
     if problems:
         raise UserError(problems)
 
 
-def unlike_metrics(name: str, a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[Obstacle]:
+def unlike_metrics(
+    name: str, a: Mapping[str, Any], b: Mapping[str, Any], called: tuple[str, str] = ("A", "B")
+) -> Iterator[Obstacle]:
     """What of one metric is not the same in two runs, as their manifests have it: configuration, prompts, judge."""
     left, right = a["metrics"][name], b["metrics"][name]
     if left["prompt_sha256"] != right["prompt_sha256"]:
@@ -123,13 +120,41 @@ def unlike_metrics(name: str, a: Mapping[str, Any], b: Mapping[str, Any]) -> Ite
     judges = [_identity(manifest, facts["judge"]) for manifest, facts in ((a, left), (b, right))]
     if judges[0] != judges[1]:
         same = left["judge"] == right["judge"]
-        how = f"{left['judge']}, with other settings" if same else f"{left['judge']} in A and {right['judge']} in B"
+        how = (
+            f"{left['judge']}, with other settings"
+            if same
+            else f"{left['judge']} in {called[0]} and {right['judge']} in {called[1]}"
+        )
         yield Obstacle("judge", f"metric {name} has another judge: {how}")
+
+
+def other_versions(
+    a: Mapping[str, int], b: Mapping[str, int], called: tuple[str, str] = ("A", "B")
+) -> Iterator[Obstacle]:
+    """The metrics that have another version in two runs.
+
+    Args:
+        a: Versions by metric.
+        b: Those of the other run.
+        called: What the runs are called.
+    """
+    for name in a:
+        if name in b and a[name] != b[name]:
+            what = f"metric {name} has version {a[name]} in {called[0]} and {b[name]} in {called[1]}"
+            yield Obstacle("metric", what)
 
 
 def declared_meaning(manifest: Mapping[str, Any], name: str) -> dict[str, Any]:
     """What of a metric's configuration decides what its scores mean; its version, which stands apart, is left out."""
     return {key: value for key, value in _declared(manifest, name).items() if key not in (*_FREE, "version")}
+
+
+def _unlike(a: Scored, b: Scored) -> Iterator[Obstacle]:
+    shared = [name for name in a.manifest["metrics"] if name in b.manifest["metrics"]]
+    for name in shared:
+        yield from unlike_metrics(name, a.manifest, b.manifest)
+    if shared and _prepared(a) != _prepared(b):
+        yield Obstacle("prompt", "what the judge wrote once per run (prepared.json) is not the same")
 
 
 def _declared(manifest: Mapping[str, Any], name: str) -> Mapping[str, Any]:
@@ -145,6 +170,10 @@ def _versions(run: Scored) -> dict[str, int]:
     """The version of each metric that has scores, the checks of the cases included."""
     table = run.scores().select("metric", "metric_version").unique().sort("metric").collect(engine="streaming")
     return dict(table.iter_rows())
+
+
+def _declared_versions(run: Scored) -> dict[str, int]:
+    return {name: facts["version"] for name, facts in run.manifest["metrics"].items()}
 
 
 def _prepared(run: Scored) -> Any:

@@ -45,7 +45,14 @@ def _outcomes(recipe: Recipe, summary: pl.DataFrame, scores: pl.LazyFrame) -> tu
 def _gate_rows(result: GateResult, why: str) -> Iterator[dict[str, Any]]:
     gate = result.gate
     common = {"metric": gate.about, "statistic": gate.statistic, "condition": str(gate.condition), "name": str(gate)}
-    nothing: dict[str, Any] = {"value": None, "ci_low": None, "ci_high": None, "passed": None, "cases_needed": None}
+    nothing: dict[str, Any] = {
+        "dataset": None,
+        "value": None,
+        "ci_low": None,
+        "ci_high": None,
+        "passed": None,
+        "cases_needed": None,
+    }
     if not result.rows:
         what = why if gate.baseline else f"no case with the tag {gate.tag!r}" if gate.tag else "nothing was scored"
         yield {**common, **nothing, "message": f"{gate}: {what}"}
@@ -54,7 +61,7 @@ def _gate_rows(result: GateResult, why: str) -> Iterator[dict[str, Any]]:
         parts = (row.metric if gate.metric is None else "", row.dataset, row.target, row.judge)
         of = " · ".join(part for part in parts if part)
         ends = {"value": row.value, "ci_low": row.low, "ci_high": row.high}
-        known = {"passed": row.passed, "cases_needed": row.cases_needed}
+        known = {"dataset": row.dataset, "passed": row.passed, "cases_needed": row.cases_needed}
         yield {**common, **ends, **known, "message": f"{gate}: {_found(row)} ({of}){_undecided(row)}"}
 
 

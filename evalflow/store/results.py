@@ -151,6 +151,12 @@ def tags(connection: Connection, run: int) -> list[tuple[str, int]]:
     return [(tag, number) for tag, number in connection.execute(query.order_by(answer_tags.c.tag))]
 
 
+def positions(connection: Connection, run: int, dataset: str, case_id: str) -> list[int]:
+    """Where the answers to a case stand in their run; looks at every answer of the run."""
+    same = (answers.c.run == run, answers.c.dataset == dataset, answers.c.case_id == case_id)
+    return list(connection.scalars(select(answers.c.position).where(*same).order_by(answers.c.position)))
+
+
 def answer(connection: Connection, run: int, position: int) -> Row | None:
     """One answer with its question."""
     return one(connection, select(answers).where(answers.c.run == run, answers.c.position == position))

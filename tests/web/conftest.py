@@ -23,6 +23,8 @@ from evalflow.web.address import Address, bind, loopback
 from evalflow.web.api.routes import rest_api
 from evalflow.web.application import API, guards
 
+from .finished import Finished, finish_runs
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -92,6 +94,12 @@ def api_served(folder: Path) -> Iterator[Server]:
 
     with working_in(folder) as workspace, served(make) as server:
         yield server
+
+
+@pytest.fixture(name="finished", scope="session")
+def _finished(tmp_path_factory: pytest.TempPathFactory) -> Finished:
+    with working_in(tmp_path_factory.mktemp("finished")) as workspace:
+        return finish_runs(workspace)
 
 
 @pytest.fixture(name="api", scope="module")

@@ -69,6 +69,23 @@ def list_scores(
     return ScorePage([_score(one, limits) for one in found[:limit]], more)
 
 
+def case_scores(space: Workspace, run_id: str, dataset: str, case_id: str) -> list[Score]:
+    """All scores of a case, answer by answer where it was answered repeatedly; none where the run does not have it.
+
+    Raises:
+        NotFoundError: There is no such run.
+    """
+    from evalflow.store import results
+
+    row = run_row(space, run_id)
+    limits = _limits(row, None)
+    with space.database.reading() as connection:
+        places = results.positions(connection, row["id"], dataset, case_id)
+        wanted = [_filter(ScoreFilter(answer=place), limits) for place in places[:MAX_PAGE]]
+        found = [one for each in wanted for one in results.page(connection, row["id"], each, None, MAX_PAGE)]
+    return [_score(one, limits) for one in found]
+
+
 def get_score(space: Workspace, run_id: str, score_id: str, thresholds: Mapping[str, float] | None = None) -> Score:
     """One score with the judge's steps: prompts as sent are not among them where the run did not keep them.
 

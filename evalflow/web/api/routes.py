@@ -21,7 +21,19 @@ def rest_api(workspace: Workspace) -> FastAPI:
     from fastapi import FastAPI
     from starlette.middleware import Middleware
 
-    from evalflow.web.api import bot_metrics, bots, cases, datasets, events, metrics, runs, scores, tags
+    from evalflow.web.api import (
+        bot_metrics,
+        bots,
+        cases,
+        checks,
+        compare,
+        datasets,
+        events,
+        metrics,
+        runs,
+        scores,
+        tags,
+    )
     from evalflow.web.api.document import describe_problems
     from evalflow.web.api.faults import handle_faults
     from evalflow.web.api.idempotency import OnceByKey
@@ -36,7 +48,7 @@ def rest_api(workspace: Workspace) -> FastAPI:
         middleware=[Middleware(OnceByKey)],
     )
     app.state.workspace = workspace
-    for module in (bots, bot_metrics, metrics, datasets, cases, runs, events, scores, tags):
+    for module in (bots, bot_metrics, metrics, datasets, cases, runs, events, scores, tags, checks, compare):
         app.include_router(module.router)
     handle_faults(app)
     describe_problems(app)

@@ -1,0 +1,73 @@
+"""A workspace with runs that have ended, made once for all tests that only read them."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from evalflow.app.worker import Worker
+from evalflow.app.workspace import Workspace, bots, cases, datasets, metrics, runs
+from evalflow.app.workspace.metrics import MetricDraft
+from evalflow.app.workspace.run_types import RunRequest
+
+EVIL = "no <img src=x onerror=\"document.title='owned'\">"
+PATIENCE_S = 240
+EXACT: dict[str, Any] = {
+    "kind": "check",
+    "version": 1,
+    "description": "Whether the answer is the reference.",
+    "needs": ["answer", "reference"],
+    "field": "answer",
+    "checks": [{"op": "equals", "against": "reference"}],
+    "threshold": 1.0,
+    "gate": {"mean": ">= 0.5"},
+}
+
+
+@dataclass(frozen=True)
+class Finished:
+    """The runs by what they found.
+
+    Attributes:
+        folder: The working directory of the workspace.
+        worse: Right in the first of 12 cases alone, so that its gate fails.
+        better: Right in all of them but the first.
+        other: As `better`, by another version of the metric.
+    """
+
+    folder: Path
+    worse: str
+    better: str
+    other: str
+
+
+def finish_runs(space: Workspace) -> Finished:
+    """Define a bot, a metric and cases, and run them three times; in between the answers and the metric change."""
+    bots.create_bot(space, "fees", {"kind": "recorded"}, "What the fees desk said.")
+    metrics.create_metric(space, "fees", MetricDraft("exact", EXACT))
+    datasets.create_dataset(space, "questions", "Twelve questions.")
+    cases.add_cases(space, "questions", [_case(i, right=i == 0) for i in range(12)])
+    worse = _run(space, "As it was")
+    for i, stored in enumerate(cases.list_cases(space, "questions").items):
+        cases.update_case(space, "questions", stored.id, stored.version, _case(i, right=i > 0))
+    better = _run(space, "New prompt")
+    metrics.update_metric(space, "fees", MetricDraft("exact", {**EXACT, "version": 2}), 1)
+    return Finished(space.root, worse, better, _run(space, "Second version"))
+
+
+def _case(i: int, *, right: bool) -> dict[str, Any]:
+    answer = f"It costs {i} pounds." if right else EVIL
+    return {"id": f"c{i}", "question": f"What is fee {i}?", "reference": f"It costs {i} pounds.", "answer": answer}
+
+
+def _run(space: Workspace, title: str) -> str:
+    run = runs.create_run(space, RunRequest("fees", ["questions"], ["exact"], title=title))
+    worker, deadline = Worker(space), time.monotonic() + PATIENCE_S
+    while (found := runs.get_run(space, run.run_id)).state in ("queued", "running"):
+        assert time.monotonic() < deadline, found
+        if not worker.step():
+            time.sleep(0.05)
+    assert found.facts, found.message
+    return run.run_id
