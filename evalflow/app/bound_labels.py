@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from evalflow.report.join import Row
 
+OF_DATA = "the data's own labels"
 _MOST = 50
 
 
@@ -34,14 +35,14 @@ class RunLabels:
     Attributes:
         frame: As `label_frame` gives them.
         source: Where they are from, in words.
-        left: Those that do not count here.
-        blank: Rows of the file that nobody has filled in yet.
+        left_out: How many do not count here, by reason.
+        notes: The same for people to read.
     """
 
     frame: pl.DataFrame
     source: str
-    left: LeftOut
-    blank: int
+    left_out: Mapping[str, int]
+    notes: Sequence[str]
 
 
 def bound_labels(saved: Saved, run: Scored, file: str | None) -> RunLabels:
@@ -57,25 +58,69 @@ def bound_labels(saved: Saved, run: Scored, file: str | None) -> RunLabels:
     """
     path = paths.resolve(file) if file else None
     found = _of_file(path) if path else _of_data(saved)
-    source = shown(path) if path else "the data's own labels"
+    source = shown(path) if path else OF_DATA
     if not found.given and not found.problems:
         raise UserError(_nothing(source, found))
-    metrics = saved.recipe.metrics
-    scales = {
-        name: partial(read_label, label_scale(metric.config, bounded=metric.bounded))
-        for name, metric in metrics.items()
-    }
-    limited = saved.recipe.settings.run.limit is not None or saved.recipe.settings.run.sample is not None
-    bound, left, problems = bind(
-        found.given, _answered(saved, run, found.given), scales, known_metrics=_known_metrics(saved, path, found.given),
-        partial=limited,
-    )  # fmt: skip
+    known = _known_metrics(saved, found.given) if path else set[str]()
+    bound, left, problems = _bind(saved, run, found.given, known)
     problems = [*found.problems, *problems]
     if problems:
         raise UserError(_shortened(problems, source))
     if not bound:
         raise UserError(Problem(f"none of {len(found.given)} labels is of an answer of this run", source, _why(left)))
-    return RunLabels(label_frame(map(_row, bound)), source, left, found.blank)
+    return _as_labels(bound, source, left, found.blank)
+
+
+def labels_of_data(saved: Saved, run: Scored) -> RunLabels | None:
+    """The labels that the data bring along; None where none of them is of an answer of the run.
+
+    Raises:
+        UserError: Some are wrong.
+    """
+    found = _of_data(saved)
+    bound, left, problems = _bind(saved, run, found.given, set()) if found.given else ([], LeftOut(), [])
+    if found.problems or problems:
+        raise UserError(_shortened([*found.problems, *problems], OF_DATA))
+    return _as_labels(bound, OF_DATA, left, 0) if bound else None
+
+
+def _bind(
+    saved: Saved, run: Scored, given: Sequence[Given], known: set[str]
+) -> tuple[list[Bound], LeftOut, list[Problem]]:
+    scales = {
+        name: partial(read_label, label_scale(metric.config, bounded=metric.bounded))
+        for name, metric in saved.recipe.metrics.items()
+    }
+    config = saved.recipe.settings.run
+    partly = config.limit is not None or config.sample is not None
+    return bind(given, _answered(saved, run, given), scales, known_metrics=known, partial=partly)
+
+
+def _as_labels(bound: Sequence[Bound], source: str, left: LeftOut, blank: int) -> RunLabels:
+    left_out = {
+        "stale": left.stale,
+        "without_hash": left.unbound,
+        "not_in_run": left.absent,
+        "other_metrics": sum(left.other_metrics.values()),
+        "blank": blank,
+    }
+    return RunLabels(label_frame(map(_row, bound)), source, left_out, list(_notes(left, blank)))
+
+
+def _notes(left: LeftOut, blank: int) -> Iterator[str]:
+    if left.stale:
+        yield (
+            f"{left.stale} labels are of other answers than the ones scored here, and are left out (the first: "
+            f"{left.first_stale}); label these answers: python -m evalflow calibrate --sample"
+        )
+    if left.unbound:
+        yield f"{left.unbound} labels have no answer_hash, so nobody knows which of the generated answers they are of"
+    if left.absent:
+        yield f"{left.absent} labels are of cases that the run's limit or sample left out"
+    for metric, n in left.other_metrics.items():
+        yield f"{n} labels are of {metric}, which this run did not score"
+    if blank:
+        yield f"{blank} rows have no value yet, and do not count"
 
 
 def _of_file(path: Path) -> Parsed:
@@ -115,10 +160,8 @@ def _as_answered(row: Row) -> Answered:
     return Answered(case.dataset, case.id, row.target, row.target_repeat, answer_hash(row.answer), recorded)
 
 
-def _known_metrics(saved: Saved, path: Path | None, given: Sequence[Given]) -> set[str]:
+def _known_metrics(saved: Saved, given: Sequence[Given]) -> set[str]:
     """Metrics that exist though the run did not score them, among those that labels of a file name."""
-    if path is None:
-        return set()
     named = {one.label.metric for one in given}
     folders = saved.recipe.settings.composed.conf_folders
     return {name for name in named if any((folder / "metric" / f"{name}.yaml").is_file() for folder in folders)}
@@ -128,7 +171,8 @@ def _row(one: Bound) -> dict[str, Any]:
     answer, label = one.answer, one.given.label
     return {
         "dataset": answer.dataset, "case_id": answer.case_id, "target": answer.target,
-        "target_repeat": answer.target_repeat, "metric": label.metric, "by": label.by, "human": one.score,
+        "target_repeat": answer.target_repeat, "answer_hash": answer.digest, "metric": label.metric, "by": label.by,
+        "human": one.score,
         "value": str(one.value), "weight": label.weight, "comment": label.comment,
     }  # fmt: skip
 

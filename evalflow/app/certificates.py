@@ -42,6 +42,8 @@ class Certificate:
         n_labels, n_people: Labelled answers, and people who labelled.
         judge_mean, human_mean, bias: Of the labelled answers, on the scale of scores; bias is {value, ci_low, ci_high}.
         agreement: Each measure as {value, ci_low, ci_high}; a value of None has its reason under `method`.
+        alt_test: Whether the judge may take a person's place: passes, winning_rate, advantage, method; None where there
+            is no test, as for fewer than three people.
         consistency: Over repeats of the judge: repeats, same (the share of pairs of judgements of one answer that are
             equal), sd (of judgements of one answer); None where nothing was judged twice.
         replies: judged (answers that it was asked about), unparsable and reasked (shares of them).
@@ -59,6 +61,7 @@ class Certificate:
     human_mean: float | None
     bias: Mapping[str, float | None]
     agreement: Mapping[str, Mapping[str, Any]]
+    alt_test: Mapping[str, Any] | None
     consistency: Mapping[str, Any] | None
     replies: Mapping[str, Any]
 

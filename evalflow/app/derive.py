@@ -28,6 +28,8 @@ from evalflow.targets.recorded import recorded_answer
 if TYPE_CHECKING:
     import polars as pl
 
+    from evalflow.report.calibration import Calibration
+
 
 @dataclass(frozen=True, slots=True)
 class Derived:
@@ -41,6 +43,7 @@ class Derived:
         error_types: Causes of errors with their counts, the most frequent first.
         error_example: The message of one error of the most frequent cause, in one line; None without errors.
         exit_code: 0, 1 or 3.
+        calibration: The judges held against people; None where there are no labels.
     """
 
     scores: pl.LazyFrame
@@ -50,6 +53,7 @@ class Derived:
     error_types: tuple[str, ...]
     error_example: str | None
     exit_code: int
+    calibration: Calibration | None = None
 
     @property
     def any_failed(self) -> bool:
@@ -119,6 +123,7 @@ def report(
                 metrics={name: metric.config for name, metric in recipe.metrics.items()},
                 cases=cases,
                 answers=answer_of,
+                calibration=derived.calibration,
                 categorising=[name for name, one in recipe.metrics.items() if one.figures and one.figures.categorises],
             ),
         )

@@ -28,6 +28,7 @@ def facts_of(inspection: Inspection) -> dict[str, Any]:
                 "files": [str(path) for path in datasets.files(config)],
                 "sha256": datasets.digest(config),
                 "cases": inspection.cases[name],
+                "labelled": inspection.labelled[name],
             }
             for name, config in parts.datasets.items()
         },

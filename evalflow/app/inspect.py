@@ -45,6 +45,7 @@ class Inspection:
         parts: What was inspected.
         reading: All cases.
         cases: Selected cases by dataset.
+        labelled: Those of them that bring people's labels along.
         cells: Scores the run will have.
         draw: Which cases are selected.
         scored: What the scores will be called, in order, and what makes them.
@@ -57,6 +58,7 @@ class Inspection:
     reading: Reading
     draw: Draw
     cases: Counter[str] = field(default_factory=Counter[str])
+    labelled: Counter[str] = field(default_factory=Counter[str])
     cells: int = 0
     scored: dict[str, Scored] = field(default_factory=dict[str, Scored])
     gates: Sequence[Gate] = ()
@@ -151,6 +153,7 @@ def inspect(parts: Parts) -> Inspection:
 def _count(found: Inspection, estimator: Estimator, case: Case) -> None:
     run = found.parts.settings.run
     found.cases[case.dataset] += 1
+    found.labelled[case.dataset] += bool(case.labels)
     for pair in found.parts.pairs:
         try:
             bound = list(pair.bound(case, run.repeats.judge))

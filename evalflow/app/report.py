@@ -5,9 +5,12 @@ from __future__ import annotations
 import sys
 import webbrowser
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 from rich.console import Console
 
+from evalflow.app.calibrating import standing_calibration
 from evalflow.app.certificates import certified
 from evalflow.app.derive import derive, report
 from evalflow.app.locate import find_folder, jobs_of
@@ -15,6 +18,7 @@ from evalflow.app.saved import load, read_manifest, rederived
 from evalflow.app.screen import shown
 from evalflow.app.sweep import write_sweep
 from evalflow.errors import Problem, UserError
+from evalflow.report.calibration import write_calibration
 from evalflow.report.terminal import literal
 from evalflow.run.folder import RunFolder
 
@@ -35,7 +39,7 @@ def report_again(words: Sequence[str], console: Console) -> int:
     for path in folders:
         jobs = jobs_of(path)
         for run in jobs if jobs is not None else [path]:
-            _again(RunFolder(run), overrides)
+            rewrite(RunFolder(run), overrides)
         if jobs is not None:
             write_sweep(path, jobs)
         console.print(literal(shown(path / "report.html")), soft_wrap=True)
@@ -53,13 +57,29 @@ def open_report(folder: str | None, console: Console) -> int:
     return 0
 
 
-def _again(folder: RunFolder, overrides: Sequence[str]) -> None:
+def rewrite(folder: RunFolder, overrides: Sequence[str] = ()) -> dict[str, Any]:
+    """Derive everything of a run again: tables, calibration, reports and run.json.
+
+    Args:
+        folder: The run's.
+        overrides: Of what is derived, such as thresholds; kept in run.json.
+
+    Returns:
+        run.json as it is now.
+
+    Raises:
+        UserError: An override would need new scores, or what the run was made from is gone.
+    """
     if overrides:
         folder.write_manifest(rederived(read_manifest(folder), overrides))
     saved = load(folder)
     derived = derive(folder, saved.recipe)
+    derived = replace(derived, calibration=standing_calibration(saved))
+    if derived.calibration is not None and folder.calibration_page.is_file():
+        write_calibration(folder.calibration_page, derived.calibration)
     manifest = {**certified(saved.manifest, folder), "scores": derived.states}
     if manifest["status"] == "done":
         manifest["exit_code"] = derived.exit_code
     report(folder, saved.recipe, derived, saved.cases(), manifest)
     folder.write_manifest(manifest)
+    return manifest

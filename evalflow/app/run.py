@@ -7,12 +7,14 @@ import logging
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack, closing
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, Protocol
 
 from evalflow.app.assemble import Parts, assemble
 from evalflow.app.baseline import baseline_problems
+from evalflow.app.calibrating import standing_calibration
 from evalflow.app.certificates import certified
+from evalflow.app.certify import certify
 from evalflow.app.derive import Derived, derive, report
 from evalflow.app.facts import facts_of
 from evalflow.app.inspect import Inspection, inspect
@@ -21,6 +23,7 @@ from evalflow.app.logs import log_to, secrets_of
 from evalflow.app.order import Order
 from evalflow.app.prepare import prepare
 from evalflow.app.recipe import Recipe
+from evalflow.app.saved import Saved
 from evalflow.app.settings import settings_of
 from evalflow.calls.budget import Amount
 from evalflow.calls.entry import Entry
@@ -106,11 +109,23 @@ def run(order: Order, watcher: Watcher) -> int:
             derived = derive(folder, recipe)
             code = derived.exit_code if status == "done" else code
             ended = manifests.closing(opening, status, code, tally, derived.states, time.monotonic() - started)
+            if status == "done":
+                derived = _calibrated(Saved(folder, ended, recipe), derived)
             ended = certified(ended, folder)
             folder.write_manifest(ended)
             _report(folder, recipe, derived, inspection, ended)
         watcher.ends(folder, ended, recipe, derived)
     return derived.exit_code
+
+
+def _calibrated(saved: Saved, derived: Derived) -> Derived:
+    """The run's judges held against the labels that the data bring along, where they do."""
+    found = standing_calibration(saved)
+    if found is None:
+        return derived
+    for one in certify(found, derived.scores, saved.folder):
+        log.info("certificate of %s for %s: %s", one.judge, one.metric, one.path or one.why)
+    return replace(derived, calibration=found)
 
 
 def _report(folder: RunFolder, recipe: Recipe, derived: Derived, found: Inspection, manifest: dict[str, Any]) -> None:

@@ -16,6 +16,7 @@ from evalflow.app.recipe import Recipe
 from evalflow.app.sweep import SweepTables
 from evalflow.errors import EvalflowError, UserError
 from evalflow.records import ScoreRecord
+from evalflow.report.calibrated import print_corrected
 from evalflow.report.case_console import print_eval_steps, print_score
 from evalflow.report.console import print_gates, print_summary, print_sweep, print_totals, print_worst, worst_rows
 from evalflow.report.leaderboard import print_boards
@@ -73,6 +74,7 @@ class TerminalScreen:
         directions = {name: metric.config.direction for name, metric in recipe.metrics.items()}
         self._out.print()
         print_summary(self._out, manifest, derived.summary.frame, directions)
+        print_corrected(self._out, derived.calibration)
         print_noise(self._out, derived.summary.details)
         worst = worst_rows(derived.scores, directions)
         print_worst(self._out, worst)

@@ -14,6 +14,7 @@ from evalflow.report.page import write_page
 
 if TYPE_CHECKING:
     from evalflow.stats.agreement import Agreement
+    from evalflow.stats.alt_test import AltTest
     from evalflow.summary import CalibrationRow
     from evalflow.summary.raters import Raters
 
@@ -82,14 +83,17 @@ def document_of(row: CalibrationRow) -> dict[str, Any]:
 
 
 def _raters(found: Raters) -> dict[str, Any]:
-    test = found.alt_test
     return {
         "krippendorff_alpha": value_of(found.alpha), "fleiss_kappa": found.fleiss_kappa, "gwet_ac1": found.gwet_ac1,
         "reliability": found.reliability, "ceiling": found.ceiling,
-        "alt_test": {
-            "passes": test.passes, "winning_rate": test.winning_rate, "advantage": test.advantage,
-            "method": test.method,
-        },
+        "alt_test": alt_of(found.alt_test),
+    }  # fmt: skip
+
+
+def alt_of(test: AltTest) -> dict[str, Any]:
+    """The test whether the judge may take a person's place as JSON; where passes is null, `method` says why."""
+    return {
+        "passes": test.passes, "winning_rate": test.winning_rate, "advantage": test.advantage, "method": test.method,
     }  # fmt: skip
 
 

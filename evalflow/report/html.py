@@ -8,6 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
+from evalflow.report.calibrated import corrected_means
 from evalflow.report.charts import charts
 from evalflow.report.confusion import matrix_of
 from evalflow.report.explorer import BLOCK, script_json
@@ -46,6 +47,7 @@ def write_html(path: Path, run: Reported, explorer: ExplorerWriter) -> None:
         "by_tag": [row for row in rows if row["tag"] is not None],
         "parts": varying(rows),
         "metrics": run.metrics,
+        "corrected": corrected_means(run.calibration),
         "pictures": charts(run.scores, run.summary, run.details, run.metrics),
         "noise": noise_texts(run.details),
         "details": _notes([detail for detail in run.details if "noise" not in detail]),

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from evalflow.config.schema import MetricConfig
+    from evalflow.report.calibration import Calibration
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +30,7 @@ class Reported:
         categorising: Names of the metrics that put cases into one of several classes.
         cases: The cases that were evaluated, in input order; gone over once.
         answers: Gives the answer to a case, or None.
+        calibration: The judges held against people; None where there are no labels.
     """
 
     scores: pl.LazyFrame
@@ -39,4 +41,5 @@ class Reported:
     metrics: Mapping[str, MetricConfig]
     cases: Iterable[Case]
     answers: AnswerOf
+    calibration: Calibration | None = None
     categorising: Collection[str] = ()

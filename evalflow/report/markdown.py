@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from evalflow.report.calibrated import Corrected, corrected_means
 from evalflow.report.files import replacing
 from evalflow.report.header import title
 from evalflow.report.judges import judge_lines
@@ -48,8 +49,24 @@ def _lines(run: Reported) -> Iterator[str]:
     yield "|---|--:|---|--:|--:|--:|--:|--:|"
     for row in rows:
         yield f"| {' | '.join(_cells(row, series_name(row, parts)))} |"
+    yield from _corrected(corrected_means(run.calibration))
     yield ""
     yield f"{_text(str(run.manifest['run_id']))}, cost {cost(run.manifest.get('cost_usd'))}"
+
+
+def _corrected(means: Sequence[Corrected]) -> Iterator[str]:
+    """The judge's means and those corrected by people's labels, side by side."""
+    if means:
+        yield ""
+        yield "| held against people | judge alone | 95 % interval | corrected by people | 95 % interval |"
+        yield "|---|--:|---|--:|---|"
+    for one in means:
+        cells = (_text(one.name), one.judge, one.judge_interval, f"**{one.corrected}**", one.corrected_interval)
+        yield f"| {' | '.join(cells)} |"
+    for one in means:
+        yield ""
+        yield _text(one.sentence)
+        yield from (f"**Warning:** {_text(warning)}." for warning in one.warnings)
 
 
 def _cells(row: Mapping[str, Any], series: str) -> list[str]:

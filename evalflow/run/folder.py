@@ -74,6 +74,16 @@ class RunFolder:
         return self.path / "junit.xml"
 
     @property
+    def calibration(self) -> Path:
+        """The judge held against people's labels, with these; only where there are some."""
+        return self.path / "calibration.json"
+
+    @property
+    def calibration_page(self) -> Path:
+        """The same as a page; only where `calibrate` was called."""
+        return self.path / "calibration.html"
+
+    @property
     def log(self) -> Path:
         """Warnings and errors."""
         return self.path / "evalflow.log"

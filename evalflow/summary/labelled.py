@@ -17,13 +17,13 @@ def label_frame(rows: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
     """Labels as a table, one row per person and answer.
 
     Args:
-        rows: dataset, case_id, target, target_repeat, metric; by; human (the label as a score); value (the same on the
-            metric's own scale, as text); weight (how many answers it stands for); comment.
+        rows: dataset, case_id, target, target_repeat, metric; answer_hash; by; human (the label as a score); value
+            (the same on the metric's own scale, as text); weight (how many answers it stands for); comment.
     """
     import polars as pl
 
     text, number = pl.String(), pl.Float64()
-    schema = dict.fromkeys(("dataset", "case_id", "target", "metric", "by", "value", "comment"), text)
+    schema = dict.fromkeys(("dataset", "case_id", "target", "metric", "answer_hash", "by", "value", "comment"), text)
     return pl.DataFrame(list(rows), {**schema, "target_repeat": pl.Int64(), "human": number, "weight": number})
 
 

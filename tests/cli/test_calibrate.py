@@ -350,3 +350,95 @@ def test_a_labelled_run_tells_how_many_labels_a_width_needs(lab: Lab) -> None:
     [said] = [line for line in document["assumptions"]["likes"] if "people's labels" in line]
     assert "on 60 labelled answers of" in said
     assert "labels tell of a run" in lab("plan", "--width", "0.2", "--rate", "0.5", "--labels", path).stderr
+
+
+CERTIFICATES = ".evalflow/certificates"
+JUDGED = ("dataset=rag", "metric=faithfulness")
+
+
+def test_a_certificate_is_issued_and_shown_by_this_run_and_by_later_ones(program: Program) -> None:
+    labels = Path(__file__).parents[2] / "data" / "rag_labels.jsonl"
+    assert program(*JUDGED, "limit=10", "repeats.judge=2").returncode == 0
+    assert ", uncalibrated" in (program.latest / "report.html").read_text(encoding="utf-8")
+    done = program(*JUDGED, "repeats.judge=2")
+    said = " ".join(program("calibrate", "--labels", str(labels)).stdout.split())
+    assert "embedded is now calibrated for faithfulness" in said
+    [certificate] = json.loads(program("list", "certificates", "--json").stdout)
+    assert (certificate["n_labels"], certificate["n_people"], certificate["dataset"]) == (25, 1, "rag")
+    assert certificate["consistency"] == {"answers": 40, "repeats": 2.0, "same": 1.0, "sd": 0.0}
+    assert certificate["replies"] == {"judged": 80, "unparsable": 0.0, "reasked": 0.0}
+    assert certificate["alt_test"] is None
+    document = json.loads((program.latest / "calibration.json").read_text(encoding="utf-8"))
+    [row] = document["rows"]
+    assert certificate["bias"]["value"] == row["bias"]
+    assert certificate["human_mean"] == row["human_mean"]
+    corrected = f"{row['corrected']['estimate']:.3f}"
+    for name in ("report.html", "summary.md"):
+        page = (program.latest / name).read_text(encoding="utf-8")
+        assert f"would say about {corrected}" in page
+        assert "25 labels on rag" in page
+    assert "25 labels on rag" in program(*JUDGED, "limit=4").stdout
+    assert "25 labels on rag" not in done.stdout
+
+
+def test_a_run_whose_data_bring_labels_is_calibrated_by_itself(program: Program) -> None:
+    done = program(*JUDGED)
+    said = " ".join(done.stdout.split())
+    assert "and people, who labelled all 40 answers, say 0.650" in said
+    assert "calibrated for faithfulness: Spearman" in said
+    assert not (program.latest / "calibration.html").exists()
+    before = (program.latest / "calibration.json").read_bytes()
+    (program.latest / "calibration.json").unlink()
+    assert program("report").returncode == 0
+    assert (program.latest / "calibration.json").read_bytes() == before
+    [path] = (program.folder / CERTIFICATES).iterdir()
+    assert path.name.startswith("faithfulness_embedded_")
+
+
+def test_a_report_written_again_keeps_to_the_labels_of_the_calibration(lab: Lab) -> None:
+    calibrated(lab, *map(label, range(60)))
+    before = (lab.latest / "calibration.json").read_bytes()
+    (lab.folder / "l.jsonl").unlink()
+    assert lab("report").returncode == 0
+    assert (lab.latest / "calibration.json").read_bytes() == before
+    assert "60 of 160 answers that they labelled" in (lab.latest / "summary.md").read_text(encoding="utf-8")
+    (lab.latest / "calibration.json").write_text("{}", encoding="utf-8")
+    done = lab("report")
+    assert (done.returncode, "this is no calibration" in done.stderr) == (2, True)
+
+
+def test_labels_that_say_too_little_give_no_certificate(program: Program) -> None:
+    path = Path(__file__).parents[2] / "data" / "rag_labels.jsonl"
+    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    program(*JUDGED)
+    shutil.rmtree(program.folder / CERTIFICATES)
+    program.write("few.jsonl", *rows[:14])
+    said = " ".join(program("calibrate", "--labels", "few.jsonl").stdout.split())
+    assert "no certificate of embedded for faithfulness: 14 labelled answers, and it takes 15" in said
+    program.write("weights.jsonl", *(row | {"weight": 1 + i % 2} for i, row in enumerate(rows)))
+    said = " ".join(program("calibrate", "--labels", "weights.jsonl").stdout.split())
+    assert "no certificate of embedded for faithfulness: the labels carry weights" in said
+    assert not (program.folder / CERTIFICATES).exists()
+    assert ", uncalibrated" in program(*JUDGED, "limit=5").stdout
+
+
+def test_labels_of_the_data_that_are_wrong_are_told_and_left_out(lab: Lab) -> None:
+    evaluate(lab, [row | {"labels": {"likes": "maybe" if i == 3 else "yes"}} for i, row in enumerate(cases())])
+    log = (lab.latest / "evalflow.log").read_text(encoding="utf-8")
+    assert "labels are not used, since 1 of them are wrong, such as: dataset rag, case c3, labels.likes" in log
+    assert not (lab.latest / "calibration.json").exists()
+    assert "is not true or false" in lab("calibrate").stderr
+
+
+def test_three_people_show_whether_the_judge_may_take_the_place_of_one(lab: Lab) -> None:
+    def people(number: int) -> list[dict[str, Any]]:
+        return [
+            label(number, truth(number) != (random.Random(f"{by} {number}").random() < 0.1), by=by)
+            for by in ("ana", "ben", "cleo")
+        ]
+
+    [row] = calibrated(lab, *(one for number in range(80) for one in people(number)))["rows"]
+    test = row["people_agreement"]["alt_test"]
+    assert test["passes"] is False
+    assert 0 < test["advantage"] < 1
+    assert "may not take a person's place" in " ".join(lab("calibrate", "--labels", "l.jsonl").stdout.split())

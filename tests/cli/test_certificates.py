@@ -35,6 +35,7 @@ def certificate(program: Program) -> Certificate:
         human_mean=0.6,
         bias={"value": 0.1, "ci_low": 0.02, "ci_high": 0.18},
         agreement={"kappa": {"value": 0.61, "ci_low": 0.4, "ci_high": 0.8}},
+        alt_test=None,
         consistency={"repeats": 3, "same": 0.95, "sd": 0.01},
         replies={"judged": 60, "unparsable": 0.05, "reasked": 0.1},
     )
