@@ -16,6 +16,8 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
 from evalflow.errors import InfrastructureError, Problem, UserError
 from evalflow.store.migrate import bring_up_to_date
 
+CACHE_KB = 64 * 1024
+"""What a connection to a file keeps in memory, so that the indexes of a large run are not read again and again."""
 BUSY_S = 30.0
 """How long a writer waits for another one."""
 
@@ -128,6 +130,7 @@ def _set_up_sqlite(connection: sqlite3.Connection, _: Any) -> None:
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = NORMAL")
     connection.execute("PRAGMA foreign_keys = ON")
+    connection.execute(f"PRAGMA cache_size = -{CACHE_KB}")
 
 
 def _begin_sqlite(connection: Connection) -> None:

@@ -2,52 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
 
 from sqlalchemy import ColumnElement, Connection, and_, case, delete, func, insert, or_, select, tuple_
 
-from evalflow.store.rows import Query, Row, every, one
+from evalflow.store.few import few
+from evalflow.store.filters import Filter, Limit, Place, conditions
+from evalflow.store.rows import Query, Row, add_many, every, one
 from evalflow.store.tables import answer_tags, answers, score_steps, scores
 
-Place = tuple[int, int]
-"""Where a score stands in its run: the answer's position, and the score's number among those of the answer."""
-
-
-@dataclass(frozen=True, slots=True)
-class Limit:
-    """A threshold: where `passed` begins, inclusive, for a metric and judge."""
-
-    metric: str
-    judge: str | None
-    value: float
-    higher: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Filter:
-    """Which scores.
-
-    Attributes:
-        metric, status: Those with exactly this.
-        tag: Those of cases with this tag, or one below it.
-        text: Those whose question, answer or case id has this in it; capitals of ASCII do not matter.
-        low, high: Those that scored within these, bounds included.
-        passed: Those that passed, or that did not; None: both, and those without a threshold.
-        limits: The thresholds that this is told by.
-        position: Those of one answer.
-    """
-
-    metric: str | None = None
-    status: str | None = None
-    tag: str | None = None
-    text: str | None = None
-    low: float | None = None
-    high: float | None = None
-    passed: bool | None = None
-    limits: Sequence[Limit] = ()
-    position: int | None = None
+_ORDER = (scores.c.position, scores.c.n)
+_AT_ONCE = 500
 
 
 def clear(connection: Connection, run: int) -> None:
@@ -64,9 +29,11 @@ def put(
     steps: Sequence[Row],
 ) -> None:
     """Insert what belongs together: rows of answers, answer_tags, scores and score_steps."""
-    for table, rows in ((answers, answered), (answer_tags, tagged), (scores, scored), (score_steps, steps)):
+    if answered:
+        connection.execute(insert(answers), answered)
+    for table, rows in ((answer_tags, tagged), (scores, scored), (score_steps, steps)):
         if rows:
-            connection.execute(insert(table), rows)
+            add_many(connection, table, rows)
 
 
 def page(
@@ -77,11 +44,15 @@ def page(
     limit: int,
 ) -> list[Row]:
     """Scores in input order, each with its question and answer."""
-    keys = select(scores.c.position, scores.c.n).where(*_conditions(run, wanted))
+    places = few(connection, run, wanted)
+    if places is not None:
+        behind = [place for place in places if after is None or place > after]
+        return _page_of_few(connection, run, wanted, behind, limit)
+    keys = select(scores.c.position, scores.c.n).where(*conditions(run, wanted))
     if after is not None:
         keys = keys.where(_behind(after))
-    keys = keys.order_by(scores.c.position, scores.c.n).limit(limit)
-    return every(connection, _shown(run, keys).order_by(scores.c.position, scores.c.n))
+    keys = keys.order_by(*_ORDER).limit(limit)
+    return every(connection, _shown(run, keys).order_by(*_ORDER))
 
 
 def page_by_score(
@@ -94,7 +65,7 @@ def page_by_score(
     descending: bool = False,
 ) -> list[Row]:
     """Scores of one metric by their number, the lowest first unless `descending`; what has none is left out."""
-    keys = select(scores.c.position, scores.c.n).where(scores.c.score.is_not(None), *_conditions(run, wanted))
+    keys = select(scores.c.position, scores.c.n).where(scores.c.score.is_not(None), *conditions(run, wanted))
     if after is not None:
         beyond, rest = after[0], (after[1], after[2])
         further = scores.c.score < beyond if descending else scores.c.score > beyond
@@ -106,7 +77,7 @@ def page_by_score(
 
 def count(connection: Connection, run: int, wanted: Filter) -> int:
     """How many scores there are; looks at every one of them."""
-    return connection.scalar(select(func.count()).select_from(scores).where(*_conditions(run, wanted))) or 0
+    return connection.scalar(select(func.count()).select_from(scores).where(*conditions(run, wanted))) or 0
 
 
 def states(connection: Connection, run: int) -> list[Row]:
@@ -177,41 +148,16 @@ def score(connection: Connection, run: int, place: Place) -> Row | None:
     return {**found, "steps": connection.scalar(steps)}
 
 
-def _conditions(run: int, wanted: Filter) -> list[ColumnElement[bool]]:
-    found: list[ColumnElement[bool]] = [scores.c.run == run]
-    equals: Mapping[Any, Any] = {
-        scores.c.metric: wanted.metric,
-        scores.c.status: wanted.status,
-        scores.c.position: wanted.position,
-    }
-    found += [column == value for column, value in equals.items() if value is not None]
-    if wanted.low is not None:
-        found.append(scores.c.score >= wanted.low)
-    if wanted.high is not None:
-        found.append(scores.c.score <= wanted.high)
-    if wanted.status is None and wanted.metric is None and (wanted.low, wanted.high, wanted.passed) != (None,) * 3:
-        found.append(scores.c.status == "scored")  # as every score is; so the index that begins with it serves
-    if wanted.passed is not None:
-        found.append(or_(False, *(_meets(limit, wanted.passed) for limit in wanted.limits)))
-    if wanted.tag is not None:
-        tagged = select(answer_tags.c.position).where(answer_tags.c.run == run, answer_tags.c.tag == wanted.tag)
-        found.append(scores.c.position.in_(tagged))
-    if wanted.text:
-        found.append(scores.c.position.in_(_about(run, wanted.text)))
+def _page_of_few(connection: Connection, run: int, wanted: Filter, places: Sequence[Place], limit: int) -> list[Row]:
+    """The first of these places that are wanted in every other respect, too."""
+    found: list[Row] = []
+    for i in range(0, len(places), _AT_ONCE):
+        at = tuple_(scores.c.position, scores.c.n).in_(places[i : i + _AT_ONCE])
+        keys = select(scores.c.position, scores.c.n).where(at, *conditions(run, wanted)).order_by(*_ORDER)
+        found += every(connection, _shown(run, keys.limit(limit - len(found))).order_by(*_ORDER))
+        if len(found) == limit:
+            break
     return found
-
-
-def _about(run: int, text: str) -> Query:
-    columns = (answers.c.question, answers.c.answer, answers.c.case_id)
-    has = (func.lower(column).contains(text.lower(), autoescape=True) for column in columns)
-    return select(answers.c.position).where(answers.c.run == run, or_(*has))
-
-
-def _meets(limit: Limit, passed: bool) -> ColumnElement[bool]:
-    reaches = scores.c.score >= limit.value if limit.higher else scores.c.score <= limit.value
-    misses = scores.c.score < limit.value if limit.higher else scores.c.score > limit.value
-    judged = scores.c.judge.is_(None) if limit.judge is None else scores.c.judge == limit.judge
-    return and_(scores.c.metric == limit.metric, judged, reaches if passed else misses)
 
 
 def _behind(place: Place, *, descending: bool = False) -> ColumnElement[bool]:

@@ -11,7 +11,7 @@ import pytest
 
 from evalflow.records import Label
 from evalflow.store import Database, labels, results, runs
-from evalflow.store.results import Filter, Limit
+from evalflow.store.filters import Filter, Limit
 
 LIMITS = [Limit("a", "j", 0.5), Limit("b", None, 0.5, higher=False)]
 
@@ -78,6 +78,7 @@ def run(database: Database) -> int:
     return number
 
 
+@pytest.mark.parametrize("few", [5000, 3], ids=["few", "many"])
 @pytest.mark.parametrize(
     ("wanted", "holds"),
     [
@@ -93,12 +94,22 @@ def run(database: Database) -> int:
         (Filter(passed=True, limits=LIMITS), lambda i, n: i <= 15 if n else i >= 15 and i % 3 != 0),
         (Filter(passed=False, limits=LIMITS), lambda i, n: i > 15 if n else i < 15 and i % 3 != 0),
         (Filter(passed=False, limits=[]), lambda i, n: False),
+        (
+            Filter(passed=True, limits=LIMITS, tag="even", text="question 1"),
+            lambda i, n: i in ((10, 12, 14) if n else (16,)),
+        ),
         (Filter(position=4, metric="b", tag="even"), lambda i, n: (i, n) == (4, 1)),
     ],
 )
 def test_pages_are_in_order_and_hold_what_is_wanted(
-    database: Database, run: int, wanted: Filter, holds: Callable[[int, int], bool]
+    database: Database,
+    run: int,
+    wanted: Filter,
+    holds: Callable[[int, int], bool],
+    few: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr("evalflow.store.few.FEW", few)
     seen: list[tuple[int, int]] = []
     with database.reading() as connection:
         while page := results.page(connection, run, wanted, seen[-1] if seen else None, 7):

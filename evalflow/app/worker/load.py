@@ -149,7 +149,9 @@ def _score(run: int, position: int, n: int, score: Mapping[str, Any]) -> dict[st
     return {"run": run, "position": position, "n": n, **texts, **{name: score[name] for name in _PLAIN}}
 
 
-def _text(text: Any) -> Any:
+def _text(text: str | None) -> str | None:
+    if text is None or (text.isascii() and "\0" not in text):  # as most texts are, and looked at quickest
+        return text
     from evalflow.store.rows import storable
 
-    return None if text is None else storable(text)
+    return storable(text)

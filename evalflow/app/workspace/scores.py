@@ -14,7 +14,7 @@ from evalflow.datasets import tag_name
 from evalflow.errors import Problem, UserError
 
 if TYPE_CHECKING:
-    from evalflow.store.results import Limit
+    from evalflow.store.filters import Limit
 
 MAX_PAGE = 500
 BINS = 20
@@ -179,7 +179,7 @@ def distribution(space: Workspace, run_id: str, metric: str, bins: int = BINS) -
 
 
 def _limits(row: Mapping[str, Any], thresholds: Mapping[str, float] | None) -> list[Limit]:
-    from evalflow.store.results import Limit
+    from evalflow.store.filters import Limit
 
     found: list[Limit] = []
     for metric in row["facts"].get("metrics", []):
@@ -190,7 +190,7 @@ def _limits(row: Mapping[str, Any], thresholds: Mapping[str, float] | None) -> l
 
 
 def _filter(wanted: ScoreFilter, limits: Sequence[Limit]) -> Any:
-    from evalflow.store.results import Filter
+    from evalflow.store.filters import Filter
 
     return Filter(
         metric=wanted.metric,
