@@ -124,6 +124,8 @@ def in_words(rows: Sequence[ComparisonRow]) -> str:
     told = [f"{n} {VERDICTS[verdict]}" for verdict, n in counts.items() if n and verdict != "cannot_tell"]
     if not told:
         return f"None of {len(rows)} comparisons can be told." if len(rows) > 1 else "The difference cannot be told."
+    if len(rows) == 1:
+        return f"Run B is {VERDICTS[rows[0].verdict]}."
     left = counts["cannot_tell"]
     return f"Of {len(rows)}: {', '.join(told)}" + (f"; {left} cannot be told." if left else ".")
 

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -35,10 +36,17 @@ answer(application(open_workspace(), address, None), sock)
 
 @pytest.fixture(name="pages", scope="module")
 def _pages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with paged(tmp_path_factory.mktemp("workspace")) as server:
+        yield server
+
+
+@contextmanager
+def paged(folder: Path) -> Iterator[Server]:
+    """The application in a process of its own, at work in a folder."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "TRIAL_KEY": "a-secret-key"}
     process = subprocess.Popen(
         [sys.executable, "-c", CODE],
-        cwd=tmp_path_factory.mktemp("workspace"),
+        cwd=folder,
         env=environment,
         stdout=subprocess.PIPE,
         text=True,

@@ -1,0 +1,88 @@
+"""Two runs compared, and a metric followed over runs, in a real browser."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from ..conftest import Server
+from ..finished import EVIL, Finished
+from .conftest import paged
+
+pytestmark = pytest.mark.browser
+Visit = Callable[..., Any]
+
+
+@pytest.fixture(name="pages", scope="module")
+def _pages(finished: Finished) -> Iterator[Server]:
+    with paged(finished.folder) as server:
+        yield server
+
+
+def test_two_runs_are_picked_compared_and_read_case_by_case(visit: Visit, finished: Finished) -> None:
+    page = visit(f"/compare?b={finished.better}")
+    page.get_by_role("button", name="Compare", exact=True).click()
+    page.wait_for_url(f"**/compare?a={finished.worse}&b={finished.better}")
+    page.get_by_text("Run B is better.").wait_for()
+    row = page.get_by_role("row").filter(has=page.get_by_role("rowheader"))
+    assert "+0.833" in row.inner_text()
+    assert page.get_by_role("img", name=re.compile(r"difference \+0\.833, interval")).count() == 1
+    page.get_by_text("1 went from pass to fail, 11 from fail to pass.").wait_for()
+    worst = page.locator(".flip").first
+    worst.locator("summary").focus()
+    page.keyboard.press("Enter")
+    halves = page.locator(".half")
+    halves.nth(1).get_by_text(EVIL).wait_for()
+    assert "It costs 0 pounds." in halves.nth(0).inner_text()
+    assert "the answer does not equal the reference" in halves.nth(1).inner_text()
+    assert page.locator("img[src=x]").count() == 0
+    page.get_by_role("link", name="Swap A and B").click()
+    page.get_by_text("Run B is worse.").wait_for()
+
+
+def test_what_cannot_be_compared_says_why_and_is_compared_all_the_same(visit: Visit, finished: Finished) -> None:
+    page = visit(f"/compare?a={finished.better}&b={finished.other}")
+    page.get_by_text("metric exact has version 1 in A and 2 in B").wait_for()
+    assert page.get_by_text("Differences").count() == 0
+    page.get_by_role("link", name="Compare all the same").click()
+    page.get_by_text("compared all the same, as allowed").wait_for()
+    page.get_by_text("The difference cannot be told.").wait_for()
+    page.get_by_text("Every case that both runs have scored came out the same.").wait_for()
+
+
+def test_a_metric_is_followed_over_runs(visit: Visit, finished: Finished) -> None:
+    page = visit("/history")
+    points = page.locator(".plot .point")
+    assert points.count() == 3
+    assert page.locator(".plot .point.failed").count() == 1
+    assert page.locator(".plot .link").count() == 1
+    page.get_by_text("other metric", exact=True).wait_for()
+    assert "version 1 in the run before and 2 in this one" in page.get_by_role("row").nth(1).inner_text()
+    page.locator(".field", has_text="Number").get_by_role("combobox").press("ArrowDown")
+    page.get_by_role("option", name="pass rate").click()
+    page.wait_for_url("**/history?**statistic=pass_rate")
+    page.get_by_role("heading", name="exact, pass rate").wait_for()
+    assert page.locator(".plot a").first.get_attribute("href") == f"/runs/{finished.worse}"
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("colours", ["light", "dark"])
+def test_both_pages_fit_in_both_colours(
+    visit: Visit, finished: Finished, width: int, colours: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    for name, path in (("compare", f"/compare?a={finished.worse}&b={finished.better}"), ("history", "/history")):
+        page = visit(path, width, colours)
+        page.locator(".waiting").wait_for(state="detached")
+        page.locator("table").wait_for()
+        assert page.evaluate("document.documentElement.scrollWidth") == width
+        folder = tmp_path_factory.getbasetemp() / "screenshots"
+        page.screenshot(path=folder / f"{name}-{colours}-{width}.png", full_page=True)
+
+
+def test_what_is_not_there_is_said(visit: Visit, pages: Server, finished: Finished) -> None:
+    assert pages.ask("GET", f"/compare?a=none&b={finished.better}").status == 404
+    page = visit("/history?bot=fees&dataset=questions&metric=none")
+    page.get_by_text("none of fees on questions has no history.").wait_for()
