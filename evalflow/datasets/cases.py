@@ -117,21 +117,34 @@ def columns(config: DatasetConfig, rows: int = 100) -> list[str]:
     Raises:
         UserError: There is no such file, or one of those rows cannot be read.
     """
-    return list(examples(config, rows))
+    seen: dict[str, None] = {}
+    for row in _first_rows(config, rows):
+        if isinstance(row, Problem):
+            raise UserError(row)
+        seen.update(dict.fromkeys(row.data))
+    return list(seen)
 
 
 def examples(config: DatasetConfig, rows: int = 100) -> dict[str, Any]:
-    """The columns of the first rows, in the order they are first seen, with the first value that each has.
+    """The columns of the first rows that can be read, in the order they are first seen, each with its first value.
 
     Raises:
-        UserError: There is no such file, or one of those rows cannot be read.
+        UserError: There is no such file, or none of those rows can be read.
     """
     seen: dict[str, Any] = {}
-    for row in islice((row for path in files(config) for row in _table(path, config).rows), rows):
+    faults: list[Problem] = []
+    for row in _first_rows(config, rows):
         if isinstance(row, Problem):
-            raise UserError(row)
-        seen.update((column, value) for column, value in row.data.items() if seen.get(column) in (None, ""))
+            faults.append(row)
+        else:
+            seen.update((column, value) for column, value in row.data.items() if seen.get(column) in (None, ""))
+    if faults and not seen:
+        raise UserError(faults[:MAX_PROBLEMS])
     return seen
+
+
+def _first_rows(config: DatasetConfig, rows: int) -> Iterator[Row | Problem]:
+    return islice((row for path in files(config) for row in _table(path, config).rows), rows)
 
 
 def places(config: DatasetConfig, indices: Collection[int]) -> dict[int, str]:

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from evalflow import datasets as readers
-from evalflow.app.workspace import library
 from evalflow.app.workspace.case_rows import read_row, read_rows, stored
 from evalflow.app.workspace.datasets import Dataset, create_dataset, get_dataset, own_row
+from evalflow.app.workspace.declared import declared_dataset, declared_rows
 from evalflow.app.workspace.space import StaleError, TakenError, Workspace, not_found, stale
-from evalflow.config.schema import DatasetConfig
 from evalflow.errors import Problem, UserError
 
 MAX_PAGE = 500
@@ -229,10 +228,10 @@ def copy_dataset(space: Workspace, source: str, name: str) -> Dataset:
         rows = case_rows(space, source)
         append_rows(space, name, rows)
         return get_dataset(space, name)
-    config = DatasetConfig.model_validate(library.content("dataset", source))
-    cases = list(readers.read(source, config))
+    config = declared_dataset(source)
+    rows = list(declared_rows(source))
     create_dataset(space, name, config.description or "", config.generates)
-    append_rows(space, name, (readers.case_to_row(case) for case in cases))
+    append_rows(space, name, rows)
     return get_dataset(space, name)
 
 

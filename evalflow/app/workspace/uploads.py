@@ -107,7 +107,7 @@ def examine_upload(
     for row in _sifted(space, dataset, path, fields):
         if row.case is None:
             faulty.append(row.position)
-            problems += [_placed(problem) for problem in row.problems if len(problems) < SHOWN]
+            problems += [placed(problem) for problem in row.problems if len(problems) < SHOWN]
             continue
         good += 1
         if len(first) < limit:
@@ -156,7 +156,7 @@ def _sifted(space: Workspace, dataset: str, path: Path, fields: Fields | None) -
             yield row
 
 
-def _placed(problem: Problem) -> Problem:
+def placed(problem: Problem) -> Problem:
     """The problem with its place in the file alone, as people call it."""
     place = _PLACE.search(problem.where)
     where = "" if place is None else f"line {place['line']}" if place["line"] else f"record {place['record']}"

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 from fastapi import APIRouter, Request, Response
+from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
-from evalflow.app.workspace.cases import copy_dataset
+from evalflow.app.workspace.cases import case_rows, copy_dataset
 from evalflow.app.workspace.datasets import (
     Dataset,
     Generates,
@@ -15,10 +19,13 @@ from evalflow.app.workspace.datasets import (
     list_datasets,
     update_dataset,
 )
+from evalflow.app.workspace.declared import declared_rows
 from evalflow.web.api.deps import Expected, Name, Space, created, tagged
 from evalflow.web.api.paging import Cursor, Limit, Page, page_of
 
 router = APIRouter(prefix="/datasets", tags=["datasets"])
+_JSONL = "application/jsonl"
+_EXPORT: dict[int | str, dict[str, Any]] = {200: {"content": {_JSONL: {}}, "description": "One case a line."}}
 
 
 class NewDataset(BaseModel):
@@ -60,6 +67,16 @@ def post_dataset(space: Space, new: NewDataset, request: Request, response: Resp
     made = create_dataset(space, new.name, new.description, new.generates)
     created(request, response, made.name, made.version)
     return made
+
+
+@router.get("/{dataset}/export", response_class=StreamingResponse, responses=_EXPORT)
+def export_dataset(space: Space, dataset: Name) -> StreamingResponse:
+    """All cases as JSON lines, which load again as a dataset."""
+    own = get_dataset(space, dataset).origin == "workspace"
+    rows = case_rows(space, dataset) if own else declared_rows(dataset)
+    lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    headers = {"Content-Disposition": f'attachment; filename="{dataset}.jsonl"'}
+    return StreamingResponse(lines, media_type=_JSONL, headers=headers)
 
 
 @router.get("/{dataset}")

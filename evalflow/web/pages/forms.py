@@ -108,8 +108,10 @@ def _placed(about: About, make: Callable[[], F]) -> F:
         helped = text(about.help, classes="help") if about.help else None
         made = make()
     made.props("outlined dense")
-    made.props["for"] = made.html_id
-    label.props["for"] = made.html_id
+    # A select's own id stands at an element that no label can be for.
+    target = f"{made.html_id}-field" if isinstance(made, ui.select) else made.html_id
+    made.props["for"] = target
+    label.props["for"] = target
     if helped is not None:
         made.props["aria-describedby"] = helped.html_id
     if about.required:

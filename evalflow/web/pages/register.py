@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from evalflow.app.workspace import Workspace
 
-STYLES = ("theme", "parts", "forms", "compare", "history")
+STYLES = ("theme", "parts", "forms", "cases", "compare", "history")
 """Files of assets/, in order."""
 ICON = Path(__file__).parent.parent / "assets" / "icon.svg"
 
@@ -22,9 +22,23 @@ def add_pages(app: FastAPI, workspace: Workspace) -> None:
     """
     from nicegui import ui
 
-    from evalflow.web.pages import bot, bot_edit, bots, compare, history, missing
+    from evalflow.web.pages import (
+        bot,
+        bot_edit,
+        bots,
+        case_add,
+        case_edit,
+        compare,
+        dataset,
+        dataset_edit,
+        datasets,
+        history,
+        missing,
+    )
 
-    for page in (bots, bot_edit, bot, compare, history, missing):
+    bots_of = (bots, bot_edit, bot)
+    cases = (datasets, dataset_edit, case_add, case_edit, dataset)
+    for page in (*bots_of, *cases, compare, history, missing):
         page.add(workspace)
     ui.add_head_html(_head(), shared=True)
     ui.run_with(  # pyright: ignore[reportUnknownMemberType] - partly untyped in NiceGUI

@@ -1,0 +1,80 @@
+"""Fields for names with values: additional inputs, metadata."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from nicegui import ui
+
+from evalflow.web.pages.forms import About, Field, line
+from evalflow.web.pages.parts import button, text
+
+
+class Pairs:
+    """Rows of a name and a value, as many as are wanted.
+
+    Args:
+        legend: What they are.
+        help: One sentence on what belongs there.
+        example: A name and a value.
+        values: To begin with.
+    """
+
+    def __init__(self, legend: str, help: str, example: tuple[str, str], values: Mapping[str, Any]) -> None:
+        self._example = example
+        self._pairs: list[tuple[ui.element, Field, Field]] = []
+        with ui.element("fieldset").classes("field"):
+            text(legend, "legend", "label")
+            text(help, classes="help")
+            self._rows = ui.element("div").classes("stack pairs")
+            for name, value in values.items():
+                self._add(name, as_text(value))
+            with ui.element("div").classes("actions"):
+                button("Add one", lambda: self._add("", "").run_method("focus"), icon="add")
+
+    def read(self) -> dict[str, Any] | None:
+        """The values by name; None where a name is missing or stands twice, which is shown beside it."""
+        found: dict[str, Any] = {}
+        wrong = False
+        for _, named, valued in self._pairs:
+            name, said = (named.value or "").strip(), valued.value or ""
+            named.error = None
+            if not name and not said.strip():
+                continue
+            if not name or name in found:
+                named.error = "is there twice" if name else "is required"
+                wrong = True
+            found[name] = as_value(said)
+        return None if wrong else found
+
+    def _add(self, name: str, value: str) -> Field:
+        with self._rows, ui.element("div").classes("pair-row") as row:
+            named = line(About("Name", example=self._example[0], required=True), name)
+            valued = line(About("Value", example=self._example[1], required=True), value)
+            pair = (row, named, valued)
+            remove = button("", lambda: self._remove(pair), kind="quiet", icon="close")
+            remove.props('aria-label="Remove this one"')
+        self._pairs.append(pair)
+        return named
+
+    def _remove(self, pair: tuple[ui.element, Field, Field]) -> None:
+        self._pairs.remove(pair)
+        pair[0].delete()
+
+
+def as_text(value: Any) -> str:
+    """A JSON value as a person writes it: text as it stands, unless it would be read as something else."""
+    if isinstance(value, str) and as_value(value) == value:
+        return value
+    return json.dumps(value, ensure_ascii=False)
+
+
+def as_value(said: str) -> Any:
+    """What is written, as JSON where it is JSON, else as text."""
+    try:
+        value = json.loads(said, parse_constant=lambda name: name)
+    except (ValueError, RecursionError):
+        return said
+    return value

@@ -1,0 +1,283 @@
+"""Test cases, collected and kept in a real browser."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ..conftest import Server
+
+pytestmark = pytest.mark.browser
+Visit = Callable[..., Any]
+EVIL = "</script><img src=x onerror=\"document.title='owned'\">"
+
+
+def seen(page: Any, text: str) -> Any:
+    """Wait until a text is there."""
+    found = page.get_by_text(text, exact=False).first
+    found.wait_for()
+    return found
+
+
+def field(page: Any, label: str) -> Any:
+    """A field by its label."""
+    return page.get_by_label(re.compile(rf"^{label}( \(optional\))?$")).first
+
+
+def press(page: Any, name: str) -> None:
+    page.get_by_role("button", name=name, exact=True).click()
+
+
+def define(pages: Server, name: str, *cases: dict[str, Any]) -> None:
+    assert pages.ask("POST", "/api/v1/datasets", {"name": name}).status == 201
+    if cases:
+        assert pages.ask("POST", f"/api/v1/datasets/{name}/cases", {"items": cases}).status == 201
+
+
+def kept(pages: Server, name: str) -> list[dict[str, Any]]:
+    """The cases as they are exported."""
+    answer = pages.ask("GET", f"/api/v1/datasets/{name}/export")
+    return [json.loads(line) for line in answer.body.splitlines()]
+
+
+def test_questions_are_pasted_edited_found_and_exported(visit: Visit, pages: Server) -> None:
+    page = visit("/datasets")
+    seen(page, "Collect your first test cases")
+    page.get_by_role("link", name="New dataset").click()
+    field(page, "Name").fill("fees")
+    field(page, "Description").fill("What people ask about fees.")
+    press(page, "Create")
+    seen(page, "No test cases yet")
+    page.get_by_role("link", name="Paste or upload").click()
+    field(page, "Paste").fill("What does it cost?\n\nCan I pay by card?\nHow do I get a refund?")
+    press(page, "Go on")
+    seen(page, "3 cases can be taken")
+    press(page, "Take 3 cases")
+    page.get_by_role("link", name="Can I pay by card?").click()
+    field(page, "Expected answer").fill("Yes, any card.")
+    field(page, "Tags").fill("Fees>Payment; easy")
+    press(page, "Add one")
+    field(page, "Value").fill("basic")
+    press(page, "Save")
+    seen(page, "is required")
+    page.get_by_label("Name").first.fill("plan")
+    press(page, "Add a piece")
+    field(page, "Text").fill("We take every card.")
+    press(page, "Save")
+    page.wait_for_url("**/datasets/fees")
+    seen(page, "Fees > Payment")
+    field(page, "Search").fill("REFUND")
+    seen(page, "1–1 of 1")
+    field(page, "Search").fill("nothing like it")
+    press(page, "Show all cases")
+    seen(page, "1–3 of 3")
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Export").click()
+    assert download.value.suggested_filename == "fees.jsonl"
+    rows = [json.loads(line) for line in Path(download.value.path()).read_text(encoding="utf-8").splitlines()]
+    assert rows == kept(pages, "fees")
+    changed = {key: value for key, value in rows[1].items() if key != "id"}
+    assert changed == {
+        "messages": [{"role": "user", "content": "Can I pay by card?"}],
+        "reference": "Yes, any card.",
+        "contexts": [{"text": "We take every card."}],
+        "tags": ["Fees > Payment", "easy"],
+        "vars": {"plan": "basic"},
+    }
+
+
+def test_a_file_is_mapped_and_its_bad_row_given_back(visit: Visit, pages: Server, tmp_path: Path) -> None:
+    define(pages, "uploaded", {"id": "a", "question": "Here already?"})
+    file = tmp_path / "from_excel.csv"
+    file.write_text("nr;prompt;ideal;plan\na;One?;1;basic\nb;Two?;2;basic\nc;Three?;3;pro;4\nd;Four?;4;\n", "utf-8")
+    page = visit("/datasets/uploaded/add")
+    page.locator("input[type=file]").set_input_files(file)
+    seen(page, "3 cases can be taken, 1 row cannot")
+    seen(page, "line 4")
+    seen(page, "the record has 5 cells, more than the header's 4")
+    assert page.get_by_label("What ideal is").input_value() == "Expected answer"
+    page.get_by_label("What nr is").click()
+    page.get_by_role("option", name="Id", exact=True).click()
+    seen(page, "2 cases can be taken, 2 rows cannot")
+    seen(page, "the id 'a' is in the dataset already")
+    page.get_by_label("What plan is").click()
+    page.get_by_role("option", name="Question", exact=True).click()
+    seen(page, "prompt is that already")
+    page.get_by_label("What plan is").click()
+    page.get_by_role("option", name="Additional input", exact=True).click()
+    press(page, "Take 2 cases")
+    seen(page, "2 cases were added.")
+    with page.expect_download() as download:
+        press(page, "Download the rows to mend")
+    assert (
+        Path(download.value.path()).read_text(encoding="utf-8")
+        == "nr;prompt;ideal;plan\na;One?;1;basic\nc;Three?;3;pro;4\n"
+    )
+    assert [(row["id"], row.get("reference"), row.get("vars")) for row in kept(pages, "uploaded")] == [
+        ("a", None, None),
+        ("b", "2", {"plan": "basic"}),
+        ("d", "4", None),
+    ]
+
+
+def test_what_cannot_be_taken_says_why(visit: Visit, pages: Server, tmp_path: Path) -> None:
+    define(pages, "bounded")
+    large, broken, other = tmp_path / "large.csv", tmp_path / "broken.csv", tmp_path / "cases.xlsx"
+    with large.open("wb") as file:
+        file.truncate(200 << 20)
+    broken.write_text('question\nfine\n"never closed\nlost\n', encoding="utf-8")
+    other.write_bytes(b"PK")
+    page = visit("/datasets/bounded/add")
+    choose = page.locator("input[type=file]")
+    choose.set_input_files(large)
+    seen(page, "large.csv has 200 MB; at most 64 MB can be uploaded")
+    choose.set_input_files(other)
+    seen(page, "cases.xlsx is of another kind")
+    choose.set_input_files(broken)
+    seen(page, "broken.csv: line 3: broken CSV")
+    press(page, "Start over")
+    press(page, "Go on")
+    seen(page, "is required")
+    field(page, "Paste").fill("question\tideal\nTwo\nlines?\t1")
+    press(page, "Go on")
+    seen(page, "as they would be kept")
+    assert kept(pages, "bounded") == []
+
+
+def test_many_cases_come_a_page_at_a_time_and_are_changed_together(visit: Visit, pages: Server) -> None:
+    define(pages, "many", *({"id": f"c{i}", "question": f"Question {i}?", "tags": ["old"]} for i in range(5000)))
+    page = visit("/datasets/many")
+    seen(page, "1–50 of 5,000")
+    assert page.locator("table.cases tbody tr").count() == 50
+    press(page, "Next")
+    seen(page, "51–100 of 5,000")
+    assert page.locator("table.cases tbody tr").count() == 50
+    press(page, "Previous")
+    seen(page, "1–50 of 5,000")
+    page.get_by_label("Select Question 3?").check()
+    page.get_by_label("Select Question 7?").check()
+    seen(page, "2 selected")
+    press(page, "Add tag")
+    field(page.get_by_role("dialog"), "Tag").fill("Fees>Refunds")
+    press(page, "Add")
+    seen(page, "2 cases were changed")
+    press(page, "Clear")
+    page.get_by_label("Tag").first.click()
+    page.get_by_role("option", name="Fees > Refunds (2)").click()
+    seen(page, "1–2 of 2")
+    page.get_by_label("Select this page").check()
+    press(page, "Delete")
+    press(page.get_by_role("dialog"), "Delete")
+    seen(page, "1–50 of 4,998")
+    page.get_by_label("Select this page").check()
+    press(page, "Select all 4,998")
+    seen(page, "4,998 selected")
+    press(page, "Remove tag")
+    press(page.get_by_role("dialog"), "Remove")
+    seen(page, "4,998 cases were changed")
+    assert pages.ask("GET", "/api/v1/datasets/many/cases?tag=old").json["items"] == []
+
+
+def test_a_conversation_is_written_and_its_order_kept(visit: Visit, pages: Server) -> None:
+    define(pages, "talks")
+    page = visit("/datasets/talks/cases/new")
+    press(page, "Save")
+    seen(page, "is required")
+    field(page, "Question").fill("What does it cost?")
+    page.get_by_label("A conversation").check(force=True)
+    press(page, "Add a turn")
+    field(page.locator(".turn").last, "Says").fill("40 pounds.")
+    press(page, "Save")
+    seen(page, "ends the conversation with the role 'assistant'")
+    press(page, "Add a turn")
+    field(page.locator(".turn").last, "Says").fill("Per month?")
+    press(page, "Save and write another")
+    seen(page, "is kept")
+    assert field(page, "Question").input_value() == ""
+    (case,) = kept(pages, "talks")
+    assert [message["role"] for message in case["messages"]] == ["user", "assistant", "user"]
+
+
+def test_somebody_elses_change_is_not_overwritten(visit: Visit, pages: Server) -> None:
+    define(pages, "shared", {"id": "x", "question": "q", "reference": "old"})
+    case = pages.ask("GET", "/api/v1/datasets/shared/cases").json["items"][0]
+    path = f"/datasets/shared/cases/{case['id']}"
+    page = visit(path)
+    theirs = pages.ask("PUT", f"/api/v1{path}", {"question": "q", "reference": "theirs"}, If_Match='"1"')
+    assert theirs.status == 200
+    field(page, "Expected answer").fill("mine")
+    press(page, "Save")
+    seen(page, "version 2, not 1; it differs from yours in reference")
+    assert kept(pages, "shared")[0]["reference"] == "theirs"
+
+
+def test_text_of_files_is_only_text(visit: Visit, pages: Server, tmp_path: Path) -> None:
+    case = {"id": EVIL, "question": EVIL, "reference": EVIL, "tags": [EVIL], "contexts": [EVIL], "vars": {EVIL: EVIL}}
+    define(pages, "evil", case)
+    page = visit("/datasets/evil")
+    page.get_by_role("link", name=EVIL).click()
+    page.wait_for_url("**/cases/*")
+    seen(page, f"Case {EVIL}")
+    file = tmp_path / "evil.jsonl"
+    file.write_text(json.dumps({"query": EVIL, EVIL: EVIL, "tags": [EVIL]}) + "\n" + '{"tags": 3}\n', encoding="utf-8")
+    uploading = visit("/datasets/evil/add")
+    uploading.locator("input[type=file]").set_input_files(file)
+    seen(uploading, "1 case can be taken, 1 row cannot")
+    for shown in (page, uploading):
+        assert shown.locator("img[src=x]").count() == 0
+        assert shown.title().endswith("evalflow")
+
+
+def test_what_conf_declares_is_read_and_copied(visit: Visit, pages: Server) -> None:
+    page = visit("/datasets/rag")
+    seen(page, "read-only")
+    seen(page, "1–40")
+    page.get_by_role("link", name="Copy").click()
+    field(page, "Name").fill("Not a name")
+    press(page, "Copy")
+    seen(page, "'Not a name' cannot be a name")
+    field(page, "Name").fill("my_rag")
+    press(page, "Copy")
+    seen(page, "1–40 of 40")
+    assert kept(pages, "my_rag") == kept(pages, "rag")
+    page.get_by_role("link", name="Edit").click()
+    field(page, "Description").fill("Mine.")
+    press(page, "Save")
+    page.wait_for_url("**/datasets/my_rag")
+    seen(page, "Mine.")
+    press(page, "Delete")
+    press(page.get_by_role("dialog"), "Delete")
+    page.wait_for_url("**/datasets")
+    assert pages.ask("GET", "/api/v1/datasets/my_rag").status == 404
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("colours", ["light", "dark"])
+def test_every_page_fits_in_both_colours(
+    visit: Visit, pages: Server, width: int, colours: str, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path
+) -> None:
+    if pages.ask("GET", "/api/v1/datasets/shown").status == 404:
+        assert pages.ask("POST", "/api/v1/datasets/rag/copies", {"name": "shown"}).status == 201
+        pages.ask("POST", "/api/v1/datasets", {"name": "blank", "description": "Nothing is in it."})
+    case = pages.ask("GET", "/api/v1/datasets/shown/cases").json["items"][0]["id"]
+    file = tmp_path / "cases.csv"
+    file.write_text("nr,prompt,ideal,plan\na,One?,1,basic\nb,Two?,2,basic\nc,Three?,3,pro,4\n", "utf-8")
+    folder = tmp_path_factory.getbasetemp() / "screenshots"
+    paths = ["", "/new", "/blank", "/blank/add", "/shown", f"/shown/cases/{case}", "/blank/cases/new", "/rag", "/none"]
+    for path in paths:
+        page = visit(f"/datasets{path}", width, colours)
+        if path == "/shown":
+            page.locator(".tick-box").nth(2).check()
+            seen(page, "1 selected")
+        if path == "/blank/add":
+            page.locator("input[type=file]").set_input_files(file)
+            seen(page, "2 cases can be taken, 1 row cannot")
+        assert page.evaluate("document.documentElement.scrollWidth") == width, path
+        assert page.locator("h1").count() == 1
+        name = f"datasets{path.replace('/', '-')}-{colours}-{width}.png"
+        page.screenshot(path=folder / name, full_page=True)
