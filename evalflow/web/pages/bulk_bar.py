@@ -43,7 +43,7 @@ class BulkBar:
                 button("Add tag", self._add_tag)
                 button("Remove tag", self._remove_tag)
                 button("Set group", self._set_group)
-                button("Delete", self._delete, kind="danger")
+                button("Delete cases", self._delete, kind="danger")
                 button("Clear", self._clear, kind="quiet")
         self.show()
 

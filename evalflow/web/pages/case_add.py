@@ -23,7 +23,7 @@ from evalflow.web.pages.review import Review
 LARGEST_PASTE = 1_000_000
 """Characters; a page's websocket takes no longer message than twice as many bytes."""
 _PASTE = About(
-    "Paste",
+    "Questions, or a table",
     "One question in each line; or a table as copied from a spreadsheet, whose first row names the columns.",
     "What does the licence cost?\nCan I pay by card?\nHow do I get my money back?",
     required=True,
@@ -59,7 +59,7 @@ class _Add:
         with self._place, ui.element("div").classes("ways"):
             with ui.element("div").classes("card stack"):
                 text("Paste", "h2")
-                self._pasted = area(_PASTE).props(f"rows=9 maxlength={LARGEST_PASTE}")
+                self._pasted = area(_PASTE).props(f"maxlength={LARGEST_PASTE}")
                 with ui.element("div").classes("actions"):
                     self._going_on = button("Go on", self._take_pasted, kind="primary")
             with ui.element("div").classes("card stack"):
