@@ -11,6 +11,7 @@ from sqlalchemy import (
     ForeignKey,
     Index,
     Integer,
+    LargeBinary,
     MetaData,
     PrimaryKeyConstraint,
     String,
@@ -221,4 +222,16 @@ labels = Table(
     _version(),
     Index(None, "metric", "id"),
     Index(None, "run", "id"),
+)
+
+creations = Table(
+    "creations",
+    metadata,
+    Column("key", String(64), primary_key=True),
+    Column("request", String(64), nullable=False),
+    Column("status", Integer, nullable=False),
+    Column("headers", JSON, nullable=False),
+    Column("body", LargeBinary, nullable=False),
+    _at("at"),
+    Index(None, "at"),
 )

@@ -9,12 +9,15 @@ from pathlib import Path
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
 from sqlalchemy import inspect, text
 
 from evalflow.errors import UserError
 from evalflow.store import Database, definitions, open_database
+from evalflow.store.migrate import FOLDER
 from evalflow.store.tables import metadata
 
+HEAD = ScriptDirectory(str(FOLDER)).get_current_head()
 BOT = {"name": "b", "description": "", "config": {"kind": "recorded"}}
 
 
@@ -61,8 +64,28 @@ def test_an_older_file_is_copied_and_then_brought_forward(tmp_path: Path, monkey
     assert newer.backup is not None
     with sqlite3.connect(newer.backup) as copy:
         assert copy.execute("SELECT name FROM bots").fetchall() == [("b",)]
-        assert copy.execute("SELECT version_num FROM alembic_version").fetchall() == [("0001",)]
+        assert copy.execute("SELECT version_num FROM alembic_version").fetchall() == [(HEAD,)]
     copy.close()
+
+
+def test_what_is_in_the_first_tables_is_there_in_all_later_ones(
+    database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import shutil
+
+    first = tmp_path / "migrations"
+    shutil.copytree(FOLDER, first, ignore=shutil.ignore_patterns("__pycache__", "000[2-9]_*"))
+    with monkeypatch.context() as patch:
+        patch.setattr("evalflow.store.migrate.FOLDER", first)
+        old = open_database(database_url)
+        with old.writing() as connection:
+            definitions.add_named(connection, "bots", BOT)
+        old.close()
+    new = open_database(database_url)
+    with new.reading() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), metadata) == []
+        assert definitions.named(connection, "bots", "b")
+    new.close()
 
 
 def test_a_failed_migration_leaves_the_file_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,9 +147,9 @@ def _with_one_more(folder: Path, then: str = "") -> None:
     from evalflow.store import migrate
 
     shutil.copytree(migrate.FOLDER, folder, ignore=shutil.ignore_patterns("__pycache__"))
-    (folder / "versions" / "0002_later.py").write_text(
+    (folder / "versions" / "9998_later.py").write_text(
         "import sqlalchemy as sa\nfrom alembic import op\n\n"
-        "revision = '0002'\ndown_revision = '0001'\nbranch_labels = None\ndepends_on = None\n\n\n"
+        f"revision = '9998'\ndown_revision = '{HEAD}'\nbranch_labels = None\ndepends_on = None\n\n\n"
         "def upgrade() -> None:\n    op.add_column('labels', sa.Column('later', sa.Text(), nullable=True))\n" + then,
         encoding="utf-8",
     )

@@ -96,7 +96,7 @@ def run(database: Database) -> int:
         (Filter(passed=False, limits=[]), lambda i, n: False),
         (
             Filter(passed=True, limits=LIMITS, tag="even", text="question 1"),
-            lambda i, n: i in ((10, 12, 14) if n else (16,)),
+            lambda i, n: (i, n) in {(10, 1), (12, 1), (14, 1), (16, 0)},
         ),
         (Filter(position=4, metric="b", tag="even"), lambda i, n: (i, n) == (4, 1)),
     ],

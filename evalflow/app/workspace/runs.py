@@ -13,7 +13,7 @@ from evalflow.app.saved import read_manifest
 from evalflow.app.workspace.compose import chosen, owned
 from evalflow.app.workspace.run_types import Run, RunEstimate, RunPage, RunRequest, as_run
 from evalflow.app.workspace.snapshot import Choice, Own, freeze, inspected, remove
-from evalflow.app.workspace.space import TakenError, Workspace, not_found
+from evalflow.app.workspace.space import TakenError, Workspace, not_found, within
 from evalflow.config.runid import new_run_id
 from evalflow.errors import Problem, UserError
 
@@ -97,11 +97,11 @@ def open_run(space: Workspace, folder: Path) -> Run:
 
     Raises:
         TakenError: It is here already.
-        UserError: The folder holds no run that has ended, or one of another version.
+        UserError: The folder holds no run that has ended, or one of another version; or it lies elsewhere.
     """
     from evalflow.store import runs
 
-    found = find_run(str(folder))
+    found = find_run(within(space, folder))
     manifest = read_manifest(found)
     if manifest["status"] == "running" or not found.scores.is_file():
         hint = f"finish it: python -m evalflow resume {found.path}"

@@ -77,6 +77,23 @@ def open_workspace(url: str | None = None) -> Workspace:
     return Workspace(open_database(url or f"sqlite:///{root / FILE}"), root)
 
 
+def within(space: Workspace, folder: Path) -> str:
+    """The folder of a run, links followed; one from elsewhere is not taken, since a run does what its files say.
+
+    Raises:
+        UserError: It lies elsewhere.
+    """
+    try:
+        found = (space.root / folder).resolve()
+        found.exists()  # or else it can be no path at all
+    except (OSError, ValueError, RuntimeError):
+        raise UserError(Problem("this can be no folder", "folder", "such as outputs/runs/ID")) from None
+    if not found.is_relative_to(space.root.resolve()):
+        hint = "copy it to outputs/runs, if you trust it: a run that is resumed does what its files say"
+        raise UserError(Problem(f"{folder} is not below the working directory", "folder", hint))
+    return str(found)
+
+
 def not_found(what: str, name: str, known: list[str]) -> NotFoundError:
     """That there is nothing of that name, and what may have been meant."""
     return NotFoundError(Problem(f"there is no {what} {name!r}", what, did_you_mean(name, known) if known else ""))

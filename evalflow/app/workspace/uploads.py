@@ -16,7 +16,7 @@ from evalflow.app.workspace.cases import Fields, append_rows
 from evalflow.app.workspace.datasets import own_row
 from evalflow.app.workspace.space import Workspace
 from evalflow.config.schema import DatasetConfig
-from evalflow.errors import Problem, UserError
+from evalflow.errors import Problem, UserError, did_you_mean
 
 SHOWN = 100
 """Problems that are told one by one."""
@@ -102,6 +102,7 @@ def examine_upload(
         NotFoundError: There is no such dataset.
         UserError: With what is wrong with the mapping, or where the file can be read no further.
     """
+    _expect_columns(path, fields or {})
     good, faulty, problems = 0, list[int](), list[Problem]()
     first: list[Mapping[str, Any]] = []
     for row in _sifted(space, dataset, path, fields):
@@ -154,6 +155,22 @@ def _sifted(space: Workspace, dataset: str, path: Path, fields: Fields | None) -
             elif key is not None:
                 seen.add(key)
             yield row
+
+
+def _expect_columns(path: Path, fields: Fields) -> None:
+    """Refuse a mapping from columns that a table does not have, which would leave their fields empty in every row."""
+    if path.suffix not in (".csv", ".parquet"):
+        return  # rows of JSON may differ in what they have
+    there = list(readers.examples(_config(path, None)))
+    wanted = {field: [source] if isinstance(source, str) else list(source.values()) for field, source in fields.items()}
+    problems = [
+        Problem(f"there is no column {column!r}", "", did_you_mean(column, there), key=field)
+        for field, columns in wanted.items()
+        for column in columns
+        if not column.startswith("$") and column not in there
+    ]
+    if problems:
+        raise UserError(problems)
 
 
 def placed(problem: Problem) -> Problem:

@@ -1,39 +1,31 @@
 """`Idempotency-Key`: a creation that is sent again, since its answer was lost, is answered again and not done again.
 
-Answers are kept in memory, so that a key holds until the server ends, or a thousand others came. A run's key is kept
-with the run, too, and holds for good.
+Answers are kept in the database for 30 days, and so outlive the server. What it was working on when it was killed has
+no answer yet and may be sent again: then a name that is taken says so, and a run is found by its key, which is kept
+with it, too.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections import OrderedDict
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from anyio import to_thread
 from starlette.exceptions import HTTPException
 
+from evalflow.app.workspace.creations import Answered, answered, keep_answer
 from evalflow.web.problem import problem_response
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+    from evalflow.app.workspace import Workspace
+
 HEADER = b"idempotency-key"
 LONGEST = 200
 """Characters of a key."""
-KEPT = 1000
-"""Answers that are remembered."""
 _AT_MOST = 64 * 1024
 """Bytes of an answer that is remembered; what is created is answered in far less."""
-
-
-@dataclass(slots=True)
-class _Answer:
-    """What was answered to a request; no messages while it is being worked on."""
-
-    request: bytes
-    messages: list[Message] = field(default_factory=list["Message"])
-    finished: bool = False
 
 
 class OnceByKey:
@@ -41,14 +33,16 @@ class OnceByKey:
 
     Args:
         app: What comes next. It has seen to it that bodies are bounded.
+        workspace: Where answers are kept.
     """
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, workspace: Workspace) -> None:
         self.app = app
-        self._answers: OrderedDict[tuple[str, bytes], _Answer] = OrderedDict()
+        self._workspace = workspace
+        self._under_way: set[str] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass on, or answer from memory."""
+        """Pass on, or answer from what is kept."""
         key = _key(scope)
         if key is None:
             await self.app(scope, receive, send)
@@ -61,38 +55,46 @@ class OnceByKey:
         except HTTPException as error:  # it is too large
             await problem_response(error.status_code, error.detail)(scope, receive, send)
             return
-        if body is not None:
-            await self._once((scope["path"], key), hashlib.sha256(body).digest(), scope, _again(body, receive), send)
+        if body is None:
+            return
+        name = _digest(scope["path"].encode("utf-8", "surrogateescape"), key)
+        if name in self._under_way:
+            await problem_response(409, "a request with this Idempotency-Key is under way")(scope, receive, send)
+            return
+        self._under_way.add(name)
+        try:
+            await self._once(name, _digest(scope["query_string"], body), scope, _again(body, receive), send)
+        finally:
+            self._under_way.discard(name)
 
-    async def _once(self, name: tuple[str, bytes], request: bytes, scope: Scope, receive: Receive, send: Send) -> None:
-        known = self._answers.get(name)
+    async def _once(self, name: str, request: str, scope: Scope, receive: Receive, send: Send) -> None:
+        known = await to_thread.run_sync(answered, self._workspace, name)
         if known is None:
-            await self._first(name, _Answer(request), scope, receive, send)
+            await self._first(name, request, scope, receive, send)
         elif known.request != request:
             await problem_response(422, "this Idempotency-Key came with another request before")(scope, receive, send)
-        elif not known.finished:
-            await problem_response(409, "a request with this Idempotency-Key is under way")(scope, receive, send)
         else:
-            for message in known.messages:
-                await send(message)
+            headers = [(key.encode("latin-1"), value.encode("latin-1")) for key, value in known.headers]
+            await send({"type": "http.response.start", "status": known.status, "headers": headers})
+            await send({"type": "http.response.body", "body": known.body})
 
-    async def _first(
-        self, name: tuple[str, bytes], answer: _Answer, scope: Scope, receive: Receive, send: Send
-    ) -> None:
-        self._answers[name] = answer
+    async def _first(self, name: str, request: str, scope: Scope, receive: Receive, send: Send) -> None:
+        """Have it done, and keep the answer before it is sent: who has it can rely on it."""
+        messages: list[Message] = []
 
-        async def remember(message: Message) -> None:
-            answer.messages.append(message)
+        async def hold(message: Message) -> None:
+            messages.append(message)
+
+        await self.app(scope, receive, hold)
+        answer = _worth_keeping(messages, request)
+        if answer is not None:
+            await to_thread.run_sync(keep_answer, self._workspace, name, answer)
+        for message in messages:
             await send(message)
 
-        try:
-            await self.app(scope, receive, remember)
-            answer.finished = _worth_keeping(answer.messages)
-        finally:
-            if not answer.finished:
-                del self._answers[name]
-            while len(self._answers) > KEPT:
-                self._answers.popitem(last=False)
+
+def _digest(*parts: bytes) -> str:
+    return hashlib.sha256(b"\0".join(parts)).hexdigest()
 
 
 def _key(scope: Scope) -> bytes | None:
@@ -123,8 +125,10 @@ def _again(body: bytes, receive: Receive) -> Receive:
     return replay
 
 
-def _worth_keeping(messages: list[Message]) -> bool:
+def _worth_keeping(messages: list[Message], request: str) -> Answered | None:
     start = next((message for message in messages if message["type"] == "http.response.start"), None)
     if start is None or not 200 <= start["status"] < 300:
-        return False
-    return sum(len(message.get("body", b"")) for message in messages) <= _AT_MOST
+        return None
+    body = b"".join(message.get("body", b"") for message in messages)
+    headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in start["headers"]]
+    return Answered(request, start["status"], headers, body) if len(body) <= _AT_MOST else None

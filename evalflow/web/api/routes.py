@@ -33,6 +33,8 @@ def rest_api(workspace: Workspace) -> FastAPI:
         runs,
         scores,
         tags,
+        trial,
+        uploads,
     )
     from evalflow.web.api.document import describe_problems
     from evalflow.web.api.faults import handle_faults
@@ -45,10 +47,11 @@ def rest_api(workspace: Workspace) -> FastAPI:
         openapi_url="/openapi.json",
         docs_url=None,  # its page would load scripts from elsewhere
         redoc_url=None,
-        middleware=[Middleware(OnceByKey)],
+        middleware=[Middleware(OnceByKey, workspace=workspace)],
     )
     app.state.workspace = workspace
-    for module in (bots, bot_metrics, metrics, datasets, cases, runs, events, scores, tags, checks, compare):
+    modules = (bots, trial, bot_metrics, metrics, datasets, cases, uploads, runs, events, scores, tags, checks, compare)
+    for module in modules:
         app.include_router(module.router)
     handle_faults(app)
     describe_problems(app)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Request, Response
@@ -15,6 +16,7 @@ from evalflow.app.workspace.runs import (
     estimate_run,
     get_run,
     list_runs,
+    open_run,
     resume_run,
     retry_errors,
 )
@@ -48,6 +50,14 @@ class NewRun(BaseModel):
         return RunRequest(**self.model_dump())
 
 
+class RunFolder(BaseModel):
+    """A run that was made on the command line."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    folder: str = Field(min_length=1, max_length=4096, description="Below the working directory, as outputs/runs/ID.")
+
+
 @router.get("")
 def read_runs(
     space: Space,
@@ -79,6 +89,14 @@ def post_run(
 def post_estimate(space: Space, new: NewRun) -> RunEstimate:
     """Check a run and say what it would take; nothing is sent or kept."""
     return estimate_run(space, new.asked())
+
+
+@router.post("/open", status_code=201)
+def post_folder(space: Space, made: RunFolder, request: Request, response: Response) -> Run:
+    """Take in a run that was made on the command line; its scores follow as soon as the worker has read them."""
+    run = open_run(space, Path(made.folder))
+    response.headers["Location"] = f"{request.url.path.removesuffix('open')}{run.run_id}"
+    return run
 
 
 @router.get("/{run}")

@@ -1,10 +1,11 @@
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ..conftest import Api
+from ..conftest import Answer, Api, api_served
 
 MODEL = {"kind": "openai", "model": "m", "base_url": "http://127.0.0.1:9/v1", "api_key_env": "BOT_KEY"}
 
@@ -106,6 +107,16 @@ def test_a_creation_that_is_sent_again_is_done_once(api: Api) -> None:
     assert api("POST", "/bots", {**body, "description": "x"}, Idempotency_Key="key-1").status == 422
     assert api("POST", "/bots", body, Idempotency_Key="").status == 400
     assert api("POST", "/bots", body).status == 409
+
+
+def test_a_key_holds_beyond_the_end_of_the_server(tmp_path: Path) -> None:
+    made: list[Answer] = []
+    for _ in range(2):
+        with api_served(tmp_path) as server:
+            made.append(Api(server)("POST", "/bots", {"name": "kept", "config": MODEL}, Idempotency_Key="key"))
+    assert [answer.status for answer in made] == [201, 201]
+    assert made[0].body == made[1].body
+    assert made[0].headers["Location"] == made[1].headers["Location"]
 
 
 def test_what_failed_may_be_tried_again_under_the_same_key(api: Api) -> None:

@@ -47,3 +47,8 @@ def test_a_run_of_what_is_not_there_is_refused(api: Api) -> None:
     assert len(answer.json["errors"]) == 2
     assert api("GET", "/runs/nothing/events").status == 404
     assert api("GET", "/runs/nothing/scores").status == 404
+
+
+def test_a_folder_that_holds_no_run_of_here_is_not_opened(api: Api) -> None:
+    for folder in ("outputs/runs/none", "/", "..", "outputs/../../..", "/etc", "\0", "a" * 300, "~", "a/" * 2000):
+        assert api("POST", "/runs/open", {"folder": folder}).status == 422, folder
