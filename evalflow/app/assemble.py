@@ -84,12 +84,13 @@ class Parts:
             self.session.close()
 
 
-def assemble(settings: Settings, run_id: str = "") -> Parts:
+def assemble(settings: Settings, run_id: str = "", session: CallSession | None = None) -> Parts:
     """Build every part, and report the problems of all of them together. No file is opened for writing.
 
     Args:
         settings: What the run is made from.
-        run_id: The run that will ask; without one nothing may be asked.
+        run_id: The run that will ask; without one, and without a session, nothing may be asked.
+        session: What judges and target share; None: the cache and the budget of the settings.
 
     Raises:
         UserError: A prompt, a metric, a key or a name is wrong.
@@ -97,7 +98,7 @@ def assemble(settings: Settings, run_id: str = "") -> Parts:
     problems: list[Problem] = []
     settings = _priced(settings)
     prompts = Prompts(settings.composed.prompt_folders)
-    session = _session(settings.run, run_id)
+    session = session or _session(settings.run, run_id)
     metrics = _metrics(settings, prompts, problems)
     demand = _demand(settings, metrics, problems)
     judges = _judges(settings, demand, session, problems)

@@ -172,11 +172,16 @@ def _model(config: object) -> str | None:
     return model.rpartition("/")[2].lower() if model else None
 
 
+def refusal_of(metric: Metric, judge: Judge | None) -> tuple[str, str] | None:
+    """The first step of a metric that its judge has no answer to, and why; None where there is none."""
+    refusals = ((step, judge.explain_refusal(task)) for step, task in metric.tasks.items() if judge)
+    return next(((step, refusal) for step, refusal in refusals if refusal), None)
+
+
 def _judges_that_cannot(found: Inspection) -> Iterator[Problem]:
     """Metrics whose judge has no answer to what they ask."""
     for name, one in found.scored.items():
-        refusals = ((step, one.judge.explain_refusal(task)) for step, task in one.metric.tasks.items() if one.judge)
-        refused = next(((step, refusal) for step, refusal in refusals if refusal), None)
+        refused = refusal_of(one.metric, one.judge)
         if refused:
             hint = "choose a language model as the judge: judge=openai, or another of `list judge`"
             if one.metric.tasks[refused[0]] == EMBED:

@@ -121,11 +121,20 @@ class OpenAIJudge:
     def explain_refusal(self, task: str | None) -> None:
         """It refuses no task."""
 
+    def opening(self, ask: Ask) -> tuple[Request, int]:
+        """What is sent first for an ask, and how many such requests are sent at once."""
+        if ask.samples == 1:
+            return self._request(ask, self._body(ask)), 1
+        if self._weighs(ask):
+            return self.opening(replace(ask, samples=1))
+        drawn = replace(ask, logprobs=False)
+        return self._request(drawn, self._body(drawn)), ask.samples
+
     async def ask(self, ask: Ask) -> Reply:
         """Answer one question. See `Judge`."""
         if ask.samples == 1:
             return await self._ask_once(ask)
-        if not (ask.logprobs and self._config.gives_logprobs):
+        if not self._weighs(ask):
             return await self._drawn(ask)
         first = await self._ask_once(replace(ask, samples=1))
         read: Distribution = first.probabilities[0] if first.probabilities else {}
@@ -142,9 +151,19 @@ class OpenAIJudge:
         once = partial(self._ask_once, replace(ask, logprobs=False))
         return await samples.draw(ask.samples, once, listed=ask.items is not None)
 
+    def _weighs(self, ask: Ask) -> bool:
+        """Whether token probabilities are wanted and can be had."""
+        return ask.logprobs and self._config.gives_logprobs
+
+    def _body(self, ask: Ask) -> dict[str, Any]:
+        return {**self._contract(ask.reply_model).request(ask.messages), **self._decoding(ask)}
+
+    def _request(self, ask: Ask, body: Mapping[str, Any]) -> Request:
+        return self._client.request(body, kind=f"{ask.metric}.{ask.step}")
+
     async def _ask_once(self, ask: Ask, number: int = 0) -> Reply:
-        body = {**self._contract(ask.reply_model).request(ask.messages), **self._decoding(ask)}
-        request = self._client.request(body, kind=f"{ask.metric}.{ask.step}")
+        body = self._body(ask)
+        request = self._request(ask, body)
         key = self._client.key(request, ask.repeat, number)
         reply, known = await self._client.once(
             key, partial(self._paid, ask, body, request, key), partial(self._remembered, ask, key)
@@ -235,8 +254,7 @@ class OpenAIJudge:
         """What the request says beside its contract."""
         # Samples at temperature 0 are one reply many times over.
         heat = {"temperature": SAMPLING_TEMPERATURE} if ask.samples > 1 and self._config.temperature == 0 else {}
-        wanted = ask.logprobs and self._config.gives_logprobs
-        return {**heat, "logprobs": True, "top_logprobs": TOP_LOGPROBS} if wanted else heat
+        return {**heat, "logprobs": True, "top_logprobs": TOP_LOGPROBS} if self._weighs(ask) else heat
 
     def _warn_of_samples(self, count: int) -> None:
         """Say once that what the configuration promises did not come."""
