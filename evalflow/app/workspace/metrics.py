@@ -212,8 +212,13 @@ def copy_metric(space: Workspace, source: str, bot: str, name: str, *, of: str |
         definition, prompts = library.own_prompts(name, get_library(source).definition)
         return create_metric(space, bot, MetricDraft(name, definition, prompts))
     found = get_metric(space, of, source)
-    text = {f"{name}/{file.partition('/')[2]}": content for file, content in found.prompts.items()}
-    return create_metric(space, bot, MetricDraft(name, _renamed(found.definition, source, name), text))
+    return create_metric(space, bot, with_prompts_of(MetricDraft(name, found.definition, found.prompts), source))
+
+
+def with_prompts_of(draft: MetricDraft, source: str) -> MetricDraft:
+    """A draft whose own prompts lie in the folder of another name, with them in its own."""
+    prompts = {f"{draft.name}/{file.partition('/')[2]}": text for file, text in (draft.prompts or {}).items()}
+    return MetricDraft(draft.name, _renamed(draft.definition, source, draft.name), prompts)
 
 
 def _renamed(value: Any, old: str, new: str) -> Any:

@@ -17,6 +17,7 @@ from evalflow.config.literal import MISSING
 from evalflow.config.schema import IDENTIFIER, TargetConfig
 from evalflow.config.validate import ModelOf
 from evalflow.errors import Problem, UserError
+from evalflow.llm.registry import judge_config_model
 from evalflow.metrics.registry import build_metric, metric_config_model
 from evalflow.paths import prompt_dirs
 from evalflow.prompts import Prompts
@@ -86,6 +87,7 @@ def check_metric(
     plain, own = _plain(definition, key), {str(file): text for file, text in (prompts or {}).items()}
     problems = [*written_secrets({f"{key}.judge": plain.get("judge")}), *_wrong_prompts(name, own)]
     model = _validated(plain, key, metric_config_model, problems)
+    problems += _wrong_judge(plain.get("judge"), f"{key}.judge")
     if problems:
         raise UserError(problems)
     with TemporaryDirectory() as folder:
@@ -169,6 +171,16 @@ def _validated(values: dict[str, Any], key: str, model_of: ModelOf, problems: li
     except UserError as error:
         problems += error.problems
     return None
+
+
+def _wrong_judge(changes: Any, key: str) -> list[Problem]:
+    """What is wrong with a metric's own judge, as far as it can be told without the run's, whose keys it may take."""
+    problems: list[Problem] = []
+    if isinstance(changes, dict) and "kind" in changes:
+        own = cast("dict[str, Any]", changes)
+        asked = {"model": "of the run", **own} if own["kind"] == "openai" else own
+        _validated(asked, key, judge_config_model, problems)
+    return problems
 
 
 def _wrong_prompts(name: str, prompts: Mapping[str, str]) -> Iterator[Problem]:

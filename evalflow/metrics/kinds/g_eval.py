@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from evalflow.config.schema import FIELDS, Word
 from evalflow.errors import JudgeError, did_you_mean
@@ -82,6 +82,19 @@ class GEvalMetricConfig(ChainConfig):
             raise ValueError(f"unknown case field {unknown!r}; {did_you_mean(unknown, FIELDS)}")
         return optional
 
+    @field_validator("rubric")
+    @classmethod
+    def _on_scale(cls, rubric: list[Band] | None, info: ValidationInfo) -> list[Band] | None:
+        scale: LikertScale | None = info.data.get("scale")  # none where it is wrong itself
+        if scale is None or not rubric:
+            return rubric
+        fault = band_fault(rubric, scale.min, scale.max)
+        if fault:
+            raise ValueError(fault)
+        if scale.anchors:
+            raise ValueError("rubric and scale.anchors both describe the grades; keep one of them")
+        return rubric
+
     @model_validator(mode="after")
     def _consistent(self) -> GEvalMetricConfig:
         if self.criteria is None and self.steps is None:
@@ -90,11 +103,6 @@ class GEvalMetricConfig(ChainConfig):
             raise ValueError("steps and steps_from exclude each other")
         if not self.needs:
             raise ValueError("needs is empty, so that the judge would be shown nothing; such as [question, answer]")
-        fault = band_fault(self.rubric or (), self.scale.min, self.scale.max)
-        if fault:
-            raise ValueError(fault)
-        if self.rubric and self.scale.anchors:
-            raise ValueError("rubric and scale.anchors both describe the grades; keep one of them")
         return self._strictly() if self.strict else self
 
     def _strictly(self) -> GEvalMetricConfig:

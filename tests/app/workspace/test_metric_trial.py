@@ -9,7 +9,7 @@ import pytest
 from evalflow.app.workspace import Workspace
 from evalflow.app.workspace.bots import create_bot
 from evalflow.app.workspace.metric_trial import preview_metric, try_metric, write_steps
-from evalflow.app.workspace.metrics import MetricDraft, get_library
+from evalflow.app.workspace.metrics import MetricDraft, create_metric, get_library
 from evalflow.errors import InfrastructureError, UserError
 from evalflow.testing import Endpoint, Request, status
 
@@ -80,7 +80,8 @@ async def test_one_case_is_scored_as_in_a_run(space: Workspace) -> None:
         found = await try_metric(space, "fees", draft(), CASE)
     (score,) = found.scores
     assert (score.metric, score.status, score.score, score.value) == ("price", "scored", 1.0, 10)
-    assert score.reason and score.reason.startswith("It names a price.")
+    assert score.reason
+    assert score.reason.startswith("It names a price.")
     assert endpoint.count == 3  # the steps once, and two samples
 
 
@@ -124,6 +125,18 @@ async def test_a_judge_that_fails_is_told(space: Workspace) -> None:
         other = {"kind": "openai", "model": "m", "base_url": endpoint.url, "api_key_env": None}
         with pytest.raises(InfrastructureError):
             await write_steps(space, "fees", draft(judge=other))
+
+
+async def test_a_judge_that_could_not_be_asked_is_refused_when_it_is_kept(space: Workspace) -> None:
+    bot(space)
+    wrong = {"kind": "openai", "base_url": "localhost", "reasks": -1}
+    with pytest.raises(UserError) as refused:
+        create_metric(space, "fees", draft(judge=wrong))
+    assert [problem.key for problem in refused.value.problems] == [
+        "metric.price.judge.base_url",
+        "metric.price.judge.reasks",
+    ]
+    create_metric(space, "fees", draft(judge={"kind": "openai", "temperature": 0.5}))  # of the run's model
 
 
 @pytest.mark.parametrize(
