@@ -51,6 +51,7 @@ def add(workspace: Workspace) -> None:
 def _actions(workspace: Workspace, bot: Bot) -> None:
     link_button("Copy", f"/bots/new?source={bot.name}")
     if bot.origin == "workspace":
+        link_button("Metrics", f"/bots/{bot.name}/metrics")
         link_button("Edit", f"/bots/{bot.name}/edit")
         asked = _deletion(workspace, bot)
         button("Delete", asked.open, kind="danger")

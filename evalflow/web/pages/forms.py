@@ -59,6 +59,22 @@ def pick(about: About, options: Mapping[str, str] | Sequence[str], value: str) -
     return _placed(about, lambda: ui.select(known, value=value))
 
 
+def several(about: About, options: Mapping[str, str], chosen: Sequence[str]) -> ui.select:
+    """Any of a list."""
+    made = _placed(about, lambda: ui.select(dict(options), value=list(chosen), multiple=True))
+    return made.props("use-chips")
+
+
+def tick(about: About, value: bool = False) -> ui.checkbox:
+    """A yes or no, with what it means."""
+    with ui.element("div").classes("field tick"):
+        made = ui.checkbox(about.label, value=value).props("dense")
+        made.props["aria-label"] = about.label
+        if about.help:
+            made.props["aria-describedby"] = text(about.help, classes="help").html_id
+    return made
+
+
 def written(field: Field) -> str | None:
     """What stands in a field of text, without spaces around it; None where nothing does."""
     return str(field.value or "").strip() or None

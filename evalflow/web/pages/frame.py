@@ -38,6 +38,7 @@ class Place:
 
 PLACES = (
     Place("Bots", "/", "smart_toy"),
+    Place("Metrics", "/library", "rule"),
     Place("Test cases", "/datasets", "checklist"),
     Place("Runs", "/runs", "play_circle"),
     Place("Compare", "/compare", "compare_arrows"),

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from evalflow.app.workspace import Workspace
 
-STYLES = ("theme", "parts", "forms", "cases", "compare", "history")
+STYLES = ("theme", "parts", "forms", "metrics", "cases", "compare", "history")
 """Files of assets/, in order."""
 ICON = Path(__file__).parent.parent / "assets" / "icon.svg"
 
@@ -33,12 +33,16 @@ def add_pages(app: FastAPI, workspace: Workspace) -> None:
         dataset_edit,
         datasets,
         history,
+        library,
+        metric_edit,
+        metrics,
         missing,
     )
 
     bots_of = (bots, bot_edit, bot)
     cases = (datasets, dataset_edit, case_add, case_edit, dataset)
-    for page in (*bots_of, *cases, compare, history, missing):
+    metrics_of = (metrics, metric_edit, library)
+    for page in (*bots_of, *metrics_of, *cases, compare, history, missing):
         page.add(workspace)
     ui.add_head_html(_head(), shared=True)
     ui.run_with(  # pyright: ignore[reportUnknownMemberType] - partly untyped in NiceGUI

@@ -1,0 +1,104 @@
+"""The library: the metrics that conf/ declares, by family, to be read and copied."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import groupby
+from typing import Any
+from urllib.parse import quote
+
+from anyio import to_thread
+from nicegui import ui
+
+from evalflow.app.workspace import Workspace
+from evalflow.app.workspace.bots import list_bots
+from evalflow.app.workspace.metric_yaml import metric_yaml
+from evalflow.app.workspace.metrics import Metric, get_library, list_library
+from evalflow.web.pages.address import page
+from evalflow.web.pages.forms import About, pick
+from evalflow.web.pages.frame import frame
+from evalflow.web.pages.parts import badge, button, facts, link_button, message, section, text
+
+
+def add(workspace: Workspace) -> None:
+    """Register the pages."""
+
+    @page("/library")
+    async def library(bot: str = "") -> None:
+        found = await to_thread.run_sync(list_library)
+        about = "Metrics that are ready to use, each as it stands in conf/. A run takes them as they are."
+        trail = [(f"Metrics of {bot}", f"/bots/{bot}/metrics")] if bot else []
+        with frame("Metrics", place="Metrics", about=about, trail=trail):
+            for family, members in groupby(sorted(found, key=_order), key=_family):
+                with section(_words(family)):
+                    _cards(list(members), bot)
+
+    @page("/library/{metric}")
+    async def one(metric: str, bot: str = "") -> None:
+        found = await to_thread.run_sync(get_library, metric)
+        bots = [one.name for one in await to_thread.run_sync(list_bots, workspace) if one.origin == "workspace"]
+        trail = [("Metrics", f"/library?bot={quote(bot)}" if bot else "/library")]
+        with frame(found.name, place="Metrics", about=str(found.definition.get("description", "")), trail=trail):
+            _facts(found.definition)
+            _copying(found.name, bots, bot)
+            with section("YAML", "As conf/ declares it, read-only."):
+                text(metric_yaml(found.definition), "pre", "card code-block")
+            for name, source in found.prompts.items():
+                with section(name, "A template that it sends, read-only."):
+                    text(source, "pre", "card code-block")
+
+
+def _cards(metrics: list[Metric], bot: str) -> None:
+    query = f"?bot={quote(bot)}" if bot else ""
+    with ui.element("div").classes("cards"):
+        for metric in metrics:
+            with ui.link(target=f"/library/{metric.name}{query}").classes("card"):
+                text(metric.name, "h3")
+                text(str(metric.definition.get("description", "")), "p", "muted small clamp")
+                with ui.element("div").classes("foot"):
+                    badge(str(metric.definition.get("kind")), "accent")
+                    needs = ", ".join(metric.definition.get("needs") or [])
+                    if needs:
+                        badge(f"needs {needs}")
+
+
+def _facts(definition: Mapping[str, Any]) -> None:
+    threshold = definition.get("threshold")
+    with ui.element("div").classes("card"):
+        facts([
+            ("Kind", str(definition.get("kind"))),
+            ("Family", _words(str(definition.get("family") or ""))),
+            ("Needs", ", ".join(definition.get("needs") or [])),
+            ("Threshold", "" if threshold is None else f"{threshold:g}"),
+            ("Direction", _words(str(definition.get("direction", "higher_is_better")))),
+        ])  # fmt: skip
+
+
+def _copying(metric: str, bots: list[str], bot: str) -> None:
+    with section("Make it yours", "A copy can be changed; its templates come along."):
+        if not bots:
+            message("You have no bot yet that could have it.", "Describe one first.")
+            link_button("New bot", "/bots/new", primary=True)
+            return
+        with ui.element("div").classes("form"):
+            about = About("For the bot", "The copy belongs to it.", required=True)
+            chosen = pick(about, bots, bot if bot in bots else bots[0])
+            with ui.element("div").classes("actions"):
+                button(
+                    "Copy",
+                    lambda: ui.navigate.to(f"/bots/{chosen.value}/metrics/new?source={metric}"),
+                    kind="primary",
+                )
+
+
+def _family(metric: Metric) -> str:
+    return str(metric.definition.get("family") or "others")
+
+
+def _order(metric: Metric) -> tuple[bool, str, str]:
+    family = _family(metric)
+    return family == "others", family, metric.name
+
+
+def _words(name: str) -> str:
+    return "G-Eval" if name == "g_eval" else name.replace("_", " ").capitalize()

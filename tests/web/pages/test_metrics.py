@@ -1,0 +1,224 @@
+"""The evaluation panel and the library, in a real browser."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from evalflow.testing import Endpoint, Request
+
+from ..conftest import Server
+
+pytestmark = pytest.mark.browser
+Visit = Callable[..., Any]
+EVIL = "</pre><img src=x onerror=\"document.title='owned'\">"
+STEPS = ["Look for a price.", "Grade by what you found."]
+
+
+def judge(request: Request) -> Any:
+    if "write down the steps" in request.text:
+        return {"steps": STEPS}
+    return {"reason": f"It names a price. {EVIL}", "score": 10}
+
+
+def seen(page: Any, text: str) -> Any:
+    """Wait until a text is there."""
+    found = page.get_by_text(text, exact=False).first
+    found.wait_for()
+    return found
+
+
+def field(page: Any, label: str) -> Any:
+    """A field by its label."""
+    return page.get_by_label(re.compile(rf"^{label}( \(optional\))?$"))
+
+
+def press(page: Any, name: str) -> None:
+    page.get_by_role("button", name=name).click()
+
+
+def define(pages: Server, name: str, url: str = "http://127.0.0.1:9/v1", **config: Any) -> None:
+    values = {"kind": "openai", "model": "m", "base_url": url, "api_key_env": None, "attempts": 1, **config}
+    assert pages.ask("POST", "/api/v1/bots", {"name": name, "config": values}).status == 201
+
+
+def save(pages: Server, bot: str, name: str, **definition: Any) -> None:
+    metric = {"name": name, "definition": {"kind": "g_eval", "needs": ["question", "answer"], **definition}}
+    there = pages.ask("GET", f"/api/v1/bots/{bot}/metrics")
+    body = {"items": [metric]}
+    assert pages.ask("PUT", f"/api/v1/bots/{bot}/metrics", body, If_Match=there.headers["ETag"]).status == 200
+
+
+def test_a_metric_is_told_in_words_tried_and_saved_and_runs(visit: Visit, pages: Server) -> None:
+    with Endpoint(judge) as endpoint:
+        define(pages, "told", endpoint.url)
+        page = visit("/bots/told")
+        page.get_by_role("link", name="Metrics").last.click()
+        seen(page, "Say what good means")
+        page.get_by_role("link", name="New metric").click()
+        seen(page, "self-preference")
+        field(page, "Name").fill("price")
+        field(page, "Criteria").fill("The answer names the price.")
+        press(page, "Have the judge write them")
+        seen(page, "Written by target:m")
+        assert field(page, "Steps").input_value().splitlines() == STEPS
+        field(page, "Steps").fill("Look for the price in pounds.\nGrade by what you found.")
+        press(page, "Freeze")
+        seen(page, "Every run grades by exactly these.")
+        field(page, "Question").fill("What does it cost?")
+        field(page, "Answer").fill("Forty pounds.")
+        press(page, "Show the prompt")
+        assert "Look for the price in pounds." in page.locator(".prompt pre").first.text_content()
+        assert endpoint.count == 1
+        press(page, "Score it")
+        seen(page, "1.00")
+        assert endpoint.count == 11
+        seen(page, EVIL)
+        page.get_by_text("What the judge replied, step by step").click()
+        seen(page, '"reason"')
+        page.get_by_label("It gives token probabilities").check()
+        press(page, "Show the prompt")
+        page.locator(".prompt").get_by_text("drawn 10 times").wait_for(state="detached")
+        press(page, "Save")
+        page.wait_for_url(re.compile("/bots/told/metrics$"))
+        seen(page, "steps frozen")
+    assert page.locator("img[src=x]").count() == 0
+    assert page.title() == "Metrics of told · evalflow"
+    (kept,) = pages.ask("GET", "/api/v1/bots/told/metrics").json["items"]
+    assert kept["definition"]["judge"] == {"logprobs": True}
+    assert kept["definition"]["steps"] == ["Look for the price in pounds.", "Grade by what you found."]
+    run = {"bot": "told", "datasets": ["rag"], "metrics": ["price"], "options": {"generate": "missing", "limit": 1}}
+    made = pages.ask("POST", "/api/v1/runs", run)
+    assert made.status in (201, 202), made.body
+
+
+def test_every_fault_stands_beside_its_field(visit: Visit, pages: Server) -> None:
+    define(pages, "faulty")
+    page = visit("/bots/faulty/metrics/new")
+    beside = lambda help: page.locator(".field", has_text=help)  # noqa: E731
+    press(page, "Save")
+    beside("as it will stand in every table").get_by_text("cannot be a name").wait_for()
+    field(page, "Name").fill("price")
+    press(page, "Save")
+    beside("the judge reads exactly this").get_by_text("criteria are blank").wait_for()
+    page.get_by_text("cannot be a name").wait_for(state="detached")
+    field(page, "Criteria").fill("It names the price.")
+    field(page, "Lowest grade").fill("10")
+    field(page, "What grades mean").fill("1-20: too far")
+    press(page, "Save")
+    beside("Becomes the score 1").get_by_text("min must be below max").wait_for()
+    field(page, "Lowest grade").fill("1")
+    press(page, "Save")
+    beside("The grades between lie between").get_by_text("is not within the scale").wait_for()
+    field(page, "What grades mean").fill("no grade")
+    press(page, "Show the prompt")
+    beside("The grades between lie between").get_by_text("names no grade").wait_for()
+    field(page, "What grades mean").fill("")
+    page.get_by_label("Another model").check(force=True)
+    field(page, "Judge address").fill("localhost")
+    press(page, "Save")
+    beside("Up to and including /v1").get_by_text("must start with http").wait_for()
+
+
+def test_a_rubric_has_any_scale_and_a_judge_of_its_own(visit: Visit, pages: Server) -> None:
+    with Endpoint([{"reason": "It hedges.", "score": "hedges"}]) as endpoint:
+        define(pages, "scaled")
+        page = visit("/bots/scaled/metrics/new")
+        field(page, "Name").fill("frank")
+        page.get_by_label("Rubric").check(force=True)
+        field(page, "Criteria").fill("The answer commits itself.")
+        field(page, "Scale").click()
+        page.get_by_role("option", name="Words, each with a score").click()
+        field(page, "Words").fill("refuses: 0\nhedges: 0.5\nanswers: 1")
+        field(page, "Additional inputs").fill("audience")
+        page.get_by_label("Another model").check(force=True)
+        field(page, "Judge model").fill("other")
+        field(page, "Judge address").fill(endpoint.url)
+        field(page, "Question").fill("Well?")
+        field(page, "Answer").fill("Perhaps.")
+        press(page, "Show the prompt")
+        seen(page, "the case has no vars.audience")
+        field(page, "Further values").fill("audience: children")
+        press(page, "Score it")
+        seen(page, "0.50")
+        press(page, "Save")
+        page.wait_for_url(re.compile("/bots/scaled/metrics$"))
+        seen(page, "judge other")
+    assert endpoint.requests[0].body["model"] == "other"
+    page.get_by_role("link", name="frank").click()
+    assert field(page, "Words").input_value() == "refuses: 0\nhedges: 0.5\nanswers: 1"
+    assert field(page, "Judge model").input_value() == "other"
+    assert field(page, "Additional inputs").input_value() == "audience"
+
+
+def test_a_case_is_taken_from_the_examples(visit: Visit, pages: Server) -> None:
+    define(pages, "examples")
+    save(pages, "examples", "price", criteria="It is right.", steps=STEPS)
+    page = visit("/bots/examples/metrics/price")
+    field(page, "Take a case from").click()
+    page.get_by_role("option", name="rag", exact=True).click()
+    page.wait_for_function(
+        "document.querySelector('textarea[aria-label], .trial textarea').value.includes('board game')"
+    )
+    press(page, "Show the prompt")
+    assert "Board games are lent for 14 days" in page.locator(".prompt pre").first.text_content()
+
+
+def test_the_library_is_read_and_copied(visit: Visit, pages: Server) -> None:
+    define(pages, "copier")
+    page = visit("/library?bot=copier")
+    page.get_by_role("link", name="faithfulness", exact=False).first.click()
+    seen(page, "A template that it sends, read-only.")
+    press(page, "Copy")
+    page.wait_for_url(re.compile("/bots/copier/metrics/new"))
+    field(page, "Name").fill("supported")
+    field(page, "YAML").fill("kind: [")
+    press(page, "Save")
+    page.locator(".field", has_text="below its package line").get_by_text("this is no YAML").wait_for()
+    page.reload()
+    page.wait_for_function("window.did_handshake === true")
+    field(page, "Name").fill("supported")
+    press(page, "Save")
+    page.wait_for_url(re.compile("/bots/copier/metrics$"))
+    (kept,) = pages.ask("GET", "/api/v1/bots/copier/metrics").json["items"]
+    assert "supported/claims.jinja" in kept["prompts"]
+    page = visit("/bots/copier/metrics/new?source=factual_accuracy")
+    assert "factual correctness" in field(page, "Criteria").input_value()
+
+
+def test_somebody_elses_change_is_not_overwritten(visit: Visit, pages: Server) -> None:
+    define(pages, "shared_metrics")
+    save(pages, "shared_metrics", "price", criteria="Mine.")
+    page = visit("/bots/shared_metrics/metrics/price")
+    save(pages, "shared_metrics", "price", criteria="Theirs.")
+    field(page, "Criteria").fill("Mine, changed.")
+    press(page, "Save")
+    seen(page, "was changed meanwhile")
+    seen(page, "definition.criteria")
+    (kept,) = pages.ask("GET", "/api/v1/bots/shared_metrics/metrics").json["items"]
+    assert kept["definition"]["criteria"] == "Theirs."
+    page.reload()
+    page.wait_for_function("window.did_handshake === true")
+    press(page, "Delete")
+    page.get_by_role("dialog").get_by_role("button", name="Delete").click()
+    seen(page, "Say what good means")
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/bots/fitting/metrics", "/bots/fitting/metrics/new", "/library", "/library/coherence", "/bots/openai/metrics"],
+)
+@pytest.mark.parametrize(("width", "colours"), [(1280, "light"), (390, "dark")])
+def test_every_page_fits(
+    visit: Visit, pages: Server, path: str, width: int, colours: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    if pages.ask("GET", "/api/v1/bots/fitting").status == 404:
+        define(pages, "fitting")
+    page = visit(path, width, colours)
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+    assert page.locator("h1").count() == 1
+    name = f"{path.strip('/').replace('/', '-')}-{colours}-{width}.png"
+    page.screenshot(path=tmp_path_factory.getbasetemp() / "screenshots" / name, full_page=True)
