@@ -37,12 +37,14 @@ class RunLabels:
         source: Where they are from, in words.
         left_out: How many do not count here, by reason.
         notes: The same for people to read.
+        rests_on: Which of those that there are these are.
     """
 
     frame: pl.DataFrame
     source: str
     left_out: Mapping[str, int]
     notes: Sequence[str]
+    rests_on: str = "all labels"
 
 
 def bound_labels(saved: Saved, run: Scored, file: str | None) -> RunLabels:

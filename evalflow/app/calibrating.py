@@ -42,13 +42,14 @@ def calibration_of(saved: Saved, run: Scored, people: RunLabels) -> Calibration 
         source=people.source,
         left_out=people.left_out,
         notes=[*people.notes, *_notes(rows)],
+        rests_on=people.rests_on,
         disagreements=_with_texts(saved, run, rows),
     )
 
 
 def keep_calibration(folder: RunFolder, found: Calibration, people: RunLabels) -> None:
     """Write calibration.json: what was found, and under `given` the labels, from which it is derived again."""
-    given = {"notes": list(people.notes), "labels": people.frame.to_dicts()}
+    given = {"notes": list(people.notes), "rests_on": people.rests_on, "labels": people.frame.to_dicts()}
     text = json.dumps({**found.document(), "given": given}, indent=1, ensure_ascii=False)
     write_atomically(folder.calibration, text + "\n")
 
@@ -86,7 +87,8 @@ def kept_labels(folder: RunFolder) -> RunLabels | None:
     try:
         kept: dict[str, Any] = json.loads(folder.calibration.read_text(encoding="utf-8"))
         given = kept["given"]
-        return RunLabels(label_frame(given["labels"]), kept["labels"], kept["left_out"], given["notes"])
+        labels = label_frame(given["labels"])
+        return RunLabels(labels, kept["labels"], kept["left_out"], given["notes"], given["rests_on"])
     except (ValueError, KeyError, TypeError):
         hint = "remove it, and calibrate again"
         raise UserError(Problem("this is no calibration", str(folder.calibration), hint)) from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,9 +81,17 @@ def write_sweep(folder: Path, jobs: Sequence[Path], failures: Mapping[str, str] 
         "failed": failed,
         **_totals(runs),
     }
-    write_sweep_report(folder / "report.html", manifest=manifest, runs=runs, agreement=agreed, boards=boards)
+    write_sweep_report(
+        folder / "report.html", manifest=manifest, runs=runs, agreement=agreed, boards=boards, choice=_choice(folder)
+    )
     RunFolder(folder).write_manifest(manifest)
     return SweepTables(summary, agreed, boards, failed)
+
+
+def _choice(folder: Path) -> dict[str, Any] | None:
+    """Which judge agrees most with people, where `calibrate` was asked."""
+    kept = RunFolder(folder).calibration
+    return json.loads(kept.read_text(encoding="utf-8")) if kept.is_file() else None
 
 
 def _totals(runs: Sequence[tuple[str, dict[str, Any], pl.DataFrame]]) -> dict[str, Any]:

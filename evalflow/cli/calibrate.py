@@ -11,8 +11,10 @@ def calibrate(words: list[str]) -> int:
 
     what = "Hold the judge against people's labels, and correct its mean by them; or draw answers for people to label."
     parser = parser_of("calibrate", what)
-    parser.add_argument("run", nargs="?", help="a run's folder; the latest without it")
+    parser.add_argument("run", nargs="?", help="a run's or sweep's folder; the latest without it")
     parser.add_argument("--labels", metavar="FILE", help="labels (.csv, .jsonl); without it, those of the data")
+    unsplit = "of a sweep: all labels both choose the judge and correct its mean, and not half of them each"
+    parser.add_argument("--no-split", action="store_true", help=unsplit)
     parser.add_argument("--json", action="store_true", help="one JSON document")
     parser.add_argument("--sample", type=int, metavar="N", help="write a sheet of N answers to label, drawn at random")
     parser.add_argument("--out", metavar="FILE", help="the sheet (labels.csv), .csv or .jsonl; topped up if it exists")

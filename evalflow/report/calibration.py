@@ -31,6 +31,7 @@ class Calibration:
         source: Where the labels are from.
         left_out: How many labels do not count, by reason.
         notes: What a reader should know of the labels.
+        rests_on: Which of the labels that there are were used.
         disagreements: The answers on which judge and people differ most, the widest first.
     """
 
@@ -39,6 +40,7 @@ class Calibration:
     source: str
     left_out: Mapping[str, int]
     notes: Sequence[str]
+    rests_on: str
     disagreements: Sequence[Mapping[str, Any]]
 
     def document(self) -> dict[str, Any]:
@@ -47,7 +49,7 @@ class Calibration:
             "run_id": self.manifest["run_id"],
             "labels": self.source,
             "left_out": dict(self.left_out),
-            "rows": [document_of(row) for row in self.rows],
+            "rows": [{**document_of(row), "rests_on": self.rests_on} for row in self.rows],
             "disagreements": [dict(one) for one in self.disagreements],
             "notes": list(self.notes),
         }
@@ -109,7 +111,7 @@ def write_calibration(path: Path, found: Calibration) -> None:
         "title": "The judge, held against people",
         "found": found,
         "judges": judge_lines(manifest),
-        "facts": [("Run", manifest["run_id"]), ("Labels", found.source)],
+        "facts": [("Run", manifest["run_id"]), ("Labels", f"{found.source}: {found.rests_on}")],
         "blocks": [
             {
                 "row": row,

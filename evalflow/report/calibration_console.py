@@ -28,7 +28,7 @@ def print_calibration(console: Console, found: Calibration) -> None:
     """For each judge and metric its means side by side, what they say, and agreement; then the worst disagreements."""
     for line in judge_lines(found.manifest):
         console.print(literal(line, style="dim"), soft_wrap=True)
-    console.print(literal(f"labels: {found.source}", style="dim"), soft_wrap=True)
+    console.print(literal(f"labels: {found.source} ({found.rests_on})", style="dim"), soft_wrap=True)
     for note in found.notes:
         console.print(literal(f"note: {note}", style="yellow"), soft_wrap=True)
     parts = varying([{"dataset": row.dataset, "target": row.target, "judge": row.judge} for row in found.rows])

@@ -43,12 +43,19 @@ def _picture(
         "Each dot is a run: what it takes in dollars when nothing is remembered, the judge's part included, and its "
         f"mean with the 95 % interval. Up and to the left is more for less.{left} {unscored(priced)}."
     )
-    return draw(f"Cost against {metric}", sentence, _spec(points))
+    return draw(f"Cost against {metric}", sentence, cost_spec(points, "mean"))
 
 
-def _spec(points: list[dict[str, Any]]) -> dict[str, Any]:
+def full_cost(manifest: Mapping[str, Any]) -> float | None:
+    """What a run takes when nothing is remembered; None where a price is not known."""
+    paid, saved = manifest.get("cost_usd"), manifest.get("saved_usd")
+    return None if paid is None or saved is None else paid + saved
+
+
+def cost_spec(points: list[dict[str, Any]], title: str) -> dict[str, Any]:
+    """The picture of points with run, cost, value, low and high; the title is of what goes upwards."""
     x = {"field": "cost", "type": "quantitative", "axis": {"title": "dollars a run", "tickCount": 5, "format": "~g"}}
-    y: dict[str, Any] = {"type": "quantitative", "scale": {"zero": False}, "axis": {"title": "mean", "tickCount": 5}}
+    y: dict[str, Any] = {"type": "quantitative", "scale": {"zero": False}, "axis": {"title": title, "tickCount": 5}}
     line = {"type": "rule", "color": MAIN, "strokeWidth": 2.5, "opacity": 0.45}
     dot = {"type": "point", "filled": True, "color": MAIN, "size": 90, "opacity": 1}
     name = {"type": "text", "align": "left", "dx": 8, "dy": -8, "color": INK, "limit": 140}

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evalflow.report.costs import cost_pictures
+from evalflow.report.choice import choice_lines, choice_pictures, split_sentence
+from evalflow.report.costs import cost_pictures, full_cost
 from evalflow.report.header import Fact, facts
 from evalflow.report.intervals import interval_pictures
 from evalflow.report.judge_matrix import judge_matrices
@@ -30,6 +31,7 @@ def write_sweep_report(
     runs: Sequence[Run],
     agreement: pl.DataFrame,
     boards: Sequence[Mapping[str, Any]],
+    choice: Mapping[str, Any] | None = None,
 ) -> None:
     """Write one self-contained page over all runs of a sweep.
 
@@ -39,6 +41,7 @@ def write_sweep_report(
         runs: Name (the run's folder), run.json and summary of each.
         agreement: As `evalflow.report.agreement` gives it.
         boards: Who leads, as under `details` in the sweep's summary.json.
+        choice: Which judge agrees most with people: the sweep's calibration.json; None where nobody asked.
     """
     rows = [
         {**row, "run": name}
@@ -46,7 +49,7 @@ def write_sweep_report(
         for row in summary.filter(summary["tag"].is_null()).iter_rows(named=True)
     ]
     columns, parts = _columns(rows)
-    costs = {name: _full_cost(about) for name, about, _ in runs}
+    costs = {name: full_cost(about) for name, about, _ in runs}
     context = {
         "title": f"Sweep of {len(runs)} runs",
         "run_id": manifest["run_id"],
@@ -56,6 +59,9 @@ def write_sweep_report(
         "lines": _lines(rows, columns, parts),
         "pictures": [*interval_pictures(_numbered(rows, parts)), *cost_pictures(rows, costs)],
         "boards": board_lines(boards),
+        "choice": choice_lines(choice["choice"]) if choice else [],
+        "split": split_sentence(split=choice["split"]) if choice else "",
+        "choice_pictures": choice_pictures(choice["choice"]) if choice else [],
         "agreement": agreement.to_dicts(),
         "matrices": judge_matrices(agreement.to_dicts(), rows),
         "runs": [_cost(name, about) for name, about, _ in runs],
@@ -97,12 +103,6 @@ def _facts(manifest: Mapping[str, Any], runs: Sequence[Run]) -> list[Fact]:
     shared = [fact for fact in every[0] if all(fact in other for other in every)] if every else []
     own = facts({**manifest, "overrides": ["-m", *manifest.get("overrides", ())]})
     return [*own[:-1], *(fact for fact in shared if fact[0] in _SHARED), *own[-1:]]
-
-
-def _full_cost(manifest: Mapping[str, Any]) -> float | None:
-    """What the run takes when nothing is remembered; None where a price is not known."""
-    paid, saved = manifest.get("cost_usd"), manifest.get("saved_usd")
-    return None if paid is None or saved is None else paid + saved
 
 
 def _cost(name: str, manifest: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,13 +1,14 @@
 """Records to tables: the journal read, scores, the summary, its files, and the gates on it."""
 
 from evalflow.summary.calibration import CalibrationRow, calibrate_scores
+from evalflow.summary.choosing import Candidate, choose, chooses
 from evalflow.summary.compare import ComparisonRow, Traits, adjusted, cases_to_decide, compare_cases, not_worse
 from evalflow.summary.disagreement import disagreements
 from evalflow.summary.gate_config import parse_gates
 from evalflow.summary.gates import Condition, Gate, GateResult, GateRow, evaluate_gates, parse_condition
 from evalflow.summary.journal import journal_record, journal_row, json_text, torn_tail
 from evalflow.summary.jsonline import json_line
-from evalflow.summary.labelled import label_frame
+from evalflow.summary.labelled import SERIES, label_frame, labelled_scores
 from evalflow.summary.pairing import Pairing, pair_scores
 from evalflow.summary.scan import Journal, Order, scan_journal
 from evalflow.summary.schema import journal_schema, scores_schema, summary_schema
@@ -16,7 +17,9 @@ from evalflow.summary.table import Threshold, score_table, with_passed, write_sc
 from evalflow.summary.write import summary_document, write_summary
 
 __all__ = [
+    "SERIES",
     "CalibrationRow",
+    "Candidate",
     "ComparisonRow",
     "Condition",
     "Gate",
@@ -31,6 +34,8 @@ __all__ = [
     "adjusted",
     "calibrate_scores",
     "cases_to_decide",
+    "choose",
+    "chooses",
     "compare_cases",
     "disagreements",
     "evaluate_gates",
@@ -40,6 +45,7 @@ __all__ = [
     "json_line",
     "json_text",
     "label_frame",
+    "labelled_scores",
     "not_worse",
     "pair_scores",
     "parse_condition",
