@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
+import shutil
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -24,6 +26,8 @@ from evalflow.web.api.routes import rest_api
 from evalflow.web.application import API, guards
 
 from .finished import Finished, finish_runs
+
+FLAGS = ("--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync")
 
 
 @dataclass(frozen=True)
@@ -116,3 +120,15 @@ class Api:
 
     def __call__(self, method: str, path: str, body: Any = None, **headers: str) -> Answer:
         return self.server.ask(method, f"{API}{path}", body, X_Requested_With="test", **headers)
+
+
+@pytest.fixture(name="browser", scope="session")
+def _browser() -> Iterator[Any]:
+    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    path = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+    if path is None:
+        pytest.skip("no Chromium on this machine; install one, or name it in CHROMIUM")
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, headless=True, args=FLAGS)
+        yield browser
+        browser.close()

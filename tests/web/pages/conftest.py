@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -20,7 +19,6 @@ from evalflow.web.address import Address
 from ..conftest import Server
 
 ROOT = Path(__file__).parents[3]
-FLAGS = ("--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync")
 # The application without a worker: what is seen here needs no run.
 CODE = """
 from evalflow.app.workspace import open_workspace
@@ -56,18 +54,6 @@ def paged(folder: Path) -> Iterator[Server]:
         yield Server(Address("127.0.0.1", int(process.stdout.readline())))
         process.terminate()
         process.wait(timeout=60)
-
-
-@pytest.fixture(name="browser", scope="session")
-def _browser() -> Iterator[Any]:
-    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    path = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
-    if path is None:
-        pytest.skip("no Chromium on this machine; install one, or name it in CHROMIUM")
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, headless=True, args=FLAGS)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(name="visit")

@@ -1,0 +1,198 @@
+"""The whole story in a real browser: a bot, what good means, cases, two runs, what changed, and a repeat elsewhere."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evalflow.app.workspace import open_workspace
+from evalflow.app.workspace.transfer import export_files
+from evalflow.testing import Endpoint, Request
+
+from .conftest import Server
+from .pages.test_bots import field, seen
+from .test_serve import env, serving, until
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+CASES = 12
+GOOD: dict[str, Any] = {
+    "kind": "rubric",
+    "description": "Whether the answer names the fee.",
+    "needs": ["question", "answer"],
+    "scale": {"type": "likert", "min": 1, "max": 5, "anchors": {"1": "no fee", "5": "the fee"}},
+    "threshold": 0.5,
+}
+
+
+def reply(request: Request) -> Any:
+    """The bot and the judge: the old model knows the first fee alone, the new one all others."""
+    if request.schema is not None:
+        says = "pounds" in request.text.split("It costs")[-1] and "It costs" in request.text
+        return {"reason": "It names the fee." if says else "It names no fee.", "score": 5 if says else 1}
+    fee = re.findall(r"fee (\d+)", request.text)[-1]
+    knows = (fee == "0") == (request.body["model"] == "old-model")
+    return f"It costs {fee} pounds." if knows else "I do not know."
+
+
+class Story:
+    """A person at the browser, and the folder that they work in."""
+
+    def __init__(self, page: Any, server: Server, folder: Path, endpoint: Endpoint) -> None:
+        self.page, self.server, self.folder, self.endpoint = page, server, folder, endpoint
+
+    def ask(self, method: str, path: str, body: Any = None, **headers: str) -> Any:
+        answer = self.server.ask(method, f"/api/v1{path}", body, X_Requested_With="test", **headers)
+        assert answer.status < 300, answer.body
+        return answer.json
+
+    def go(self, path: str) -> None:
+        self.page.goto(f"{self.server.address.url}{path}")
+        self.page.wait_for_function("window.did_handshake === true")
+
+    def describe_the_bot(self) -> None:
+        self.go("/")
+        self.page.get_by_role("link", name="New bot").click()
+        field(self.page, "Name").fill("fees")
+        field(self.page, "Model").fill("old-model")
+        field(self.page, "Address").fill(self.endpoint.url)
+        field(self.page, "API key").fill("")
+        field(self.page, "Question").fill("What is fee 0?")
+        self.page.get_by_role("button", name="Ask").click()
+        seen(self.page, "It costs 0 pounds.")
+        self.page.get_by_role("button", name="Save").click()
+        self.page.wait_for_url("**/bots/fees")
+
+    def say_what_good_means(self) -> None:
+        body = {"items": [{"name": "names_the_fee", "definition": GOOD}]}
+        self.ask("PUT", "/bots/fees/metrics", body, If_Match='""')
+        [saved] = self.ask("GET", "/bots/fees/metrics")["items"]
+        assert saved["definition"] == GOOD
+
+    def write_cases(self) -> None:
+        self.ask("POST", "/datasets", {"name": "desk"})
+        rows = [{"id": f"c{i}", "question": f"What is fee {i}?", "tags": [f"t{i % 3}"]} for i in range(CASES)]
+        assert self.ask("POST", "/datasets/desk/cases", {"items": rows}) == {"count": CASES}
+
+    def change_the_model(self) -> None:
+        self.go("/bots/fees/edit")
+        field(self.page, "Model").fill("new-model")
+        self.page.get_by_role("button", name="Save").click()
+        self.page.wait_for_url(re.compile("/bots/fees$"))
+
+    def run(self, title: str) -> dict[str, Any]:
+        """Trigger a run and wait for its end."""
+        judge = {"model": "judge", "base_url": self.endpoint.url, "api_key_env": None}
+        body = {"bot": "fees", "datasets": ["desk"], "metrics": ["names_the_fee"], "judge": "openai"}
+        made = self.ask("POST", "/runs", {**body, "judge_values": judge, "title": title})["run_id"]
+        done = until(lambda: self.ended(made))
+        assert (done["state"], done["exit_code"], done["progress"]["done"]) == ("done", 0, CASES), done
+        return done
+
+    def ended(self, run: str) -> dict[str, Any] | None:
+        found = self.ask("GET", f"/runs/{run}")
+        return found if found["state"] not in ("queued", "running") else None
+
+    def scores(self, run: str) -> dict[str, float]:
+        return {one["case_id"]: one["score"] for one in self.ask("GET", f"/runs/{run}/scores")["items"]}
+
+    def compare(self) -> None:
+        self.go("/compare")
+        self.page.get_by_role("button", name="Compare", exact=True).click()
+        seen(self.page, "Run B is better.")
+        seen(self.page, f"1 went from pass to fail, {CASES - 1} from fail to pass.")
+        self.page.locator(".flip summary").first.click()
+        halves = self.page.locator(".half")
+        halves.nth(1).get_by_text("I do not know.").wait_for()
+        assert "It costs 0 pounds." in halves.nth(0).inner_text()
+        assert "It names no fee." in halves.nth(1).inner_text()
+
+    def look_back(self) -> None:
+        self.go("/history")
+        assert self.page.locator(".plot .point").count() == 2
+        seen(self.page, "the bot changed")
+
+    def repeat(self, run: dict[str, Any]) -> dict[str, float]:
+        """By the command line that is shown; the scores of the repeat."""
+        program, *words = shlex.split(run["repeat"])
+        assert program == "python"
+        before = (self.folder / "outputs" / "latest").resolve()
+        done = subprocess.run([sys.executable, *words], cwd=self.folder, env=env(), capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        latest = (self.folder / "outputs" / "latest").resolve()
+        assert latest != before
+        lines = (latest / "scores.jsonl").read_text(encoding="utf-8").splitlines()
+        return {row["case_id"]: row["score"] for row in map(json.loads, lines)}
+
+    def export(self) -> None:
+        """What was defined, as files that the command line takes elsewhere."""
+        away = self.folder / "away"
+        with closing(open_workspace(f"sqlite:///{self.folder}/.evalflow/evalflow.db")) as workspace:
+            export_files(workspace, away, "fees", ["desk"])
+        words = ["check", "--config-dir", "conf", "dataset=desk", "metric=names_the_fee", "target=fees"]
+        judge = [
+            "generate=true",
+            "judge=openai",
+            "judge.model=judge",
+            f"judge.base_url={self.endpoint.url}",
+            "judge.api_key_env=null",
+        ]
+        command = [sys.executable, "-m", "evalflow", *words, *judge]
+        done = subprocess.run(command, cwd=away, env=env(), capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        assert f"{CASES} of desk" in done.stdout
+
+
+@pytest.fixture(name="story")
+def _story(browser: Any, tmp_path: Path) -> Iterator[Story]:
+    with Endpoint(reply) as endpoint, serving(tmp_path) as (_, server):
+        context = browser.new_context(viewport={"width": 1280, "height": 844})
+        context.set_default_timeout(60_000)
+        yield Story(context.new_page(), server, tmp_path, endpoint)
+        context.close()
+
+
+def test_the_whole_story(story: Story, photographed: Callable[[Server, dict[str, str]], None]) -> None:
+    story.describe_the_bot()
+    story.say_what_good_means()
+    story.write_cases()
+    old = story.run("The old model")
+    story.change_the_model()
+    new = story.run("The new model")
+    assert set(story.scores(old["run_id"]).values()) == set(story.scores(new["run_id"]).values()) == {0.0, 1.0}
+    story.compare()
+    story.look_back()
+    assert story.repeat(old) == story.scores(old["run_id"])
+    assert story.repeat(new) == story.scores(new["run_id"])
+    story.export()
+    pair = f"/compare?a={old['run_id']}&b={new['run_id']}"
+    photographed(story.server, {"bots": "/", "bot": "/bots/fees", "compare": pair, "history": "/history"})
+
+
+@pytest.fixture(name="photographed")
+def _photographed(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Callable[[Server, dict[str, str]], None]:
+    """Keeps pictures of pages, at both widths and in both colours, and sees that each fits."""
+    folder = tmp_path_factory.getbasetemp() / "screenshots"
+
+    def photograph(server: Server, paths: dict[str, str]) -> None:
+        for width in (1280, 390):
+            for colours in ("light", "dark"):
+                context = browser.new_context(viewport={"width": width, "height": 844}, color_scheme=colours)
+                page = context.new_page()
+                for name, path in paths.items():
+                    page.goto(f"{server.address.url}{path}")
+                    page.wait_for_function("window.did_handshake === true")
+                    page.locator(".waiting").wait_for(state="detached")
+                    assert page.evaluate("document.documentElement.scrollWidth") == width, path
+                    page.screenshot(path=folder / f"story-{name}-{colours}-{width}.png", full_page=True)
+                context.close()
+
+    return photograph
