@@ -69,7 +69,7 @@ def _visit(browser: Any, pages: Server, request: pytest.FixtureRequest) -> Itera
     def visit(path: str, width: int = 1280, colours: str = "light") -> Any:
         context = browser.new_context(viewport={"width": width, "height": 844}, color_scheme=colours)
         contexts.append(context)
-        context.set_default_timeout(15_000)
+        context.set_default_timeout(60_000)
         page = context.new_page()
         page.on("pageerror", lambda error: troubles.append(str(error)))
         page.on("console", note)
