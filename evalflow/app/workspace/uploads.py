@@ -140,6 +140,7 @@ def _sifted(space: Workspace, dataset: str, path: Path, fields: Fields | None) -
     from evalflow.store import cases
 
     owner = own_row(space, dataset)["id"]
+    named = "id" in (fields or {}) or "id" in readers.examples(_config(path, fields))
     rows = readers.sift(dataset, _config(path, fields))
     seen: set[str] = set()
     while chunk := list(islice(rows, _AT_ONCE)):
@@ -149,9 +150,8 @@ def _sifted(space: Workspace, dataset: str, path: Path, fields: Fields | None) -
         for row in chunk:
             key = keys.get(row.position)
             if key is not None and (key in known or key in seen):
-                where = "in the dataset" if key in known else "in this file"
-                hint = "give it another id, or leave it out; a row without an id gets one of its content"
-                row = replace(row, case=None, problems=[Problem(f"the id {key!r} is {where} already", row.where, hint)])
+                place = "in the dataset" if key in known else "in this file"
+                row = replace(row, case=None, problems=[_repeated(key, place, row.where, named=named)])
             elif key is not None:
                 seen.add(key)
             yield row
@@ -171,6 +171,13 @@ def _expect_columns(path: Path, fields: Fields) -> None:
     ]
     if problems:
         raise UserError(problems)
+
+
+def _repeated(key: str, place: str, where: str, *, named: bool) -> Problem:
+    if named:
+        hint = "give it another id, or leave it out; a row without an id gets one of its content"
+        return Problem(f"the id {key!r} is {place} already", where, hint)
+    return Problem(f"the same case is {place} already", where, "leave it out, or give each an id of its own")
 
 
 def placed(problem: Problem) -> Problem:

@@ -14,6 +14,8 @@ from evalflow.web.pages.frame import frame
 from evalflow.web.pages.parts import empty, link_button
 
 P = ParamSpec("P")
+PATIENCE_S = 30
+"""How long a page may take on a busy machine before it is given up."""
 
 
 def page(path: str) -> Callable[[Callable[P, Awaitable[None]]], Callable[P, Awaitable[None]]]:
@@ -32,7 +34,7 @@ def page(path: str) -> Callable[[Callable[P, Awaitable[None]]], Callable[P, Awai
                 ui.context.client.status_code = 404 if lost else 422
                 instead("There is no such thing" if lost else "That did not work", str(error))
 
-        return ui.page(path)(guarded)
+        return ui.page(path, response_timeout=PATIENCE_S)(guarded)
 
     return registered
 

@@ -121,7 +121,7 @@ class BulkBar:
             with ui.element("div").classes("actions"):
                 doing = button(action, confirmed, kind="primary" if make else "danger")
                 button("Cancel", asked.close)
-        if field is not None:
+        if isinstance(field, ui.input):
             field.props("autofocus").on("keydown.enter", confirmed)
         asked.on("hide", asked.delete)
         asked.open()

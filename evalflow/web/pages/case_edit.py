@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from anyio import to_thread
 from nicegui import ui
 
-from evalflow.app.workspace import NotFoundError, Workspace
+from evalflow.app.workspace import NotFoundError, StaleError, Workspace
 from evalflow.app.workspace.bulk import delete_cases
 from evalflow.app.workspace.cases import StoredCase, add_case, get_case, update_case
 from evalflow.app.workspace.datasets import own_row
@@ -16,7 +19,7 @@ from evalflow.web.pages.datasets import PLACE
 from evalflow.web.pages.dialogs import confirmation
 from evalflow.web.pages.faults import attempt, tell
 from evalflow.web.pages.frame import frame
-from evalflow.web.pages.parts import button, link_button
+from evalflow.web.pages.parts import button, link_button, message
 
 
 def add(workspace: Workspace) -> None:
@@ -78,15 +81,30 @@ def _edit(workspace: Workspace, dataset: str, case: StoredCase) -> None:
         row = form.read()
         if row is None:
             return
-        work = lambda: update_case(workspace, dataset, case.id, case.version, row)  # noqa: E731
-        if await attempt(work, form.places, saving):
+        stale.clear()
+        done = await attempt(lambda: _changed(workspace, dataset, case, row), form.places, saving)
+        if isinstance(done, StaleError):
+            with stale:
+                message(done.problems[0].what, "Yours is still here: compare, then change what is kept.", "warn")
+                there = link_button("See it as it is now", f"/datasets/{dataset}/cases/{case.id}")
+                there.props("target=_blank")
+        elif done is not None:
             ui.navigate.to(f"/datasets/{dataset}")
 
     with ui.element("div").classes("form"):
         form = CaseForm(case.body)
+    stale = ui.element("div").classes("section stack stale").props("aria-live=polite")
     with ui.element("div").classes("section actions"):
         saving = button("Save", save, kind="primary")
         link_button("Cancel", f"/datasets/{dataset}")
+
+
+def _changed(workspace: Workspace, dataset: str, case: StoredCase, row: Mapping[str, Any]) -> StoredCase | StaleError:
+    """The case as it is now; or that somebody else has changed it since it was shown."""
+    try:
+        return update_case(workspace, dataset, case.id, case.version, row)
+    except StaleError as error:
+        return error
 
 
 def _deletion(workspace: Workspace, dataset: str, case: StoredCase) -> None:

@@ -28,11 +28,12 @@ def add(workspace: Workspace) -> None:
     """Register the page."""
 
     @page("/datasets/{dataset}")
-    async def one(dataset: str, tag: str = "", text: str = "", first: int = 0) -> None:
+    async def one(dataset: str, tag: str = "", text: str = "", first: str = "") -> None:
         found = await to_thread.run_sync(get_dataset, workspace, dataset)
         if found.origin == "conf":
-            rows, more = await to_thread.run_sync(declared_page, dataset, max(first, 0), _AT_ONCE)
-            _declared(found, rows, max(first, 0), more)
+            begin = int(first) if first.isdecimal() and len(first) < 10 else 0
+            rows, more = await to_thread.run_sync(declared_page, dataset, begin, _AT_ONCE)
+            _declared(found, rows, begin, more)
             return
         tags = await to_thread.run_sync(case_tags, workspace, dataset)
         with frame(found.name, place=PLACE, about=found.description, trail=[(PLACE, "/datasets")]) as actions:

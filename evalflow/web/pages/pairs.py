@@ -73,8 +73,11 @@ def as_text(value: Any) -> str:
 
 def as_value(said: str) -> Any:
     """What is written, as JSON where it is JSON, else as text."""
+    from pydantic_core import from_json
+
     try:
-        value = json.loads(said, parse_constant=lambda name: name)
-    except (ValueError, RecursionError):
+        value = from_json(said, allow_inf_nan=False)
+        json.dumps(value, allow_nan=False)  # 1e999 would be infinite
+    except ValueError:
         return said
     return value

@@ -19,6 +19,6 @@ def pasted_file(said: str, folder: Path) -> Path:
         path.write_text(said.strip("\r\n") + "\n", encoding="utf-8", newline="")
         return path
     path = folder / "pasted.jsonl"
-    rows = (json.dumps({"question": line.strip()}) for line in lines if line.strip())
+    rows = (json.dumps({"question": said}) if (said := line.strip()) else "" for line in lines)  # faults name the line
     path.write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")
     return path

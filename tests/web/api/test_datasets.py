@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from ..conftest import Api
@@ -57,3 +58,17 @@ def test_what_conf_declares_is_copied(api: Api) -> None:
     copy = api("POST", "/datasets/rag/copies", {"name": "mine"})
     assert copy.status == 201, copy.body
     assert copy.json["cases"] > 0
+
+
+def test_a_dataset_is_exported_and_loads_again(api: Api) -> None:
+    assert api("POST", "/datasets/rag/copies", {"name": "exported"}).status == 201
+    answer = api("GET", "/datasets/exported/export")
+    assert answer.headers["Content-Disposition"] == 'attachment; filename="exported.jsonl"'
+    assert answer.headers["Content-Type"] == "application/jsonl"
+    rows = [json.loads(line) for line in answer.body.splitlines()]
+    assert len(rows) == 40
+    assert answer.body == api("GET", "/datasets/rag/export").body
+    assert api("POST", "/datasets", {"name": "again"}).status == 201
+    assert api("POST", "/datasets/again/cases", {"items": rows}).json == {"count": 40}
+    assert api("GET", "/datasets/again/export").body == answer.body
+    assert api("GET", "/datasets/none/export").status == 404

@@ -54,10 +54,15 @@ def test_questions_are_pasted_edited_found_and_exported(visit: Visit, pages: Ser
     press(page, "Create")
     seen(page, "No test cases yet")
     page.get_by_role("link", name="Paste or upload").click()
-    field(page, "Questions, or a table").fill("What does it cost?\n\nCan I pay by card?\nHow do I get a refund?")
+    field(page, "Questions, or a table").fill(
+        "What does it cost?\n\nCan I pay by card?\nHow do I get a refund?\nCan I pay by card?"
+    )
     press(page, "Go on")
-    seen(page, "3 cases can be taken")
+    seen(page, "3 cases can be taken, 1 row cannot")
+    seen(page, "line 5")
+    seen(page, "the same case is in this file already")
     press(page, "Take 3 cases")
+    page.get_by_role("link", name="See the cases").click()
     page.get_by_role("link", name="Can I pay by card?").click()
     field(page, "Expected answer").fill("Yes, any card.")
     field(page, "Tags").fill("Fees>Payment; easy")
@@ -197,7 +202,7 @@ def test_a_conversation_is_written_and_its_order_kept(visit: Visit, pages: Serve
     press(page, "Add a turn")
     field(page.locator(".turn").last, "Says").fill("Per month?")
     press(page, "Save and write another")
-    seen(page, "is kept")
+    page.locator(".turn").first.wait_for(state="detached")  # the form is empty again
     assert field(page, "Question").input_value() == ""
     (case,) = kept(pages, "talks")
     assert [message["role"] for message in case["messages"]] == ["user", "assistant", "user"]
@@ -213,6 +218,8 @@ def test_somebody_elses_change_is_not_overwritten(visit: Visit, pages: Server) -
     field(page, "Expected answer").fill("mine")
     press(page, "Save")
     seen(page, "version 2, not 1; it differs from yours in reference")
+    assert field(page, "Expected answer").input_value() == "mine"
+    assert page.get_by_role("link", name="See it as it is now").get_attribute("href") == path
     assert kept(pages, "shared")[0]["reference"] == "theirs"
 
 
