@@ -24,20 +24,16 @@ from .test_serve import env, serving, until
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 CASES = 12
-GOOD: dict[str, Any] = {
-    "kind": "rubric",
-    "description": "Whether the answer names the fee.",
-    "needs": ["question", "answer"],
-    "scale": {"type": "likert", "min": 1, "max": 5, "anchors": {"1": "no fee", "5": "the fee"}},
-    "threshold": 0.5,
-}
+STEPS = ["Look for a fee.", "Grade by whether it is named."]
 
 
 def reply(request: Request) -> Any:
     """The bot and the judge: the old model knows the first fee alone, the new one all others."""
+    if "write down the steps" in request.text:
+        return {"steps": STEPS}
     if request.schema is not None:
         says = "pounds" in request.text.split("It costs")[-1] and "It costs" in request.text
-        return {"reason": "It names the fee." if says else "It names no fee.", "score": 5 if says else 1}
+        return {"reason": "It names the fee." if says else "It names no fee.", "score": 10 if says else 1}
     fee = re.findall(r"fee (\d+)", request.text)[-1]
     knows = (fee == "0") == (request.body["model"] == "old-model")
     return f"It costs {fee} pounds." if knows else "I do not know."
@@ -72,15 +68,31 @@ class Story:
         self.page.wait_for_url("**/bots/fees")
 
     def say_what_good_means(self) -> None:
-        body = {"items": [{"name": "names_the_fee", "definition": GOOD}]}
-        self.ask("PUT", "/bots/fees/metrics", body, If_Match='""')
-        [saved] = self.ask("GET", "/bots/fees/metrics")["items"]
-        assert saved["definition"] == GOOD
+        """In the panel: criteria, steps that the judge writes, and a try-out on one case."""
+        self.go("/bots/fees/metrics/new")
+        field(self.page, "Name").fill("names_the_fee")
+        field(self.page, "Criteria").fill("The answer names the fee.")
+        self.press("Have the judge write them")
+        seen(self.page, "Written by")
+        field(self.page, "Question").fill("What is fee 3?")
+        field(self.page, "Answer").fill("It costs 3 pounds.")
+        self.press("Score it")
+        seen(self.page, "It names the fee.")
+        self.press("Save")
+        self.page.wait_for_url(re.compile("/bots/fees/metrics$"))
 
     def write_cases(self) -> None:
-        self.ask("POST", "/datasets", {"name": "desk"})
-        rows = [{"id": f"c{i}", "question": f"What is fee {i}?", "tags": [f"t{i % 3}"]} for i in range(CASES)]
-        assert self.ask("POST", "/datasets/desk/cases", {"items": rows}) == {"count": CASES}
+        self.go("/datasets/new")
+        field(self.page, "Name").fill("desk")
+        self.press("Create")
+        self.page.get_by_role("link", name="Paste or upload").click()
+        field(self.page, "Questions, or a table").fill("\n".join(f"What is fee {i}?" for i in range(CASES)))
+        self.press("Go on")
+        self.press(f"Take {CASES} cases")
+        seen(self.page, f"of {CASES}")
+
+    def press(self, name: str) -> None:
+        self.page.get_by_role("button", name=name, exact=True).click()
 
     def change_the_model(self) -> None:
         self.go("/bots/fees/edit")
