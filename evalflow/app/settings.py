@@ -17,6 +17,7 @@ from evalflow.metrics.registry import metric_config_model
 from evalflow.targets.registry import target_config_model
 
 _PASSWORD = re.compile(r"://[^/@:]*:(?!\$\{)[^/@]+@")
+_PARAMETER = re.compile(r"[?&]([^=&#]+)=([^&#]*)")
 
 
 def settings_of(composed: Composed, *, programs: bool = True) -> Settings:
@@ -54,7 +55,7 @@ def composed_settings(overrides: Sequence[str], config_dir: Path | None) -> Sett
 
 
 def written_secrets(parts: Mapping[str, Any]) -> Iterator[Problem]:
-    """Passwords in addresses, and keys in headers, in plain text: they would be kept with the run.
+    """Passwords and keys in addresses, and keys in headers, in plain text: they would be kept with the run.
 
     Args:
         parts: Configurations of judges, targets and embedders as they were written, by their keys.
@@ -65,6 +66,10 @@ def written_secrets(parts: Mapping[str, Any]) -> Iterator[Problem]:
             if _PASSWORD.search(str(values.get(address))):
                 hint = "name a variable that holds it: http://USER:${oc.env:NAME}@HOST/v1"
                 yield Problem("a password would be kept with the run", f"{key}.{address}", hint)
+            for name, value in _PARAMETER.findall(str(values.get(address))):
+                if (SECRET_HEADER.search(name) or name.lower() == "key") and value and "${" not in value:
+                    hint = f"name a variable that holds it: {name}=${{oc.env:NAME}}"
+                    yield Problem("a secret would be kept with the run", f"{key}.{address}", hint)
         headers = values.get("headers")
         for name, value in (cast("dict[str, Any]", headers) if isinstance(headers, dict) else {}).items():
             if SECRET_HEADER.search(name) and "${" not in str(value):

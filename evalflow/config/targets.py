@@ -15,7 +15,7 @@ from evalflow.config.endpoints import Concurrency, Endpoint
 from evalflow.config.schema import Strict, TargetConfig, Word
 from evalflow.jsonvalues import json_path
 
-SECRET_HEADER = re.compile(r"authori[sz]ation|api-?key|token|cookie|secret|passw|credential", re.IGNORECASE)
+SECRET_HEADER = re.compile(r"authori[sz]ation|api[-_]?key|token|cookie|secret|passw|credential", re.IGNORECASE)
 """Names of headers whose values are secrets."""
 CONTEXT_FIELDS = ("text", "title", "path")
 

@@ -19,7 +19,8 @@ from evalflow.web.api.deps import Name, Space
 from evalflow.web.problem import Fault
 
 router = APIRouter(prefix="/datasets/{dataset}/cases", tags=["cases"])
-Format = Literal["csv", "jsonl", "json", "parquet"]
+Format = Literal["csv", "jsonl", "json"]
+"""No parquet: a few packed bytes of it may hold more than any memory does."""
 _BODY = {"required": True, "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}}
 
 

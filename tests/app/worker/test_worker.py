@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Generator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -199,6 +200,26 @@ def test_a_killed_worker_loses_nothing(space: Workspace, bot: Bot, both: bool) -
     assert len(by_case(space, run)) == 40
     lines = (run.folder / "scores.jsonl").read_text(encoding="utf-8").splitlines()
     assert len(lines) == 40
+
+
+def test_a_run_is_carried_out_and_taken_over_on_each_database(
+    database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bot: Bot
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with closing(open_workspace(database_url)) as space:
+        run = runs.create_run(space, define(space, bot, 12))
+        bot.hold.clear()
+        command = [sys.executable, "-m", "evalflow", "worker", "--database-url", database_url]
+        worker = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+        until(space, run, None, lambda _: bot.endpoint.count > 0)
+        worker.kill()
+        worker.wait()
+        bot.hold.set()
+        done = until(space, run, Worker(space), ended)
+        assert (done.state, done.exit_code, done.progress.done) == ("done", 0, 12)
+        assert {state for state, _ in by_case(space, run).values()} == {"scored"}
+        assert scores.pass_rates(space, run.run_id)[0].n == 12
+    assert bot.endpoint.count == 24
 
 
 def test_a_worker_that_is_stopped_puts_its_run_back(space: Workspace, bot: Bot) -> None:

@@ -57,6 +57,8 @@ def test_a_lost_update_is_refused_with_what_changed(space: Workspace) -> None:
         ({**MODEL, "modle": "m"}, "did you mean 'model'"),
         ({**MODEL, "api_key": "sk-123"}, "unknown key target.api_key"),
         ({**MODEL, "base_url": "http://u:secret@h/v1"}, "password would be kept"),
+        ({"kind": "http", "url": "http://h/ask?lang=en&api_key=abc"}, "secret would be kept"),
+        ({"kind": "http", "url": "http://h/ask?key=abc"}, "secret would be kept"),
         ({"kind": "http", "url": "http://h", "headers": {"Authorization": "Bearer x"}}, "secret would be kept"),
         ({**MODEL, "prompt": "{{ reference }}"}, "reference"),
         ({**MODEL, "system_prompt": "{% if %}"}, "target.system_prompt"),
