@@ -71,4 +71,4 @@ def test_a_dataset_is_exported_and_loads_again(api: Api) -> None:
     assert api("POST", "/datasets", {"name": "again"}).status == 201
     assert api("POST", "/datasets/again/cases", {"items": rows}).json == {"count": 40}
     assert api("GET", "/datasets/again/export").body == answer.body
-    assert api("GET", "/datasets/none/export").status == 404
+    assert api("GET", "/datasets/nowhere/export").status == 404
