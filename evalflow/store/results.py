@@ -133,6 +133,11 @@ def answer(connection: Connection, run: int, position: int) -> Row | None:
     return one(connection, select(answers).where(answers.c.run == run, answers.c.position == position))
 
 
+def last_position(connection: Connection, run: int) -> int | None:
+    """Where the last answer of a run stands."""
+    return connection.scalar(select(func.max(answers.c.position)).where(answers.c.run == run))
+
+
 def score(connection: Connection, run: int, place: Place) -> Row | None:
     """One score with its question and answer, and the judge's steps as JSON text."""
     position, n = place

@@ -169,7 +169,8 @@ class Job:
                 return self._note(loaded=done)
             self._ending["facts"] = facts_of_run(self._files)
         except EvalflowError as error:
-            self._ending["message"] = f"its scores cannot be shown: {error}"
+            complaint = self._ending.get("message")  # why the run failed comes first
+            self._ending["message"] = complaint or f"its scores cannot be shown: {error}"
         return self._end()
 
     def _is_cancelled(self) -> bool:

@@ -8,12 +8,12 @@ from typing import Any
 
 from evalflow.app.derive import standing_answer, thresholds
 from evalflow.app.gates import hold_gates
-from evalflow.app.recipe import Recipe
 from evalflow.app.saved import Saved, load
 from evalflow.app.workspace import Workspace
 from evalflow.datasets import tag_levels
 from evalflow.records import Answer, Case
 from evalflow.report.join import Row, as_answered, rows
+from evalflow.report.judges import judge_lines
 from evalflow.run.answers import AnswerBook
 from evalflow.run.folder import RunFolder
 from evalflow.run.prepared import PreparedFile
@@ -70,7 +70,7 @@ def facts_of_run(folder: RunFolder) -> dict[str, Any]:
     saved = load(folder)
     summary = json.loads((folder.path / "summary.json").read_text(encoding="utf-8"))
     return {
-        "metrics": _metrics(saved.recipe),
+        "metrics": _metrics(saved),
         "summary": [row for row in summary["rows"] if row["tag"] is None],
         "gates": _gates(saved),
         "datasets": {name: facts["cases"] for name, facts in saved.manifest["datasets"].items()},
@@ -80,7 +80,8 @@ def facts_of_run(folder: RunFolder) -> dict[str, Any]:
     }
 
 
-def _metrics(recipe: Recipe) -> list[dict[str, Any]]:
+def _metrics(saved: Saved) -> list[dict[str, Any]]:
+    recipe, measured, judges = saved.recipe, saved.manifest["metrics"], saved.manifest["judges"]
     limits = {limit.metric: limit.value for limit in thresholds(recipe)}
     return [
         {
@@ -90,6 +91,12 @@ def _metrics(recipe: Recipe) -> list[dict[str, Any]]:
             "direction": metric.config.direction,
             "bounded": metric.bounded,
             "description": metric.config.description,
+            "judged": judge_lines(
+                {
+                    "metrics": {name: measured[name]},
+                    "judges": {judge: about for judge, about in judges.items() if judge == recipe.judge_of[name]},
+                }
+            )[0],
         }
         for name, metric in recipe.metrics.items()
     ]

@@ -87,7 +87,8 @@ class Run:
         exit_code: Of its process; None until it has ended, or where nobody saw it.
         message: Why it failed, in words.
         facts: What its scores mean, once it has ended: `metrics` (name, judge, threshold, direction, bounded,
-            description), `summary` (rows of all cases together, as in summary.json), `gates`, `datasets`, `target`.
+            description; judged: who did, and whether people's labels bear it out), `summary` (rows of all cases
+            together, as in summary.json), `gates`, `datasets`, `target`.
         cancelling: Whether it is about to stop.
     """
 

@@ -135,8 +135,16 @@ def run_tags(space: Workspace, run_id: str) -> list[tuple[str, int]]:
         return results.tags(connection, row["id"])
 
 
-def pass_rates(space: Workspace, run_id: str, thresholds: Mapping[str, float] | None = None) -> list[PassRate]:
+def pass_rates(
+    space: Workspace, run_id: str, thresholds: Mapping[str, float] | None = None, metric: str | None = None
+) -> list[PassRate]:
     """The pass rate of each metric that has a threshold, by the ones given or else the run's; nothing is run again.
+
+    Args:
+        space: Where.
+        run_id: Which run.
+        thresholds: By metric.
+        metric: Only of this one.
 
     Raises:
         NotFoundError: There is no such run.
@@ -146,7 +154,7 @@ def pass_rates(space: Workspace, run_id: str, thresholds: Mapping[str, float] | 
     row = run_row(space, run_id)
     found: list[PassRate] = []
     with space.database.reading() as connection:
-        for limit in _limits(row, thresholds):
+        for limit in (one for one in _limits(row, thresholds) if metric in (None, one.metric)):
             passed, n = results.passing(connection, row["id"], limit)
             direction = "higher_is_better" if limit.higher else "lower_is_better"
             rate = passed / n if n else None

@@ -44,18 +44,31 @@ async def attempt(
 
 def show(error: EvalflowError, fields: Mapping[str, Field]) -> None:
     """Put each problem beside its field, and the cursor into the first; the others become notifications."""
+    elsewhere, first = place(error, fields)
+    for problem in elsewhere:
+        tell_fault(str(problem))
+    if first is not None:
+        first.run_method("focus")
+
+
+def place(error: EvalflowError, fields: Mapping[str, Field]) -> tuple[list[Problem], Field | None]:
+    """Put each problem beside its field.
+
+    Returns:
+        Those that have none, and the first field that has one.
+    """
     problems = error.problems if isinstance(error, UserError) else [Problem(str(error))]
+    elsewhere: list[Problem] = []
     first: Field | None = None
     for problem in problems:
         field = _field_of(problem, fields)
         if field is None:
-            tell_fault(str(problem))
+            elsewhere.append(problem)
         else:
             what = problem.what.removeprefix(f"{problem.key}: ")
             field.error = f"{what} ({problem.hint})" if problem.hint else what
             first = first or field
-    if first is not None:
-        first.run_method("focus")
+    return elsewhere, first
 
 
 def tell_fault(what: str) -> None:

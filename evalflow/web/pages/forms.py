@@ -53,15 +53,16 @@ def number(
     return _placed(about, lambda: ui.number(value=value, placeholder=about.example, min=low, max=high))
 
 
-def pick(about: About, options: Mapping[str, str] | Sequence[str], value: str) -> ui.select:
+def pick(about: About, options: Mapping[str, str] | Sequence[str], value: str | None) -> ui.select:
     """One of a list."""
     known = dict(options) if isinstance(options, Mapping) else list(options)
     return _placed(about, lambda: ui.select(known, value=value))
 
 
-def several(about: About, options: Mapping[str, str], chosen: Sequence[str]) -> ui.select:
-    """Any of a list."""
-    made = _placed(about, lambda: ui.select(dict(options), value=list(chosen), multiple=True))
+def several(about: About, options: Mapping[str, str], chosen: Sequence[str], *, searched: bool = False) -> ui.select:
+    """Any of a list; a long one is searched by typing."""
+    make = lambda: ui.select(dict(options), value=list(chosen), multiple=True, with_input=searched)  # noqa: E731
+    made = _placed(about, make)
     return made.props("use-chips")
 
 
@@ -114,6 +115,14 @@ def choices(legend: str, ways: Sequence[Choice], value: str, on_change: Callable
                         text(way.about, "span", "small muted")
 
 
+def tie(label: ui.element, field: ui.element) -> None:
+    """Have the label name the field."""
+    # Quasar gives the id of a select to an element around its input, too, so that the input needs another one.
+    target = f"{field.html_id}-input" if isinstance(field, ui.select) else field.html_id
+    field.props["for"] = target
+    label.props["for"] = target
+
+
 def _placed(about: About, make: Callable[[], F]) -> F:
     with ui.element("div").classes("field"):
         label = ui.element("label").classes("label")
@@ -124,10 +133,7 @@ def _placed(about: About, make: Callable[[], F]) -> F:
         helped = text(about.help, classes="help") if about.help else None
         made = make()
     made.props("outlined dense")
-    # A select's own id stands at an element that no label can be for.
-    target = f"{made.html_id}-field" if isinstance(made, ui.select) else made.html_id
-    made.props["for"] = target
-    label.props["for"] = target
+    tie(label, made)
     if helped is not None:
         made.props["aria-describedby"] = helped.html_id
     if about.required:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from evalflow.app.workspace import Workspace
 
-STYLES = ("theme", "parts", "forms", "metrics", "cases", "compare", "history")
+STYLES = ("theme", "parts", "forms", "metrics", "cases", "runs", "results", "compare", "history")
 """Files of assets/, in order."""
 ICON = Path(__file__).parent.parent / "assets" / "icon.svg"
 
@@ -37,12 +37,17 @@ def add_pages(app: FastAPI, workspace: Workspace) -> None:
         metric_edit,
         metrics,
         missing,
+        run,
+        run_case,
+        run_new,
+        runs,
     )
 
     bots_of = (bots, bot_edit, bot)
     cases = (datasets, dataset_edit, case_add, case_edit, dataset)
     metrics_of = (metrics, metric_edit, library)
-    for page in (*bots_of, *metrics_of, *cases, compare, history, missing):
+    of_runs = (runs, run_new, run_case, run)
+    for page in (*bots_of, *metrics_of, *cases, *of_runs, compare, history, missing):
         page.add(workspace)
     ui.add_head_html(_head(), shared=True)
     ui.run_with(  # pyright: ignore[reportUnknownMemberType] - partly untyped in NiceGUI

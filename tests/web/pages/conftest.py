@@ -19,31 +19,35 @@ from evalflow.web.address import Address
 from ..conftest import Server
 
 ROOT = Path(__file__).parents[3]
-# The application without a worker: what is seen here needs no run.
+# With a worker where the module of the test has a WORKER; what is seen elsewhere needs no run.
 CODE = """
+import sys
 from evalflow.app.workspace import open_workspace
 from evalflow.web.address import bind, loopback
 from evalflow.web.application import application
+from evalflow.web.child import Child
 from evalflow.web.serve import answer
 
 sock, address = bind(loopback("127.0.0.1", 0))
 print(address.port, flush=True)
-answer(application(open_workspace(), address, None), sock)
+worker = Child(["worker", "--attached"]) if "worker" in sys.argv else None
+answer(application(open_workspace(), address, worker), sock)
 """
 
 
 @pytest.fixture(name="pages", scope="module")
-def _pages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with paged(tmp_path_factory.mktemp("workspace")) as server:
+def _pages(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Server]:
+    words = ["worker"] if hasattr(request.module, "WORKER") else []
+    with paged(tmp_path_factory.mktemp("workspace"), *words) as server:
         yield server
 
 
 @contextmanager
-def paged(folder: Path) -> Iterator[Server]:
-    """The application in a process of its own, at work in a folder."""
+def paged(folder: Path, *words: str) -> Iterator[Server]:
+    """The application in a process of its own, at work in a folder; with the word `worker`, beside a worker."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "TRIAL_KEY": "a-secret-key"}
     process = subprocess.Popen(
-        [sys.executable, "-c", CODE],
+        [sys.executable, "-c", CODE, *words],
         cwd=folder,
         env=environment,
         stdout=subprocess.PIPE,
