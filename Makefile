@@ -22,8 +22,8 @@ demo: $(VENV)/.ready ## Evaluate the sample answers: no key, no network
 serve: $(VENV)/.ready-web ## The application on this machine; ARGS="--port 8001"
 	@$(BIN)/python -m evalflow serve $(ARGS)
 
-test: $(VENV)/.ready-dev ## All tests; ARGS="-k name" for some
-	@$(BIN)/python -m pytest $(ARGS)
+test: $(VENV)/.ready-dev ## All tests, side by side; ARGS="-k name" for some
+	@$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile $(ARGS)
 
 test-live: $(VENV)/.ready-dev ## The tests that ask a real judge; needs its key, such as OPENAI_API_KEY
 	@$(BIN)/python -m pytest -m live -rs $(ARGS)
