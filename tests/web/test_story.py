@@ -20,9 +20,10 @@ from evalflow.testing import Endpoint, Request
 
 from .conftest import Server
 from .pages.test_bots import field, seen
-from .test_serve import env, serving, until
+from .test_serve import env, serving
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
+Photograph = Callable[[Server, dict[str, str]], None]
 CASES = 12
 STEPS = ["Look for a fee.", "Grade by whether it is named."]
 
@@ -100,18 +101,30 @@ class Story:
         self.page.get_by_role("button", name="Save").click()
         self.page.wait_for_url(re.compile("/bots/fees$"))
 
-    def run(self, title: str) -> dict[str, Any]:
-        """Trigger a run and wait for its end."""
-        judge = {"model": "judge", "base_url": self.endpoint.url, "api_key_env": None}
-        body = {"bot": "fees", "datasets": ["desk"], "metrics": ["names_the_fee"], "judge": "openai"}
-        made = self.ask("POST", "/runs", {**body, "judge_values": judge, "title": title})["run_id"]
-        done = until(lambda: self.ended(made))
+    def run(self, title: str, like: str | None = None) -> dict[str, Any]:
+        """Start a run, of what was written or like an earlier one; watch it to its end."""
+        self.go(f"/runs/new?source={like}" if like else "/runs/new?bot=fees&dataset=desk")
+        field(self.page, "Title").fill(title)
+        if like is None:
+            self.choose("Metrics", "names_the_fee")
+            self.choose("Judge", "vllm")
+            field(self.page, "Its model").fill("judge")
+            field(self.page, "Its address").fill(self.endpoint.url)
+        self.page.get_by_role("button", name="Start the run").click()
+        self.page.wait_for_url(re.compile(r"/runs/20[^/?]*$"))
+        run = self.page.url.rpartition("/")[2]
+        seen(self.page, f"{CASES} scored")
+        seen(self.page, "It names no fee.")
+        done = self.ask("GET", f"/runs/{run}")
         assert (done["state"], done["exit_code"], done["progress"]["done"]) == ("done", 0, CASES), done
+        assert self.page.locator(".command code").inner_text() == done["repeat"]
         return done
 
-    def ended(self, run: str) -> dict[str, Any] | None:
-        found = self.ask("GET", f"/runs/{run}")
-        return found if found["state"] not in ("queued", "running") else None
+    def choose(self, label: str, option: str) -> None:
+        field(self.page, label).click()
+        self.page.keyboard.type(option)
+        self.page.get_by_role("option", name=re.compile(option)).first.click()
+        self.page.keyboard.press("Escape")
 
     def scores(self, run: str) -> dict[str, float]:
         return {one["case_id"]: one["score"] for one in self.ask("GET", f"/runs/{run}/scores")["items"]}
@@ -172,25 +185,27 @@ def _story(browser: Any, tmp_path: Path) -> Iterator[Story]:
         context.close()
 
 
-def test_the_whole_story(story: Story, photographed: Callable[[Server, dict[str, str]], None]) -> None:
+def test_the_whole_story(story: Story, photographed: Photograph) -> None:
     story.describe_the_bot()
     story.say_what_good_means()
     story.write_cases()
     old = story.run("The old model")
     story.change_the_model()
-    new = story.run("The new model")
+    new = story.run("The new model", like=old["run_id"])
     assert set(story.scores(old["run_id"]).values()) == set(story.scores(new["run_id"]).values()) == {0.0, 1.0}
     story.compare()
     story.look_back()
     assert story.repeat(old) == story.scores(old["run_id"])
     assert story.repeat(new) == story.scores(new["run_id"])
     story.export()
-    pair = f"/compare?a={old['run_id']}&b={new['run_id']}"
-    photographed(story.server, {"bots": "/", "bot": "/bots/fees", "compare": pair, "history": "/history"})
+    places = {"bots": "/", "bot": "/bots/fees", "metrics": "/bots/fees/metrics", "cases": "/datasets/desk"}
+    places |= {"runs": "/runs", "run": f"/runs/{new['run_id']}"}
+    places |= {"compare": f"/compare?a={old['run_id']}&b={new['run_id']}", "history": "/history"}
+    photographed(story.server, places)
 
 
 @pytest.fixture(name="photographed")
-def _photographed(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Callable[[Server, dict[str, str]], None]:
+def _photographed(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Photograph:
     """Keeps pictures of pages, at both widths and in both colours, and sees that each fits."""
     folder = tmp_path_factory.getbasetemp() / "screenshots"
 
