@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Header, HTTPException, Response
 from pydantic import BaseModel, ConfigDict, Field
 
+from evalflow.app.workspace.metric_trial import PromptPreview, preview_metric
 from evalflow.app.workspace.metrics import Metric, MetricDraft, copy_metric, list_metrics, replace_metrics
 from evalflow.web.api.deps import Name, Space
 from evalflow.web.api.paging import Page
@@ -46,6 +47,15 @@ class MetricCopy(BaseModel):
     of: str | None = Field(default=None, max_length=200, description="The bot whose metric it is; null: the library.")
 
 
+class Previewed(BaseModel):
+    """A metric that is being defined, and a case to see its prompts with."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    metric: MetricIn
+    case: dict[str, Any] = Field(description="Under its fields' names, with an answer: question, answer, ...")
+
+
 def _expected(
     if_match: Annotated[str | None, Header(description='The ETag of GET; `""` where there was no metric.')] = None,
 ) -> dict[str, int]:
@@ -76,6 +86,13 @@ def put_metrics(
     """Save the configuration: the bot's metrics become exactly these, or nothing is done."""
     drafts = [MetricDraft(metric.name, metric.definition, metric.prompts) for metric in metrics.items]
     return _answer(replace_metrics(space, bot, drafts, expected), response)
+
+
+@router.post("/preview")
+def post_preview(space: Space, bot: Name, asked: Previewed) -> PromptPreview:
+    """The very prompts that a judge would be sent for a case; nothing is sent or kept, and no key is needed."""
+    draft = MetricDraft(asked.metric.name, asked.metric.definition, asked.metric.prompts)
+    return preview_metric(space, bot, draft, asked.case)
 
 
 @router.post("", status_code=201)

@@ -45,3 +45,25 @@ def test_the_library_is_read_and_copied(api: Api) -> None:
     copy = api("POST", "/bots/copies/metrics", {"source": "coherence", "name": "mine"})
     assert copy.status == 201, copy.body
     assert api("GET", "/bots/copies/metrics").json["items"][0]["name"] == "mine"
+
+
+def test_the_very_prompt_is_shown_before_anything_is_kept(api: Api) -> None:
+    config = {"kind": "openai", "model": "m", "base_url": "http://127.0.0.1:9/v1", "api_key_env": "NOT_SET"}
+    assert api("POST", "/bots", {"name": "previewed", "config": config}).status == 201
+    scale = {"type": "likert", "min": 1, "max": 5}
+    definition = {"kind": "rubric", "needs": ["question", "answer"], "description": "How polite.", "scale": scale}
+    body = {"metric": {"name": "polite", "definition": definition}, "case": {"question": "Who?", "answer": "Me <b>"}}
+    shown = api("POST", "/bots/previewed/metrics/preview", body)
+    assert shown.status == 200, shown.body
+    assert "Me <b>" in str(shown.json["prompts"][0]["messages"])
+    assert shown.json["judge"] is not None
+    assert api("GET", "/bots/previewed/metrics").json["items"] == []
+    bomb = {**definition, "prompt": "polite/grade.jinja"}
+    text = {"polite/grade.jinja": "{{ question }}{{ answer }}{{ 'a' * 10**10 }}"}
+    refused = api(
+        "POST",
+        "/bots/previewed/metrics/preview",
+        {**body, "metric": {"name": "polite", "definition": bomb, "prompts": text}},
+    )
+    assert refused.status == 422
+    assert "32,000,000 characters" in refused.body.decode()
