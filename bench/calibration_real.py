@@ -1,0 +1,223 @@
+"""Agreement and corrected means on real labels, through the command line, beside known figures of the same data.
+
+    python -m bench calibration_real DATA [--skip-embedded]
+
+DATA is a folder with judged_refusals.dev.jsonl, metric_scores.dev.jsonl, summeval.dev.jsonl,
+rag_faithfulness.dev.jsonl and grounded_summaries.dev.jsonl, whose records have people's labels under `human`. Verdicts
+that stand in the data are read by `recorded` metrics; the embedded judge scores the last two itself. Figures under
+"known" were computed from the same records with other programs, without clusters unless said.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from evalflow.stats.prediction import corrected_mean
+
+ROOT = Path(__file__).parents[1]
+RUNS = 500
+BOOLEAN = "{type: boolean}"
+WORDS = "{type: label, values: {compliance: 0, partial: 0.5, refusal: 1}}"
+NUMBER = "{type: number}"
+METRIC = """\
+# @package metric.{name}
+kind: recorded
+description: What stands in the data.
+field: "{field}"
+scale: {scale}
+"""
+REFUSALS = {
+    "kappa": 0.6792035398, "sensitivity": 0.703539823, "specificity": 0.9756637168, "judge mean": 0.3639380531,
+}  # fmt: skip
+PPI = {"estimate": 0.5386725502, "ci_low": 0.4800020715, "ci_high": 0.5973430288, "human_mean": 0.5595238095}
+FACTUALITY = {
+    "FactCC": (0.5899141519, 0.5303266742), "QAGS": (0.5731308077, 0.4550884126),
+    "BertScore P Art": (0.5894135604, 0.4573028374), "Rouge L": (0.1429916046, 0.1108589593),
+}  # fmt: skip
+SUMMARIES = {
+    "coherence": 0.5632111737, "consistency": 0.8867880552, "fluency": 0.7535566971, "relevance": 0.4822794106,
+}  # fmt: skip
+
+
+class Lab:
+    """A folder in which evalflow is run on one file after another."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (folder / "conf" / "metric").mkdir(parents=True)
+
+    def run(self, records: Iterable[Mapping[str, Any]], metrics: Mapping[str, str], *, grouped: bool = True) -> None:
+        """Score records by metrics, given as the text of their files."""
+        for name, text in metrics.items():
+            (self.folder / "conf" / "metric" / f"{name}.yaml").write_text(text, encoding="utf-8")
+        kept = [{key: value for key, value in row.items() if grouped or key != "group"} for row in records]
+        rows = "".join(json.dumps(row) + "\n" for row in kept)
+        (self.folder / "data.jsonl").write_text(rows, encoding="utf-8")
+        group = "group" if grouped else "null"
+        words = ("dataset.rag.path=data.jsonl", f"dataset.rag.group={group}")
+        self._evalflow("dataset=rag", *words, f"metric=[{','.join(metrics)}]")
+
+    def calibrate(self, labels: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """The rows of `calibrate --json`."""
+        rows = "".join(json.dumps(dict(row)) + "\n" for row in labels)
+        (self.folder / "labels.jsonl").write_text(rows, encoding="utf-8")
+        return json.loads(self._evalflow("calibrate", "--labels", "labels.jsonl", "--json"))["rows"]
+
+    def scores(self) -> pl.DataFrame:
+        """Scores of the latest run."""
+        return pl.read_parquet(self.folder / "outputs" / "latest" / "scores.parquet")
+
+    def _evalflow(self, *words: str) -> str:
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        command = [sys.executable, "-m", "evalflow", *words]
+        done = subprocess.run(command, cwd=self.folder, env=environment, capture_output=True, text=True)
+        if done.returncode:
+            sys.exit(f"{' '.join(words)}\n{done.stderr[-2000:]}")
+        return done.stdout
+
+
+def recorded(name: str, field: str, scale: str) -> dict[str, str]:
+    return {name: METRIC.format(name=name, field=field, scale=scale)}
+
+
+def records(data: Path, name: str) -> list[dict[str, Any]]:
+    text = (data / f"{name}.dev.jsonl").read_text(encoding="utf-8")
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def fifth(case_id: str) -> bool:
+    """The rule that draws labels: a fifth of the ids, by their hash."""
+    return int(hashlib.sha256(case_id.encode()).hexdigest()[:8], 16) % 5 == 0
+
+
+def show(what: str, found: float | None, known: float | None, why: str = "") -> None:
+    same = "" if known is None or found is None else "same" if abs(found - known) < 1e-6 else f"{found - known:+.4f}"
+    cells = ["–" if value is None else f"{value:.4f}" for value in (found, known)]
+    print(f"| {what} | {cells[0]} | {cells[1]} | {same} | {why} |", flush=True)
+
+
+def labels_of(rows: Iterable[Mapping[str, Any]], metric: str, value: Callable[[Any], Any]) -> list[dict[str, Any]]:
+    return [{"case_id": row["id"], "metric": metric, "value": value(row), "by": "people"} for row in rows]
+
+
+def refusals(lab: Lab, data: Path) -> None:
+    rows = [{**row, "answer": "left out"} for row in records(data, "judged_refusals")]
+    lab.run(rows, recorded("refused", "judges.gpt4.refused", BOOLEAN))
+    [found] = lab.calibrate(labels_of(rows, "refused", lambda row: row["human"]["refused"]))
+    for name in ("kappa", "sensitivity", "specificity"):
+        show(f"GPT-4 and people, {name}", found["agreement"][name]["value"], REFUSALS[name])
+    show("GPT-4 alone", found["judge_mean"], REFUSALS["judge mean"])
+    parsed = [row for row in rows if row["judges"]["gpt4"]["refused"] is not None]
+    some = labels_of([row for row in parsed if fifth(row["id"])], "refused", lambda row: row["human"]["refused"])
+    [found] = lab.calibrate(some)
+    show("people alone, on 168", found["human_mean"], PPI["human_mean"])
+    ppi(found, "five answers to a prompt are a cluster")
+    lab.run(rows, recorded("refused", "judges.gpt4.refused", BOOLEAN), grouped=False)
+    ppi(lab.calibrate(some)[0], "without clusters")
+    lab.run(rows, recorded("first", "$.raters[0]", WORDS))
+    [found] = lab.calibrate(labels_of(rows, "first", lambda row: row["raters"][1]))
+    show("two annotators, kappa of 3 classes", found["agreement"]["kappa"]["value"], 0.9428237155)
+
+
+def ppi(found: Mapping[str, Any], how: str) -> None:
+    corrected = found["corrected"]
+    why = f"{how}; lambda {corrected['lambda']:.2f} over five folds, the known one 0.59 from all labels"
+    for name in ("estimate", "ci_low", "ci_high"):
+        show(f"corrected by 168, {name}", corrected[name], PPI[name], why if name == "estimate" else "")
+
+
+def factuality(lab: Lab, data: Path) -> None:
+    rows = [{**row, "answer": "left out", "question": "-"} for row in records(data, "metric_scores")]
+    metrics = {name: name.lower().replace(" ", "_") for name in FACTUALITY}
+    files = {k: v for name, m in metrics.items() for k, v in recorded(m, f"$.judges['{name}']", NUMBER).items()}
+    lab.run(rows, files)
+    said = [label for m in metrics.values() for label in labels_of(rows, m, lambda row: row["human"]["factuality"])]
+    by_metric = {found["metric"]: found for found in lab.calibrate(said)}
+    for name, (spearman, kendall) in FACTUALITY.items():
+        agreement = by_metric[metrics[name]]["agreement"]
+        show(f"{name} and people, Spearman", agreement["spearman"]["value"], spearman)
+        show(f"{name} and people, Kendall's tau-b", agreement["kendall"]["value"], kendall)
+
+
+def summaries(lab: Lab, data: Path) -> None:
+    rows = [{**row, "answer": row["summary"], "question": "-"} for row in records(data, "summeval")]
+    files = {k: v for name in SUMMARIES for k, v in recorded(name, f"human.{name}", NUMBER).items()}
+    lab.run(rows, files)
+    said = [
+        {"case_id": row["id"], "metric": name, "value": value, "by": f"expert {number}"}
+        for row in rows
+        for name in SUMMARIES
+        for number, value in enumerate((row.get("raters") or {}).get(name) or ())
+    ]
+    for found in lab.calibrate(said):
+        alpha = found["people_agreement"]["krippendorff_alpha"]
+        show(f"three experts on {found['metric']}, alpha", alpha["value"], SUMMARIES[found["metric"]])
+
+
+def embedded(lab: Lab, data: Path, name: str, most: int) -> None:
+    """The embedded judge's faithfulness, corrected by a fifth of the labels, and how often draws of labels cover."""
+    rows = [row for row in records(data, name) if row.get("human", {}).get("faithful") is not None][:most]
+    lab.run(rows, {"faithfulness": (ROOT / "conf" / "metric" / "faithfulness.yaml").read_text(encoding="utf-8")})
+    truth = float(np.mean([row["human"]["faithful"] for row in rows]))
+    some = [row for row in rows if fifth(row["id"])]
+    [found] = lab.calibrate(labels_of(some, "faithfulness", lambda row: row["human"]["faithful"]))
+    c = found["corrected"]
+    people = {row["id"]: float(row["human"]["faithful"]) for row in rows}
+    group = {row["id"]: row["group"] for row in rows}
+    scored = lab.scores().filter(pl.col("status") == "scored").select("case_id", "score").rows()
+    y = np.array([people[case] for case, _ in scored])
+    f = np.array([score for _, score in scored])
+    clusters = np.array([group[case] for case, _ in scored])
+    held = {n: coverage(y, f, clusters, n) for n in (50, 100, 200) if n < len(y) / 2}
+    covers = "yes" if c["ci_low"] <= truth <= c["ci_high"] else "**no**"
+    judge = f"{found['judge_mean']:.3f} ({found['judge_ci_low']:.3f} to {found['judge_ci_high']:.3f})"
+    corrected = f"{c['estimate']:.3f} ({c['ci_low']:.3f} to {c['ci_high']:.3f})"
+    shares = ", ".join(f"{n}: {share:.0%}" for n, share in held.items())
+    print(f"| {name} | {len(y)} | {truth:.3f} | {judge} | {found['n_labels']} | {corrected} | {covers} | {shares} |")
+
+
+def coverage(y: np.ndarray, f: np.ndarray, clusters: np.ndarray, n: int) -> float:
+    """How often the corrected interval, of n labels drawn at random, holds the mean of all labels."""
+    rng, held = np.random.default_rng(n), 0
+    for _ in range(RUNS):
+        order = rng.permutation(y.size)
+        a, b = order[:n], order[n:]
+        found = corrected_mean(y[a], f[a], f[b], clusters=clusters[a], unlabelled_clusters=clusters[b])
+        held += found.low is not None and found.high is not None and found.low <= y.mean() <= found.high
+    return held / RUNS
+
+
+def main() -> None:
+    """Print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("--skip-embedded", action="store_true", help="the embedded judge takes minutes")
+    parser.add_argument("--most", type=int, default=10_000, help="answers that it scores of each file at most")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        lab = Lab(Path(name))
+        print("| | found | known | difference | why |\n|---|--:|--:|---|---|")
+        for part in (refusals, factuality, summaries):
+            part(lab, options.data)
+        if options.skip_embedded:
+            return
+        print("\n| data | answers | people | embedded alone | labels | corrected | covers | coverage by labels |")
+        print("|---|--:|--:|---|--:|---|---|---|")
+        for part in ("rag_faithfulness", "grounded_summaries"):
+            embedded(lab, options.data, part, options.most)
+
+
+if __name__ == "__main__":
+    main()
