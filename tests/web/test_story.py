@@ -218,6 +218,8 @@ def _photographed(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Pho
                     page.goto(f"{server.address.url}{path}")
                     page.wait_for_function("window.did_handshake === true")
                     page.locator(".waiting").wait_for(state="detached")
+                    if name == "run":
+                        page.locator("ul.scores > li").first.wait_for()
                     assert page.evaluate("document.documentElement.scrollWidth") == width, path
                     page.screenshot(path=folder / f"story-{name}-{colours}-{width}.png", full_page=True)
                 context.close()
