@@ -30,8 +30,13 @@ def test_the_page_runs_and_its_labels_are_those_that_were_drawn(tmp_path: Path) 
     [row] = json.loads(said[3])["rows"]
     assert (row["n_labels"], row["n_unlabelled"]) == (25, 15)
     assert not row["warnings"]
+    data = [json.loads(line) for line in (ROOT / "data" / "rag.jsonl").read_text(encoding="utf-8").splitlines()]
+    known = {case["id"]: case["labels"]["faithfulness"] for case in data}
+    assert all(label["value"] is known[label["case_id"]] for label in LABELS)
     corrected = row["corrected"]
-    assert row["judge_mean"] < corrected["ci_low"] < corrected["estimate"] < corrected["ci_high"]
+    assert corrected["ci_low"] < corrected["estimate"] < corrected["ci_high"]
+    assert corrected["ci_low"] < sum(known.values()) / len(known) < corrected["ci_high"]
+    assert f"{corrected['estimate']:.2f} ({corrected['ci_low']:.2f} to {corrected['ci_high']:.2f})" in README
 
 
 def test_the_readme_walks_the_same_way() -> None:
