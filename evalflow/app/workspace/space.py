@@ -78,7 +78,7 @@ def open_workspace(url: str | None = None) -> Workspace:
 
 
 def within(space: Workspace, folder: Path) -> str:
-    """The folder of a run, links followed; one from elsewhere is not taken, since a run does what its files say.
+    """A folder, links followed; one from elsewhere is neither read, since a run does what its files say, nor written.
 
     Raises:
         UserError: It lies elsewhere.
@@ -89,7 +89,7 @@ def within(space: Workspace, folder: Path) -> str:
     except (OSError, ValueError, RuntimeError):
         raise UserError(Problem("this can be no folder", "folder", "such as outputs/runs/ID")) from None
     if not found.is_relative_to(space.root.resolve()):
-        hint = "copy it to outputs/runs, if you trust it: a run that is resumed does what its files say"
+        hint = "name one below it; copy a run to outputs/runs, if you trust it: it does what its files say"
         raise UserError(Problem(f"{folder} is not below the working directory", "folder", hint))
     return str(found)
 

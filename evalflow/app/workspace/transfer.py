@@ -43,10 +43,12 @@ def export_files(space: Workspace, folder: Path, bot: str | None, datasets: Sequ
 
     Raises:
         NotFoundError: There is none of that name.
-        UserError: The folder is not empty.
+        UserError: There is nothing to write, or the folder is not empty, or it cannot be written.
     """
+    if bot is None and not datasets:
+        raise UserError(Problem("nothing is named that could be written", "bot", "name a bot, or datasets"))
     if folder.exists() and any(folder.iterdir()):
-        raise UserError(Problem("this folder is not empty", str(folder), "name a new one"))
+        raise UserError(Problem("this folder is not empty", "folder", "name a new one"))
     targets, texts = {}, {}
     if bot is not None:
         found = get_bot(space, bot)
@@ -58,7 +60,10 @@ def export_files(space: Workspace, folder: Path, bot: str | None, datasets: Sequ
         datasets={name: (_options(space, name), case_rows(space, name)) for name in datasets},
         descriptions=texts,
     )
-    write_own(folder, own)
+    try:
+        write_own(folder, own)
+    except OSError as error:
+        raise UserError(Problem(f"cannot write there: {error.strerror}", "folder")) from None
 
 
 def import_files(space: Workspace, folder: Path, bot: str | None = None) -> Imported:
@@ -75,7 +80,7 @@ def import_files(space: Workspace, folder: Path, bot: str | None = None) -> Impo
     """
     conf = folder / "conf"
     if not conf.is_dir():
-        raise UserError(Problem("there is no conf/ in this folder", str(folder), "name the folder that holds conf/"))
+        raise UserError(Problem("there is no conf/ in this folder", "folder", "name the folder that holds conf/"))
     files = {group: _options_in(conf, group) for group in ("target", "metric", "dataset")}
     bots = {name: (_target(option, conf), _description(option)) for name, option in files["target"].items()}
     metrics = [_metric(option, conf, folder / "prompts") for option in files["metric"].values()]

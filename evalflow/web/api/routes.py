@@ -33,6 +33,7 @@ def rest_api(workspace: Workspace) -> FastAPI:
         runs,
         scores,
         tags,
+        transfer,
         trial,
         uploads,
     )
@@ -50,8 +51,8 @@ def rest_api(workspace: Workspace) -> FastAPI:
         middleware=[Middleware(OnceByKey, workspace=workspace)],
     )
     app.state.workspace = workspace
-    modules = (bots, trial, bot_metrics, metrics, datasets, cases, uploads, runs, events, scores, tags, checks, compare)
-    for module in modules:
+    about = (bots, trial, bot_metrics, metrics, datasets, cases, uploads, checks, transfer)
+    for module in (*about, runs, events, scores, tags, compare):
         app.include_router(module.router)
     handle_faults(app)
     describe_problems(app)

@@ -14,6 +14,7 @@ from evalflow.app.workspace.library import given
 from evalflow.web.pages.address import page
 from evalflow.web.pages.bots import KINDS
 from evalflow.web.pages.faults import attempt
+from evalflow.web.pages.files import exporting
 from evalflow.web.pages.frame import frame
 from evalflow.web.pages.parts import badge, button, facts, link_button, section, text
 from evalflow.web.pages.trial import Trial
@@ -53,6 +54,7 @@ def _actions(workspace: Workspace, bot: Bot) -> None:
     if bot.origin == "workspace":
         link_button("Metrics", f"/bots/{bot.name}/metrics")
         link_button("Edit", f"/bots/{bot.name}/edit")
+        button("Export", exporting(workspace, bot.name).open)
         asked = _deletion(workspace, bot)
         button("Delete", asked.open, kind="danger")
 

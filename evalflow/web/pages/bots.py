@@ -11,8 +11,9 @@ from nicegui import ui
 from evalflow.app.workspace import Workspace
 from evalflow.app.workspace.bots import Bot, list_bots
 from evalflow.web.pages.address import page
+from evalflow.web.pages.files import importing
 from evalflow.web.pages.frame import frame
-from evalflow.web.pages.parts import badge, empty, link_button, section, text
+from evalflow.web.pages.parts import badge, button, empty, link_button, section, text
 
 KINDS = {"openai": "OpenAI-compatible", "http": "HTTP service", "recorded": "Recorded answers"}
 
@@ -26,9 +27,11 @@ def add(workspace: Workspace) -> None:
         own = [bot for bot in found if bot.origin == "workspace"]
         about = "What is evaluated: a model, a service of your own, or answers that you have recorded."
         with frame("Bots", place="Bots", about=about) as actions:
-            if own:
-                with actions:
+            with actions:
+                button("Import a folder", importing(workspace).open)
+                if own:
                     link_button("New bot", "/bots/new", primary=True)
+            if own:
                 _cards(own)
             else:
                 _none_yet()

@@ -1,0 +1,29 @@
+from __future__ import annotations
+
+from ..conftest import Api
+from .test_datasets import fill
+
+BOT = {"name": "helper", "description": "Helps.", "config": {"kind": "recorded"}}
+
+
+def test_what_is_defined_goes_to_files_and_comes_back(api: Api) -> None:
+    assert api("POST", "/bots", BOT).status == 201
+    fill(api, "moved", [{"id": "a", "question": "?", "answer": "x", "reference": "x"}])
+    made = api("POST", "/exports", {"folder": "away/first", "bot": "helper", "datasets": ["moved"]})
+    assert (made.status, made.json) == (201, {"config_dir": "away/first/conf"}), made.body
+    assert api("POST", "/exports", {"folder": "away/first", "bot": "helper"}).status == 422
+    assert api("POST", "/exports", {"folder": "away/second"}).status == 422
+    assert api("POST", "/imports", {"folder": "away/first"}).status == 409
+    for kind, name in (("bots", "helper"), ("datasets", "moved")):
+        version = api("GET", f"/{kind}/{name}").headers["ETag"]
+        assert api("DELETE", f"/{kind}/{name}", If_Match=version).status == 204
+    back = api("POST", "/imports", {"folder": "away/first"})
+    assert (back.status, back.json) == (201, {"bots": ["helper"], "metrics": [], "datasets": ["moved"]}), back.body
+    assert api("GET", "/bots/helper").json["description"] == "Helps."
+    assert api("GET", "/datasets/moved/cases").json["items"][0]["question"] == "?"
+
+
+def test_nothing_is_written_or_read_elsewhere(api: Api) -> None:
+    for folder in ("/", "..", "away/../..", "/etc", "\0", "a" * 300):
+        assert api("POST", "/exports", {"folder": folder, "bot": "recorded"}).status == 422, folder
+        assert api("POST", "/imports", {"folder": folder}).status == 422, folder
