@@ -122,8 +122,9 @@ class Api:
         return self.server.ask(method, f"{API}{path}", body, X_Requested_With="test", **headers)
 
 
-@pytest.fixture(name="browser", scope="session")
+@pytest.fixture(name="browser", scope="module")
 def _browser() -> Iterator[Any]:
+    # Not for the whole session: Playwright keeps an event loop going, within which no other test could start its own.
     sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     path = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
     if path is None:
