@@ -34,7 +34,8 @@ def problems(*overrides: str) -> list[Problem]:
     ],
 )  # fmt: skip
 def test_a_slip_of_the_pen_is_told_with_the_nearest_right_name(override: str, what: str, nearest: str) -> None:
-    assert problems(override) == [Problem(what, "command line", f"did you mean {nearest!r}?")]
+    [problem] = problems(override)
+    assert (problem.what, problem.where, problem.hint) == (what, "command line", f"did you mean {nearest!r}?")
 
 
 def test_a_value_that_is_still_missing_does_not_hide_the_key() -> None:
