@@ -79,7 +79,7 @@ def test_a_metric_is_told_in_words_tried_and_saved_and_runs(visit: Visit, pages:
         seen(page, EVIL)
         page.get_by_text("What the judge replied, step by step").click()
         seen(page, '"reason"')
-        page.get_by_label("It gives token probabilities").check()
+        page.get_by_label("It gives token probabilities").click()
         press(page, "Show the prompt")
         page.locator(".prompt").get_by_text("drawn 10 times").wait_for(state="detached")
         press(page, "Save")
