@@ -164,8 +164,8 @@ def test_many_cases_come_a_page_at_a_time_and_are_changed_together(visit: Visit,
     assert page.locator("table.cases tbody tr").count() == 50
     press(page, "Previous")
     seen(page, "1–50 of 5,000")
-    page.get_by_label("Select Question 3?").click()
-    page.get_by_label("Select Question 7?").click()
+    page.get_by_label("Select Question 3?").check()
+    page.get_by_label("Select Question 7?").check()
     seen(page, "2 selected")
     press(page, "Add tag")
     field(page.get_by_role("dialog"), "Tag").fill("Fees>Refunds")
@@ -175,11 +175,11 @@ def test_many_cases_come_a_page_at_a_time_and_are_changed_together(visit: Visit,
     page.get_by_label("Tag").first.click()
     page.get_by_role("option", name="Fees > Refunds (2)").click()
     seen(page, "1–2 of 2")
-    page.get_by_label("Select this page").click()
+    page.get_by_label("Select this page").check()
     press(page, "Delete cases")
     press(page.get_by_role("dialog"), "Delete")
     seen(page, "1–50 of 4,998")
-    page.get_by_label("Select this page").click()
+    page.get_by_label("Select this page").check()
     press(page, "Select all 4,998")
     seen(page, "4,998 selected")
     press(page, "Remove tag")
@@ -279,7 +279,7 @@ def test_every_page_fits_in_both_colours(
     for path in paths:
         page = visit(f"/datasets{path}", width, colours)
         if path == "/shown":
-            page.locator(".tick-box").nth(2).click()
+            page.locator(".tick-box").nth(2).check()
             seen(page, "1 selected")
         if path == "/blank/add":
             page.locator("input[type=file]").set_input_files(file)
