@@ -196,11 +196,11 @@ def test_a_conversation_is_written_and_its_order_kept(visit: Visit, pages: Serve
     field(page, "Question").fill("What does it cost?")
     page.get_by_label("A conversation").check(force=True)
     press(page, "Add a turn")
-    field(page.locator(".turn").last, "Says").fill("40 pounds.")
+    field(page.locator(".turn").nth(1), "Says").fill("40 pounds.")
     press(page, "Save")
     seen(page, "ends the conversation with the role 'assistant'")
     press(page, "Add a turn")
-    field(page.locator(".turn").last, "Says").fill("Per month?")
+    field(page.locator(".turn").nth(2), "Says").fill("Per month?")
     press(page, "Save and write another")
     page.locator(".turn").first.wait_for(state="detached")  # the form is empty again
     assert field(page, "Question").input_value() == ""
