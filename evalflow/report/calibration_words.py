@@ -121,8 +121,8 @@ def _alternative(found: Raters) -> Iterator[str]:
         return
     few = test.method.partition(": ")[2]
     yield (
-        f"The judge {'may' if test.passes else 'may not'} take a person's place: it is as near to the other people as "
-        f"{percent(test.winning_rate)} of them are (alternative annotator test{f', {few}' if few else ''})."
+        f"The judge {'may' if test.passes else 'may not'} take a person's place: it can stand in for "
+        f"{percent(test.winning_rate)} of them (alternative annotator test{f', {few}' if few else ''})."
     )
 
 

@@ -58,11 +58,6 @@ class Tally:
         """US dollars that need not be paid again, or None where a price is not known."""
         return None if self.saved_unpriced else self.saved_usd
 
-    @property
-    def error_rate(self) -> float:
-        """Share of finished scores in state error, 0 to 1."""
-        return self.errors / self.done if self.done else 0.0
-
     def count_score(self, record: ScoreRecord) -> None:
         """Count one finished score; its calls are counted where they are made."""
         self.scores[record.status] += 1

@@ -24,12 +24,6 @@ class WithinMargin:
     bound: float
     p_not_inferior: float
     p_equivalent: float
-    alpha: float
-
-    @property
-    def not_inferior(self) -> bool:
-        """Whether the difference is shown to be above -margin."""
-        return self.p_not_inferior < self.alpha
 
 
 def within_margin(difference: float, std_error: float, df: float, margin: float, alpha: float = ALPHA) -> WithinMargin:
@@ -47,7 +41,7 @@ def within_margin(difference: float, std_error: float, df: float, margin: float,
     bound = difference - float(stdtrit(df, 1 - alpha)) * std_error
     lower = float(stdtr(df, -(difference + margin) / std_error))
     upper = float(stdtr(df, (difference - margin) / std_error))
-    return WithinMargin(bound, lower, max(lower, upper), alpha)
+    return WithinMargin(bound, lower, max(lower, upper))
 
 
 def cases_needed(value: float, low: float, high: float, limit: float, n: int) -> int | None:

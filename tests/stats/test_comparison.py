@@ -106,8 +106,7 @@ def test_non_inferiority_and_equivalence():
     d = [0.02, -0.05, 0.04, 0.0, 0.01, -0.03, 0.06, -0.02, 0.03, -0.01, 0.02, 0.05, -0.04, 0.01, 0.0, 0.02]
     found = within_margin(float(np.mean(d)), standard_error(d) or 0, len(d) - 1, 0.05, alpha=0.05)
     assert (found.bound, found.p_not_inferior, found.p_equivalent) == close(-0.00686519, 1.4009775e-06, 3.04053548e-05)
-    assert found.not_inferior
-    assert not within_margin(-0.04, 0.02, 30, 0.05).not_inferior
+    assert within_margin(-0.04, 0.02, 30, 0.05).p_not_inferior > 0.3
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from evalflow.records import Label
-from evalflow.store import Database, labels, results, runs
+from evalflow.store import Database, results, runs
 from evalflow.store.filters import Filter, Limit
 
 LIMITS = [Limit("a", "j", 0.5), Limit("b", None, 0.5, higher=False)]
@@ -146,10 +145,3 @@ def test_a_run_that_is_deleted_takes_its_scores_along(database: Database, run: i
         runs.cancel(connection, "r")
         assert runs.delete_run(connection, "r")
         assert results.count(connection, run, Filter()) == 0
-
-
-def test_a_label_comes_back_as_it_was_given(database: Database, run: int) -> None:
-    label = Label(case_id="c", metric="a", value={"x": 1}, by="me", comment="so")
-    with database.writing() as connection:
-        labels.add_label(connection, run, "d", None, label)
-        assert [labels.as_label(row) for row in labels.page(connection, 0, 10, metric="a")] == [label]

@@ -71,11 +71,6 @@ class Worker:
             job.give_up(f"its worker could not go on with it: {error!r}")
             return False
 
-    @property
-    def idle(self) -> bool:
-        """Whether nothing is under way."""
-        return not self._jobs
-
     def _claim(self) -> bool:
         from evalflow.store import runs
 

@@ -41,7 +41,7 @@ class Score:
         threshold, passed: None where no threshold counts, passed also unless scored.
         error, error_type: Why there is no score.
         answer_error: Why there is no answer.
-        steps: What the judge was asked and said, step by step; None where it was not asked for (see `get_score`).
+        steps: What the judge said, step by step; None where it was not asked for (see `get_score`).
     """
 
     id: str

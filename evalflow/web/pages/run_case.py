@@ -43,7 +43,7 @@ def add(workspace: Workspace) -> None:
             _marks(case)
             _conversation(case)
             _expected(case)
-            with section("Scores", "Each metric with its reason; open the steps to see what the judge was asked."):
+            with section("Scores", "Each metric with its reason; open the steps to see what the judge said."):
                 for score in case.scores:
                     _score(score)
 

@@ -1,4 +1,4 @@
-"""A score as it is shown: its number, how it came about, and what was asked and said on the way."""
+"""A score as it is shown: its number, how it came about, and what the judge said on the way."""
 
 from __future__ import annotations
 
@@ -47,23 +47,13 @@ def details(score: Score) -> None:
 
 
 def steps(found: Sequence[Mapping[str, Any]]) -> None:
-    """What the judge was asked and said, step by step."""
+    """What the judge said, step by step."""
     if not found:
         text("Nothing was asked of a judge for this score.", "p", "muted small")
     for step in found:
         with ui.element("div").classes("step"):
             text(str(step.get("id", "step")), "h4")
-            _prompts(step.get("prompts") or [])
             _replies(step)
-
-
-def _prompts(prompts: Sequence[Sequence[Mapping[str, Any]]]) -> None:
-    for number_, messages in enumerate(prompts, 1):
-        with ui.element("details").classes("prompt"):
-            text(f"Prompt {number_}" if len(prompts) > 1 else "Prompt", "summary")
-            for message in messages:
-                text(str(message["role"]), classes="small muted")
-                text(str(message["content"]), "pre")
 
 
 def _replies(step: Mapping[str, Any]) -> None:
