@@ -48,6 +48,9 @@ def calibrate(options: argparse.Namespace, console: Console) -> int:
     jobs = jobs_of(path)
     if jobs is not None:
         return _of_sweep(path, jobs, options, console)
+    if options.no_split:
+        hint = "leave it out: one run chooses no judge, so all its labels correct"
+        raise UserError(Problem("--no-split is for a sweep over judges", "command line", hint))
     folder = RunFolder(path)
     run = open_scored(folder, path.name)
     found, issued = hold_against(folder, bound_labels(load(folder), run, options.labels))

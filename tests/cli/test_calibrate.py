@@ -407,6 +407,12 @@ def test_a_report_written_again_keeps_to_the_labels_of_the_calibration(lab: Lab)
     assert (done.returncode, "this is no calibration" in done.stderr) == (2, True)
 
 
+def test_one_run_has_no_labels_to_split(lab: Lab) -> None:
+    evaluate(lab, cases())
+    done = lab("calibrate", "--no-split")
+    assert (done.returncode, "--no-split is for a sweep over judges" in done.stderr) == (2, True)
+
+
 def test_labels_that_say_too_little_give_no_certificate(program: Program) -> None:
     path = Path(__file__).parents[2] / "data" / "rag_labels.jsonl"
     rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
