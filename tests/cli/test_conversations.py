@@ -89,7 +89,10 @@ def test_an_irregular_conversation_is_refused_before_anything_is_sent(program: P
         chosen = (*asks, f"dataset.conversations.path={path}", f"target.base_url={endpoint.url}")
         done = program(*chosen)
         assert (done.returncode, endpoint.count) == (2, 0)
-        assert "mine.jsonl:2: case 'early': messages: message 3 ends the conversation with the role 'assistant'" in done.stderr
+        assert (
+            "mine.jsonl:2: case 'early': messages: message 3 ends the conversation with the role 'assistant'"
+            in done.stderr
+        )
         allowed = program(*chosen, "dataset.conversations.allow_irregular=true")
         assert allowed.returncode == 0, allowed.stderr
         assert program("cases").returncode == 0
