@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from evalflow.app.answered import answered_rows
 from evalflow.app.locate import find_run
-from evalflow.app.saved import load
+from evalflow.app.results.answered import answered_rows
+from evalflow.app.results.saved import load
 from evalflow.datasets import tag_levels, tag_name
 from evalflow.errors import Problem, UserError, did_you_mean
 from evalflow.report.case_console import print_case

@@ -11,12 +11,12 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from evalflow.app.assemble import assemble
-from evalflow.app.baseline import baseline_problems
-from evalflow.app.derive import thresholds
-from evalflow.app.facts import facts_of
-from evalflow.app.inspect import Inspection, inspect
-from evalflow.app.settings import composed_settings
+from evalflow.app.comparison.baseline import baseline_problems
+from evalflow.app.results.derive import thresholds
+from evalflow.app.results.facts import facts_of
+from evalflow.app.setup.assemble import assemble
+from evalflow.app.setup.inspect import Inspection, inspect
+from evalflow.app.setup.settings import composed_settings
 from evalflow.errors import Problem, UserError
 from evalflow.report.terminal import literal, plain
 

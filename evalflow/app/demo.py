@@ -15,11 +15,11 @@ from typing import Any
 from rich.console import Console
 
 from evalflow import datasets
-from evalflow.app.derive import Derived, standing_answer
 from evalflow.app.launch import execute
-from evalflow.app.recipe import Recipe
+from evalflow.app.results.derive import Derived, standing_answer
+from evalflow.app.results.recipe import Recipe
 from evalflow.app.screen import TerminalScreen, shown
-from evalflow.app.settings import composed_settings
+from evalflow.app.setup.settings import composed_settings
 from evalflow.config.schema import DatasetConfig, RunConfig
 from evalflow.config.validate import Settings
 from evalflow.errors import InfrastructureError, Problem, UserError

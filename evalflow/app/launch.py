@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from evalflow.app.order import Order
 from evalflow.app.run import Watcher, run
-from evalflow.app.settings import settings_of
+from evalflow.app.setup.order import Order
+from evalflow.app.setup.settings import settings_of
 from evalflow.app.sweep import SweepTables, open_sweep, write_sweep
 from evalflow.config.load import Job, launch
 from evalflow.config.runid import new_run_id

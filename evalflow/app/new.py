@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from evalflow import datasets
-from evalflow.app.catalogue import find_option, options
+from evalflow.app.catalogue.catalogue import find_option, options
 from evalflow.app.screen import shown
 from evalflow.config.schema import IDENTIFIER, DatasetConfig
 from evalflow.errors import Problem, UserError

@@ -10,11 +10,11 @@ from typing import Any
 
 from rich.console import Console
 
-from evalflow.app.calibrating import standing_calibration
-from evalflow.app.certificates import certified
-from evalflow.app.derive import derive, report
+from evalflow.app.calibration.calibrating import standing_calibration
+from evalflow.app.calibration.certificates import certified
 from evalflow.app.locate import find_folder, jobs_of
-from evalflow.app.saved import load, read_manifest, rederived
+from evalflow.app.results.derive import derive, report
+from evalflow.app.results.saved import load, read_manifest, rederived
 from evalflow.app.screen import shown
 from evalflow.app.sweep import write_sweep
 from evalflow.errors import Problem, UserError

@@ -9,9 +9,9 @@ import yaml
 
 from evalflow.app.launch import Screen
 from evalflow.app.locate import find_run
-from evalflow.app.order import Order
+from evalflow.app.results.saved import composed_of, read_manifest
 from evalflow.app.run import run
-from evalflow.app.saved import composed_of, read_manifest
+from evalflow.app.setup.order import Order
 from evalflow.config.schema import BudgetConfig
 from evalflow.errors import Problem, UserError, did_you_mean
 

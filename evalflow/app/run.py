@@ -10,21 +10,21 @@ from contextlib import ExitStack, closing
 from dataclasses import asdict, replace
 from typing import Any, Protocol
 
-from evalflow.app.assemble import Parts, assemble
-from evalflow.app.baseline import baseline_problems
-from evalflow.app.calibrating import standing_calibration
-from evalflow.app.certificates import certified
-from evalflow.app.certify import certify
-from evalflow.app.derive import Derived, derive, report
-from evalflow.app.facts import facts_of
-from evalflow.app.inspect import Inspection, inspect
-from evalflow.app.known import answered, remembering
+from evalflow.app.calibration.calibrating import standing_calibration
+from evalflow.app.calibration.certificates import certified
+from evalflow.app.calibration.certify import certify
+from evalflow.app.comparison.baseline import baseline_problems
 from evalflow.app.logs import log_to, secrets_of
-from evalflow.app.order import Order
-from evalflow.app.prepare import prepare
-from evalflow.app.recipe import Recipe
-from evalflow.app.saved import Saved
-from evalflow.app.settings import settings_of
+from evalflow.app.results.derive import Derived, derive, report
+from evalflow.app.results.facts import facts_of
+from evalflow.app.results.recipe import Recipe
+from evalflow.app.results.saved import Saved
+from evalflow.app.setup.assemble import Parts, assemble
+from evalflow.app.setup.inspect import Inspection, inspect
+from evalflow.app.setup.known import answered, remembering
+from evalflow.app.setup.order import Order
+from evalflow.app.setup.prepare import prepare
+from evalflow.app.setup.settings import settings_of
 from evalflow.calls.budget import Amount
 from evalflow.calls.entry import Entry
 from evalflow.errors import EvalflowError, InfrastructureError, Problem, UserError

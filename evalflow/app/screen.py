@@ -10,9 +10,9 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from evalflow.app.derive import Derived
-from evalflow.app.inspect import Inspection
-from evalflow.app.recipe import Recipe
+from evalflow.app.results.derive import Derived
+from evalflow.app.results.recipe import Recipe
+from evalflow.app.setup.inspect import Inspection
 from evalflow.app.sweep import SweepTables
 from evalflow.errors import EvalflowError, UserError
 from evalflow.records import ScoreRecord

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evalflow.app.comparable import Scored
-from evalflow.app.leaderboard import leaderboards
+from evalflow.app.comparison.comparable import Scored
+from evalflow.app.comparison.leaderboard import leaderboards
 from evalflow.report.agreement import agreement
 from evalflow.report.sweep import write_sweep_report
 from evalflow.run.folder import RunFolder

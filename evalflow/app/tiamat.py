@@ -10,9 +10,9 @@ from typing import Any
 from rich.console import Console
 
 from evalflow.app.cases import case_rows
-from evalflow.app.derive import Derived
 from evalflow.app.launch import execute
-from evalflow.app.recipe import Recipe
+from evalflow.app.results.derive import Derived
+from evalflow.app.results.recipe import Recipe
 from evalflow.app.screen import TerminalScreen
 from evalflow.errors import Problem, UserError
 from evalflow.importers.files import Imported

@@ -86,8 +86,8 @@ def _open(words: list[str]) -> int:
 
 
 def _compare(words: list[str]) -> int:
-    from evalflow.app.comparable import KINDS
-    from evalflow.app.compare import compare
+    from evalflow.app.comparison.comparable import KINDS
+    from evalflow.app.comparison.compare import compare
 
     parser = parser_of("compare", "Hold run B against run A, case by case: better, worse, or cannot tell.")
     what = "folders of runs A and B; of A alone, for the latest as B; of a sweep, for all its pairs"
@@ -118,7 +118,7 @@ _PLANNED = (
 
 
 def _plan(words: list[str]) -> int:
-    from evalflow.app.plan import plan
+    from evalflow.app.planning.plan import plan
 
     what = "Cases, repeats and labels that a wanted precision needs, and their cost: from pilot runs, or from guesses."
     parser = parser_of("plan", what)
@@ -134,7 +134,7 @@ def _plan(words: list[str]) -> int:
 
 
 def _list(words: list[str]) -> int:
-    from evalflow.app.catalogue import GROUPS, print_list
+    from evalflow.app.catalogue.catalogue import GROUPS, print_list
 
     config_dir, words = config_dir_of(words)
     parser = parser_of("list", "List what can be chosen.")
@@ -143,14 +143,14 @@ def _list(words: list[str]) -> int:
     parser.add_argument("--json", action="store_true", help="one JSON document")
     options = parser.parse_args(words)
     if options.group == "certificates":
-        from evalflow.app.certificates import print_certificates
+        from evalflow.app.calibration.certificates import print_certificates
 
         return print_certificates(console(), as_json=options.json)
     return print_list(options.group, config_dir, console(), as_json=options.json)
 
 
 def _show(words: list[str]) -> int:
-    from evalflow.app.catalogue import print_option
+    from evalflow.app.catalogue.catalogue import print_option
 
     config_dir, words = config_dir_of(words)
     parser = parser_of("show", "Show the YAML and the prompts of a metric, dataset, judge or target; or a kind's keys.")
@@ -202,7 +202,7 @@ def _import(words: list[str]) -> int:
 
 
 def _schema(words: list[str]) -> int:
-    from evalflow.app.schema import SCHEMA_GROUPS, print_schema
+    from evalflow.app.catalogue.schema import SCHEMA_GROUPS, print_schema
 
     parser = parser_of("schema", "JSON Schema of the configuration files, by which editors complete and check them.")
     parser.add_argument("group", nargs="?", choices=SCHEMA_GROUPS, metavar="GROUP", help=" | ".join(SCHEMA_GROUPS))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from evalflow.app.certificates import Certificate, keep, key_of
+from evalflow.app.calibration.certificates import Certificate, keep, key_of
 from evalflow.run.folder import RunFolder
 from tests.cli.conftest import Program
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from evalflow.app.settings import composed_settings, settings_of
+from evalflow.app.setup.settings import composed_settings, settings_of
 from evalflow.config.load import Job, compose, launch
 from evalflow.errors import Problem, UserError
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from evalflow.app.assemble import assemble
-from evalflow.app.catalogue import options
-from evalflow.app.inspect import inspect
-from evalflow.app.reading import Reading
-from evalflow.app.settings import settings_of
+from evalflow.app.catalogue.catalogue import options
+from evalflow.app.setup.assemble import assemble
+from evalflow.app.setup.inspect import inspect
+from evalflow.app.setup.reading import Reading
+from evalflow.app.setup.settings import settings_of
 from evalflow.config.load import compose
 from evalflow.config.schema import DatasetConfig, MetricConfig
 from evalflow.llm.registry import judge_config_model

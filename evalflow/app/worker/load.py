@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from evalflow.app.derive import standing_answer, thresholds
-from evalflow.app.gates import hold_gates
-from evalflow.app.saved import Saved, load
+from evalflow.app.results.derive import standing_answer, thresholds
+from evalflow.app.results.gates import hold_gates
+from evalflow.app.results.saved import Saved, load
 from evalflow.app.workspace import Workspace
 from evalflow.datasets import tag_levels
 from evalflow.records import Answer, Case

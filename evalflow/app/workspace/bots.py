@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from evalflow.app.catalogue import Option
+from evalflow.app.catalogue.catalogue import Option
 from evalflow.app.workspace import library
 from evalflow.app.workspace.space import TakenError, Workspace, not_found, stale
 from evalflow.app.workspace.validate import BOT_KINDS, check_bot, one_line

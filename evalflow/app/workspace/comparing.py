@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from evalflow.app.comparable import Obstacle, Scored, declared_obstacles, obstacles, open_scored
-from evalflow.app.comparing import How, compare_pairs
+from evalflow.app.comparison.comparable import Obstacle, Scored, declared_obstacles, obstacles, open_scored
+from evalflow.app.comparison.comparing import How, compare_pairs
 from evalflow.app.locate import find_run
 from evalflow.app.workspace.run_types import Run
 from evalflow.app.workspace.runs import MAX_PAGE, get_run, list_runs

@@ -11,10 +11,10 @@ from typing import Any
 
 from anyio import to_thread
 
-from evalflow.app.assemble import Parts, assemble
-from evalflow.app.inspect import refusal_of
-from evalflow.app.select import offered
-from evalflow.app.settings import settings_of
+from evalflow.app.setup.assemble import Parts, assemble
+from evalflow.app.setup.inspect import refusal_of
+from evalflow.app.setup.select import offered
+from evalflow.app.setup.settings import settings_of
 from evalflow.app.workspace.bots import get_bot
 from evalflow.app.workspace.case_rows import read_rows
 from evalflow.app.workspace.compose import judge_of

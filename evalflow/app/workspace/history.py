@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from evalflow.app.comparable import Obstacle, other_versions, unlike_metrics
-from evalflow.app.saved import read_manifest
+from evalflow.app.comparison.comparable import Obstacle, other_versions, unlike_metrics
+from evalflow.app.results.saved import read_manifest
 from evalflow.app.workspace.comparing import scored_runs
 from evalflow.app.workspace.run_types import Run
 from evalflow.app.workspace.space import Workspace

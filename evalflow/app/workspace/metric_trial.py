@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from anyio import to_thread
 
-from evalflow.app.assemble import Parts, assemble
+from evalflow.app.setup.assemble import Parts, assemble
 from evalflow.app.workspace.draft import DATASET, assembled, drafted, keyless
 from evalflow.app.workspace.metrics import MetricDraft
 from evalflow.app.workspace.space import Workspace

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from evalflow.app.derive import standing_answer
-from evalflow.app.saved import load
+from evalflow.app.results.derive import standing_answer
+from evalflow.app.results.saved import load
 from evalflow.app.workspace.runs import run_row
 from evalflow.app.workspace.score_types import Score, ScoreFilter
 from evalflow.app.workspace.scores import get_score, list_scores

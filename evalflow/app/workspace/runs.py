@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from evalflow.app.locate import find_run
-from evalflow.app.saved import read_manifest
+from evalflow.app.results.saved import read_manifest
 from evalflow.app.workspace.compose import chosen, owned
 from evalflow.app.workspace.run_types import Run, RunEstimate, RunPage, RunRequest, as_run
 from evalflow.app.workspace.snapshot import Choice, Own, freeze, inspected, remove

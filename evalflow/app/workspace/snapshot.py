@@ -12,9 +12,9 @@ from types import MappingProxyType
 from typing import Any, cast
 
 from evalflow import datasets as readers
-from evalflow.app.assemble import assemble
-from evalflow.app.inspect import Inspection, inspect
-from evalflow.app.settings import settings_of
+from evalflow.app.setup.assemble import assemble
+from evalflow.app.setup.inspect import Inspection, inspect
+from evalflow.app.setup.settings import settings_of
 from evalflow.app.workspace.validate import write_prompts
 from evalflow.config.literal import escaped, escaped_but_environment, yaml_of
 from evalflow.config.load import Composed, compose

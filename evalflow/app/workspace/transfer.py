@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from evalflow import datasets as readers
-from evalflow.app.catalogue import Option
+from evalflow.app.catalogue.catalogue import Option
 from evalflow.app.workspace import library
 from evalflow.app.workspace.bots import create_bot, get_bot, list_bots
 from evalflow.app.workspace.cases import append_rows, case_rows

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from pydantic import BaseModel, ValidationError
 
-from evalflow.app.settings import written_secrets
+from evalflow.app.setup.settings import written_secrets
 from evalflow.config.explain import problems_of
 from evalflow.config.literal import MISSING
 from evalflow.config.schema import IDENTIFIER, TargetConfig

@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Query
 from pydantic import BaseModel, Field
 
-from evalflow.app.comparable import Kind
-from evalflow.app.comparing import How
+from evalflow.app.comparison.comparable import Kind
+from evalflow.app.comparison.comparing import How
 from evalflow.app.workspace import comparing
 from evalflow.web.api.deps import Space
 from evalflow.web.api.paging import Page

@@ -2,9 +2,9 @@
 
 How a page is added:
 
-1. A module `pages/NAME.py` with a function `add(workspace)` that registers its addresses with `address.page`. Each page
-   function is short: it reads from the workspace, opens `frame`, and calls one function for each of its parts.
-2. Its name in `pages/register.py`, before a module whose addresses would catch its own. The rail shows the entries of
+1. A module `pages/PLACE/NAME.py` with a function `add(workspace)` that registers its addresses with `address.page`.
+   Each page function is short: it reads from the workspace, opens `frame`, and calls one function for each part.
+2. Its name in `pages/PLACE/__init__.py`, before a module whose addresses would catch its own. The rail shows those of
    `PLACES` below whose pages there are.
 3. A file `assets/NAME.css` where the page has something that no other has, and its name in `STYLES` of
    `pages/register.py`. Colours are the variables of `assets/theme.css` and no others, so both themes hold.

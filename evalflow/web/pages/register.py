@@ -22,33 +22,10 @@ def add_pages(app: FastAPI, workspace: Workspace) -> None:
     """
     from nicegui import ui
 
-    from evalflow.web.pages import (
-        bot,
-        bot_edit,
-        bots,
-        case_add,
-        case_edit,
-        compare,
-        dataset,
-        dataset_edit,
-        datasets,
-        history,
-        library,
-        metric_edit,
-        metrics,
-        missing,
-        run,
-        run_case,
-        run_new,
-        runs,
-    )
+    from evalflow.web.pages import bots, compare, datasets, history, metrics, missing, runs
 
-    bots_of = (bots, bot_edit, bot)
-    cases = (datasets, dataset_edit, case_add, case_edit, dataset)
-    metrics_of = (metrics, metric_edit, library)
-    of_runs = (runs, run_new, run_case, run)
-    for page in (*bots_of, *metrics_of, *cases, *of_runs, compare, history, missing):
-        page.add(workspace)
+    for place in (bots, metrics, datasets, runs, compare, history, missing):
+        place.add(workspace)
     ui.add_head_html(_head(), shared=True)
     ui.run_with(  # pyright: ignore[reportUnknownMemberType] - partly untyped in NiceGUI
         app,

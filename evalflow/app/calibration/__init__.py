@@ -1,0 +1,1 @@
+"""Judges held against people's labels: agreement, corrected means, certificates."""

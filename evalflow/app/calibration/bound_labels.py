@@ -1,0 +1,202 @@
+"""The labels that people gave to a run's answers: from a file, or from the dataset's own cases."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from evalflow import datasets, paths
+from evalflow.app.comparison.comparable import Scored
+from evalflow.app.results.answered import answered_rows
+from evalflow.app.results.saved import Saved
+from evalflow.app.screen import shown
+from evalflow.errors import Problem, UserError
+from evalflow.labels import Answered, Bound, Given, LeftOut, Parsed, answer_hash, bind, parse, parse_case
+from evalflow.metrics.inputs import is_recorded
+from evalflow.metrics.people import label_scale, read_label
+from evalflow.summary import label_frame
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from evalflow.report.join import Row
+
+OF_DATA = "the data's own labels"
+_MOST = 50
+
+
+@dataclass(frozen=True, slots=True)
+class RunLabels:
+    """Labels of a run's answers.
+
+    Attributes:
+        frame: As `label_frame` gives them.
+        source: Where they are from, in words.
+        left_out: How many do not count here, by reason.
+        notes: The same for people to read.
+        rests_on: Which of those that there are these are.
+    """
+
+    frame: pl.DataFrame
+    source: str
+    left_out: Mapping[str, int]
+    notes: Sequence[str]
+    rests_on: str = "all labels"
+
+
+def bound_labels(saved: Saved, run: Scored, file: str | None) -> RunLabels:
+    """Read labels and bind them to the run's answers.
+
+    Args:
+        saved: The run.
+        run: Its scores.
+        file: A labels file, which counts instead of what the data bring along; None for the latter.
+
+    Raises:
+        UserError: There are no labels, or some are wrong; with every problem that was found.
+    """
+    path = paths.resolve(file) if file else None
+    found = _of_file(path) if path else _of_data(saved)
+    source = shown(path) if path else OF_DATA
+    if not found.given and not found.problems:
+        raise UserError(_nothing(source, found))
+    known = _known_metrics(saved, found.given) if path else set[str]()
+    bound, left, problems = _bind(saved, run, found.given, known)
+    problems = [*found.problems, *problems]
+    if problems:
+        raise UserError(_shortened(problems, source))
+    if not bound:
+        raise UserError(Problem(f"none of {len(found.given)} labels is of an answer of this run", source, _why(left)))
+    return _as_labels(bound, source, left, found.blank)
+
+
+def labels_of_data(saved: Saved, run: Scored) -> RunLabels | None:
+    """The labels that the data bring along; None where none of them is of an answer of the run.
+
+    Raises:
+        UserError: Some are wrong.
+    """
+    found = _of_data(saved)
+    bound, left, problems = _bind(saved, run, found.given, set()) if found.given else ([], LeftOut(), [])
+    if found.problems or problems:
+        raise UserError(_shortened([*found.problems, *problems], OF_DATA))
+    return _as_labels(bound, OF_DATA, left, 0) if bound else None
+
+
+def _bind(
+    saved: Saved, run: Scored, given: Sequence[Given], known: set[str]
+) -> tuple[list[Bound], LeftOut, list[Problem]]:
+    scales = {
+        name: partial(read_label, label_scale(metric.config, bounded=metric.bounded))
+        for name, metric in saved.recipe.metrics.items()
+    }
+    config = saved.recipe.settings.run
+    partly = config.limit is not None or config.sample is not None
+    return bind(given, _answered(saved, run, given), scales, known_metrics=known, partial=partly)
+
+
+def _as_labels(bound: Sequence[Bound], source: str, left: LeftOut, blank: int) -> RunLabels:
+    left_out = {
+        "stale": left.stale,
+        "without_hash": left.unbound,
+        "not_in_run": left.absent,
+        "other_metrics": sum(left.other_metrics.values()),
+        "blank": blank,
+    }
+    return RunLabels(label_frame(map(_row, bound)), source, left_out, list(_notes(left, blank)))
+
+
+def _notes(left: LeftOut, blank: int) -> Iterator[str]:
+    if left.stale:
+        yield (
+            f"{left.stale} labels are of other answers than the ones scored here, and are left out (the first: "
+            f"{left.first_stale}); label these answers: python -m evalflow calibrate --sample"
+        )
+    if left.unbound:
+        yield f"{left.unbound} labels have no answer_hash, so nobody knows which of the generated answers they are of"
+    if left.absent:
+        yield f"{left.absent} labels are of cases that the run's limit or sample left out"
+    for metric, n in left.other_metrics.items():
+        yield f"{n} labels are of {metric}, which this run did not score"
+    if blank:
+        yield f"{blank} rows have no value yet, and do not count"
+
+
+def _of_file(path: Path) -> Parsed:
+    rows: list[tuple[str, Any]] = []
+    broken: list[Problem] = []
+    for row in datasets.plain_rows(path):
+        if isinstance(row, Problem):
+            broken.append(row)
+        else:
+            rows.append((row.where, row.data))
+    found = parse(rows, shown(path))
+    return Parsed(found.given, found.blank, [*broken, *found.problems])
+
+
+def _of_data(saved: Saved) -> Parsed:
+    parsed = [parse_case(case) for case in saved.cases() if case.labels]
+    # The data may well bring labels along for metrics that this run is not about.
+    given = [one for part in parsed for one in part.given if one.label.metric in saved.recipe.metrics]
+    return Parsed(given, 0, [problem for part in parsed for problem in part.problems])
+
+
+def _answered(saved: Saved, run: Scored, given: Sequence[Given]) -> Iterator[Answered]:
+    """The answers to the cases that labels name."""
+    import polars as pl
+
+    ids = {one.label.case_id for one in given}
+    keys = run.scores().select("dataset", "case_id").filter(pl.col("case_id").is_in(ids)).unique().collect()
+    for row in answered_rows(saved, run.scores(), set(keys.iter_rows())):
+        if row.answer is not None:
+            yield _as_answered(row)
+
+
+def _as_answered(row: Row) -> Answered:
+    assert row.answer is not None
+    case = row.case
+    recorded = is_recorded(case, row.answer)
+    return Answered(case.dataset, case.id, row.target, row.target_repeat, answer_hash(row.answer), recorded)
+
+
+def _known_metrics(saved: Saved, given: Sequence[Given]) -> set[str]:
+    """Metrics that exist though the run did not score them, among those that labels of a file name."""
+    named = {one.label.metric for one in given}
+    folders = saved.recipe.settings.composed.conf_folders
+    return {name for name in named if any((folder / "metric" / f"{name}.yaml").is_file() for folder in folders)}
+
+
+def _row(one: Bound) -> dict[str, Any]:
+    answer, label = one.answer, one.given.label
+    return {
+        "dataset": answer.dataset, "case_id": answer.case_id, "target": answer.target,
+        "target_repeat": answer.target_repeat, "answer_hash": answer.digest, "metric": label.metric, "by": label.by,
+        "human": one.score,
+        "value": str(one.value), "weight": label.weight, "comment": label.comment,
+    }  # fmt: skip
+
+
+def _nothing(source: str, found: Parsed) -> Problem:
+    hint = "draw answers to label: python -m evalflow calibrate --sample 50"
+    if found.blank:
+        what = f"nobody has filled in a value yet, in {found.blank} rows"
+        return Problem(what, source, "fill the columns value and by, then calibrate again")
+    return Problem("there are no labels by people", source, f"{hint}; then: calibrate --labels labels.csv")
+
+
+def _why(left: LeftOut) -> str:
+    parts = [
+        (left.stale, "of other answers than the run scored"),
+        (left.unbound, "without an answer_hash, and the answers were not recorded"),
+        (left.absent, "of cases that the run left out"),
+        (sum(left.other_metrics.values()), f"of other metrics ({', '.join(left.other_metrics)})"),
+    ]
+    return "; ".join(f"{n} {what}" for n, what in parts if n)
+
+
+def _shortened(problems: Sequence[Problem], source: str) -> Sequence[Problem]:
+    more = len(problems) - _MOST
+    return [*problems[:_MOST], Problem(f"and {more} more like these", source)] if more > 0 else problems

@@ -1,0 +1,1 @@
+"""What can be chosen, what it is made of, and what its YAML may hold."""

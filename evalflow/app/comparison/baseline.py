@@ -1,0 +1,86 @@
+"""The run that gates compare with: found before anything is asked, and held against once there are scores."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from evalflow.app.comparison.comparable import Scored, open_scored, unlike_metrics
+from evalflow.app.locate import find_run
+from evalflow.config.schema import RunConfig
+from evalflow.errors import Problem, UserError, did_you_mean
+from evalflow.protocols import Measured
+from evalflow.summary import ComparisonRow, Gate, Traits, compare_cases, pair_scores
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+def open_baseline(run: RunConfig) -> Scored:
+    """The baseline of a run that has gates against it.
+
+    Raises:
+        UserError: It is no run, was written by another version, or has no scores.
+    """
+    assert run.baseline is not None  # a gate that compares is refused without one
+    try:
+        return open_scored(find_run(run.baseline), "baseline")
+    except UserError as error:
+        raise UserError(
+            [
+                Problem(f"the baseline cannot be read: {p.what}", f"baseline={run.baseline}", p.hint)
+                for p in error.problems
+            ]
+        ) from None
+
+
+def baseline_problems(gates: Sequence[Gate], run: RunConfig, facts: Mapping[str, Any]) -> list[Problem]:
+    """Why gates cannot be held against the baseline: it is no run, or measured something else.
+
+    Args:
+        gates: The run's.
+        run: Its configuration.
+        facts: What run.json will say of the parts of the run.
+    """
+    if run.baseline is None:
+        return []
+    wanted = [gate for gate in gates if gate.baseline]
+    try:
+        baseline = open_baseline(run)
+    except UserError as error:
+        return list(_is_target(run.baseline, facts) or error.problems)
+    where, known = f"baseline={run.baseline}", baseline.manifest["metrics"]
+    problems: list[Problem] = []
+    for name in dict.fromkeys(gate.metric for gate in wanted if gate.metric in facts["metrics"]):
+        if name not in known:
+            problems.append(Problem(f"the baseline has no metric {name!r}", where, did_you_mean(str(name), known)))
+            continue
+        hint = "run the baseline again as this run is, and name that"
+        problems += [Problem(o.what, where, hint) for o in unlike_metrics(str(name), baseline.manifest, facts)]
+    return problems
+
+
+def _is_target(name: str, facts: Mapping[str, Any]) -> list[Problem]:
+    """What to say to somebody who names a target: a run has one, so the other one's answers are another run."""
+    targets = {
+        file.stem for folder in facts["search_folders"]["conf"] for file in Path(folder).glob("target/[!_]*.yaml")
+    }
+    if name not in targets:
+        return []
+    hint = f"let it answer in a run of its own, target={name} generate=true, and name that run's folder"
+    return [Problem(f"{name} is a target, and a baseline is a run", f"baseline={name}", hint)]
+
+
+def differences(run: RunConfig, scores: pl.LazyFrame, metrics: Mapping[str, Measured]) -> list[ComparisonRow]:
+    """This run against its baseline, over all cases and by tag.
+
+    Raises:
+        UserError: The baseline cannot be read any more.
+    """
+    pairing = pair_scores(open_baseline(run).scores(), scores)
+    traits = {
+        name: Traits(metric.config.direction == "higher_is_better", metric.bounded, metric.figures)
+        for name, metric in metrics.items()
+    }
+    return compare_cases(pairing, ("baseline", "this run"), traits, by_tag=True, seed=run.seed)

@@ -1,0 +1,111 @@
+"""Runs held against each other: the one computation behind the command, the API and the page."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from evalflow.app.comparison.comparable import Scored, obstacles, refuse
+from evalflow.app.results.saved import load
+from evalflow.errors import Problem, UserError
+from evalflow.report.comparison import Comparison
+from evalflow.report.flips import Flips, flips
+from evalflow.summary import ComparisonRow, Pairing, adjusted, compare_cases, pair_scores
+
+if TYPE_CHECKING:
+    from evalflow.stats.multiple import Adjustment
+
+_FLIPS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class How:
+    """How runs are compared.
+
+    Attributes:
+        allow: What may differ though the scores then may not mean the same; see `comparable.KINDS`.
+        adjust: For the number of comparisons.
+        margin: How much worse is still acceptable, above 0; None where nobody asks.
+        by_tag: Whether each tag gets rows of its own.
+        said: How `allow` is written, for messages.
+    """
+
+    allow: Collection[str] = ()
+    adjust: Adjustment = "holm"
+    margin: float | None = None
+    by_tag: bool = False
+    said: str = "--allow "
+
+
+def compare_pairs(pairs: Sequence[tuple[Scored, Scored]], how: How) -> Comparison:
+    """Compare run B with run A, for each pair; all differences are one family.
+
+    Args:
+        pairs: Each as (A, B).
+        how: What is allowed, and how it is told.
+
+    Raises:
+        UserError: No pair can be compared; with everything that keeps them from it.
+    """
+    rows: list[ComparisonRow] = []
+    notes: list[str] = []
+    listed: list[Flips] = []
+    refused: list[Problem] = []
+    for a, b in pairs:
+        found = obstacles(a, b)
+        try:
+            refuse(found, how.allow, f"{a.name} and {b.name}", how.said)
+        except UserError as error:
+            refused += error.problems
+            continue
+        notes += [f"{a.name} and {b.name}: {o.what}; compared all the same, as allowed" for o in found]
+        pairing = pair_scores(a.scores(), b.scores())
+        notes += _notes(a, b, pairing, ("A", "B") if len(pairs) == 1 else (a.name, b.name))
+        metrics, seed = a.traits | b.traits, b.manifest["config"]["seed"]
+        rows += compare_cases(pairing, (a.name, b.name), metrics, by_tag=how.by_tag, seed=seed)
+        lower = [name for name, traits in metrics.items() if not traits.higher_is_better]
+        listed.append(flips((a.name, b.name), pairing.cases, b.scores(), lower, _FLIPS))
+    if not rows:
+        nothing = Problem("the runs have no scored case in common", " and ".join(run.name for run in pairs[0]))
+        raise UserError(refused or [nothing])
+    notes += [f"not compared: {problem.where}: {problem.what}" for problem in refused]
+    runs = {run.name: run for pair in pairs for run in pair}
+    return Comparison(
+        runs={name: run.manifest for name, run in runs.items()},
+        rows=adjusted(rows, how.adjust),
+        adjust=how.adjust,
+        margin=how.margin,
+        notes=notes,
+        flips=listed,
+        questions=dict(_questions(runs, listed)),
+    )
+
+
+def _notes(a: Scored, b: Scored, pairing: Pairing, names: tuple[str, str]) -> Iterator[str]:
+    """Cases that are in one run alone or not scored in both, and metrics that only one run has."""
+    for row in pairing.counts.iter_rows(named=True):
+        where = f"{row['dataset']}, {row['metric']}"
+        if not row["common"] + row["unscored"]:
+            yield f"{where}: only {names[0] if row['only_a'] else names[1]} has it"
+            continue
+        alone = zip(("only_a", "only_b"), names, strict=True)
+        left = [f"{row[key]} only in {name}" for key, name in alone if row[key]]
+        left += [f"{row['unscored']} not scored in both"] if row["unscored"] else []
+        if left:
+            common = f"{row['common']:,} case{'' if row['common'] == 1 else 's'} compared"
+            yield f"{where}: {common}; left out: {', '.join(left)}"
+    for run, name in zip((a, b), names, strict=True):
+        if run.manifest["status"] != "done":
+            yield f"{name} ended early ({run.manifest['status']}); what it finished is compared"
+
+
+def _questions(runs: dict[str, Scored], listed: Sequence[Flips]) -> Iterator[tuple[tuple[str, str], str]]:
+    """The questions of the cases that are listed, by dataset and id."""
+    for found in listed:
+        wanted = {(row["dataset"], row["case_id"]) for row in found.rows}
+        if not wanted:
+            continue
+        for case in load(runs[found.pair[1]].folder).cases():
+            if (case.dataset, case.id) in wanted:
+                yield (case.dataset, case.id), case.question or ""

@@ -1,0 +1,1 @@
+"""How many cases, repeats and labels a wanted precision needs."""

@@ -1,0 +1,171 @@
+"""The command `plan`: cases, repeats and labels that a wanted precision needs, and what they cost."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from collections.abc import Iterator
+
+from rich.console import Console
+
+from evalflow.app.planning.label_plan import label_problems, measured_labels, stated_agreement, stated_labels
+from evalflow.app.planning.pilot import Pilot, pilot, related
+from evalflow.errors import Problem, UserError
+from evalflow.report.plan import Goal, Plan, PlanRow, print_plan
+from evalflow.stats.variance import Components
+from evalflow.summary.plan import Basis, Level, alike
+
+_RANGES = {
+    "detect": (0.0, math.inf, "a difference is more than 0: --detect 0.05"),
+    "width": (0.0, math.inf, "a width is more than 0: --width 0.1"),
+    "cases": (0, math.inf, "a number of cases is more than 0: --cases 200"),
+    "sd": (0.0, math.inf, "a standard deviation is more than 0: --sd 0.3"),
+    "noise": (0.0, math.inf, "a standard deviation is more than 0: --noise 0.1"),
+    "rate": (0.0, 1.0, "a pass rate lies between 0 and 1: --rate 0.8"),
+    "flips": (0.0, 1.0, "a share of cases lies between 0 and 1: --flips 0.2"),
+    "correlation": (-1.0, 1.0, "a correlation lies between -1 and 1: --correlation 0.5"),
+    "judge_correlation": (-1.0, 1.0, "a correlation lies between -1 and 1: --judge-correlation 0.7"),
+    "cluster_size": (0.0, math.inf, "cases in a group: --cluster-size 5"),
+    "icc": (0.0, 1.0, "a correlation of cases in one group lies between 0 and 1: --icc 0.2"),
+    "alpha": (0.0, 1.0, "a level lies between 0 and 1: --alpha 0.05"),
+    "power": (0.0, 1.0, "a power lies between 0 and 1: --power 0.8"),
+}
+_MAY_BE_0 = ("correlation", "judge_correlation", "icc")
+
+
+def plan(options: argparse.Namespace, console: Console) -> int:
+    """Print what a wanted precision needs.
+
+    Args:
+        options: detect, width, cases (what is wanted), runs (pilots), metric, sd, noise, rate, flips, correlation,
+            judge_correlation, labels, cluster_size, icc, alpha, power, json.
+        console: Where to print.
+
+    Raises:
+        UserError: Nothing is wanted, a number is out of range, or there is no such run.
+    """
+    problems = list(_problems(options))
+    if problems:
+        raise UserError(problems)
+    stated = any(value is not None for value in (options.sd, options.rate, options.flips))
+    found = Pilot([_stated(options)]) if stated else pilot(options.runs, options.metric, options.correlation)
+    level = Level(options.alpha, options.power)
+    rows = [row for basis in found.bases for goal in _goals(options) for row in _rows(basis, goal, level, found)]
+    said = {basis.name: basis.assumptions for basis in found.bases}
+    labels = list(stated_labels(options, found.bases[0])) if options.judge_correlation is not None else []
+    if options.labels is not None:
+        labels, of_labels = measured_labels(options)
+        said |= {name: [*said.get(name, []), *lines] for name, lines in of_labels.items()}
+    whole = Plan(rows, labels, said, level, found.cost is not None)
+    if options.json:
+        console.file.write(json.dumps(whole.document(), ensure_ascii=False, indent=2) + "\n")
+    else:
+        print_plan(console, whole)
+    return 0
+
+
+def _problems(options: argparse.Namespace) -> Iterator[Problem]:
+    where = "command line"
+    if options.detect is None and options.width is None and options.cases is None:
+        hint = "python -m evalflow plan --detect 0.05, or --width 0.1, or --cases 200"
+        yield Problem("what is wanted?", where, hint)
+    for name, (low, high, hint) in _RANGES.items():
+        value = getattr(options, name)
+        if value is not None and not low < value < high and not (value == 0 and name in _MAY_BE_0):
+            yield Problem(f"--{name.replace('_', '-')} is {value:g}", where, hint)
+    sources = [name for name in ("runs", "sd", "rate", "flips") if getattr(options, name)]
+    if len(sources) > 1:
+        named = " and ".join("--from" if name == "runs" else f"--{name}" for name in sources)
+        yield Problem(f"{named} say the same thing twice", where, "a pilot run, or one stated guess")
+    if options.noise is not None and options.sd is None:
+        yield Problem("--noise is about scores whose spread is stated", where, "--sd 0.3 --noise 0.1")
+    yield from label_problems(options)
+    if (options.cluster_size is None) != (options.icc is None):
+        yield Problem("groups have a size and a correlation", where, "--cluster-size 5 --icc 0.2")
+    elif options.icc is not None and not {"sd", "rate", "flips"} & set(sources):
+        yield Problem("a pilot run knows its own groups", where, "leave out --cluster-size and --icc")
+    if options.flips is not None and options.width is not None:
+        yield Problem("a share of flips says nothing of one run's interval", where, "--rate P --width W")
+    if options.flips is not None and options.detect is not None and options.detect > options.flips:
+        what = f"runs whose pass rates differ by {options.detect:g} differ in at least that share of cases"
+        yield Problem(what, where, f"--flips {options.detect:g} or more")
+    if options.rate is not None and options.detect is not None and options.detect > max(options.rate, 1 - options.rate):
+        yield Problem(f"no pass rate is {options.detect:g} away from {options.rate:g}", where, "a smaller --detect")
+
+
+def _goals(options: argparse.Namespace) -> Iterator[Goal]:
+    if options.detect is not None:
+        yield Goal("detect", options.detect)
+    if options.width is not None:
+        yield Goal("width", options.width)
+    if options.cases is not None:
+        yield Goal("cases", options.cases)
+
+
+def _rows(basis: Basis, goal: Goal, level: Level, found: Pilot) -> Iterator[PlanRow]:
+    for answers, judgements in basis.repeats:
+        if goal.kind == "detect":
+            cases = basis.cases_to_detect(goal.value, answers, judgements, level)
+        elif goal.kind == "width":
+            cases = basis.cases_for_width(goal.value, answers, judgements)
+        else:
+            cases = int(goal.value)
+        yield PlanRow(
+            least_cases=_least(basis, goal, level),
+            name=basis.name,
+            goal=goal,
+            cases=cases,
+            answers=answers,
+            judgements=judgements,
+            detectable=basis.detectable(cases, answers, judgements, level),
+            width=None if basis.flips is not None else basis.width(cases, answers, judgements),
+            cost_usd=None if found.cost is None else found.cost.of(cases, answers, judgements),
+        )
+
+
+def _least(basis: Basis, goal: Goal, level: Level) -> int | None:
+    """Cases that endless repeats would need; None where repeats are not known to help."""
+    if len(basis.repeats) == 1 or goal.kind == "cases":
+        return None
+    if goal.kind == "detect":
+        return basis.cases_to_detect(goal.value, math.inf, math.inf, level)
+    return basis.cases_for_width(goal.value, math.inf, math.inf)
+
+
+def _stated(options: argparse.Namespace) -> Basis:
+    """A basis of guesses."""
+    correlation = options.correlation or 0.0
+    assumptions: list[str] = []
+    noise = None
+    if options.sd is not None:
+        spread = options.sd**2
+        noise = None if options.noise is None else options.noise**2
+        assumptions.append(f"stated: cases' scores have a standard deviation of {options.sd:g}")
+        assumptions.append(
+            "not stated: how much one case's answers differ; so no number of repeats helps (--noise)"
+            if noise is None
+            else f"stated: answers to one case have a standard deviation of {options.noise:g}, in both runs"
+        )
+    elif options.rate is not None:
+        spread = options.rate * (1 - options.rate)
+        assumptions.append(f"stated: {options.rate:.1%} of the cases pass")
+    else:
+        spread = options.flips / 2
+        assumptions.append(f"stated: {options.flips:.1%} of the cases pass in one run and fail in the other")
+    if options.flips is None:
+        assumptions.append(related(options.correlation))
+    if options.judge_correlation is not None:
+        assumptions.append(stated_agreement(options.judge_correlation))
+    effect = 1.0
+    if options.icc is not None:
+        effect = max(1.0, 1 + (options.cluster_size - 1) * options.icc)
+        assumptions.append(
+            f"stated: groups of {options.cluster_size:g} cases that correlate by {options.icc:g}: "
+            f"{effect:.3g} times the cases"
+        )
+    scores = Components(0, spread, noise, None)
+    return Basis(
+        "stated guesses", assumptions, scores, scores, alike(spread, correlation), options.rate, options.flips,
+        correlation, effect,
+    )  # fmt: skip

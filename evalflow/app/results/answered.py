@@ -1,0 +1,39 @@
+"""The answers of a finished run beside their cases and scores."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import TYPE_CHECKING
+
+from evalflow.app.results.derive import standing_answer
+from evalflow.app.results.saved import Saved
+from evalflow.records import Answer, Case
+from evalflow.report.join import Row, rows
+from evalflow.run.answers import AnswerBook
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+def answered_rows(saved: Saved, scores: pl.LazyFrame, wanted: Collection[tuple[str, str]]) -> Iterator[Row]:
+    """Each wanted case as every target answered it, with its scores, in input order.
+
+    Args:
+        saved: The run.
+        scores: Rows of its scores.parquet; those of other cases are passed over.
+        wanted: dataset and id of the cases.
+    """
+    import polars as pl
+
+    keys = pl.DataFrame(list(wanted), schema={"dataset": pl.String, "case_id": pl.String}, orient="row")
+    chosen = scores.join(keys.lazy(), on=["dataset", "case_id"], how="semi", maintain_order="left")
+    run = saved.recipe.settings.run
+    cases = (case for case in saved.cases() if (case.dataset, case.id) in wanted)
+    with AnswerBook() as book:
+        book.add(saved.folder.answers, run.dataset)
+
+        def answer_of(case: Case, target: str, repeat: int) -> Answer | None:
+            known = book.get(case.dataset, case.id, target, repeat)
+            return known or standing_answer(run, case, target, repeat)
+
+        yield from (row for row in rows(cases, answer_of, chosen) if row.scores)

@@ -1,0 +1,82 @@
+"""The gates of a run, held against its results, in words that say what would decide them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from evalflow.app.comparison.baseline import differences
+from evalflow.app.results.recipe import Recipe
+from evalflow.errors import UserError
+from evalflow.summary import GateResult, GateRow, evaluate_gates
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+def hold_gates(
+    recipe: Recipe, summary: pl.DataFrame, scores: pl.LazyFrame
+) -> tuple[list[GateResult], list[dict[str, Any]]]:
+    """Hold a run's gates against its summary, and against its baseline where they ask for it.
+
+    Args:
+        recipe: The gates, and what they are about.
+        summary: Columns of summary.parquet.
+        scores: Columns of scores.parquet.
+
+    Returns:
+        The outcomes, and as reports show them: one row per dataset, target and judge that a gate was held against.
+    """
+    results, why = _outcomes(recipe, summary, scores)
+    return results, [row for result in results for row in _gate_rows(result, why)]
+
+
+def _outcomes(recipe: Recipe, summary: pl.DataFrame, scores: pl.LazyFrame) -> tuple[list[GateResult], str]:
+    """The gates' outcomes, and why those against the baseline have none, where it cannot be read."""
+    run = recipe.settings.run
+    try:
+        compared = any(gate.baseline for gate in recipe.gates)
+        found = differences(run, scores, recipe.metrics) if compared else []
+    except UserError as error:
+        return evaluate_gates(recipe.gates, summary), error.problems[0].what
+    return evaluate_gates(recipe.gates, summary, found), "no case in common with the baseline"
+
+
+def _gate_rows(result: GateResult, why: str) -> Iterator[dict[str, Any]]:
+    gate = result.gate
+    common = {"metric": gate.about, "statistic": gate.statistic, "condition": str(gate.condition), "name": str(gate)}
+    nothing: dict[str, Any] = {
+        "dataset": None,
+        "value": None,
+        "ci_low": None,
+        "ci_high": None,
+        "passed": None,
+        "cases_needed": None,
+    }
+    if not result.rows:
+        what = why if gate.baseline else f"no case with the tag {gate.tag!r}" if gate.tag else "nothing was scored"
+        yield {**common, **nothing, "message": f"{gate}: {what}"}
+    for row in result.rows:
+        # A gate on a tag is about several metrics.
+        parts = (row.metric if gate.metric is None else "", row.dataset, row.target, row.judge)
+        of = " · ".join(part for part in parts if part)
+        ends = {"value": row.value, "ci_low": row.low, "ci_high": row.high}
+        known = {"dataset": row.dataset, "passed": row.passed, "cases_needed": row.cases_needed}
+        yield {**common, **ends, **known, "message": f"{gate}: {_found(row)} ({of}){_undecided(row)}"}
+
+
+def _found(row: GateRow) -> str:
+    if row.value is None:
+        return "no value"
+    return f"{row.value:.4g}" + (f" [{row.low:.4g}, {row.high:.4g}]" if row.low is not None else "")
+
+
+def _undecided(row: GateRow) -> str:
+    """What it would take to decide."""
+    if row.passed is not None or row.value is None:
+        return ""
+    if row.low is None:
+        return "; it has no interval, and so decides nothing: more cases, or point: true"
+    if row.cases_needed is None:
+        return "; it lies on the limit, which no number of cases decides"
+    return f"; about {row.cases_needed:,} cases would decide, if it stayed as it is"

@@ -1,0 +1,142 @@
+"""Reading a run back from its folder: enough to derive everything again."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any, cast
+
+import yaml
+
+from evalflow import datasets
+from evalflow.app.results.recipe import Recipe
+from evalflow.app.setup.select import select
+from evalflow.app.setup.settings import settings_of
+from evalflow.config.load import Composed, resolved
+from evalflow.config.schema import DatasetConfig, MetricConfig
+from evalflow.config.validate import Settings
+from evalflow.errors import Problem, UserError
+from evalflow.records import Case, FigureSpec
+from evalflow.run.folder import RunFolder
+from evalflow.run.manifest import SCHEMA
+from evalflow.summary import parse_gates
+
+_DERIVED = re.compile(r"\+?(metric\.\w+\.(threshold|gate)|judge\.thresholds|gate|baseline|max_error_rate)")
+"""What may be changed of a finished run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """A metric as run.json describes it; implements Measured without the prompts, which may be gone."""
+
+    config: MetricConfig
+    bounded: bool
+    figures: FigureSpec | None
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """A run as its folder tells it."""
+
+    folder: RunFolder
+    manifest: dict[str, Any]
+    recipe: Recipe
+
+    def cases(self) -> Iterator[Case]:
+        """The cases as evaluated, in input order; from the data where the run ended before it wrote them down."""
+        if self.folder.cases.is_file():
+            yield from read_cases(self.folder, self.manifest)
+        else:
+            yield from select(self.recipe.settings.run)
+
+
+def read_manifest(folder: RunFolder) -> dict[str, Any]:
+    """run.json.
+
+    Raises:
+        UserError: It was written by another version.
+    """
+    manifest = folder.read_manifest()
+    if manifest.get("schema") != SCHEMA:
+        what = f"this run was written by another version of evalflow (schema {manifest.get('schema')}, not {SCHEMA})"
+        raise UserError(Problem(what, str(folder.manifest), "open it with the version named in it"))
+    return manifest
+
+
+def composed_of(manifest: dict[str, Any]) -> Composed:
+    """The configuration that a run was made from."""
+    search = manifest["search_folders"]
+    return Composed(
+        values=resolved(manifest["config"]),
+        unresolved=manifest["config"],
+        choices=manifest["choices"],
+        sources={},
+        overrides=tuple(manifest["overrides"]),
+        conf_folders=tuple(Path(path) for path in search["conf"]),
+        prompt_folders=tuple(Path(path) for path in search["prompts"]),
+    )
+
+
+def rederived(manifest: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
+    """The manifest with other thresholds or gates: what a run's scores mean, not what they are.
+
+    Args:
+        manifest: run.json.
+        overrides: `metric.NAME.threshold=X`, `metric.NAME.gate={...}`, `judge.thresholds={...}`, `gate={...}`,
+            `max_error_rate=X`.
+
+    Raises:
+        UserError: An override would need new scores.
+    """
+    config = json.loads(json.dumps(manifest["config"]))
+    problems: list[Problem] = []
+    for override in overrides:
+        key, _, text = override.partition("=")
+        *parents, last = key.lstrip("+").split(".")
+        here: Any = config
+        for parent in parents:
+            here = cast("dict[str, Any]", here).get(parent) if isinstance(here, dict) else None
+        if not _DERIVED.fullmatch(key) or not isinstance(here, dict):
+            what = f"{key} cannot be changed after the run"
+            problems.append(Problem(what, "command line", "thresholds and gates can; for all else start a new run"))
+            continue
+        here[last] = yaml.safe_load(text)
+    if problems:
+        raise UserError(problems)
+    return {**manifest, "config": config, "overrides": [*manifest["overrides"], *overrides]}
+
+
+def load(folder: RunFolder) -> Saved:
+    """Read a run back.
+
+    Raises:
+        UserError: Its files are of another version, or what it was made from is gone.
+    """
+    manifest = read_manifest(folder)
+    settings = settings_of(composed_of(manifest))
+    known: dict[str, Any] = manifest["metrics"]
+    metrics = {name: _described(settings, facts) for name, facts in known.items()}
+    judge_of = {name: facts["judge"] for name, facts in known.items()}
+    scorers = {
+        name: settings.scorer(facts["declared"], asks=facts["asks"], embeds=facts["embeds"])
+        for name, facts in known.items()
+    }
+    gates = parse_gates(settings.run.gate, metrics, settings.run.baseline)
+    return Saved(folder, manifest, Recipe(settings, metrics, judge_of, scorers, gates))
+
+
+def _described(settings: Settings, facts: dict[str, Any]) -> Described:
+    config = settings.run.metric[facts["declared"]].model_copy(update={"description": facts["description"]})
+    return Described(config, facts["bounded"], FigureSpec(**facts["figures"]) if facts["figures"] else None)
+
+
+def read_cases(folder: RunFolder, manifest: dict[str, Any]) -> Iterator[Case]:
+    """The cases of a run's cases.jsonl, each under the name of the dataset it came from."""
+    everything = datasets.read("cases", DatasetConfig(path=str(folder.cases), format="jsonl", allow_irregular=True))
+    for name, facts in manifest["datasets"].items():
+        for case in islice(everything, facts["cases"]):
+            yield replace(case, dataset=name)

@@ -1,0 +1,164 @@
+"""What the cases of a run have, and what is missing in all of them."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import replace
+
+from evalflow import datasets
+from evalflow.app.setup.assemble import Parts
+from evalflow.app.setup.foresee import foreseen
+from evalflow.config.schema import RunConfig
+from evalflow.errors import Problem, UserError, did_you_mean
+from evalflow.metrics.inputs import fields_of, is_recorded, look_up, root
+from evalflow.protocols import Metric
+from evalflow.records import Case
+from evalflow.run.selection import case_digest
+
+ENOUGH = 20
+"""Duplicate ids that are named, and cases whose columns are remembered."""
+GENERATED = ("answer", "actual")
+"""What a live target fills: one of them, as the dataset says."""
+
+
+class Census:
+    """Looks at every case once, in little memory."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._run = parts.settings.run
+        self._metrics = [pair.metric for pair in parts.pairs]
+        self._wanted: defaultdict[str, dict[tuple[str, str], Metric]] = defaultdict(dict[tuple[str, str], Metric])
+        self._applied: Counter[tuple[str, str]] = Counter()
+        self._misbound: list[tuple[Case, Problem]] = []
+        self._offered: dict[tuple[str, str, str], bool] = {}
+        self._seen: set[int] = set()
+        self._repeated: list[Problem] = []
+        self._sizes: Counter[str] = Counter()
+        self._grouped: Counter[str] = Counter()
+        self._recorded: Counter[str] = Counter()
+        self._present: Counter[tuple[str, str, str]] = Counter()
+        self._columns: dict[str, dict[str, None]] = {}
+
+    def add(self, case: Case) -> None:
+        """Look at one case, and at the answer as it will be."""
+        self._sizes[case.dataset] += 1
+        self._grouped[case.dataset] += case.group is not None
+        self._check_id(case)
+        if case.index < ENOUGH:
+            self._columns.setdefault(case.dataset, {}).update(dict.fromkeys(case.vars))
+        answer = foreseen(self._run, case)
+        self._recorded[case.dataset] += is_recorded(case, answer)
+        fields = fields_of(case, answer)
+        for metric, bound in self._bind(case):
+            for need in bound.config.needs:
+                self._wanted[case.dataset].setdefault((metric.name, need), metric)
+                if look_up(need, fields) not in (None, {}):
+                    self._present[case.dataset, metric.name, need] += 1
+            for name in getattr(bound.config, "optional", ()):
+                key = (case.dataset, metric.name, name)
+                self._offered[key] = self._offered.get(key, False) or look_up(name, fields) not in (None, {})
+
+    def problems(self) -> list[Problem]:
+        """Duplicate ids, groups that no case has, and what a metric needs and no case will have."""
+        found = [*self._repeated, *self._placed()]
+        for dataset in self._sizes:
+            found += self._ungrouped(dataset)
+            if not self._misbound:
+                found += [self._idle(dataset, m) for m in self._of(dataset) if not self._applied[dataset, m.name]]
+            if not self._recorded[dataset]:
+                found += [self._unscored(dataset, m) for m in self._of(dataset) if m.reads_scores]
+            found += [
+                self._absent(dataset, metric, need)
+                for (name, need), metric in self._wanted[dataset].items()
+                if not self._present[dataset, name, need] and not self._may_come(need)
+            ]
+        return found
+
+    def remarks(self) -> list[str]:
+        """What a metric would show its judge too, and no case has: most often a slip of the pen."""
+        return [
+            f"metric {metric}: no case of {dataset} has {name}, which `optional` names"
+            for (dataset, metric, name), present in self._offered.items()
+            if not present and not self._may_come(name)
+        ]
+
+    def _placed(self) -> Iterator[Problem]:
+        """What is wrong with the checks of the first cases, with the place in the file."""
+        misbound = self._misbound[:ENOUGH]
+        for dataset in {case.dataset: None for case, _ in misbound}:
+            mine = [(case.index, problem) for case, problem in misbound if case.dataset == dataset]
+            places = datasets.places(self._parts.datasets[dataset], {index for index, _ in mine})
+            yield from (replace(problem, where=places.get(index, problem.where)) for index, problem in mine)
+
+    def _of(self, dataset: str) -> list[Metric]:
+        return [metric for metric in self._metrics if metric.config.covers(dataset)]
+
+    def _bind(self, case: Case) -> Iterator[tuple[Metric, Metric]]:
+        """Each declared metric with what it binds to; what is wrong with the checks of a case is kept."""
+        for metric in self._of(case.dataset):
+            try:
+                bound = metric.bind(case)
+            except UserError as error:
+                self._misbound += [(case, problem) for problem in error.problems]
+                continue
+            self._applied[case.dataset, metric.name] += len(bound)
+            yield from ((metric, one) for one in bound)
+
+    def _idle(self, dataset: str, metric: Metric) -> Problem:
+        what = f"{metric.name} scores the checks that a case brings along, and no case of {dataset} has any"
+        hint = f"map them: '+dataset.{dataset}.fields.checks=COLUMN', or leave the metric out"
+        return Problem(what, f"dataset.{dataset}.fields", hint)
+
+    def _check_id(self, case: Case) -> None:
+        digest = case_digest(case)
+        if digest in self._seen and len(self._repeated) < ENOUGH:
+            what = f"record {case.index + 1} has the id {case.id!r} of an earlier one"
+            hint = "ids must be unique; records without an id that are equal count as one"
+            self._repeated.append(Problem(what, f"dataset.{case.dataset}", hint))
+        self._seen.add(digest)
+
+    def _may_come(self, need: str) -> bool:
+        """Whether the target's replies may bring what no case has."""
+        return self._run.generate in (True, "missing") and root(need) in self._run.target.may_fill
+
+    def _ungrouped(self, dataset: str) -> Iterator[Problem]:
+        """A group that leads to nothing. The field's own name is no promise: the shipped files declare it."""
+        config = self._parts.datasets[dataset]
+        source = config.group or (config.fields or {}).get("group")
+        if source in (None, "group") or self._grouped[dataset]:
+            return
+        columns = datasets.columns(config)
+        if source not in columns:
+            key = "group" if config.group else "fields.group"
+            what = f"no case of {dataset} has anything at {source!r} to form groups by"
+            yield Problem(what, f"dataset.{dataset}.{key}", did_you_mean(str(source), columns))
+
+    def _unscored(self, dataset: str, metric: Metric) -> Problem:
+        what = f"{metric.name} reads scores of recorded answers, and this run has none of {dataset}"
+        hint = f"leave the metric out, or score the recorded answers: generate=false (it is {_shown(self._run)})"
+        return Problem(what, f"metric.{metric.name}", hint)
+
+    def _absent(self, dataset: str, metric: Metric, need: str) -> Problem:
+        generate, generates = self._run.generate, self._parts.datasets[dataset].generates
+        key = self._parts.settings.key("dataset", dataset)
+        if generate in (True, "missing") and root(need) in GENERATED and root(need) != generates:
+            what = f"{metric.name} needs {need}, and the target's reply to {dataset} fills {generates}"
+            return Problem(what, f"{key}.generates", f"{key}.generates={root(need)}")
+        if generate == "demo" and root(need) == "actual":
+            what = f"{metric.name} needs {need}, which an example answer does not have"
+            return Problem(what, f"metric.{metric.name}", "score the recorded answers: generate=false")
+        field = "demo_answer" if generate == "demo" and need == "answer" else need
+        columns = list(self._columns.get(dataset, {}))
+        example = columns[0] if columns else "COLUMN"
+        known = f"; columns without a field: {', '.join(columns)}" if columns else ""
+        what = f"{metric.name} needs {need}, and no case of {dataset} has it{known}"
+        hint = f"map it: '+{key}.fields.{field}={example}'"
+        if generate is False and need == generates:
+            hint = f"have it generated: generate=true target=openai (see `list target`), or {hint}"
+        return Problem(what, f"{key}.fields", hint)
+
+
+def _shown(run: RunConfig) -> str:
+    return str(run.generate).lower()

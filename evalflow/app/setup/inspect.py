@@ -1,0 +1,200 @@
+"""Looking at everything before the first request: the data, the prompts on it, who can judge it, what it will cost."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from evalflow.app.results.recipe import Recipe
+from evalflow.app.setup.assemble import Parts
+from evalflow.app.setup.census import Census
+from evalflow.app.setup.conditions import gates_of, undecidable_gates, wrong_thresholds
+from evalflow.app.setup.estimate import Estimate, Estimator
+from evalflow.app.setup.reading import Reading
+from evalflow.errors import Problem, UserError
+from evalflow.protocols import Judge, Metric
+from evalflow.records import EMBED, Case
+from evalflow.run.selection import Draw
+from evalflow.summary import Gate
+
+SAMPLE = 20
+"""How many cases of each dataset prompts are rendered against."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """Scores that a run will have under one name.
+
+    Attributes:
+        metric: What makes them.
+        judge: Who is asked for them, or None.
+        declared: The name of the metric in the configuration, which may bind to several.
+    """
+
+    metric: Metric
+    judge: Judge | None
+    declared: str
+
+
+@dataclass(slots=True)
+class Inspection:
+    """What was found.
+
+    Attributes:
+        parts: What was inspected.
+        reading: All cases.
+        cases: Selected cases by dataset.
+        labelled: Those of them that bring people's labels along.
+        cells: Scores the run will have.
+        draw: Which cases are selected.
+        scored: What the scores will be called, in order, and what makes them.
+        gates: The conditions that decide the exit code.
+        estimate: Requests, tokens and cost.
+        remarks: What about the data people should know.
+    """
+
+    parts: Parts
+    reading: Reading
+    draw: Draw
+    cases: Counter[str] = field(default_factory=Counter[str])
+    labelled: Counter[str] = field(default_factory=Counter[str])
+    cells: int = 0
+    scored: dict[str, Scored] = field(default_factory=dict[str, Scored])
+    gates: Sequence[Gate] = ()
+    estimate: Estimate = field(default_factory=Estimate)
+    remarks: Sequence[str] = ()
+
+    @property
+    def judges(self) -> dict[str, Judge]:
+        """Those that will be asked, by name; an embedder among them."""
+        return {one.judge.name: one.judge for one in self.scored.values() if one.judge}
+
+    def recipe(self) -> Recipe:
+        """How results are derived from the run's files."""
+        settings = self.parts.settings
+        return Recipe(
+            settings,
+            {name: one.metric for name, one in self.scored.items()},
+            {name: one.judge.name if one.judge else None for name, one in self.scored.items()},
+            {
+                name: settings.scorer(one.declared, asks=one.metric.asks, embeds=one.metric.embeds)
+                for name, one in self.scored.items()
+            },
+            self.gates,
+        )
+
+    def notices(self) -> list[str]:
+        """What people should know before they read the numbers."""
+        shadows = [
+            f"{key} comes from {file}, in place of the packaged one"
+            for key, file in self.parts.settings.composed.shadowed
+        ]
+        notices = [judge.notice for judge in self.judges.values() if judge.notice]
+        return [*shadows, *notices, *self.remarks, *self._partial_judges(), *self._unfenced()]
+
+    def _partial_judges(self) -> list[str]:
+        """Judges that are the very model they judge."""
+        target = _model(self.parts.settings.run.target)
+        own = {pair.judge.name for pair in self.parts.pairs if pair.judge and self._is_target(pair.metric.name, target)}
+        return [
+            f"the judge {name} is the model that it judges ({target}), and models tend to prefer their own answers "
+            "(self-preference); hold it against a judge of another family"
+            for name in sorted(own)
+        ]
+
+    def _is_target(self, metric: str, target: str | None) -> bool:
+        return target is not None and _model(self.parts.settings.judges[metric]) == target
+
+    def _unfenced(self) -> list[str]:
+        """Prompts that show a judge what it judges as if it were theirs."""
+        return [
+            f"metric {name}: its prompt {prompt} shows {' and '.join(shown)} without `fenced`, so that a text in there "
+            "could pass for an instruction"
+            for name, metric in self.parts.metrics.items()
+            for prompt in metric.prompts
+            if (shown := self.parts.prompts.unfenced(prompt))
+        ]
+
+    def selected(self) -> Iterator[Case]:
+        """The selected cases, in input order."""
+        return self.draw.pick(self.reading)
+
+
+def inspect(parts: Parts) -> Inspection:
+    """Read all data, and check everything against it; nothing is sent.
+
+    Raises:
+        UserError: With every problem that was found.
+    """
+    run = parts.settings.run
+    found = Inspection(parts, Reading(run), Draw(run.sample, run.seed))
+    census, estimator = Census(parts), Estimator(parts)
+    for case in found.reading:
+        census.add(case)
+        found.draw.offer(case)
+        if run.sample is None:
+            _count(found, estimator, case)
+    if run.sample is not None:
+        for case in found.selected():
+            _count(found, estimator, case)
+    measured = {name: one.metric for name, one in found.scored.items()}
+    problems = [*_judges_that_cannot(found), *census.problems(), *estimator.problems]
+    problems += wrong_thresholds(parts.settings, measured)
+    found.gates = gates_of(parts.settings, measured, problems)
+    problems += undecidable_gates(found.recipe())
+    found.remarks = census.remarks()
+    if problems:
+        raise UserError(problems)
+    found.estimate = estimator.scaled(found.cases)
+    return found
+
+
+def _count(found: Inspection, estimator: Estimator, case: Case) -> None:
+    run = found.parts.settings.run
+    found.cases[case.dataset] += 1
+    found.labelled[case.dataset] += bool(case.labels)
+    for pair in found.parts.pairs:
+        try:
+            bound = list(pair.bound(case, run.repeats.judge))
+        except UserError:
+            return  # the census tells of it
+        for one, repeats in bound:
+            found.cells += repeats * run.repeats.target
+            found.scored.setdefault(one.metric.name, Scored(one.metric, one.judge, pair.metric.name))
+    if found.cases[case.dataset] <= SAMPLE:
+        estimator.add(case)
+
+
+def _model(config: object) -> str | None:
+    """The model of a judge or target, without the vendor that some endpoints put in front of it."""
+    model: str | None = getattr(config, "model", None)
+    return model.rpartition("/")[2].lower() if model else None
+
+
+def refusal_of(metric: Metric, judge: Judge | None) -> tuple[str, str] | None:
+    """The first step of a metric that its judge has no answer to, and why; None where there is none."""
+    refusals = ((step, judge.explain_refusal(task)) for step, task in metric.tasks.items() if judge)
+    return next(((step, refusal) for step, refusal in refusals if refusal), None)
+
+
+def _judges_that_cannot(found: Inspection) -> Iterator[Problem]:
+    """Metrics whose judge has no answer to what they ask."""
+    for name, one in found.scored.items():
+        refused = refusal_of(one.metric, one.judge)
+        if refused:
+            hint = "choose a language model as the judge: judge=openai, or another of `list judge`"
+            if one.metric.tasks[refused[0]] == EMBED:
+                hint = "or choose another embedder: embedder=openai, or another of `list embedder`"
+            hint += _way_around(found, name, one)
+            yield Problem(f"{name}, step {refused[0]}: {refused[1]}", f"metric.{one.declared}", hint)
+
+
+def _way_around(found: Inspection, name: str, refused: Scored) -> str:
+    """The checks of the same metric that nobody is asked for; nothing to say of a metric that is no check."""
+    if name == refused.declared:
+        return ""
+    free = [other for other, one in found.scored.items() if one.declared == refused.declared and one.judge is None]
+    identifiers = dict.fromkeys(other.partition("#")[0] for other in free)
+    key = found.parts.settings.key("metric", refused.declared)
+    return f"\n  or run the checks that need none: '{key}.only=[{','.join(identifiers)}]'" if identifiers else ""

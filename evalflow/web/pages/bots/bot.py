@@ -1,0 +1,92 @@
+"""One bot: how it is connected, and a question to it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from anyio import to_thread
+from nicegui import ui
+
+from evalflow.app.workspace import Workspace
+from evalflow.app.workspace.bots import Bot, delete_bot, get_bot
+from evalflow.app.workspace.library import given
+from evalflow.web.pages.address import page
+from evalflow.web.pages.bots.index import KINDS
+from evalflow.web.pages.bots.trial import Trial
+from evalflow.web.pages.faults import attempt
+from evalflow.web.pages.files import exporting
+from evalflow.web.pages.frame import frame
+from evalflow.web.pages.parts import badge, button, facts, link_button, section, text
+
+_NAMES = {
+    "model": "Model",
+    "base_url": "Address",
+    "url": "Address",
+    "method": "Method",
+    "api_key_env": "API key from",
+    "temperature": "Temperature",
+    "max_tokens": "Longest answer",
+    "timeout_s": "Patience in s",
+    "answer": "Answer at",
+    "contexts": "Contexts at",
+    "actual": "Prediction at",
+}
+
+
+def add(workspace: Workspace) -> None:
+    """Register the page."""
+
+    @page("/bots/{bot}")
+    async def one(bot: str) -> None:
+        found = await to_thread.run_sync(get_bot, workspace, bot)
+        with frame(found.name, place="Bots", about=found.description, trail=[("Bots", "/")]) as actions:
+            with actions:
+                _actions(workspace, found)
+            _connection(found)
+            if found.config.get("kind") != "recorded":
+                with ui.element("div").classes("section"):
+                    Trial(lambda: found.name, lambda: given(found.config), {})
+
+
+def _actions(workspace: Workspace, bot: Bot) -> None:
+    link_button("Copy", f"/bots/new?source={bot.name}")
+    if bot.origin == "workspace":
+        link_button("Metrics", f"/bots/{bot.name}/metrics")
+        link_button("Edit", f"/bots/{bot.name}/edit")
+        button("Export", exporting(workspace, bot.name).open)
+        asked = _deletion(workspace, bot)
+        button("Delete", asked.open, kind="danger")
+
+
+def _connection(bot: Bot) -> None:
+    with section("Connection"), ui.element("div").classes("card stack"):
+        with ui.element("div").classes("actions"):
+            badge(KINDS.get(str(bot.config.get("kind")), "Unknown"), "accent")
+            if bot.origin == "conf":
+                badge("declared in conf/, read-only")
+        facts([(name, _said(bot.config, key)) for key, name in _NAMES.items()])
+        for key, name in (("system_prompt", "System prompt"), ("prompt", "Prompt")):
+            if bot.config.get(key):
+                text(name, "h3")
+                text(str(bot.config[key]), classes="text muted")
+
+
+def _said(config: Mapping[str, Any], key: str) -> str:
+    value = given(config).get(key)
+    return "" if value is None else str(value)
+
+
+def _deletion(workspace: Workspace, bot: Bot) -> ui.dialog:
+    async def delete() -> None:
+        done = await attempt(lambda: delete_bot(workspace, bot.name, bot.version) or True, by=confirmed)
+        if done:
+            ui.navigate.to("/")
+
+    with ui.dialog() as asked, ui.element("div").classes("card stack").props("role=document"):
+        text(f"Delete {bot.name}?", "h2")
+        text("Its metrics go with it; its runs and their results stay.", "p", "muted")
+        with ui.element("div").classes("actions"):
+            confirmed = button("Delete", delete, kind="danger")
+            button("Keep it", asked.close)
+    return asked

@@ -1,0 +1,140 @@
+"""The runs: those that wait or are under way, and those that have ended, the newest first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from anyio import to_thread
+from nicegui import ui
+
+from evalflow.app.workspace import Workspace
+from evalflow.app.workspace.run_types import Run, RunPage
+from evalflow.app.workspace.runs import list_runs, open_run
+from evalflow.errors import EvalflowError
+from evalflow.report.wording import number, without_means_of_figures
+from evalflow.web.pages.address import page
+from evalflow.web.pages.forms import About, line, written
+from evalflow.web.pages.frame import frame
+from evalflow.web.pages.parts import badge, button, empty, link_button, text
+from evalflow.web.pages.runs.words import ACTIVE, metrics_of, name_of, state_of, when
+
+AT_ONCE = 25
+LOOK_S = 1.5
+"""Between two looks at runs that are under way."""
+SHOWN_SCORES = 4
+
+
+def add(workspace: Workspace) -> None:
+    """Register the page."""
+
+    @page("/runs")
+    async def runs(cursor: str | None = None) -> None:
+        found = await to_thread.run_sync(lambda: list_runs(workspace, cursor, AT_ONCE))
+        about = "An evaluation each: a bot, its test cases, and metrics that say how good the answers are."
+        with frame("Runs", place="Runs", about=about) as actions:
+            with actions:
+                button("Open a folder", _opening(workspace).open)
+                if found.items:
+                    link_button("New run", "/runs/new", primary=True)
+            if found.items:
+                _List(workspace, cursor, found)
+            else:
+                _none_yet(is_first=cursor is None)
+
+
+class _List:
+    """A page of runs, looked at again as long as one of them is under way."""
+
+    def __init__(self, workspace: Workspace, cursor: str | None, found: RunPage) -> None:
+        self._workspace, self._cursor, self._found = workspace, cursor, found
+        self._rows = ui.element("ul").classes("runs")
+        self._show()
+        with ui.element("nav").classes("actions page-nav").props('aria-label="Pages"'):
+            if cursor is not None:
+                link_button("Newest", "/runs")
+            if found.next is not None:
+                link_button("Older", f"/runs?cursor={found.next}")
+        self._timer = ui.timer(LOOK_S, self._look, active=self._is_moving())
+
+    def _is_moving(self) -> bool:
+        return any(run.state in ACTIVE for run in self._found.items)
+
+    def _show(self) -> None:
+        self._rows.clear()
+        with self._rows:
+            for run in self._found.items:
+                _row(run)
+
+    async def _look(self) -> None:
+        found = await to_thread.run_sync(lambda: list_runs(self._workspace, self._cursor, AT_ONCE))
+        if found.items != self._found.items:
+            self._found = found
+            self._show()
+        if not self._is_moving():
+            self._timer.deactivate()
+
+
+def _row(run: Run) -> None:
+    with ui.element("li"), ui.link(target=f"/runs/{run.run_id}").classes("card run"):
+        with ui.element("div").classes("what"):
+            text(name_of(run), "h3")
+            text(", ".join(metrics_of(run)) or run.run_id, "p", "muted small line")
+            if run.state in ACTIVE and run.progress.expected:
+                text(f"{run.progress.done:,} of {run.progress.expected:,} scores", "p", "muted small")
+        with ui.element("div").classes("overall"):
+            for row in _overall(run.facts)[:SHOWN_SCORES]:
+                with ui.element("div"):
+                    text(number(row["value"], 2), classes="reading")
+                    text(str(row["metric"]), classes="muted small line")
+        with ui.element("div").classes("state"):
+            badge(*state_of(run))
+            if run.origin != "workspace":
+                badge(run.origin)
+            text(when(run.created_at), classes="muted small")
+
+
+def _overall(facts: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    """The first number of each metric."""
+    first: dict[str, Mapping[str, Any]] = {}
+    for row in without_means_of_figures(facts.get("summary", [])):
+        first.setdefault(row["metric"], row)
+    return list(first.values())
+
+
+def _none_yet(*, is_first: bool) -> None:
+    if not is_first:
+        with empty("history", "No older runs", "This is the end of the list."):
+            link_button("To the newest", "/runs", primary=True)
+        return
+    about = "Pick a bot, test cases and metrics; see what it will take before anything is sent; then watch it run."
+    with empty("play_circle", "Start your first run", about):
+        link_button("New run", "/runs/new", primary=True)
+
+
+def _opening(workspace: Workspace) -> ui.dialog:
+    """Asks for the folder of a run that was made on the command line."""
+    about = About(
+        "Folder", "Of a run made on the command line; its files stay where they are.", "outputs/latest", required=True
+    )
+
+    async def opened() -> None:
+        path = written(folder)
+        folder.error = None if path else "is required"
+        if path is None:
+            return
+        try:
+            run = await to_thread.run_sync(open_run, workspace, Path(path))
+        except EvalflowError as error:
+            folder.error = str(error)
+        else:
+            ui.navigate.to(f"/runs/{run.run_id}")
+
+    with ui.dialog() as asked, ui.element("div").classes("card stack").props("role=document"):
+        text("Open a run of the command line", "h2")
+        folder = line(about)
+        with ui.element("div").classes("actions"):
+            button("Open", opened, kind="primary")
+            button("Cancel", asked.close)
+    return asked

@@ -1,0 +1,131 @@
+"""One run: watched while it is under way, read once it has ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from anyio import to_thread
+from nicegui import ui
+
+from evalflow.app.workspace import Workspace
+from evalflow.app.workspace.run_types import Run
+from evalflow.app.workspace.runs import cancel_run, delete_run, get_run, resume_run, retry_errors
+from evalflow.web.pages.address import page
+from evalflow.web.pages.faults import attempt, tell
+from evalflow.web.pages.frame import frame
+from evalflow.web.pages.parts import badge, button, facts, link_button, message, section, text
+from evalflow.web.pages.runs.results import results
+from evalflow.web.pages.runs.score_filter import Wanted
+from evalflow.web.pages.runs.watch import Watch
+from evalflow.web.pages.runs.words import ACTIVE, name_of, state_of, took, when
+
+_INCONCLUSIVE = 3
+_GATE_FAILED = 1
+
+
+def add(workspace: Workspace) -> None:
+    """Register the page."""
+
+    @page("/runs/{run}")
+    async def one(
+        run: str, metric: str = "", status: str = "", tag: str = "", search: str = "", low: str = "", high: str = ""
+    ) -> None:
+        found = await to_thread.run_sync(get_run, workspace, run)
+        wanted = Wanted(metric, status, tag, search, low, high)
+        with frame(name_of(found), place="Runs", trail=[("Runs", "/runs")]) as actions:
+            with actions:
+                _actions(workspace, found)
+            _said(found)
+            if found.state in ACTIVE:
+                Watch(workspace, found)
+            else:
+                _ending(found)
+            if found.facts:
+                await results(workspace, found, wanted)
+            _repeating(found)
+
+
+def _said(run: Run) -> None:
+    """Its state and what it is, in a line."""
+    with ui.element("div").classes("actions said-of-run"):
+        badge(*state_of(run))
+        if run.origin != "workspace":
+            badge(run.origin)
+        cost = f"${run.cost_usd:,.4f}" if run.cost_usd is not None else ""
+        parts = [run.bot, when(run.created_at), took(run) and f"took {took(run)}", cost]
+        text(" · ".join(part for part in parts if part), "span", "muted small")
+
+
+def _ending(run: Run) -> None:
+    """Why it ended as it did, and what comes next, unless all went well."""
+    errors = run.progress.errors
+    if run.state == "failed":
+        hint = "Mend what it names, then resume: what is finished is kept, and is not asked again."
+        message(run.message or "It failed without a word; its folder has a log.", hint, "fail")
+    elif run.state in ("cancelled", "interrupted"):
+        done, expected = run.progress.done, run.progress.expected
+        far = f" at {done:,} of {expected:,} scores" if expected else ""
+        message(f"It was {run.state}{far}.", "Resume it to finish; nothing that is finished is asked again.", "warn")
+    elif run.message:
+        message(run.message, "Its files are untouched; see its folder below.", "warn")
+    elif run.exit_code == _INCONCLUSIVE and errors:
+        hint = "Errors count in no mean. Ask them again, or look at them below."
+        message(f"The run is inconclusive: errors at {errors:,} of {run.progress.done:,} scores.", hint, "warn")
+    elif run.exit_code == _GATE_FAILED:
+        message("A gate failed.", "See the gates below.", "fail")
+
+
+def _actions(workspace: Workspace, run: Run) -> None:
+    def act(work: Callable[[Workspace, str], Run], done: str) -> Callable[[], object]:
+        async def acted() -> None:
+            if await attempt(lambda: work(workspace, run.run_id)):
+                tell(done)
+                ui.navigate.reload()
+
+        return acted
+
+    if run.state in ACTIVE:
+        if not run.cancelling:
+            button("Cancel the run", act(cancel_run, "It stops."), kind="danger")
+        return
+    if run.request is not None:
+        link_button("Run again with changes", f"/runs/new?source={run.run_id}", primary=run.state == "done")
+    if run.state == "done" and run.progress.errors and run.origin == "workspace":
+        errors = "error" if run.progress.errors == 1 else f"{run.progress.errors:,} errors"
+        button(f"Ask again the {errors}", act(retry_errors, "What failed is asked again."))
+    if run.state != "done":
+        button("Resume", act(resume_run, "It goes on."), kind="primary")
+    button("Delete", _deletion(workspace, run).open, kind="danger")
+
+
+def _deletion(workspace: Workspace, run: Run) -> ui.dialog:
+    async def delete() -> None:
+        if await attempt(lambda: delete_run(workspace, run.run_id) or True, by=confirmed):
+            ui.navigate.to("/runs")
+
+    with ui.dialog() as asked, ui.element("div").classes("card stack").props("role=document"):
+        text("Delete this run?", "h2")
+        text("It goes from these pages; its folder with all files stays, and can be opened again.", "p", "muted")
+        with ui.element("div").classes("actions"):
+            confirmed = button("Delete", delete, kind="danger")
+            button("Keep it", asked.close)
+    return asked
+
+
+def _repeating(run: Run) -> None:
+    with section("Repeat it", "The same run from a terminal, in the folder that this application was started in."):
+        if run.repeat:
+            command(run.repeat)
+        facts([("Run", run.run_id), ("Folder", str(run.folder))])
+
+
+def command(words: str) -> None:
+    """A command line, with a button that copies it."""
+
+    def copy() -> None:
+        ui.clipboard.write(words)
+        tell("Copied.")
+
+    with ui.element("div").classes("command"):
+        text(words, "code").props("tabindex=0")
+        button("Copy", copy, icon="content_copy")

@@ -1,0 +1,144 @@
+"""The scores of a run, some at a time: filtered, in order, and with the judge's steps where they are wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from anyio import to_thread
+from nicegui import ui
+
+from evalflow.app.workspace import Workspace
+from evalflow.app.workspace.run_types import Run
+from evalflow.app.workspace.score_types import Score, ScorePage
+from evalflow.app.workspace.scores import count_scores, get_score, list_scores
+from evalflow.errors import EvalflowError
+from evalflow.web.pages.faults import tell_fault
+from evalflow.web.pages.parts import badge, button, text
+from evalflow.web.pages.runs.score_filter import FilterBar, Wanted
+from evalflow.web.pages.runs.score_parts import details, steps, verdict, why
+
+AT_ONCE = 25
+
+
+class ScoreList:
+    """A page of scores with the fields that choose them.
+
+    Args:
+        workspace: The door to what is stored.
+        run: Whose scores.
+        wanted: What the fields say at first.
+        tags: What there is to choose from.
+        thresholds: Gives those that passing is told by, where they are others than the run's.
+    """
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        run: Run,
+        wanted: Wanted,
+        tags: Sequence[tuple[str, int]],
+        thresholds: Callable[[], Mapping[str, float]],
+    ) -> None:
+        self._workspace, self._run, self._thresholds = workspace, run, thresholds
+        self._cursors: list[str | None] = [None]
+        self._asked = 0
+        metrics = [one["name"] for one in run.facts.get("metrics", [])]
+        self.bar = FilterBar(wanted, metrics, tags, self._choose)
+        with ui.element("div").classes("above"):
+            self._count = text("", "span", "muted small").props("aria-live=polite")
+            self._verbose = ui.switch("Show the judge's steps", on_change=self._again).props("dense")
+        self._rows = ui.element("ul").classes("scores")
+        with ui.element("nav").classes("actions page-nav").props('aria-label="Pages of scores"'):
+            self._before = button("Previous", self._back)
+            self._after = button("Next", self._on)
+        self._next: str | None = None
+
+    async def load(self) -> None:
+        """Show what is asked for, and then how many there are; what was asked for in the meantime wins."""
+        self._asked += 1
+        asked, wanted, cursor = self._asked, self.bar.wanted, self._cursors[-1]
+        try:
+            found = await to_thread.run_sync(self._read, wanted, cursor)
+        except EvalflowError as error:
+            tell_fault(str(error))
+            return
+        if asked != self._asked:
+            return
+        self._show(found)
+        if len(self._cursors) == 1:
+            self._count.set_text("")
+            number = await to_thread.run_sync(self._number, wanted)
+            if asked == self._asked:
+                self._count.set_text(f"{number:,} score{'' if number == 1 else 's'}")
+
+    async def rejudge(self) -> None:
+        """Show them anew after a threshold has moved."""
+        if self.bar.wanted.status in ("passed", "failed"):
+            self._cursors = [None]
+        await self.load()
+
+    def _read(self, wanted: Wanted, cursor: str | None) -> ScorePage:
+        others = self._thresholds()
+        page = list_scores(
+            self._workspace,
+            self._run.run_id,
+            wanted.filter(),
+            cursor,
+            AT_ONCE,
+            sort=wanted.sort or "input",
+            thresholds=others,
+        )
+        if not self._verbose.value:
+            return page
+        whole = [get_score(self._workspace, self._run.run_id, one.id, others) for one in page.items]
+        return ScorePage(whole, page.next)
+
+    def _number(self, wanted: Wanted) -> int:
+        return count_scores(self._workspace, self._run.run_id, wanted.filter(), self._thresholds())
+
+    async def _choose(self, wanted: Wanted) -> None:
+        self._cursors = [None]
+        ui.navigate.history.replace(f"/runs/{self._run.run_id}{wanted.query}")
+        await self.load()
+
+    async def _again(self) -> None:
+        await self.load()
+
+    async def _on(self) -> None:
+        if self._next is not None:
+            self._cursors.append(self._next)
+            await self.load()
+
+    async def _back(self) -> None:
+        if len(self._cursors) > 1:
+            self._cursors.pop()
+            await self.load()
+
+    def _show(self, found: ScorePage) -> None:
+        self._next = found.next
+        self._before.set_enabled(len(self._cursors) > 1)
+        self._after.set_enabled(found.next is not None)
+        self._rows.clear()
+        with self._rows:
+            for score in found.items:
+                _row(self._run.run_id, score)
+            if not found.items:
+                text("No score is like that. Clear the fields above to see all of them.", "li", "muted none")
+
+
+def _row(run: str, score: Score) -> None:
+    with ui.element("li"):
+        verdict(score)
+        with ui.element("div").classes("about"):
+            with ui.element("div").classes("of"), ui.link(target=f"/runs/{run}/cases/{score.position}"):
+                text(score.question or score.case_id, "span", "clamp question")
+            with ui.element("div").classes("actions small muted"):
+                text(score.metric, "span")
+                text(score.case_id, "span", "line")
+                for tag in score.tags:
+                    badge(tag)
+            if said := why(score):
+                text(said, "p", "text reason" if score.steps is not None else "text reason clamp")
+            if score.steps is not None:
+                details(score)
+                steps(score.steps)

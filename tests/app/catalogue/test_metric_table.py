@@ -1,0 +1,59 @@
+"""Metrics as `list` shows them."""
+
+from __future__ import annotations
+
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from evalflow.app.catalogue.catalogue import Option, options
+from evalflow.app.catalogue.metric_table import calls_of, metric_facts, metric_table
+
+
+def printed(listed: list[Option]) -> list[str]:
+    out = StringIO()
+    Console(width=80, file=out).print(metric_table(listed))
+    return out.getvalue().splitlines()
+
+
+def own(**values: Any) -> Option:
+    return Option("metric", "own", Path("own.yaml"), {"description": "Its own.", **values})
+
+
+def test_families_stand_over_their_metrics_in_80_columns() -> None:
+    lines = printed(options(None, "metric"))
+    assert max(len(line) for line in lines) <= 80
+    starts = [line.strip() for line in lines]
+    recall = next(i for i, line in enumerate(starts) if line.startswith("context_recall "))
+    assert starts.index("context") < recall < starts.index("conversation")
+    assert starts[recall].split()[1:] == ["question,", "reference,", "2"]
+
+
+@pytest.mark.parametrize(
+    ("values", "low", "high", "once"),
+    [
+        ({"kind": "check"}, 0, 0, 0),
+        ({"kind": "rubric"}, 1, 1, 0),
+        ({"kind": "judge", "steps": [{}, {}, {}]}, 3, 3, 0),
+        ({"kind": "g_eval"}, 1, 10, 1),
+        ({"kind": "g_eval", "samples": 3, "steps": ["Look."]}, 1, 3, 0),
+        ({"kind": "g_eval", "strict": True, "steps_from": "outputs/latest"}, 1, 1, 0),
+        ({"kind": "similarity"}, 1, 1, 0),
+        ({"kind": "checks"}, 0, None, 0),
+    ],
+)
+def test_calls_of_each_kind(values: dict[str, Any], low: int, high: int | None, once: int) -> None:
+    calls = calls_of(values)
+    assert calls is not None
+    assert (calls.low, calls.high, calls.once) == (low, high, once)
+
+
+def test_a_file_that_does_not_tell_is_listed_all_the_same() -> None:
+    for values in ({}, {"kind": "nobody"}):
+        assert metric_facts(own(**values))["calls"] is None
+        lines = [line.split() for line in printed([own(**values)]) if line.strip()]
+        assert ["own", "?"] in lines
+        assert ["others"] in lines

@@ -1,0 +1,60 @@
+"""What editors are told of the configuration is what evalflow takes."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from jsonschema import Draft7Validator
+
+from evalflow.app.catalogue.schema import SCHEMA_GROUPS, group_schema
+
+CONF = Path(__file__).parents[3] / "conf"
+SHIPPED = [file for group in SCHEMA_GROUPS for file in sorted((CONF / group).glob("*.yaml"))]
+
+
+schema_of = cache(group_schema)
+
+
+def errors(group: str, text: str) -> list[str]:
+    return [error.message for error in Draft7Validator(schema_of(group)).iter_errors(yaml.safe_load(text))]
+
+
+@pytest.mark.parametrize("group", SCHEMA_GROUPS)
+def test_is_a_schema(group: str) -> None:
+    Draft7Validator.check_schema(group_schema(group))
+
+
+@pytest.mark.parametrize("file", SHIPPED, ids=lambda file: f"{file.parent.name}/{file.stem}")
+def test_every_shipped_file_fits(file: Path) -> None:
+    assert errors(file.parent.name, file.read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.parametrize(
+    ("group", "text"),
+    [
+        ("metric", "{kind: rubric, treshold: 0.5}"),
+        ("metric", "{kind: rubrik}"),
+        ("metric", "{kind: judge, score: {op: shares}}"),
+        ("judge", "{kind: openai, modle: m}"),
+        ("judge", "{defaults: [_openai, _self_], modle: m}"),
+        ("judge", "{kind: openai, timeout_s: soon}"),
+        ("target", "{kind: http, methods: GET}"),
+        ("dataset", "{path: a.jsonl, fromat: csv}"),
+        ("experiment", "{limits: 5}"),
+    ],
+)
+def test_a_mistake_is_found(group: str, text: str) -> None:
+    assert errors(group, text)
+
+
+def test_a_value_may_come_from_the_environment() -> None:
+    assert errors("judge", "{kind: openai, timeout_s: '${oc.env:SECONDS}', model: '???'}") == []
+
+
+def test_keys_come_with_their_meaning() -> None:
+    metric: dict[str, Any] = group_schema("metric")["$defs"]["RubricMetricConfig"]["properties"]
+    assert "inclusive" in metric["threshold"]["description"]
