@@ -44,7 +44,7 @@ def _print_rows(console: Console, found: Comparison) -> None:
         if found.several:
             console.print(literal(f"B {pair[1]}\nA {pair[0]}", style="bold"), soft_wrap=True)
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-        table.add_column("metric", no_wrap=True)
+        table.add_column("metric", overflow="fold")  # of all columns it alone may shrink: a cut number is none
         for head in ("A", "B", "B - A", "95 % interval", "p"):
             table.add_column(head, justify="right", no_wrap=True)
         table.add_column("verdict", no_wrap=True)
@@ -55,7 +55,7 @@ def _print_rows(console: Console, found: Comparison) -> None:
             if several and name != above:
                 table.add_row(literal(folded(_about(row), _NAME)))
             above = name
-            table.add_row(literal(f" {row.called or 'mean'}" if several else folded(_name(row), _NAME)), *_cells(row))
+            table.add_row(literal(folded(f" {row.called or 'mean'}" if several else _name(row), _NAME)), *_cells(row))
         console.print(table)
         for row in rows:
             console.print(literal(f"{_name(row)}: {_details(row)}", style="dim"), soft_wrap=True)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _STATES = (("n_scored", "scored"), ("n_undefined", "undef"), ("n_error", "error"), ("n_skipped", "skip"))
 _WORST = 3
 _NAME_WIDTH = 20
+_NUMBERS = 60
 _NAMED = 3
 
 
@@ -147,7 +148,7 @@ def print_sweep(console: Console, summary: pl.DataFrame, agreement: pl.DataFrame
 
 def _print_table(console: Console, rows: Sequence[Mapping[str, Any]], parts: Sequence[str]) -> None:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    table.add_column("metric", no_wrap=True)
+    table.add_column("metric", overflow="fold")  # of all columns it alone may shrink: a cut number is none
     for head in ("value", "95 % interval", *(short for _, short in _STATES), "pass"):
         table.add_column(head, justify="right", no_wrap=True)
     above = None
@@ -156,7 +157,8 @@ def _print_table(console: Console, rows: Sequence[Mapping[str, Any]], parts: Seq
         if is_figure and row["metric"] != above:
             table.add_row(literal(folded(row["metric"], _NAME_WIDTH)))
         above = row["metric"]
-        name = f"  {plain_line(row['statistic'])}" if is_figure else folded(row["metric"], _NAME_WIDTH)
+        figure = folded(f"  {plain_line(row['statistic'])}", max(_NAME_WIDTH, console.width - _NUMBERS), "    ")
+        name = figure if is_figure else folded(row["metric"], _NAME_WIDTH)
         table.add_row(*map(literal, (name, *_cells(row))))
         which = series_name(row, parts)
         if which:

@@ -34,7 +34,7 @@ def literal(text: str, style: str = "") -> Text:
 def folded(name: str, width: int, indent: str = "  ") -> str:
     """A long name in several lines, broken where its words end."""
     lines = [""]
-    for word in re.findall(r"[^_.=· /-]*[_.=· /-]*", name):
+    for word in re.findall(r"[^_.=· /[-]*[_.=· /[-]*", name):
         if len(lines[-1]) + len(word) > width and lines[-1].strip():
             lines.append(indent)
         lines[-1] += word

@@ -87,3 +87,14 @@ def test_a_case():
     print_case(on, case)
     assert printed(on).count(SEEN) == 20
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\ud800]", printed(on))
+
+
+def test_names_of_classes_never_cut_a_number_at_80_columns():
+    on = Console(file=io.StringIO(), width=80, highlight=False)
+    print_summary(
+        on, {"judges": {}}, figures("precision[multi_questions_in_one]", f"f1[{'x' * 70}]", "weighted_f1"), {}
+    )
+    rows = [line for line in printed(on).splitlines() if "0.500" in line]
+    assert len(rows) == 3
+    assert "…" not in printed(on)
+    assert all(len(line) <= 80 for line in printed(on).splitlines())
