@@ -63,6 +63,7 @@ format: null
 fields:{fields}
 group: {group}
 generates: answer
+labels_of: null
 conversation: false
 allow_irregular: false
 """

@@ -89,6 +89,8 @@ class DatasetConfig(Strict):
         fields: Case field to column or JSONPath, or to several of them by the names that they get in the field.
         group: The column whose value is the cluster for error bars.
         generates: The case field that a live target's reply fills.
+        labels_of: The column whose text the labels in the data judge: with another one in the field that `generates`
+            names, they are of no answer and are left out. null: whatever is recorded there.
         conversation: Whether the whole file is one conversation.
         allow_irregular: Whether turns may come in any order: two of the assistant in a row, or one at the end.
     """
@@ -100,6 +102,7 @@ class DatasetConfig(Strict):
     fields: dict[str, str | dict[str, str]] | None = None
     group: str | None = None
     generates: Literal["answer", "actual"] = "answer"
+    labels_of: str | None = None
     conversation: bool = False
     allow_irregular: bool = False
 

@@ -142,7 +142,11 @@ def field_map(dataset: str, config: DatasetConfig, aliases: Mapping[str, str] | 
     own = {name: name for name in CONVERTERS if name not in declared and name not in taken}
     others = {**ALIASES, **(aliases or {})}
     stand_in = {name: column for name, column in others.items() if name in own and column not in taken}
-    return FieldMap({**columns, **own}, stand_in, paths, getters, parts)
+    found = {**columns, **own}
+    if config.labels_of and found.get(config.generates) != config.labels_of:
+        found.pop("labels", None)
+        getters.pop("labels", None)
+    return FieldMap(found, stand_in, paths, getters, parts)
 
 
 def _compile(path: str, where: str, name: str, getters: dict[str, Any]) -> list[Problem]:

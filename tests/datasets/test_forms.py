@@ -68,7 +68,8 @@ def test_a_shipped_dataset_declares_every_key_under_its_own_package(name: str) -
     text = (paths.share_dir() / "conf" / "dataset" / f"{name}.yaml").read_text()
     assert text.splitlines()[0] == f"# @package dataset.{name}"
     assert list(yaml.safe_load(text)) == [
-        "description", "path", "format", "fields", "group", "generates", "conversation", "allow_irregular",
+        "description", "path", "format", "fields", "group", "generates", "labels_of", "conversation",
+        "allow_irregular",
     ]  # fmt: skip
     assert list(read(name, DatasetConfig(**yaml.safe_load(text))))
 

@@ -71,6 +71,23 @@ def test_a_declared_column_is_not_replaced_by_one_with_the_fields_name(load: Any
     assert (case.answer, case.vars) == (None, {"answer": "other"})
 
 
+@pytest.mark.parametrize(
+    ("options", "counted"),
+    [
+        ({"answer": "bot"}, True), ({"answer": "$.bot"}, True), ({"answer": "ideal"}, False),
+        ({"answer": "$.deep.bot"}, False), ({"answer": "ideal", "labels": "$.labels"}, False),
+    ],
+)  # fmt: skip
+def test_labels_are_of_the_column_that_they_judge_and_of_no_other(
+    load: Any, options: dict[str, str], counted: bool
+) -> None:
+    row = {"id": "c", "bot": "a", "ideal": "b", "deep": {"bot": "a"}, "labels": {"m": True}}
+    (case,) = load([row], fields=options, labels_of="bot")
+    assert case.labels == ({"m": True} if counted else None)
+    (case,) = load([row], fields=options)
+    assert case.labels == {"m": True}
+
+
 def test_group_is_text(load: Any) -> None:
     assert [case.group for case in load([{"doc": 3}, {"doc": "d"}, {"doc": True}, {}], group="doc")] == [
         "3", "d", "true", None,
