@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack, closing
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any, Protocol
 
 from evalflow.app.calibration.calibrating import standing_calibration
@@ -20,19 +20,17 @@ from evalflow.app.results.facts import facts_of
 from evalflow.app.results.recipe import Recipe
 from evalflow.app.results.saved import Saved
 from evalflow.app.setup.assemble import Parts, assemble
+from evalflow.app.setup.begin import finished_before, open_folder, open_manifest
 from evalflow.app.setup.inspect import Inspection, inspect
 from evalflow.app.setup.known import answered, remembering
 from evalflow.app.setup.order import Order
 from evalflow.app.setup.prepare import prepare
 from evalflow.app.setup.settings import settings_of
-from evalflow.calls.budget import Amount
-from evalflow.calls.entry import Entry
-from evalflow.errors import EvalflowError, InfrastructureError, Problem, UserError
+from evalflow.errors import EvalflowError, InfrastructureError, UserError
 from evalflow.protocols import Sink
-from evalflow.records import ScoreRecord, Usage
+from evalflow.records import ScoreRecord
 from evalflow.run import manifest as manifests
-from evalflow.run.finished import Finished, read_finished
-from evalflow.run.folder import RunFolder, point_latest, telling_full_disks, write_atomically
+from evalflow.run.folder import RunFolder, point_latest, telling_full_disks
 from evalflow.run.interrupt import interruptible
 from evalflow.run.journal import Journal
 from evalflow.run.pipeline import Pipeline, Plan
@@ -79,8 +77,8 @@ def run(order: Order, watcher: Watcher) -> int:
     problems = baseline_problems(inspection.gates, parts.settings.run, facts)
     if problems:
         raise UserError(problems)
-    opening = _opening(order, facts)
-    folder = _folder(order)
+    opening = open_manifest(order, facts)
+    folder = open_folder(order)
     tally = Tally(expected=inspection.cells)
     started = time.monotonic()
     log_file = log_to(folder.log, secrets_of(parts.settings))
@@ -138,7 +136,7 @@ def _report(folder: RunFolder, recipe: Recipe, derived: Derived, found: Inspecti
 def _score(order: Order, found: Inspection, journal: Journal, tally: Tally, watcher: Watcher) -> None:
     """Ask and score what is not finished. An interrupt finishes the cases under way, a second one stops at once."""
     parts, run = found.parts, found.parts.settings.run
-    finished = _finished(order, parts, tally)
+    finished = finished_before(order, parts, tally)
     if journal.torn:
         log.warning("cut off %d bytes of a line that was never finished", journal.torn)
 
@@ -172,85 +170,3 @@ def _watched(journal: Journal, parts: Parts, watcher: Watcher) -> Sink:
     """The journal, with a look at the scores of verbose metrics."""
     verbose = [name for name, metric in parts.metrics.items() if getattr(metric.config, "verbose", False)]
     return WatchedSink(journal, verbose, watcher.scored) if verbose else journal
-
-
-def _finished(order: Order, parts: Parts, tally: Tally) -> Finished:
-    """What an earlier part of this run has finished; what that took is counted into the tally and the budget."""
-    session = parts.session
-    before = _spent_before(order)
-    if session.budget:
-        session.budget.spent = before
-    if order.resumed is None:
-        return Finished()
-    finished = read_finished(
-        RunFolder(order.folder),
-        tally,
-        errors_too=not order.retry_errors,
-        failed_too=any(metric.stops for metric in parts.metrics.values()),
-    )
-    told = manifests.take_up(tally, order.resumed)
-    if session.budget:
-        own = Amount(tally.requests, tally.input_tokens + tally.output_tokens, tally.cost_usd)
-        session.budget.spent = before + own
-
-    def claimed(entry: Entry, cost_usd: float | None) -> None:
-        if told:
-            tally.retract_call(entry.requests, entry.usage, cost_usd)
-        elif session.budget:
-            usage = entry.usage or Usage()
-            session.budget.spent += Amount(entry.requests, usage.input_tokens + usage.output_tokens, cost_usd or 0.0)
-
-    if session.once:
-        session.once.settled, session.once.claimed = finished.paid, claimed
-    return finished
-
-
-def _spent_before(order: Order) -> Amount:
-    """What earlier runs of the same sweep have spent: the budget of a sweep is one for all its runs."""
-    if order.resumed:
-        return Amount(**order.resumed["spent_before"])
-    spent = Amount()
-    for path in order.siblings:
-        ended = RunFolder(path).read_manifest()
-        requests, sent, received, usd = (
-            ended.get(key) or 0 for key in ("requests", "input_tokens", "output_tokens", "cost_usd")
-        )
-        spent += Amount(requests, sent + received, usd)
-    return spent
-
-
-def _opening(order: Order, facts: dict[str, Any]) -> dict[str, Any]:
-    """The manifest with which the run begins, or goes on.
-
-    Raises:
-        UserError: What is to be resumed is not what was begun.
-    """
-    if order.resumed is None:
-        known = {**facts, "spent_before": asdict(_spent_before(order))}
-        return manifests.opening(order.run_id, order.composed.overrides, known)
-    changes = manifests.changes(order.resumed, facts)
-    if changes:
-        hint = "put it back as it was, or start a new run"
-        raise UserError(
-            [Problem(f"{change} has changed since the run began", str(order.folder), hint) for change in changes]
-        )
-    return manifests.reopening(order.resumed)
-
-
-def _folder(order: Order) -> RunFolder:
-    """The run's folder, made where it is missing.
-
-    Raises:
-        UserError: It cannot be written, or holds another run.
-    """
-    folder = RunFolder(order.folder)
-    if order.resumed is None and folder.manifest.exists():
-        hint = f"choose another folder, or go on with that run: python -m evalflow resume {order.folder}"
-        raise UserError(Problem("this folder holds a run already", str(order.folder), hint))
-    try:
-        folder.path.mkdir(parents=True, exist_ok=True)
-        if not folder.prepared.exists():
-            write_atomically(folder.prepared, "{}\n")
-    except OSError as error:
-        raise UserError(Problem(f"cannot write there: {error.strerror}", str(folder.path))) from None
-    return folder
