@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from evalflow.app.catalogue.catalogue import Option
 from evalflow.app.workspace import library
 from evalflow.app.workspace.space import TakenError, Workspace, not_found, stale
 from evalflow.app.workspace.validate import BOT_KINDS, check_bot, one_line
 from evalflow.errors import Problem
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
 
 Origin = Literal["workspace", "conf"]
 
@@ -74,15 +77,35 @@ def create_bot(space: Workspace, name: str, config: Mapping[str, Any], descripti
         TakenError: The name is in use.
         UserError: With all that is wrong with it.
     """
-    from evalflow.store import definitions
+    values = bot_values(name, config, description)
+    with space.database.writing() as connection:
+        add_bot(connection, values)
+    return get_bot(space, name)
 
+
+def bot_values(name: str, config: Mapping[str, Any], description: str = "") -> dict[str, Any]:
+    """The columns of a bot that is to be, for `add_bot`.
+
+    Raises:
+        TakenError: conf/ declares one of that name.
+        UserError: With all that is wrong with it.
+    """
     values = {"name": name, "description": one_line(description, "bot"), "config": check_bot(name, config)}
     _expect_free(name)
-    with space.database.writing() as connection:
-        if definitions.named(connection, "bots", name):
-            raise _taken(name)
-        definitions.add_named(connection, "bots", values)
-    return get_bot(space, name)
+    return values
+
+
+def add_bot(connection: Connection, values: Mapping[str, Any]) -> int:
+    """Add a bot within a transaction; gives its id.
+
+    Raises:
+        TakenError: The name is in use.
+    """
+    from evalflow.store import definitions
+
+    if definitions.named(connection, "bots", values["name"]):
+        raise _taken(values["name"])
+    return definitions.add_named(connection, "bots", values)
 
 
 def update_bot(

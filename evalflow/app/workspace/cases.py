@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from evalflow import datasets as readers
 from evalflow.app.workspace.case_rows import read_row, read_rows, stored
-from evalflow.app.workspace.datasets import Dataset, create_dataset, get_dataset, own_row
+from evalflow.app.workspace.datasets import Dataset, add_dataset, dataset_values, get_dataset, own_row
 from evalflow.app.workspace.declared import declared_dataset, declared_rows
 from evalflow.app.workspace.space import StaleError, TakenError, Workspace, not_found, stale
 from evalflow.errors import Problem, UserError
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
 
 MAX_PAGE = 500
 Fields = Mapping[str, str | dict[str, str]]
@@ -185,18 +188,27 @@ def append_rows(space: Workspace, dataset: str, rows: Iterable[dict[str, Any]]) 
     Raises:
         TakenError: A case with that id is there.
     """
-    from evalflow.store import cases
-
     row = own_row(space, dataset)
     prepared = [stored(body) for body in rows]
+    with space.database.writing() as connection:
+        return append_stored(connection, row["id"], prepared)
+
+
+def append_stored(connection: Connection, dataset: int, prepared: Sequence[dict[str, Any]]) -> int:
+    """Add cases, as `stored` gives them, to the dataset of that row within a transaction; gives how many.
+
+    Raises:
+        TakenError: A case with that id is there, or among them twice.
+    """
+    from evalflow.store import cases
+
     twice = [key for key, n in Counter(one["key"] for one in prepared).items() if n > 1]
     if twice:
         raise duplicates(twice, "are in it more than once")
-    with space.database.writing() as connection:
-        taken = cases.known_keys(connection, row["id"], [one["key"] for one in prepared])
-        if taken:
-            raise duplicates(sorted(taken))
-        return cases.append(connection, row["id"], prepared)
+    taken = cases.known_keys(connection, dataset, [one["key"] for one in prepared])
+    if taken:
+        raise duplicates(sorted(taken))
+    return cases.append(connection, dataset, prepared)
 
 
 def duplicates(keys: Sequence[str], how: str = "are there already") -> TakenError:
@@ -224,14 +236,15 @@ def copy_dataset(space: Workspace, source: str, name: str) -> Dataset:
     """
     origin = get_dataset(space, source)
     if origin.origin == "workspace":
-        create_dataset(space, name, origin.description, origin.generates)
+        values = dataset_values(name, origin.description, origin.generates)
         rows = case_rows(space, source)
-        append_rows(space, name, rows)
-        return get_dataset(space, name)
-    config = declared_dataset(source)
-    rows = list(declared_rows(source))
-    create_dataset(space, name, config.description or "", config.generates)
-    append_rows(space, name, rows)
+    else:
+        config = declared_dataset(source)
+        values = dataset_values(name, config.description or "", config.generates)
+        rows = declared_rows(source)
+    prepared = [stored(row) for row in rows]
+    with space.database.writing() as connection:
+        append_stored(connection, add_dataset(connection, values), prepared)
     return get_dataset(space, name)
 
 

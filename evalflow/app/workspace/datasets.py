@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from evalflow.app.workspace import library
 from evalflow.app.workspace.bots import Origin
 from evalflow.app.workspace.space import TakenError, Workspace, not_found, stale
 from evalflow.app.workspace.validate import check_name, one_line
 from evalflow.errors import Problem
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
 
 Generates = Literal["answer", "actual"]
 
@@ -73,18 +76,36 @@ def create_dataset(space: Workspace, name: str, description: str = "", generates
         TakenError: The name is in use.
         UserError: The name cannot be used.
     """
+    values = dataset_values(name, description, generates)
+    with space.database.writing() as connection:
+        add_dataset(connection, values)
+    return get_dataset(space, name)
+
+
+def dataset_values(name: str, description: str, generates: Generates) -> dict[str, Any]:
+    """The columns of a dataset that is to be, for `add_dataset`.
+
+    Raises:
+        TakenError: conf/ declares one of that name.
+        UserError: The name or the description cannot be used.
+    """
+    check_name(name, "dataset")
+    if name in library.declared("dataset"):
+        raise _taken(name)
+    return {"name": name, "description": one_line(description, "dataset"), "generates": generates}
+
+
+def add_dataset(connection: Connection, values: Mapping[str, Any]) -> int:
+    """Add a dataset within a transaction; gives its id.
+
+    Raises:
+        TakenError: The name is in use.
+    """
     from evalflow.store import definitions
 
-    check_name(name, "dataset")
-    taken = TakenError(Problem(f"there already is a dataset {name!r}", "dataset.name", "choose another name"))
-    if name in library.declared("dataset"):
-        raise taken
-    with space.database.writing() as connection:
-        if definitions.named(connection, "datasets", name):
-            raise taken
-        values = {"name": name, "description": one_line(description, "dataset"), "generates": generates}
-        definitions.add_named(connection, "datasets", values)
-    return get_dataset(space, name)
+    if definitions.named(connection, "datasets", values["name"]):
+        raise _taken(values["name"])
+    return definitions.add_named(connection, "datasets", values)
 
 
 def update_dataset(
@@ -142,6 +163,10 @@ def own_row(space: Workspace, name: str) -> dict[str, Any]:
             Problem(f"the dataset {name!r} is declared in conf/, and cannot be changed here", "dataset", hint)
         )
     raise not_found("dataset", name, [dataset.name for dataset in list_datasets(space)])
+
+
+def _taken(name: str) -> TakenError:
+    return TakenError(Problem(f"there already is a dataset {name!r}", "dataset.name", "choose another name"))
 
 
 def _dataset(row: Mapping[str, Any], counted: int) -> Dataset:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from evalflow.app.workspace import library
 from evalflow.app.workspace.bots import Origin, bot_id
 from evalflow.app.workspace.space import TakenError, Workspace, not_found, stale
 from evalflow.app.workspace.validate import check_metric
 from evalflow.errors import Problem, UserError
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,16 +106,25 @@ def create_metric(space: Workspace, bot: str, draft: MetricDraft) -> Metric:
         TakenError: The bot has a metric of that name.
         UserError: With all that is wrong with it.
     """
-    from evalflow.store import definitions
-
     definition, prompts = check_metric(draft.name, draft.definition, draft.prompts)
     row = bot_id(space, bot)
     with space.database.writing() as connection:
-        if any(found["name"] == draft.name for found in definitions.metrics_of(connection, row)):
-            what = f"the bot {bot!r} already has a metric {draft.name!r}"
-            raise TakenError(Problem(what, "metric.name", "choose another name"))
-        definitions.add_metric(connection, row, draft.name, definition, prompts)
+        add_metric(connection, row, bot, MetricDraft(draft.name, definition, prompts))
     return get_metric(space, bot, draft.name)
+
+
+def add_metric(connection: Connection, row: int, bot: str, checked: MetricDraft) -> None:
+    """Add a metric to the bot of that row and name within a transaction.
+
+    Raises:
+        TakenError: The bot has a metric of that name.
+    """
+    from evalflow.store import definitions
+
+    if any(found["name"] == checked.name for found in definitions.metrics_of(connection, row)):
+        what = f"the bot {bot!r} already has a metric {checked.name!r}"
+        raise TakenError(Problem(what, "metric.name", "choose another name"))
+    definitions.add_metric(connection, row, checked.name, checked.definition, checked.prompts or {})
 
 
 def update_metric(space: Workspace, bot: str, draft: MetricDraft, expected: int) -> Metric:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -11,13 +12,14 @@ from typing import Any, cast
 from evalflow import datasets as readers
 from evalflow.app.catalogue.catalogue import Option
 from evalflow.app.workspace import library
-from evalflow.app.workspace.bots import create_bot, get_bot, list_bots
-from evalflow.app.workspace.cases import append_rows, case_rows
-from evalflow.app.workspace.datasets import create_dataset, get_dataset, list_datasets
-from evalflow.app.workspace.metrics import MetricDraft, create_metric, list_metrics
+from evalflow.app.workspace.bots import add_bot, bot_id, bot_values, get_bot, list_bots
+from evalflow.app.workspace.case_rows import stored
+from evalflow.app.workspace.cases import append_stored, case_rows
+from evalflow.app.workspace.datasets import add_dataset, dataset_values, get_dataset, list_datasets
+from evalflow.app.workspace.metrics import MetricDraft, add_metric, list_metrics
 from evalflow.app.workspace.snapshot import BASES, Own, write_own
 from evalflow.app.workspace.space import TakenError, Workspace
-from evalflow.app.workspace.validate import check_bot, check_metric
+from evalflow.app.workspace.validate import check_metric
 from evalflow.config.literal import read_yaml, unescaped, unescaped_but_environment
 from evalflow.config.schema import DatasetConfig
 from evalflow.errors import Problem, UserError
@@ -88,19 +90,73 @@ def import_files(space: Workspace, folder: Path, bot: str | None = None) -> Impo
     problems = _clashes(space, bots, files["dataset"], metrics, owner)
     if problems:
         raise TakenError(problems)
-    for name, (config, _) in bots.items():
-        check_bot(name, config)
-    for metric in metrics:
-        check_metric(metric.name, metric.definition, metric.prompts)
     cases = {name: _cases(option, conf, folder) for name, option in files["dataset"].items()}
-    for name, (config, description) in bots.items():
-        create_bot(space, name, config, description)
-    for metric in metrics:
-        create_metric(space, cast("str", owner), metric)
-    for name, (config, rows) in cases.items():
-        create_dataset(space, name, config.description or "", config.generates)
-        append_rows(space, name, rows)
+    _keep(space, _checked(bots, metrics, cases), owner)
     return Imported(list(bots), [metric.name for metric in metrics], list(cases))
+
+
+@dataclass(frozen=True, slots=True)
+class _Checked:
+    """What is to be kept: the columns of bots, metrics, and the columns of datasets with their cases."""
+
+    bots: list[dict[str, Any]]
+    metrics: list[MetricDraft]
+    datasets: list[tuple[dict[str, Any], Sequence[dict[str, Any]]]]
+
+
+def _checked(
+    bots: Mapping[str, tuple[dict[str, Any], str]],
+    metrics: Sequence[MetricDraft],
+    cases: Mapping[str, tuple[DatasetConfig, list[dict[str, Any]]]],
+) -> _Checked:
+    """All of it as it is kept.
+
+    Raises:
+        UserError: With all that is wrong with any of it.
+    """
+    problems: list[Problem] = []
+    found = _Checked([], [], [])
+    for name, (config, said) in bots.items():
+        with _gathered(problems):
+            found.bots.append(bot_values(name, config, said))
+    for metric in metrics:
+        with _gathered(problems):
+            definition, prompts = check_metric(metric.name, metric.definition, metric.prompts)
+            found.metrics.append(MetricDraft(metric.name, definition, prompts))
+    for name, (declared, rows) in cases.items():
+        with _gathered(problems):
+            values = dataset_values(name, declared.description or "", declared.generates)
+            found.datasets.append((values, [stored(row) for row in rows]))
+    if problems:
+        raise UserError(problems)
+    return found
+
+
+@contextmanager
+def _gathered(problems: list[Problem]) -> Generator[None]:
+    """Add what is wrong to the problems, and go on."""
+    try:
+        yield
+    except UserError as error:
+        problems += error.problems
+
+
+def _keep(space: Workspace, found: _Checked, owner: str | None) -> None:
+    """Keep all of it, or nothing where anything fails.
+
+    Raises:
+        TakenError: A name came into use meanwhile.
+        NotFoundError: The bot that the metrics are for is gone.
+    """
+    names = {bot["name"] for bot in found.bots}
+    there = {owner: bot_id(space, owner)} if found.metrics and owner is not None and owner not in names else {}
+    with space.database.writing() as connection:
+        rows = there | {bot["name"]: add_bot(connection, bot) for bot in found.bots}
+        for metric in found.metrics:
+            name = cast("str", owner)
+            add_metric(connection, rows[name], name, metric)
+        for values, cases in found.datasets:
+            append_stored(connection, add_dataset(connection, values), cases)
 
 
 def _options(space: Workspace, name: str) -> Mapping[str, Any]:

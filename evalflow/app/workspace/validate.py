@@ -27,6 +27,10 @@ BOT_KINDS = ("openai", "http", "recorded")
 """Targets that can be defined here; none of them is a program of this machine."""
 MAX_BYTES = 1 << 20
 """Of one definition with its prompts."""
+RESERVED = frozenset({
+    "add", "copies", "copy", "delete", "edit", "export", "exports", "import", "imports", "new", "preview", "upload",
+})  # fmt: skip
+"""Words of the addresses of pages and of the REST API; what had such a name could not be opened."""
 
 _PROMPT = re.compile(r"[a-z][a-z0-9_]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)+\.jinja\Z")
 
@@ -40,6 +44,9 @@ def check_name(name: str, what: str) -> None:
     if not IDENTIFIER.match(name) or len(name) > 100:
         hint = "lower-case letters, digits and _, a letter first, at most 100"
         raise UserError(Problem(f"{name!r} cannot be a name", f"{what}.name", hint))
+    if name in RESERVED:
+        why = f"{name!r} cannot be a name: an address of the application has that word in its place"
+        raise UserError(Problem(why, f"{what}.name", f"such as {name}_one"))
 
 
 def check_bot(name: str, config: Mapping[str, Any]) -> dict[str, Any]:

@@ -73,6 +73,23 @@ def test_a_bot_that_would_not_run_is_refused(space: Workspace, config: dict[str,
     assert "sk-123" not in str(refused.value)
 
 
+@pytest.mark.parametrize("name", ["new", "import", "export", "add"])
+def test_a_name_that_an_address_has_is_refused(space: Workspace, name: str) -> None:
+    bots.create_bot(space, "helper", MODEL)
+    attempts = (
+        lambda: bots.create_bot(space, name, MODEL),
+        lambda: bots.update_bot(space, "helper", 1, new_name=name),
+        lambda: bots.copy_bot(space, "helper", name),
+        lambda: metrics.create_metric(space, "helper", MetricDraft(name, POLITE)),
+        lambda: metrics.replace_metrics(space, "helper", [MetricDraft(name, POLITE)], {}),
+        lambda: datasets.create_dataset(space, name),
+        lambda: cases.copy_dataset(space, "rag", name),
+    )
+    for attempt in attempts:
+        with pytest.raises(UserError, match=f"'{name}' cannot be a name: an address"):
+            attempt()
+
+
 def test_what_conf_declares_is_shown_and_copied_but_not_changed(space: Workspace) -> None:
     listed = {bot.name: bot for bot in bots.list_bots(space)}
     assert listed["openai"].origin == "conf"

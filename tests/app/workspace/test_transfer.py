@@ -90,6 +90,36 @@ def test_an_export_runs_on_the_command_line(space: Workspace, tmp_path: Path) ->
     assert len(taken.value.problems) == 2
 
 
+def test_a_fault_in_the_middle_of_an_import_leaves_nothing(
+    space: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    definition = {"kind": "g_eval", "criteria": "Kind?", "needs": ["question", "answer"]}
+    other = _filled(tmp_path / "other.db", definition, [{"question": "q"}])
+    export_files(other, tmp_path / "out", "helper", ["mine"])
+    other.close()
+
+    def failing(*_: object) -> int:
+        raise OSError("no space left")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("evalflow.store.cases.append", failing)  # bot, metric and dataset are written before
+        with pytest.raises(OSError, match="no space left"):
+            import_files(space, tmp_path / "out")
+    assert [bot for bot in bots.list_bots(space) if bot.origin == "workspace"] == []
+    assert [one for one in datasets.list_datasets(space) if one.origin == "workspace"] == []
+    assert import_files(space, tmp_path / "out").metrics == ["m"]
+
+
+def test_all_that_is_wrong_with_a_folder_is_said_at_once(space: Workspace, tmp_path: Path) -> None:
+    for group, text in (("target", "kind: recorded\n"), ("metric", "# @package metric.import\nkind: exact_match\n")):
+        folder = tmp_path / "in" / "conf" / group
+        folder.mkdir(parents=True)
+        (folder / ("new.yaml" if group == "target" else "import.yaml")).write_text(text, encoding="utf-8")
+    with pytest.raises(UserError) as refused:
+        import_files(space, tmp_path / "in")
+    assert [problem.what.split(" cannot")[0] for problem in refused.value.problems] == ["'new'", "'import'"]
+
+
 def _filled(file: Path, definition: dict[str, Any], rows: list[dict[str, Any]]) -> Workspace:
     space = open_workspace(f"sqlite:///{file}")
     config = {"kind": "openai", "model": "m", "system_prompt": "Say ${x} to {{ question }}"}
