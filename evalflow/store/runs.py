@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from sqlalchemy import ColumnElement, Connection, delete, func, select, update
+from sqlalchemy import ColumnElement, Connection, delete, func, select, true, update
 
 from evalflow.store.rows import Row, add, every, now, one
 from evalflow.store.tables import runs
@@ -57,22 +57,24 @@ def page(connection: Connection, before: int | None, limit: int, bot: str | None
     return every(connection, query if before is None else query.where(runs.c.id < before))
 
 
-def delete_run(connection: Connection, run_id: str) -> bool:
-    """Delete a run that has ended, with its scores; says whether there was one."""
-    return connection.execute(delete(runs).where(runs.c.run_id == run_id, runs.c.state.in_(ENDED))).rowcount == 1
+def delete_run(connection: Connection, run_id: str, expected: int | None = None) -> bool:
+    """Delete a run that has ended, and still is of the version that was seen, with its scores; says whether it did."""
+    fits = runs.c.state.in_(ENDED) & _seen(expected)
+    return connection.execute(delete(runs).where(runs.c.run_id == run_id, fits)).rowcount == 1
 
 
-def queue(connection: Connection, run_id: str, task: Task) -> bool:
-    """Have a run that has ended worked on again; says whether it had."""
-    values = {"state": "queued", "task": task, "cancelling": False, "message": "", "finished_at": None}
-    return _set(connection, run_id, runs.c.state.in_(ENDED), **values)
+def queue(connection: Connection, run_id: str, task: Task, expected: int | None = None) -> bool:
+    """Have a run worked on again that has ended, and still is of the version that was seen; says whether it did."""
+    values = {"state": "queued", "task": task, "cancelling": False, "message": "", "finished_at": None, "loaded": 0}
+    return _set(connection, run_id, runs.c.state.in_(ENDED) & _seen(expected), **values)
 
 
-def cancel(connection: Connection, run_id: str) -> bool:
+def cancel(connection: Connection, run_id: str, expected: int | None = None) -> bool:
     """Have a run stopped: at once where it waits, by its worker where it runs; says whether it did either."""
-    if _set(connection, run_id, runs.c.state == "queued", state="cancelled", finished_at=now()):
+    seen = _seen(expected)
+    if _set(connection, run_id, (runs.c.state == "queued") & seen, state="cancelled", finished_at=now()):
         return True
-    return _set(connection, run_id, runs.c.state == "running", cancelling=True)
+    return _set(connection, run_id, (runs.c.state == "running") & seen, cancelling=True)
 
 
 def claim(connection: Connection, worker: str, moment: float) -> Row | None:
@@ -125,6 +127,11 @@ def note(connection: Connection, run_id: str, worker: str, **values: Any) -> boo
 def tell(connection: Connection, run_id: str, **values: Any) -> None:
     """Write down what is known of a run, whoever works on it."""
     connection.execute(update(runs).where(runs.c.run_id == run_id).values(**values))
+
+
+def _seen(version: int | None) -> ColumnElement[bool]:
+    """Whether a run is of that version; any will do for None."""
+    return true() if version is None else runs.c.version == version
 
 
 def _set(connection: Connection, run_id: str, where: ColumnElement[bool], **values: Any) -> bool:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from evalflow.app.locate import find_run
-from evalflow.app.results.saved import read_manifest
 from evalflow.app.workspace.compose import chosen, owned
-from evalflow.app.workspace.run_types import Run, RunEstimate, RunPage, RunRequest, as_run
+from evalflow.app.workspace.run_types import ENDED, Run, RunEstimate, RunPage, RunRequest, State, as_run
 from evalflow.app.workspace.snapshot import Choice, Own, freeze, inspected, remove
-from evalflow.app.workspace.space import TakenError, Workspace, not_found, within
+from evalflow.app.workspace.space import TakenError, Workspace, not_found, stale
 from evalflow.config.runid import new_run_id
 from evalflow.errors import Problem, UserError
 
@@ -92,38 +90,6 @@ def create_run(space: Workspace, request: RunRequest, creation_key: str | None =
     return get_run(space, folder.name)
 
 
-def open_run(space: Workspace, folder: Path) -> Run:
-    """Take a run in that was made on the command line; its scores follow as soon as a worker has read them.
-
-    Raises:
-        TakenError: It is here already.
-        UserError: The folder holds no run that has ended, or one of another version; or it lies elsewhere.
-    """
-    from evalflow.store import runs
-
-    found = find_run(within(space, folder))
-    manifest = read_manifest(found)
-    if manifest["status"] == "running" or not found.scores.is_file():
-        hint = f"finish it: python -m evalflow resume {found.path}"
-        raise UserError(Problem("this run has no scores yet", str(found.path), hint))
-    values: dict[str, Any] = {
-        "run_id": manifest["run_id"],
-        "title": "",
-        "bot": manifest["target"]["name"],
-        "state": "queued",
-        "task": "load",
-        "origin": "command line",
-        "composition": {},
-        "arguments": manifest["overrides"],
-        "folder": str(found.path),
-    }
-    with space.database.writing() as connection:
-        if runs.get(connection, manifest["run_id"]):
-            raise TakenError(Problem(f"run {manifest['run_id']} is here already", str(found.path)))
-        runs.create(connection, values)
-    return get_run(space, manifest["run_id"])
-
-
 def get_run(space: Workspace, run_id: str) -> Run:
     """One run.
 
@@ -159,56 +125,66 @@ def list_runs(
     return RunPage([as_run(row) for row in found[:limit]], more)
 
 
-def cancel_run(space: Workspace, run_id: str) -> Run:
+def cancel_run(space: Workspace, run_id: str, expected: int | None = None) -> Run:
     """Stop a run: what is finished is kept, and `resume_run` goes on.
+
+    Args:
+        space: Where.
+        run_id: Which run.
+        expected: The version that was seen; None: whatever it is, since a run that goes on changes every second.
 
     Raises:
         NotFoundError: There is none.
+        StaleError: It has changed.
         TakenError: It has ended.
     """
     from evalflow.store import runs
 
     run_row(space, run_id)
     with space.database.writing() as connection:
-        stopped = runs.cancel(connection, run_id)
+        stopped = runs.cancel(connection, run_id, expected)
     if not stopped:
-        raise TakenError(Problem(f"run {run_id} has ended already", "run"))
+        raise _refusal(space, run_id, expected, ENDED, "it is over")
     return get_run(space, run_id)
 
 
-def resume_run(space: Workspace, run_id: str) -> Run:
+def resume_run(space: Workspace, run_id: str, expected: int | None = None) -> Run:
     """Finish a run that was cancelled, interrupted or failed; nothing that is finished is asked again.
 
     Raises:
         NotFoundError: There is none.
+        StaleError: It is not of the version that was expected.
         TakenError: It is queued or running.
     """
-    return _queue(space, run_id, "resume")
+    return _queue(space, run_id, "resume", expected)
 
 
-def retry_errors(space: Workspace, run_id: str) -> Run:
+def retry_errors(space: Workspace, run_id: str, expected: int | None = None) -> Run:
     """Ask again what ended in error, and nothing else.
 
     Raises:
         NotFoundError: There is none.
+        StaleError: It is not of the version that was expected.
         TakenError: It is queued or running.
     """
-    return _queue(space, run_id, "retry")
+    return _queue(space, run_id, "retry", expected)
 
 
-def delete_run(space: Workspace, run_id: str) -> None:
+def delete_run(space: Workspace, run_id: str, expected: int | None = None) -> None:
     """Forget a run that has ended; its folder stays.
 
     Raises:
         NotFoundError: There is none.
+        StaleError: It is not of the version that was expected.
         TakenError: It is queued or running.
     """
     from evalflow.store import runs
 
     run_row(space, run_id)
     with space.database.writing() as connection:
-        if not runs.delete_run(connection, run_id):
-            raise TakenError(Problem(f"run {run_id} has not ended", "run", "cancel it first"))
+        deleted = runs.delete_run(connection, run_id, expected)
+    if not deleted:
+        raise _refusal(space, run_id, expected, ("queued", "running"), "cancel it first")
 
 
 def changed_request(run: Run, **changes: Any) -> RunRequest:
@@ -238,14 +214,23 @@ def run_row(space: Workspace, run_id: str) -> dict[str, Any]:
     return row
 
 
-def _queue(space: Workspace, run_id: str, task: Literal["resume", "retry"]) -> Run:
+def _queue(space: Workspace, run_id: str, task: Literal["resume", "retry"], expected: int | None) -> Run:
     from evalflow.store import runs
 
-    row = run_row(space, run_id)
+    run_row(space, run_id)
     with space.database.writing() as connection:
-        if not runs.queue(connection, run_id, task):
-            raise TakenError(Problem(f"run {run_id} is {row['state']}", "run", "wait until it has ended, or cancel it"))
+        queued = runs.queue(connection, run_id, task, expected)
+    if not queued:
+        raise _refusal(space, run_id, expected, ("queued", "running"), "wait until it has ended, or cancel it")
     return get_run(space, run_id)
+
+
+def _refusal(space: Workspace, run_id: str, expected: int | None, unfit: Sequence[State], hint: str) -> UserError:
+    """Why nothing was done to a run: it is in a state that does not fit, or it is another version than was seen."""
+    row = run_row(space, run_id)
+    if row["state"] in unfit or expected is None:
+        return TakenError(Problem(f"run {run_id} is {row['state']}", "run", hint))
+    return stale("run", run_id, expected, row, {})
 
 
 def _parts(space: Workspace, request: RunRequest) -> tuple[Own, Choice]:

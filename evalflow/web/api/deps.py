@@ -25,6 +25,16 @@ def _expected(
 ) -> int:
     if if_match is None:
         raise HTTPException(428, "send If-Match with the ETag of what you have seen, so that nobody's change is lost")
+    return _version(if_match)
+
+
+def _seen(
+    if_match: Annotated[str | None, Header(description="An ETag; nothing is done if it is another one by now.")] = None,
+) -> int | None:
+    return None if if_match is None else _version(if_match)
+
+
+def _version(if_match: str) -> int:
     found = _ETAG.match(if_match.strip())
     if found is None:
         raise HTTPException(400, 'If-Match is an ETag as it came, such as "3"')
@@ -35,6 +45,8 @@ Space = Annotated[Workspace, Depends(_space)]
 """Where people work."""
 Expected = Annotated[int, Depends(_expected)]
 """The version of If-Match."""
+Seen = Annotated[int | None, Depends(_seen)]
+"""The version of If-Match, which may be left out where the state says enough."""
 
 
 def tagged(response: Response, version: int) -> None:

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
+from evalflow.app.workspace.opened import open_run
 from evalflow.app.workspace.run_types import Run, RunEstimate, RunRequest, State
 from evalflow.app.workspace.runs import (
     cancel_run,
@@ -16,11 +17,10 @@ from evalflow.app.workspace.runs import (
     estimate_run,
     get_run,
     list_runs,
-    open_run,
     resume_run,
     retry_errors,
 )
-from evalflow.web.api.deps import Name, Space, created
+from evalflow.web.api.deps import Expected, Name, Seen, Space, created, tagged
 from evalflow.web.api.paging import Cursor, Page
 
 router = APIRouter(prefix="/runs", tags=["runs"])
@@ -81,7 +81,7 @@ def post_run(
 ) -> Run:
     """Trigger a run: all that it uses is frozen and checked, and the worker takes it up."""
     run = create_run(space, new.asked(), idempotency_key)
-    created(request, response, run.run_id)
+    created(request, response, run.run_id, run.version)
     return run
 
 
@@ -96,34 +96,40 @@ def post_folder(space: Space, made: RunFolder, request: Request, response: Respo
     """Take in a run that was made on the command line; its scores follow as soon as the worker has read them."""
     run = open_run(space, Path(made.folder))
     response.headers["Location"] = f"{request.url.path.removesuffix('open')}{run.run_id}"
+    tagged(response, run.version)
     return run
 
 
 @router.get("/{run}")
-def read_run(space: Space, run: Name) -> Run:
-    """One run, and how far it is."""
-    return get_run(space, run)
+def read_run(space: Space, run: Name, response: Response) -> Run:
+    """One run, and how far it is; its ETag changes with its progress."""
+    return _tagged(get_run(space, run), response)
 
 
 @router.post("/{run}/cancel")
-def post_cancel(space: Space, run: Name) -> Run:
-    """Stop a run; what is finished is kept."""
-    return cancel_run(space, run)
+def post_cancel(space: Space, run: Name, seen: Seen, response: Response) -> Run:
+    """Stop a run; what is finished is kept. A run that goes on changes by itself: If-Match may be left out."""
+    return _tagged(cancel_run(space, run, seen), response)
 
 
 @router.post("/{run}/resume")
-def post_resume(space: Space, run: Name) -> Run:
+def post_resume(space: Space, run: Name, expected: Expected, response: Response) -> Run:
     """Finish a run that has stopped; nothing that is finished is asked again."""
-    return resume_run(space, run)
+    return _tagged(resume_run(space, run, expected), response)
 
 
 @router.post("/{run}/retry")
-def post_retry(space: Space, run: Name) -> Run:
+def post_retry(space: Space, run: Name, expected: Expected, response: Response) -> Run:
     """Ask again what ended in error, and nothing else."""
-    return retry_errors(space, run)
+    return _tagged(retry_errors(space, run, expected), response)
 
 
 @router.delete("/{run}", status_code=204)
-def remove_run(space: Space, run: Name) -> None:
+def remove_run(space: Space, run: Name, expected: Expected) -> None:
     """Forget a run that has ended; its folder stays."""
-    delete_run(space, run)
+    delete_run(space, run, expected)
+
+
+def _tagged(run: Run, response: Response) -> Run:
+    tagged(response, run.version)
+    return run

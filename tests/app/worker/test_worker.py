@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from evalflow.app.worker import Worker
-from evalflow.app.workspace import Workspace, bots, cases, datasets, metrics, open_workspace, runs, scores
+from evalflow.app.workspace import Workspace, bots, cases, datasets, metrics, open_workspace, opened, runs, scores
 from evalflow.app.workspace.metrics import MetricDraft
 from evalflow.app.workspace.run_types import Run, RunRequest
 from evalflow.app.workspace.score_types import ScoreFilter
@@ -109,11 +109,7 @@ def test_a_run_is_carried_out_and_its_command_repeats_it(space: Workspace, bot: 
     first = scores.get_score(space, run.run_id, "0-0")
     assert first.steps
     assert first.question == "What is 0?"
-    words = shlex.split(done.repeat.replace("python", sys.executable, 1))
-    subprocess.run([*words, "cache.mode=off"], check=True, capture_output=True)
-    lines = (Path("outputs/latest") / "scores.jsonl").read_text(encoding="utf-8").splitlines()
-    again = {row["case_id"]: (row["status"], row["score"]) for row in map(json.loads, lines)}
-    assert again == found
+    assert repeated(done) == found
 
 
 def test_another_threshold_is_free(space: Workspace, bot: Bot) -> None:
@@ -235,12 +231,28 @@ def test_a_worker_that_is_stopped_puts_its_run_back(space: Workspace, bot: Bot) 
     assert len(by_case(space, run)) == 40
 
 
-def test_a_run_of_the_command_line_is_opened(space: Workspace, tmp_path: Path) -> None:
+@pytest.mark.parametrize("own", [False, True], ids=["", "with a folder of its own"])
+def test_a_run_of_the_command_line_is_opened_and_repeated(space: Workspace, tmp_path: Path, own: bool) -> None:
     words = ["dataset=rag", "metric=exact_match", "limit=3"]
+    if own:
+        (tmp_path / "mine" / "metric").mkdir(parents=True)
+        definition = "# @package metric.long\nkind: check\nneeds: [answer]\nchecks: [{op: not_regex, pattern: loan}]\n"
+        (tmp_path / "mine" / "metric" / "long.yaml").write_text(definition, encoding="utf-8")
+        words = ["--config-dir", "mine", "dataset=rag", "metric=long", "limit=3"]
     subprocess.run([sys.executable, "-m", "evalflow", *words], check=True, capture_output=True)
-    run = runs.open_run(space, tmp_path / "outputs" / "latest")
+    run = opened.open_run(space, tmp_path / "outputs" / "latest")
     done = until(space, run, Worker(space), ended)
-    assert (done.state, done.origin, len(by_case(space, run))) == ("done", "command line", 3)
+    found = by_case(space, run)
+    assert (done.state, done.origin, len(found)) == ("done", "command line", 3)
+    assert repeated(done) == found
+
+
+def repeated(run: Run) -> dict[str, tuple[str, float | None]]:
+    """The scores of the run's own command, run again."""
+    words = shlex.split(run.repeat.replace("python", sys.executable, 1))
+    subprocess.run([*words, "cache.mode=off"], check=True, capture_output=True)
+    lines = (Path("outputs/latest") / "scores.jsonl").read_text(encoding="utf-8").splitlines()
+    return {row["case_id"]: (row["status"], row["score"]) for row in map(json.loads, lines)}
 
 
 def test_the_same_creation_key_makes_one_run(space: Workspace, bot: Bot) -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from evalflow.testing import Endpoint, Request
+
 from ..conftest import Api
 from .test_bots import define
 
@@ -67,3 +69,38 @@ def test_the_very_prompt_is_shown_before_anything_is_kept(api: Api) -> None:
     )
     assert refused.status == 422
     assert "32,000,000 characters" in refused.body.decode()
+
+
+def test_the_judge_writes_steps_and_scores_one_case(api: Api) -> None:
+    def judge(request: Request) -> dict[str, object]:
+        if "write down the steps" in request.text:
+            return {"steps": ["Look for courtesy.", "Grade by it."]}
+        return {"reason": "It thanks.", "score": 10}
+
+    with Endpoint(judge) as endpoint:
+        config = {"kind": "openai", "model": "m", "base_url": endpoint.url, "api_key_env": None}
+        assert api("POST", "/bots", {"name": "tried", "config": config}).status == 201
+        metric = {"name": "tone", "definition": TONE}
+        written = api("POST", "/bots/tried/metrics/steps", metric)
+        assert (written.status, written.json["steps"]) == (200, ["Look for courtesy.", "Grade by it."]), written.body
+        metric["definition"] = {**TONE, "steps": written.json["steps"], "samples": 1}
+        tried = api("POST", "/bots/tried/metrics/try", {"metric": metric, "case": {"question": "?", "answer": "Ta."}})
+        assert (tried.status, tried.json["answer"]) == (200, "Ta."), tried.body
+        assert [(one["status"], one["score"]) for one in tried.json["scores"]] == [("scored", 1.0)]
+        assert tried.json["scores"][0]["steps"]
+        assert endpoint.count == 2
+    assert api("GET", "/bots/tried/metrics").json["items"] == []
+
+
+def test_what_cannot_be_tried_says_why(api: Api) -> None:
+    config = {"kind": "openai", "model": "m", "base_url": "http://127.0.0.1:9/v1", "attempts": 1}
+    assert api("POST", "/bots", {"name": "untried", "config": {**config, "api_key_env": "NOT_SET"}}).status == 201
+    body = {"metric": {"name": "tone", "definition": TONE}, "case": {"question": "?", "answer": "Ta."}}
+    answer = api("POST", "/bots/untried/metrics/try", body)
+    assert answer.status == 422
+    assert "NOT_SET is not set" in answer.json["errors"][0]["detail"]
+    assert api("POST", "/bots/untried/metrics/steps", {"name": "tone", "definition": {"kind": "rubric"}}).status == 422
+    assert api("POST", "/bots/untried/metrics/try", {**body, "case": {"colour": 1, "question": 3}}).status == 422
+    assert api("POST", "/bots/nobody/metrics/steps", body["metric"]).status == 404
+    assert api("POST", "/bots", {"name": "away", "config": {**config, "api_key_env": None}}).status == 201
+    assert api("POST", "/bots/away/metrics/try", body).status == 503

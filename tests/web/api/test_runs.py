@@ -24,8 +24,32 @@ def test_a_run_is_estimated_triggered_followed_and_cancelled(api: Api) -> None:
     assert api("POST", f"/runs/{run}/cancel").json["state"] == "cancelled"
     assert api("POST", f"/runs/{run}/cancel").status == 409
     assert followed(api, run) == ["progress", "end"]
-    assert api("DELETE", f"/runs/{run}").status == 204
+    assert api("DELETE", f"/runs/{run}", If_Match=etag(api, run)).status == 204
     assert api("GET", f"/runs/{run}").status == 404
+
+
+def etag(api: Api, run: str) -> str:
+    return api("GET", f"/runs/{run}").headers["ETag"]
+
+
+def test_what_is_done_to_a_run_names_what_was_seen(api: Api) -> None:
+    fill(api, "seen", [{"id": "a", "question": "?", "answer": "x", "reference": "x"}])
+    made = api("POST", "/runs", {**RUN, "datasets": ["seen"]})
+    run, first = made.json["run_id"], made.headers["ETag"]
+    assert first == etag(api, run)
+    assert api("POST", f"/runs/{run}/cancel", If_Match='"99"').status == 412
+    stopped = api("POST", f"/runs/{run}/cancel", If_Match=first)
+    assert (stopped.status, stopped.json["state"]) == (200, "cancelled")
+    for method, path in (("POST", "/resume"), ("POST", "/retry"), ("DELETE", "")):
+        for header, status in (({}, 428), ({"If_Match": "3"}, 400), ({"If_Match": first}, 412)):
+            answer = api(method, f"/runs/{run}{path}", **header)
+            assert (answer.status, answer.json["status"]) == (status, status), (method, path, header)
+    late = api("DELETE", f"/runs/{run}", If_Match=first)
+    assert late.json["current"] == stopped.json["version"]
+    resumed = api("POST", f"/runs/{run}/resume", If_Match=stopped.headers["ETag"])
+    assert (resumed.status, resumed.json["state"]) == (200, "queued")
+    assert api("DELETE", f"/runs/{run}", If_Match=resumed.headers["ETag"]).status == 409
+    assert api("POST", f"/runs/{run}/cancel").status == 200
 
 
 def followed(api: Api, run: str) -> list[str]:

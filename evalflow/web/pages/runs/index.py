@@ -10,8 +10,9 @@ from anyio import to_thread
 from nicegui import ui
 
 from evalflow.app.workspace import Workspace
+from evalflow.app.workspace.opened import open_run
 from evalflow.app.workspace.run_types import Run, RunPage
-from evalflow.app.workspace.runs import list_runs, open_run
+from evalflow.app.workspace.runs import list_runs
 from evalflow.errors import EvalflowError
 from evalflow.report.wording import number, without_means_of_figures
 from evalflow.web.pages.address import page
