@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from contextlib import closing
 from datetime import UTC, datetime
@@ -16,6 +17,8 @@ from sqlalchemy import Connection, Engine, func, inspect, select
 from evalflow.errors import Problem, UserError
 
 FOLDER = Path(__file__).with_name("migrations")
+KEPT = 3
+"""Copies of a file that stay, of the last changes of its schema."""
 _LOCK = 0x65766664  # any number, the same for all
 """PostgreSQL's advisory lock that two processes which start together take in turn."""
 
@@ -65,9 +68,15 @@ def _revision(connection: Connection, scripts: ScriptDirectory) -> str | None:
 
 
 def _copied(file: Path, revision: str) -> Path:
-    """A copy of a database of that revision, beside it."""
-    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
+    """A copy of a database of that revision, beside it; of earlier copies the last ones stay."""
+    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%f")
     copy = file.with_name(f"{file.name}.{revision}.{stamp}.backup")
-    with closing(sqlite3.connect(file)) as source, closing(sqlite3.connect(copy)) as target:
+    draft = copy.with_suffix(".draft")  # so that no half of a copy is taken for one
+    with closing(sqlite3.connect(file)) as source, closing(sqlite3.connect(draft)) as target:
         source.backup(target)
+    draft.replace(copy)
+    named = re.compile(re.escape(file.name) + r"\.\w+\.(\d{8}T\d{12})\.backup")
+    made = sorted((found[1], path) for path in file.parent.iterdir() if (found := named.fullmatch(path.name)))
+    for _, old in made[:-KEPT]:
+        old.unlink(missing_ok=True)
     return copy

@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import inspect, text
+from sqlalchemy import (
+    JSON,
+    Boolean,
+    Column,
+    Connection,
+    Float,
+    Integer,
+    LargeBinary,
+    MetaData,
+    inspect,
+    select,
+    text,
+)
 
 from evalflow.errors import UserError
 from evalflow.store import Database, definitions, open_database
-from evalflow.store.migrate import FOLDER
+from evalflow.store.migrate import FOLDER, KEPT
 from evalflow.store.tables import metadata
 
 HEAD = ScriptDirectory(str(FOLDER)).get_current_head()
@@ -68,24 +82,77 @@ def test_an_older_file_is_copied_and_then_brought_forward(tmp_path: Path, monkey
     copy.close()
 
 
+def test_copies_do_not_pile_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "e [1].db"
+    strange = tmp_path / "e [1].db.my.copy.backup"
+    strange.write_text("another's", encoding="utf-8")
+    open_database(f"sqlite:///{file}").close()
+    scripts = tmp_path / "migrations"
+    _with_one_more(scripts)
+    made: list[Path] = []
+    for _ in range(KEPT + 2):
+        with monkeypatch.context() as patch:
+            patch.setattr("evalflow.store.migrate.FOLDER", scripts)
+            newer = open_database(f"sqlite:///{file}")
+        newer.close()
+        assert newer.backup is not None
+        made.append(newer.backup)
+        with sqlite3.connect(file) as back:
+            back.execute("ALTER TABLE labels DROP COLUMN later")
+            back.execute("UPDATE alembic_version SET version_num = ?", (HEAD,))
+        back.close()
+    assert sorted(tmp_path.glob("e*.backup")) == sorted([*made[-KEPT:], strange])
+
+
 def test_what_is_in_the_first_tables_is_there_in_all_later_ones(
     database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import shutil
-
     first = tmp_path / "migrations"
     shutil.copytree(FOLDER, first, ignore=shutil.ignore_patterns("__pycache__", "000[2-9]_*"))
     with monkeypatch.context() as patch:
         patch.setattr("evalflow.store.migrate.FOLDER", first)
         old = open_database(database_url)
-        with old.writing() as connection:
-            definitions.add_named(connection, "bots", BOT)
-        old.close()
+    with old.writing() as connection:
+        filled = _fill(connection)
+    old.close()
+    assert len(filled) >= 10
+    for revision in range(2, int(HEAD or "0") + 1):  # by one, as if each version had been run for a while
+        shutil.copytree(
+            FOLDER, first, ignore=shutil.ignore_patterns("__pycache__", *_later(revision)), dirs_exist_ok=True
+        )
+        with monkeypatch.context() as patch:
+            patch.setattr("evalflow.store.migrate.FOLDER", first)
+            open_database(database_url).close()
     new = open_database(database_url)
     with new.reading() as connection:
         assert compare_metadata(MigrationContext.configure(connection), metadata) == []
-        assert definitions.named(connection, "bots", "b")
+        for table, row in filled.items():
+            found = connection.execute(select(metadata.tables[table])).mappings().one()
+            assert {name: found[name] for name in row} == row, table
     new.close()
+
+
+def _later(revision: int) -> list[str]:
+    return [f"{number:04}_*" for number in range(revision + 1, 100)]
+
+
+def _fill(connection: Connection) -> dict[str, dict[str, Any]]:
+    """One row in each table, of whatever its columns take, each referring to those of the others."""
+    there = MetaData()
+    there.reflect(connection)
+    filled: dict[str, dict[str, Any]] = {}
+    for table in there.sorted_tables:
+        if table.name != "alembic_version":
+            row = {column.name: _anything(column) for column in table.columns}
+            connection.execute(table.insert().values(row))
+            filled[table.name] = row
+    return filled
+
+
+def _anything(column: Column[Any]) -> Any:
+    kinds: list[tuple[type, Any]] = [(Boolean, True), (JSON, {"a": ["b", None]}), (LargeBinary, b"bytes")]
+    kinds += [(Float, 0.5), (Integer, 1)]
+    return next((value for kind, value in kinds if isinstance(column.type, kind)), "a text")
 
 
 def test_a_failed_migration_leaves_the_file_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,8 +209,6 @@ def test_what_is_no_database_is_refused(url: str, message: str) -> None:
 
 def _with_one_more(folder: Path, then: str = "") -> None:
     """The migrations of this version, and one to come."""
-    import shutil
-
     from evalflow.store import migrate
 
     shutil.copytree(migrate.FOLDER, folder, ignore=shutil.ignore_patterns("__pycache__"))
