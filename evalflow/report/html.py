@@ -15,7 +15,7 @@ from evalflow.report.explorer import BLOCK, script_json
 from evalflow.report.header import facts, title
 from evalflow.report.judges import judge_lines
 from evalflow.report.noise import noise_texts
-from evalflow.report.page import write_page
+from evalflow.report.page import content_policy, write_page
 from evalflow.report.reliability import bins_of
 from evalflow.report.wording import PARTS, series_name, varying, without_means_of_figures
 
@@ -26,6 +26,11 @@ if TYPE_CHECKING:
 _NAMES = ("metric", "statistic", "tag", *PARTS)
 _STYLES = ("page.css", "tables.css", "explorer.css")
 _SCRIPTS = ("data.js", "filter.js", "list.js", "steps.js", "detail.js", "main.js")
+
+
+def report_policy() -> str:
+    """The content security policy of report.html, which stands in it too."""
+    return content_policy(_STYLES, _SCRIPTS)
 
 
 def write_html(path: Path, run: Reported, explorer: ExplorerWriter) -> None:

@@ -29,14 +29,24 @@ def write_page(
         styles: Files of templates/ that go into the page, in order.
         scripts: Likewise.
     """
-    style, script = _joined(styles), _joined(scripts)
-    if script:
-        script = f'"use strict";(() => {{\n{script}}})();'
-    policy = _policy(style, script)
+    style, script = _assets(styles, scripts)
+    policy = content_policy(styles, scripts)
     # A lone surrogate, which JSON may carry, cannot be written as UTF-8; inside JSON its escape means the same.
     with replacing(path, errors="backslashreplace") as file:
         page = environment().get_template(template)
         file.writelines(page.generate(context, style=style, script=script, policy=policy))
+
+
+def content_policy(styles: Sequence[str], scripts: Sequence[str]) -> str:
+    """The content security policy of a page: its style and script, known by their digests, and nothing from anywhere.
+
+    Args:
+        styles: As for `write_page`.
+        scripts: Likewise.
+    """
+    sources = zip(("style", "script"), _assets(styles, scripts), strict=True)
+    allowed = [f"{kind}-src '{_digest(text)}'" for kind, text in sources if text]
+    return "; ".join(["default-src 'none'", *allowed, "base-uri 'none'", "form-action 'none'"])
 
 
 def environment() -> Environment:
@@ -66,10 +76,10 @@ def _joined(names: Sequence[str]) -> str:
     return "".join((_TEMPLATES / name).read_text(encoding="utf-8") for name in names)
 
 
-def _policy(style: str, script: str) -> str:
-    """A content security policy: this style and this script, known by their digests, and nothing from anywhere."""
-    sources = [f"{kind}-src '{_digest(text)}'" for kind, text in (("style", style), ("script", script)) if text]
-    return "; ".join(["default-src 'none'", *sources, "base-uri 'none'", "form-action 'none'"])
+def _assets(styles: Sequence[str], scripts: Sequence[str]) -> tuple[str, str]:
+    """The style and the script as they stand in a page."""
+    script = _joined(scripts)
+    return _joined(styles), f'"use strict";(() => {{\n{script}}})();' if script else ""
 
 
 def _digest(text: str) -> str:

@@ -43,13 +43,23 @@ def candidates(space: Workspace, run_id: str) -> list[Candidate]:
         UserError: It has no results.
     """
     run = get_run(space, run_id)
-    scored = _scored(run)
-    found = [
-        Candidate(other, _declared(other, scored))
-        for other in scored_runs(space)
-        if other.run_id != run_id and _in_common(run, other)
-    ]
+    scored = scored_of(run)
+    others = (other for other in scored_runs(space) if other.run_id != run_id and share_scores(run, other))
+    found = [candidate(other, scored) for other in others]
     return sorted(found, key=lambda candidate: bool(candidate.obstacles))
+
+
+def candidate(other: Run, scored: Scored) -> Candidate:
+    """A run that has results as one that another is held against."""
+    try:
+        return Candidate(other, declared_obstacles(scored_of(other), scored))
+    except EvalflowError as error:
+        return Candidate(other, [Obstacle("cases", f"run {other.run_id} cannot be read: {error}")])
+
+
+def share_scores(one: Run, other: Run) -> bool:
+    """Whether two runs that have results share a dataset and a metric."""
+    return all(_names(one, what) & _names(other, what) for what in ("metrics", "datasets"))
 
 
 def compare_runs(space: Workspace, a: str, b: str, how: How | None = None) -> Comparison:
@@ -76,28 +86,20 @@ def obstacles_between(space: Workspace, a: str, b: str) -> list[Obstacle]:
 def _pair(space: Workspace, a: str, b: str) -> tuple[Scored, Scored]:
     if a == b:
         raise UserError(Problem("this is one run, not two", "b", "choose another run"))
-    return _scored(get_run(space, a)), _scored(get_run(space, b))
+    return scored_of(get_run(space, a)), scored_of(get_run(space, b))
 
 
-def _scored(run: Run) -> Scored:
+def scored_of(run: Run) -> Scored:
+    """The manifest and scores of a run.
+
+    Raises:
+        UserError: It has none, or they are of another version.
+    """
     if not run.facts.get("metrics"):
         raise TakenError(
             Problem(f"run {run.run_id} has no results yet", "run", "wait until it has ended, or resume it")
         )
     return open_scored(find_run(str(run.folder)), run.run_id)
-
-
-def _declared(other: Run, scored: Scored) -> list[Obstacle]:
-    try:
-        return declared_obstacles(_scored(other), scored)
-    except EvalflowError as error:
-        return [Obstacle("cases", f"run {other.run_id} cannot be read: {error}")]
-
-
-def _in_common(one: Run, other: Run) -> bool:
-    return bool(
-        _names(one, "metrics") & _names(other, "metrics") and _names(one, "datasets") & _names(other, "datasets")
-    )
 
 
 def _names(run: Run, what: Literal["metrics", "datasets"]) -> set[str]:

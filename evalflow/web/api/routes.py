@@ -30,6 +30,7 @@ def rest_api(workspace: Workspace) -> FastAPI:
         datasets,
         events,
         metrics,
+        run_files,
         runs,
         scores,
         tags,
@@ -52,7 +53,7 @@ def rest_api(workspace: Workspace) -> FastAPI:
     )
     app.state.workspace = workspace
     about = (bots, trial, bot_metrics, metrics, datasets, cases, uploads, checks, transfer)
-    for module in (*about, runs, events, scores, tags, compare):
+    for module in (*about, runs, run_files, events, scores, tags, compare):
         app.include_router(module.router)
     handle_faults(app)
     describe_problems(app)

@@ -27,7 +27,7 @@ ALWAYS = {
     "Permissions-Policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
 }
 NOTHING = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-"""The policy of everything that is no page: were it shown as one, it could do nothing."""
+"""The policy of what is no page and says none itself: were it shown as one, it could do nothing."""
 _HIDDEN = "sha256-ZdHxw9eWtnxUb3mk6tBS+gIiVUPE3pGM470keHPDFlE="
 """The digest of `display: none`."""
 PAGE = (
@@ -67,7 +67,7 @@ class _Answer:
             if any(name.lower() == _MARK for name, _ in message["headers"]):
                 self._page = message
             else:
-                await self._send(_with_headers(message, NOTHING))
+                await self._send(_with_headers(message, _own_policy(message)))
         elif self._page is None:
             await self._send(message)
         else:
@@ -83,6 +83,12 @@ class _Answer:
         start = {**start, "headers": [*kept, (b"content-length", str(len(body)).encode())]}
         await self._send(_with_headers(start, PAGE.format(nonce=nonce)))
         await self._send({"type": "http.response.body", "body": body})
+
+
+def _own_policy(start: Message) -> str:
+    """The policy that a route gave its answer, always a narrow one."""
+    own = (value for name, value in start["headers"] if name.lower() == b"content-security-policy")
+    return next(own, NOTHING.encode()).decode()
 
 
 def _with_headers(start: Message, policy: str) -> Message:

@@ -14,6 +14,7 @@ from evalflow.app.workspace.score_types import Distribution
 from evalflow.app.workspace.scores import distribution, pass_rates
 from evalflow.report.wording import method, number, percent, series_name, varying, without_means_of_figures
 from evalflow.web.pages.parts import text
+from evalflow.web.pages.runs.words import history_path
 
 STEP = 0.01
 THROTTLE_S = 0.05
@@ -47,7 +48,10 @@ class MetricCard:
         self._asked = 0
         rows = [row for row in without_means_of_figures(run.facts["summary"]) if row["metric"] == self._name]
         with ui.element("div").classes("card metric"):
-            text(self._name, "h3")
+            with ui.element("div").classes("actions named"):
+                text(self._name, "h3")
+                link = ui.link("Over time", history_path(run, self._name)).classes("small")
+                link.props["aria-label"] = f"{self._name} from run to run"
             if metric.get("description"):
                 text(str(metric["description"]), "p", "muted small clamp").props["title"] = str(metric["description"])
             apart = varying(rows)

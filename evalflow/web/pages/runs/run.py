@@ -8,12 +8,16 @@ from anyio import to_thread
 from nicegui import ui
 
 from evalflow.app.workspace import Workspace
+from evalflow.app.workspace.run_files import RunFile, list_files
 from evalflow.app.workspace.run_types import Run
 from evalflow.app.workspace.runs import cancel_run, delete_run, get_run, resume_run, retry_errors
+from evalflow.errors import UserError
 from evalflow.web.pages.address import page
 from evalflow.web.pages.faults import attempt, tell
 from evalflow.web.pages.frame import frame
 from evalflow.web.pages.parts import badge, button, facts, link_button, message, section, text
+from evalflow.web.pages.runs.files import files
+from evalflow.web.pages.runs.onward import Onward
 from evalflow.web.pages.runs.results import results
 from evalflow.web.pages.runs.score_filter import Wanted
 from evalflow.web.pages.runs.watch import Watch
@@ -36,13 +40,24 @@ def add(workspace: Workspace) -> None:
             with actions:
                 _actions(workspace, found)
             _said(found)
+            if found.facts:
+                Onward(workspace, found)
             if found.state in ACTIVE:
                 Watch(workspace, found)
             else:
                 _ending(found)
             if found.facts:
                 await results(workspace, found, wanted)
+            files(found.run_id, await to_thread.run_sync(_files, workspace, found))
             _repeating(found)
+
+
+def _files(workspace: Workspace, run: Run) -> list[RunFile]:
+    """None where its folder lies elsewhere now."""
+    try:
+        return list_files(workspace, run.run_id) if run.facts else []
+    except UserError:
+        return []
 
 
 def _said(run: Run) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from urllib.parse import urlencode
 
 from evalflow.app.workspace.run_types import Run
 from evalflow.web.pages.parts import Tone
@@ -29,6 +30,12 @@ def name_of(run: Run) -> str:
 def metrics_of(run: Run) -> list[str]:
     """Its metrics by name; none where they are not known yet."""
     return list(run.request.metrics) if run.request else [one["name"] for one in run.facts.get("metrics", [])]
+
+
+def history_path(run: Run, metric: str) -> str:
+    """The address of a metric's history, over the first of the run's datasets."""
+    words = {"bot": run.bot, "dataset": next(iter(run.facts.get("datasets", ())), ""), "metric": metric}
+    return f"/history?{urlencode(words)}"
 
 
 def state_of(run: Run) -> tuple[str, Tone]:

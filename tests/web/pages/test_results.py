@@ -1,0 +1,51 @@
+"""What a finished run leads to: its files, the run before it, its bot and test cases."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from ..conftest import Server
+from ..finished import Finished
+from .conftest import paged
+
+pytestmark = pytest.mark.browser
+Visit = Callable[..., Any]
+
+
+@pytest.fixture(name="pages", scope="module")
+def _pages(finished: Finished) -> Iterator[Server]:
+    with paged(finished.folder) as server:
+        yield server
+
+
+def test_a_run_leads_to_its_bot_its_cases_its_history_and_the_run_before(visit: Visit, finished: Finished) -> None:
+    page = visit(f"/runs/{finished.better}")
+    links = page.get_by_role("navigation", name="From here")
+    links.get_by_role("link", name="fees").wait_for()
+    assert links.get_by_role("link", name="questions").get_attribute("href") == "/datasets/questions"
+    before = links.get_by_role("link", name="Compare with the run before")
+    assert before.get_attribute("href") == f"/compare?a={finished.worse}&b={finished.better}"
+    assert "As it was" in before.get_attribute("title")
+    page.get_by_role("link", name="exact from run to run").click()
+    page.wait_for_url("**/history?bot=fees&dataset=questions&metric=exact")
+    page = visit(f"/runs/{finished.other}")
+    before = page.get_by_role("link", name="Compare with the run before")
+    before.wait_for()
+    assert "which measured otherwise" in before.get_attribute("title")
+
+
+def test_the_report_opens_and_works_beside_the_application(visit: Visit, finished: Finished) -> None:
+    page = visit(f"/runs/{finished.better}")
+    with page.context.expect_page() as opened:
+        page.get_by_role("link", name="Report", exact=True).click()
+    report = opened.value
+    report.get_by_role("heading", name="Cases", exact=True).wait_for()
+    assert report.evaluate("self.origin") == "null"
+    report.evaluate("location.hash = '#case=c3'")
+    report.locator("#detail").get_by_text("What is fee 3?").wait_for()
+    with page.expect_download() as loaded:
+        page.get_by_role("link", name="results.csv").click()
+    assert loaded.value.suggested_filename == f"{finished.better}-results.csv"
