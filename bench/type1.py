@@ -17,7 +17,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from evalflow.stats.classification import overall
+from evalflow.stats.classification import of_class
 from evalflow.stats.multiple import adjust
 from evalflow.stats.paired import cluster_sums, paired_difference, sign_flip_test, standard_error, t_test
 from evalflow.stats.paired_figures import PairedClusters, figure_difference
@@ -132,7 +132,7 @@ def f1_alike(p: float, n: int, group: int, runs: int) -> tuple[float, float]:
 
     A third of the cases are positive. The cases of a group share a chance in each run.
     """
-    f1 = overall(_CELLS, "true")["f1"]
+    f1 = of_class(_CELLS, "true")["f1"]
     rng = np.random.default_rng([n, group, round(100 * p)])
     found, covered, given = 0, 0, 0
     for _ in range(runs):

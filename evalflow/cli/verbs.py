@@ -94,6 +94,7 @@ def _compare(words: list[str]) -> int:
     parser.add_argument("runs", nargs="*", metavar="RUN", help=what)
     parser.add_argument("--margin", type=float, help="also say whether B is not worse by more than this")
     parser.add_argument("--tags", action="store_true", help="also a row for each tag")
+    parser.add_argument("--classes", action="store_true", help="also the figures of each class or label")
     parser.add_argument("--adjust", choices=("holm", "bh", "by"), default="holm", help="for many comparisons (holm)")
     allow = "compare though this is not the same; may be repeated"
     parser.add_argument("--allow", action="append", choices=KINDS, default=[], metavar="|".join(KINDS), help=allow)

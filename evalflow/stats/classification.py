@@ -15,7 +15,7 @@ How intervals are made is told in `ratios`.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from evalflow.records import Figure
@@ -57,20 +57,28 @@ def classification_figures(counts: pl.DataFrame, positive: str | None, seed: int
     return figures + [figure(ratio, clusters) for ratios in per_class.values() for ratio in ratios]
 
 
-def overall(pairs: Sequence[tuple[str, str]], positive: str | None) -> dict[str, Of]:
-    """The figures of all records together, accuracy apart, as functions of cell totals.
+def over_classes(pairs: Sequence[tuple[str, str]]) -> dict[str, Of]:
+    """The means over the classes, by name, as functions of cell totals.
 
     Args:
         pairs: Truth and prediction of each cell, as canonical JSON text.
-        positive: As in `classification_figures`.
-
-    Returns:
-        precision, recall and f1 of the positive label, or the means over the classes, by name.
     """
-    if positive is not None:
-        return {ratio.name: ratio.of for ratio in _class_ratios(pairs, positive, named=False)[:3]}
-    labels = sorted({label for pair in pairs for label in pair})
-    return means({label: _class_ratios(pairs, label, named=False) for label in labels})
+    return means({label: list(of_class(pairs, label).values()) for label in labels_of(pairs)})
+
+
+def of_class(pairs: Sequence[tuple[str, str]], label: str) -> dict[str, Ratio]:
+    """Precision, recall, f1 and f2 of one class, by name.
+
+    Args:
+        pairs: Truth and prediction of each cell, as canonical JSON text.
+        label: The class, likewise.
+    """
+    return {ratio.name: ratio for ratio in _class_ratios(pairs, label, named=False)}
+
+
+def labels_of(pairs: Iterable[tuple[str, str]]) -> list[str]:
+    """The classes that occur or are predicted, in the order of their text."""
+    return sorted({label for pair in pairs for label in pair})
 
 
 def label_text(label: str) -> str:

@@ -55,6 +55,7 @@ class Difference:
         low, high: 95 % interval of the difference; None where there is none to give.
         p_value: Two-sided; None without cases.
         method: How interval and p-value were made; what follows a colon qualifies it, or says why there is none.
+        leverage: How many times a case that differs may count, where the rule of three made the interval.
     """
 
     n: int
@@ -68,6 +69,7 @@ class Difference:
     high: float | None
     p_value: float | None
     method: str
+    leverage: float = 1.0
 
 
 def paired_difference(
@@ -92,9 +94,7 @@ def paired_difference(
     n, groups, mean = int(x.size), int(sums.size), float(d.mean())
     error = standard_error(d, clusters)
     if bounded and not d.any():
-        most, what = most_that_differ(groups), "cases" if groups == n else "clusters"
-        ends = (-most, most, 1.0, f"{RULE_OF_THREE}: {groups:,} of {groups:,} {what} alike")
-        return Difference(n, groups, float(x.mean()), float(y.mean()), 0.0, None, None, *ends)
+        return alike(n, groups, (float(x.mean()), float(y.mean())), groups)
     if groups == n and bool(np.isin(x, (0.0, 1.0)).all() and np.isin(y, (0.0, 1.0)).all()):
         table = paired_table(x, y)
         low, high = newcombe(*table)
@@ -113,6 +113,24 @@ def most_that_differ(n: int) -> float:
     return float(1 - (1 - CONFIDENCE) ** (1 / n))
 
 
+def alike(n: int, clusters: int, values: tuple[float, float], touched: int, leverage: float = 1.0) -> Difference:
+    """The difference where no case differs, by the rule of three.
+
+    Args:
+        n: Cases.
+        clusters: What they fall into.
+        values: Of the two runs.
+        touched: How many cases, or clusters, the figure is about.
+        leverage: How many times a case that differs may count.
+    """
+    share = most_that_differ(touched)
+    most = leverage * share / (1 + (leverage - 1) * share)
+    what = "cases" if clusters == n else "clusters"
+    told = f"{touched:,} of {touched:,}" if touched == clusters else f"the {touched:,} that count of {clusters:,}"
+    method = f"{RULE_OF_THREE}: {told} {what} alike"
+    return Difference(n, clusters, *values, 0.0, None, None, -most, most, 1.0, method, leverage)
+
+
 def alike_needed(share: float) -> int:
     """How many cases, none of which differs, show that fewer than this share do.
 
@@ -120,6 +138,23 @@ def alike_needed(share: float) -> int:
         share: Between 0 and 1, both excluded.
     """
     return math.floor(math.log(1 - CONFIDENCE) / math.log1p(-share)) + 1
+
+
+def alike_to_decide(found: Difference, margin: float) -> int | None:
+    """How many cases like these, of which none differs, would keep the difference within a margin.
+
+    Args:
+        found: Of the rule of three.
+        margin: Above 0.
+
+    Returns:
+        The number; None for a margin that nothing could exceed.
+    """
+    if not found.high or not 0 < margin < 1:
+        return None
+    now, wanted = (bound / (found.leverage - (found.leverage - 1) * bound) for bound in (found.high, margin))
+    touched = round(math.log(1 - CONFIDENCE) / math.log1p(-now))
+    return math.ceil(found.n * alike_needed(wanted) / touched)
 
 
 def standard_error(d: ArrayLike, clusters: ArrayLike | None = None) -> float | None:

@@ -50,6 +50,16 @@ class Ratio:
     jaccard: Floats | None = None
     beta: float = 1
 
+    @property
+    def trials(self) -> Floats:
+        """The cells whose records the figure is about; of no others does it change."""
+        return self.below if self.jaccard is None else self.jaccard
+
+    @property
+    def leverage(self) -> float:
+        """How many times a record may count: 1 + beta squared in an F score, else 1."""
+        return 1.0 if self.jaccard is None else 1 + self.beta**2
+
     def of(self, totals: Floats) -> Floats:
         """The ratio for each row of cell totals, NaN where there is nothing to divide by."""
         import numpy as np
@@ -117,8 +127,7 @@ def figure(ratio: Ratio, clusters: Clusters, details: dict[str, object] | None =
 
 
 def _interval(ratio: Ratio, clusters: Clusters, k: float, n: float) -> Bounds:
-    trials = ratio.below if ratio.jaccard is None else ratio.jaccard
-    touched = float(clusters.weights @ ((clusters.counts @ trials) > 0))
+    touched = float(clusters.weights @ ((clusters.counts @ ratio.trials) > 0))
     if touched == 1 and not clusters.single:
         return None, None, None, "none: one cluster"
     proportion = ratio.jaccard is None and clusters.single

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from evalflow.stats.margin import cases_needed, within_margin
 from evalflow.stats.multiple import Adjustment, adjust
-from evalflow.stats.paired import RULE_OF_THREE, Difference, alike_needed, paired_difference
+from evalflow.stats.paired import RULE_OF_THREE, Difference, alike_to_decide, paired_difference
 from evalflow.stats.power import detectable_difference
 from evalflow.summary.paired_figures import LOWER_IS_BETTER, Said, figure_differences, read_said, same_as_mean
 from evalflow.summary.pairing import Pairing, tags_of
@@ -118,7 +118,7 @@ def cases_to_decide(found: Difference, margin: float, *, higher_is_better: bool)
     if not_worse(found, margin, higher_is_better=higher_is_better) is not None:
         return None
     if found.method.startswith(RULE_OF_THREE):
-        return alike_needed(margin) if 0 < margin < 1 else None
+        return alike_to_decide(found, margin)
     low, high = (found.low, found.high) if higher_is_better else (-found.high, -found.low)
     return cases_needed(found.difference if higher_is_better else -found.difference, low, high, -margin, found.n)
 
@@ -132,7 +132,13 @@ def not_worse(found: Difference, margin: float, *, higher_is_better: bool) -> bo
 
 
 def compare_cases(
-    pairing: Pairing, pair: tuple[str, str], metrics: Mapping[str, Traits], *, by_tag: bool = False, seed: int = 0
+    pairing: Pairing,
+    pair: tuple[str, str],
+    metrics: Mapping[str, Traits],
+    *,
+    by_tag: bool = False,
+    by_class: bool = False,
+    seed: int = 0,
 ) -> list[ComparisonRow]:
     """The differences of two runs, not yet adjusted for their number.
 
@@ -141,17 +147,19 @@ def compare_cases(
         pair: Their names.
         metrics: What is known of each metric, by name.
         by_tag: Whether each tag gets rows of its own.
+        by_class: Whether the figures of each class, or label, get rows of their own.
         seed: Of all that is drawn.
     """
     rows: list[ComparisonRow] = []
     for (dataset, metric), part in pairing.cases.group_by("dataset", "metric", maintain_order=True):
         traits = metrics.get(str(metric), Traits())
         spec = traits.figures
-        said = read_said(pairing.sides, part, spec) if spec and not spec.per_label else None
+        said = read_said(pairing.sides, part, spec) if spec and (by_class or not spec.per_label) else None
         judge = " → ".join(dict.fromkeys(j for j in (part["judge_a"][0], part["judge_b"][0]) if j)) or None
         for tag, tagged in _slices(part, by_tag):
             about = (pair, str(dataset), str(metric), judge, tag)
-            rows += [ComparisonRow(*about, *found) for found in _differences(tagged, traits, said, seed)]
+            differences = _differences(tagged, traits, said, seed, by_class=by_class)
+            rows += [ComparisonRow(*about, *found) for found in differences]
     return rows
 
 
@@ -180,14 +188,14 @@ def _slices(cases: pl.DataFrame, by_tag: bool) -> Iterator[tuple[str | None, pl.
 
 
 def _differences(
-    cases: pl.DataFrame, traits: Traits, said: Said | None, seed: int
+    cases: pl.DataFrame, traits: Traits, said: Said | None, seed: int, *, by_class: bool
 ) -> Iterator[tuple[str, bool, Difference, Sequence[str]]]:
     """The mean, the pass rate where both runs give one, and figures; those that are the mean over again go with it."""
     a, b = (cases[f"score_{side}"].to_numpy() for side in "ab")
     mean = paired_difference(a, b, cases["cluster"].to_numpy(), seed, bounded=traits.bounded)
     judged = cases.drop_nulls(["passed_a", "passed_b"])
     again = traits.higher_is_better and judged.height == cases.height and _passes_are_scores(cases)
-    figures = list(figure_differences(said, cases, seed)) if said else []
+    figures = list(figure_differences(said, cases, seed, by_class=by_class)) if said else []
     also = [*(["pass_rate"] if again else ()), *(same_as_mean(traits.figures) if traits.figures else ())]
     if said and said.spec.kind == "retrieval":
         also += [name for name, found in figures if _same(found, mean)]

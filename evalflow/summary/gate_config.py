@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _TAG = "tag:"
 _POINT = "point"
 _COMPARED = ("mean", "pass_rate")
-"""The columns that are compared with a baseline, as are all figures but those of a single class or label."""
+"""The columns that are compared with a baseline, as are all figures."""
 
 
 def parse_gates(
@@ -128,8 +128,8 @@ def _check_point(value: GateValue, conditions: Mapping[str, GateValue], where: s
 
 
 def _check_baseline(statistic: str, baseline: str | None, where: str) -> None:
-    if (statistic in COLUMNS and statistic not in _COMPARED) or "[" in statistic:
-        hint = "mean, pass_rate and the figures over all classes can"
+    if statistic in COLUMNS and statistic not in _COMPARED:
+        hint = "mean, pass_rate and the figures can"
         raise UserError(Problem(f"{statistic} cannot be held against a baseline", where, hint))
     if baseline is None:
         hint = "name a run's folder: baseline=outputs/runs/..."

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from evalflow.stats.classification import overall
+from evalflow.stats.classification import label_text, labels_of, of_class, over_classes
 from evalflow.stats.paired import Difference, paired_difference
 from evalflow.stats.paired_figures import PairedClusters, figure_difference
 from evalflow.stats.reliability import BINS, bin_of, calibration_error
@@ -24,6 +24,8 @@ LOWER_IS_BETTER = ("brier", "ece")
 """Figures of which less is better; of all others more is."""
 Found = tuple[str, Difference]
 _SIDES = ("a", "b")
+_SCORES = ("precision", "recall", "f1", "f2")
+_TRUE = "true"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +33,9 @@ class Said:
     """What two runs said of the cases of one metric.
 
     Attributes:
-        spec: Which figures the metric has; each label's own are not compared.
+        spec: Which figures the metric has.
         rows: One row per case, side and value: case_id, cluster, side (a or b), weight (the share of the case's scored
-            repeats on that side), and what the value says, as `decoded` gives it.
+            repeats on that side), and what the value says, as `decoded` gives it; `per_label`, one for each label.
     """
 
     spec: FigureSpec
@@ -63,8 +65,8 @@ def read_said(sides: tuple[pl.LazyFrame, pl.LazyFrame], cases: pl.DataFrame, spe
     return Said(spec, decoded(spec, pl.concat(counted).sort("side", "case_id", "value").collect(engine="streaming")))
 
 
-def figure_differences(said: Said, cases: pl.DataFrame, seed: int = 0) -> Iterator[Found]:
-    """The differences of all figures that are neither the mean over again nor about a single class or label.
+def figure_differences(said: Said, cases: pl.DataFrame, seed: int = 0, *, by_class: bool = False) -> Iterator[Found]:
+    """The differences of all figures that are not the mean over again.
 
     What is a mean over cases is compared as means are, recall among them: it is a mean over the cases that bear the
     label, which are the same in both runs.
@@ -73,13 +75,18 @@ def figure_differences(said: Said, cases: pl.DataFrame, seed: int = 0) -> Iterat
         said: Of these cases and perhaps others.
         cases: Rows of a pairing.
         seed: Of what is drawn.
+        by_class: Whether each class, or label, has its own figures too.
     """
     rows = said.rows.join(cases.select("case_id"), on="case_id", how="semi")
     if said.spec.kind == "retrieval":
         for name in said.spec.measures:
             yield name, _of_means(rows, name, seed)
+    elif said.spec.per_label:
+        for (label,), own in rows.sort("label").group_by("label", maintain_order=True) if by_class else ():
+            for name, found in _Classified(own, seed).of_class(_TRUE, _SCORES[:3]):
+                yield f"{name}[{label}]", found
     else:
-        yield from _classification(rows, said.spec, seed)
+        yield from _of_classes(rows, said.spec, seed, by_class=by_class)
 
 
 def same_as_mean(spec: FigureSpec) -> tuple[str, ...]:
@@ -89,23 +96,51 @@ def same_as_mean(spec: FigureSpec) -> tuple[str, ...]:
     return ("accuracy",) if spec.per_label or spec.positive is not None else ("accuracy", "weighted_recall")
 
 
-def _classification(rows: pl.DataFrame, spec: FigureSpec, seed: int) -> Iterator[Found]:
-    import polars as pl
-
-    positive = None if spec.positive is None else json_text(spec.positive)
-    cells = rows.select("truth", "prediction").unique().sort("truth", "prediction").with_row_index("cell")
-    placed = rows.join(cells, on=["truth", "prediction"]).with_columns(amount="weight")
-    clusters = _paired(placed, cells.height, seed)
-    for name, of in overall(cells.select("truth", "prediction").rows(), positive).items():
-        if name in same_as_mean(spec):
-            continue
-        if name == "recall" and _truths_agree(rows):
-            hit = (pl.col("prediction") == positive).cast(pl.Float64)
-            yield name, _of_means(rows.filter(pl.col("truth") == positive).with_columns(recall=hit), name, seed)
-        else:
-            yield name, figure_difference(of, clusters)
+def _of_classes(rows: pl.DataFrame, spec: FigureSpec, seed: int, *, by_class: bool) -> Iterator[Found]:
+    classified = _Classified(rows, seed)
+    if spec.positive is not None:
+        yield from classified.of_class(json_text(spec.positive), _SCORES[:3])
+    else:
+        yield from ((name, found) for name, found in classified.over_classes() if name not in same_as_mean(spec))
     if spec.confidence:
         yield from _sureness(rows, seed)
+    if by_class and spec.positive is None:
+        for label in labels_of(classified.pairs):
+            for name, found in classified.of_class(label, _SCORES):
+                yield f"{name}[{label_text(label)}]", found
+
+
+class _Classified:
+    """What two runs said of cases that each have one truth and one prediction, counted once for all figures."""
+
+    def __init__(self, rows: pl.DataFrame, seed: int) -> None:
+        import polars as pl
+
+        cells = rows.select("truth", "prediction").unique().sort("truth", "prediction")
+        placed = rows.join(cells.with_row_index("cell"), on=["truth", "prediction"]).with_columns(amount="weight")
+        self.rows, self.seed = rows, seed
+        self.pairs: list[tuple[str, str]] = cells.rows()
+        self.clusters = _paired(placed, cells.height, seed)
+        # Whether each case has one truth, whichever run is asked.
+        self.one_truth = rows.select("case_id", "truth").n_unique() == rows["case_id"].n_unique()
+        self.hit = pl.col("prediction") == pl.col("truth")
+
+    def of_class(self, label: str, names: Sequence[str]) -> Iterator[Found]:
+        """Precision, recall and F scores of one class, in canonical JSON text."""
+        import polars as pl
+
+        ratios = of_class(self.pairs, label)
+        for name in names:
+            if name == "recall" and self.one_truth:
+                own = self.rows.filter(pl.col("truth") == label).with_columns(recall=self.hit.cast(pl.Float64))
+                yield name, _of_means(own, name, self.seed)
+            else:
+                yield name, figure_difference(ratios[name], self.clusters)
+
+    def over_classes(self) -> Iterator[Found]:
+        """The means over the classes."""
+        for name, of in over_classes(self.pairs).items():
+            yield name, figure_difference(of, self.clusters)
 
 
 def _sureness(rows: pl.DataFrame, seed: int) -> Iterator[Found]:
@@ -119,11 +154,6 @@ def _sureness(rows: pl.DataFrame, seed: int) -> Iterator[Found]:
     gaps = stated.with_columns(bins, amount=gap * pl.col("weight"))
     total = stated.with_columns(cell=pl.lit(BINS, pl.Int64), amount="weight")
     yield "ece", figure_difference(calibration_error, _paired(pl.concat([gaps, total]), BINS + 1, seed))
-
-
-def _truths_agree(rows: pl.DataFrame) -> bool:
-    """Whether each case has one truth, whichever run is asked."""
-    return rows.select("case_id", "truth").n_unique() == rows["case_id"].n_unique()
 
 
 def _in_both(rows: pl.DataFrame) -> pl.DataFrame:

@@ -50,7 +50,7 @@ def test_a_tag_is_gated_from_yaml(program: Program) -> None:
     done = program(*WORDS, "experiment=strict")
     assert done.returncode == 1, done.stderr
     assert "gate FAILED  tag:Safety pass_rate >= 0.95: 0.75 [" in done.stdout
-    assert "gate undecided  exact_match@Other mean >= 0.1: no case with the tag 'Other'" in done.stdout
+    assert "gate undecided  exact_match@Other mean >= 0.1: no scored case with the tag 'Other'" in done.stdout
 
 
 @pytest.mark.parametrize(("rows", "code"), [("mine.jsonl", 0), ("before.jsonl", 3), ("worse.jsonl", 1)])
@@ -79,12 +79,24 @@ def test_figures_are_held_against_a_baseline(program: Program) -> None:
     gate = "gate={jailbreak_guardrails: {recall: {not_worse_by: 0.3}, accuracy: {not_worse_by: 0.3}, f1: '>= 0.1'}}"
     done = program(*sample, before, gate)
     assert done.returncode == 0, done.stdout + done.stderr
-    done = program(*sample, before, "gate={jailbreak_guardrails: {f1: {not_worse_by: 0.3}}}")
+    done = program(*sample, before, "gate={jailbreak_guardrails: {f1: {not_worse_by: 0.05}}}")
     assert done.returncode == 3
-    assert "it has no interval, and so decides nothing" in done.stdout
+    assert "cases would decide, if it stayed as it is" in done.stdout
     done = program(*sample, before, "gate={jailbreak_guardrails: {n: {not_worse_by: 1}}}")
     assert done.returncode == 2
     assert "n cannot be held against a baseline" in done.stderr
+
+
+def test_one_class_is_held_against_a_baseline(program: Program) -> None:
+    sample = ("dataset=question_router", "metric=question_router")
+    assert program(*sample).returncode == 0
+    known = "recall\\[genuine_rag\\]: {not_worse_by: 0.4}"
+    unknown = 'recall\\[x\\]: {not_worse_by: 0.4}, f1\\[x\\]: ">= 0.1"'
+    done = program(*sample, f"baseline={program.latest.resolve()}", f"gate={{question_router: {{{known}, {unknown}}}}}")
+    assert done.returncode == 3, done.stderr
+    assert "passed  question_router recall[genuine_rag] not worse than the baseline by 0.4: 0 [-0.2589" in done.stdout
+    assert "by 0.4: no scored case of this class or label in common with the baseline" in done.stdout
+    assert "f1[x] >= 0.1: no scored case of this class or label" in done.stdout
 
 
 def test_a_baseline_that_cannot_be_compared_with_is_refused_before_anything_runs(

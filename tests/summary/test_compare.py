@@ -124,7 +124,7 @@ Said = list[tuple[Any, Any]]
 def figures(record: Make, table: Table) -> Callable[..., dict[str, ComparisonRow]]:
     """Compares what two runs predicted; each case's truth and prediction, and perhaps its confidence."""
 
-    def make(a: Said, b: Said, spec: FigureSpec, **fields: Any) -> dict[str, ComparisonRow]:
+    def make(a: Said, b: Said, spec: FigureSpec, by_class: bool = False, **fields: Any) -> dict[str, ComparisonRow]:
         sides = []
         for side in (a, b):
             values = [dict(zip(("truth", "prediction", "confidence"), said, strict=False)) for said in side]
@@ -133,7 +133,9 @@ def figures(record: Make, table: Table) -> Callable[..., dict[str, ComparisonRow
                 for i, v in enumerate(values)
             ]
             sides.append(frame(table, records))
-        found = compare_cases(pair_scores(*sides), ("a", "b"), {"m": Traits(bounded=True, figures=spec)})
+        found = compare_cases(
+            pair_scores(*sides), ("a", "b"), {"m": Traits(bounded=True, figures=spec)}, by_class=by_class
+        )
         return {row.statistic: row for row in adjusted(found, "holm")}
 
     return make
@@ -172,6 +174,35 @@ def test_figures_of_several_classes(figures: Callable[..., dict[str, ComparisonR
     assert found["macro_f1"].verdict == "better"
 
 
+def test_figures_of_each_class_on_request(figures: Callable[..., dict[str, ComparisonRow]]):
+    a = [("x", "x")] * 10 + [("y", "x")] * 10 + [("z", "z")] * 10
+    b = [("x", "x")] * 10 + [("y", "y")] * 9 + [("y", "z")] + [("z", "z")] * 10
+    found = figures(a, b, FigureSpec("classification"), by_class=True)
+    assert [name for name in found if name.endswith("[y]")] == ["precision[y]", "recall[y]", "f1[y]", "f2[y]"]
+    recall = found["recall[y]"].found
+    assert (recall.n, recall.value_a, recall.value_b, recall.method) == (10, 0, 0.9, "newcombe_mcnemar")
+    assert found["recall[z]"].found.method == "rule_of_three: 10 of 10 cases alike"
+    assert found["precision[y]"].found.method == "none: undefined in a run"
+    assert (found["f1[x]"].found.value_a, found["f1[x]"].found.value_b) == (pytest.approx(20 / 30), 1)
+    assert (found["f1[x]"].found.low or 0) > 0
+
+
+def test_figures_of_each_label_on_request(figures: Callable[..., dict[str, ComparisonRow]]):
+    a = [({"spam": True, "rude": i % 2 == 0}, {"spam": i < 5, "rude": True}) for i in range(20)]
+    b = [({"spam": True, "rude": i % 2 == 0}, {"spam": i < 17}) for i in range(20)]
+    spec = FigureSpec("classification", per_label=True)
+    assert list(figures(a, b, spec)) == ["mean"]
+    found = figures(a, b, spec, by_class=True)
+    assert list(found) == [
+        "mean",
+        *(f"{name}[{label}]" for label in ("rude", "spam") for name in ("precision", "recall", "f1")),
+    ]
+    assert (found["recall[spam]"].found.value_a, found["recall[spam]"].found.value_b) == (0.25, 0.85)
+    assert found["recall[spam]"].verdict == "better"
+    assert found["recall[rude]"].verdict == "worse"
+    assert found["precision[rude]"].found.method == "none: undefined in a run"
+
+
 def test_figures_of_groups_draw_them_whole(figures: Callable[..., dict[str, ComparisonRow]]):
     found = figures(BEFORE, AFTER, BINARY, group=lambda i: f"g{i // 4}")
     assert (found["f1"].found.clusters, found["f1"].found.n) == (15, 60)
@@ -189,7 +220,7 @@ def test_less_is_better_of_stated_confidence(figures: Callable[..., dict[str, Co
     assert found["ece"].found.value_a == pytest.approx(0.49)
     assert found["ece"].found.value_b == pytest.approx(0.015)
     assert found["ece"].verdict == "better"
-    assert (found["f1"].found.difference, found["f1"].found.low) == (0, None)
+    assert found["f1"].found.method == "rule_of_three: the 45 that count of 60 cases alike"
 
 
 def test_repeats_of_a_case_share_its_weight(record: Make, table: Table):

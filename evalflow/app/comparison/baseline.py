@@ -72,8 +72,10 @@ def _is_target(name: str, facts: Mapping[str, Any]) -> list[Problem]:
     return [Problem(f"{name} is a target, and a baseline is a run", f"baseline={name}", hint)]
 
 
-def differences(run: RunConfig, scores: pl.LazyFrame, metrics: Mapping[str, Measured]) -> list[ComparisonRow]:
-    """This run against its baseline, over all cases and by tag.
+def differences(
+    gates: Sequence[Gate], run: RunConfig, scores: pl.LazyFrame, metrics: Mapping[str, Measured]
+) -> list[ComparisonRow]:
+    """This run against its baseline, over all cases and by tag; by class where a gate asks for one.
 
     Raises:
         UserError: The baseline cannot be read any more.
@@ -83,4 +85,7 @@ def differences(run: RunConfig, scores: pl.LazyFrame, metrics: Mapping[str, Meas
         name: Traits(metric.config.direction == "higher_is_better", metric.bounded, metric.figures)
         for name, metric in metrics.items()
     }
-    return compare_cases(pairing, ("baseline", "this run"), traits, by_tag=True, seed=run.seed)
+    by_class = any(gate.baseline and "[" in gate.statistic for gate in gates)
+    return compare_cases(
+        pairing, ("baseline", "this run"), traits, by_tag=True, by_class=by_class, seed=run.seed
+    )  # fmt: skip

@@ -28,6 +28,7 @@ class How:
         adjust: For the number of comparisons.
         margin: How much worse is still acceptable, above 0; None where nobody asks.
         by_tag: Whether each tag gets rows of its own.
+        by_class: Whether the figures of each class, or label, get rows of their own.
         said: How `allow` is written, for messages.
     """
 
@@ -35,6 +36,7 @@ class How:
     adjust: Adjustment = "holm"
     margin: float | None = None
     by_tag: bool = False
+    by_class: bool = False
     said: str = "--allow "
 
 
@@ -63,7 +65,8 @@ def compare_pairs(pairs: Sequence[tuple[Scored, Scored]], how: How) -> Compariso
         pairing = pair_scores(a.scores(), b.scores())
         notes += _notes(a, b, pairing, ("A", "B") if len(pairs) == 1 else (a.name, b.name))
         metrics, seed = a.traits | b.traits, b.manifest["config"]["seed"]
-        rows += compare_cases(pairing, (a.name, b.name), metrics, by_tag=how.by_tag, seed=seed)
+        by = {"by_tag": how.by_tag, "by_class": how.by_class}
+        rows += compare_cases(pairing, (a.name, b.name), metrics, **by, seed=seed)
         lower = [name for name, traits in metrics.items() if not traits.higher_is_better]
         listed.append(flips((a.name, b.name), pairing.cases, b.scores(), lower, _FLIPS))
     if not rows:

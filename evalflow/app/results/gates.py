@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from evalflow.app.comparison.baseline import differences
 from evalflow.app.results.recipe import Recipe
 from evalflow.errors import UserError
-from evalflow.summary import GateResult, GateRow, evaluate_gates
+from evalflow.summary import Gate, GateResult, GateRow, evaluate_gates
 
 if TYPE_CHECKING:
     import polars as pl
@@ -32,14 +32,14 @@ def hold_gates(
 
 
 def _outcomes(recipe: Recipe, summary: pl.DataFrame, scores: pl.LazyFrame) -> tuple[list[GateResult], str]:
-    """The gates' outcomes, and why those against the baseline have none, where it cannot be read."""
+    """The gates' outcomes, and why the baseline cannot be read; empty where it can."""
     run = recipe.settings.run
     try:
         compared = any(gate.baseline for gate in recipe.gates)
-        found = differences(run, scores, recipe.metrics) if compared else []
+        found = differences(recipe.gates, run, scores, recipe.metrics) if compared else []
     except UserError as error:
         return evaluate_gates(recipe.gates, summary), error.problems[0].what
-    return evaluate_gates(recipe.gates, summary, found), "no case in common with the baseline"
+    return evaluate_gates(recipe.gates, summary, found), ""
 
 
 def _gate_rows(result: GateResult, why: str) -> Iterator[dict[str, Any]]:
@@ -54,8 +54,7 @@ def _gate_rows(result: GateResult, why: str) -> Iterator[dict[str, Any]]:
         "cases_needed": None,
     }
     if not result.rows:
-        what = why if gate.baseline else f"no case with the tag {gate.tag!r}" if gate.tag else "nothing was scored"
-        yield {**common, **nothing, "message": f"{gate}: {what}"}
+        yield {**common, **nothing, "message": f"{gate}: {_missing(gate, why)}"}
     for row in result.rows:
         # A gate on a tag is about several metrics.
         parts = (row.metric if gate.metric is None else "", row.dataset, row.target, row.judge)
@@ -63,6 +62,16 @@ def _gate_rows(result: GateResult, why: str) -> Iterator[dict[str, Any]]:
         ends = {"value": row.value, "ci_low": row.low, "ci_high": row.high}
         known = {"dataset": row.dataset, "passed": row.passed, "cases_needed": row.cases_needed}
         yield {**common, **ends, **known, "message": f"{gate}: {_found(row)} ({of}){_undecided(row)}"}
+
+
+def _missing(gate: Gate, why: str) -> str:
+    """Why a gate was held against nothing."""
+    if gate.baseline and why:
+        return why
+    where = " in common with the baseline" if gate.baseline else ""
+    of_class = " of this class or label" if "[" in gate.statistic else ""
+    tagged = f" with the tag {gate.tag!r}" if gate.tag else ""
+    return f"no scored case{of_class}{tagged}{where}"
 
 
 def _found(row: GateRow) -> str:

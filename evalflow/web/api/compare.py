@@ -87,9 +87,10 @@ def read_comparison(
         float | None, Query(gt=0, allow_inf_nan=False, description="How much worse is acceptable.")
     ] = None,
     tags: Annotated[bool, Query(description="Also a row for each tag.")] = False,
+    classes: Annotated[bool, Query(description="Also the figures of each class or label.")] = False,
 ) -> Comparison:
     """Hold run B against run A, case by case."""
-    found = comparing.compare_runs(space, a, b, How(allow, adjust, margin, tags)).document()
+    found = comparing.compare_runs(space, a, b, How(allow, adjust, margin, tags, classes)).document()
     return Comparison.model_validate(found)
 
 
