@@ -89,6 +89,13 @@ def _user_error(error: Exception, overrides: Sequence[str]) -> UserError:
         group, _, name = error.missing_cfg_file.rpartition("/")
         return UserError(Problem(f"there is no {group} {name!r}", f"{group}={name}", did_you_mean(name, error.options)))
     if isinstance(error, OverrideParseException):
-        hint = "write KEY=VALUE; a value with any of , = { } [ ] ( ) takes quotes of its own: 'KEY=\"VALUE\"'"
-        return UserError(Problem(f"cannot read {error.override!r}", "command line", hint))
+        return UserError(Problem(f"cannot read {error.override!r}", "command line", _quoting(error.override or "")))
     return UserError(Problem(text, "command line" if overrides else ""))
+
+
+def _quoting(override: str) -> str:
+    """What the grammar of overrides asks for; it takes no quotes around the key of a map."""
+    if key := re.search(r"[{,]\s*(['\"])([^'\"]+)\1\s*:", override):
+        escaped = re.sub(r"([:=,(){}\[\] ])", r"\\\1", key[2])
+        return f"a key in a map takes no quotes; what is special in it takes a backslash: {escaped}"
+    return "write KEY=VALUE; a value with any of , = { } [ ] ( ) takes quotes of its own: 'KEY=\"VALUE\"'"

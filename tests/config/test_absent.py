@@ -110,6 +110,13 @@ def test_a_word_that_is_no_override_is_repeated() -> None:
     assert problem.what == "cannot read 'faithfulness'"
 
 
+def test_a_key_in_quotes_is_shown_as_it_can_be_written() -> None:
+    [problem] = problems('gate={"tag:Safety": {mean: ">= 0.5"}}')
+    assert problem.hint.endswith(r"takes a backslash: tag\:Safety")
+    settings = composed_settings([*CHOSEN, r'gate={tag\:Safety: {mean: ">= 0.5"}}'], None)
+    assert settings.run.gate == {"tag:Safety": {"mean": ">= 0.5"}}
+
+
 def test_a_variable_that_is_not_set_is_named_with_its_key() -> None:
     [problem] = problems("judge=vllm", "judge.model=m", "judge.base_url=${oc.env:NOT_SET_ANYWHERE}")
     assert (problem.where, problem.what) == ("judge.base_url", "the environment variable NOT_SET_ANYWHERE is not set")
