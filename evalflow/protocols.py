@@ -176,7 +176,8 @@ class Measured(Protocol):
         other. The `value` of each score is what the figures are made of. Of a classification it is a mapping
         {"truth": ..., "prediction": ...} of labels, equal labels written equally, with a "confidence" of 0..1 or null
         where the metric declares some; `per_label`, both are mappings of label to true or false. Of a retrieval it
-        maps each measure to a number of 0..1, or to null where the measure is undefined.
+        maps each measure to a number of 0..1, or to null where the measure is undefined. Of a pair it has "verdict",
+        "lean" and "longer", as `PairwiseMetric` says, also where the score of a pair is undefined.
         """
         ...
 

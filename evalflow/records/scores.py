@@ -20,7 +20,8 @@ class Outcome:
 
     Attributes:
         status: One of the four states; only `scored` has a score.
-        score, value: 0..1 for a scale, natural otherwise, and on the metric's own scale; None unless scored.
+        score, value: 0..1 for a scale, natural otherwise, and on the metric's own scale; None unless scored, but for
+            the value of a pair that the order decides.
         reason, steps: Why (also why undefined or skipped), and what the judge said, step by step.
         path, parts: How the score came about (by probabilities, direct, after a re-ask); a panel's members.
     """
@@ -107,7 +108,8 @@ class FigureSpec:
     """Which figures a metric has over a run, from the `value` of its scores.
 
     Attributes:
-        kind: classification: accuracy, precision, recall, F and the matrix; retrieval: the mean of each measure.
+        kind: classification: accuracy, precision, recall, F and the matrix; retrieval: the mean of each measure;
+            pairwise: win rate, consistency, and what the judge leans to.
         positive: The label that precision and recall are about; None where there are several classes.
         per_label: Whether each label is a classification of its own, true or false.
         confidence: Whether predictions state how sure they are, so that this can be held against how often they are
@@ -115,7 +117,7 @@ class FigureSpec:
         measures: Names of the measures.
     """
 
-    kind: Literal["classification", "retrieval"]
+    kind: Literal["classification", "retrieval", "pairwise"]
     positive: Any = None
     per_label: bool = False
     confidence: bool = False

@@ -11,6 +11,7 @@ from evalflow.report.calibrated import Corrected, corrected_means
 from evalflow.report.files import replacing
 from evalflow.report.header import title
 from evalflow.report.judges import judge_lines
+from evalflow.report.preference import preference_texts
 from evalflow.report.terminal import plain_line
 from evalflow.report.wording import cost, number, percent, series_name, varying, without_means_of_figures
 
@@ -49,6 +50,9 @@ def _lines(run: Reported) -> Iterator[str]:
     yield "|---|--:|---|--:|--:|--:|--:|--:|"
     for row in rows:
         yield f"| {' | '.join(_cells(row, series_name(row, parts)))} |"
+    for text in preference_texts(run.details):
+        yield ""
+        yield _text(text)
     yield from _corrected(corrected_means(run.calibration))
     yield ""
     yield f"{_text(str(run.manifest['run_id']))}, cost {cost(run.manifest.get('cost_usd'))}"

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from evalflow.stats.preference import PREFERENCE_FIGURES
 from evalflow.summary.journal import json_text
 from evalflow.summary.units import Units
 
@@ -71,8 +72,11 @@ def compute(spec: FigureSpec, counts: pl.DataFrame, seed: int = 0) -> list[Figur
     from evalflow.stats.classification import classification_figures
     from evalflow.stats.labels import label_figures
     from evalflow.stats.means import mean_figure
+    from evalflow.stats.preference import preference_figures
     from evalflow.stats.reliability import reliability_figures
 
+    if spec.kind == "pairwise":
+        return preference_figures(counts, seed)
     if spec.kind == "retrieval":
         return [mean_figure(name, counts[name], counts, seed) for name in spec.measures]
     if spec.per_label:
@@ -84,6 +88,8 @@ def compute(spec: FigureSpec, counts: pl.DataFrame, seed: int = 0) -> list[Figur
 
 def statistics(spec: FigureSpec) -> list[str]:
     """Names of the figures that a metric will have for certain; those of single classes depend on the data."""
+    if spec.kind == "pairwise":
+        return list(PREFERENCE_FIGURES)
     if spec.kind == "retrieval":
         return list(spec.measures)
     if spec.per_label:
@@ -101,7 +107,7 @@ def _counted(cells: pl.LazyFrame, *, alone: bool) -> pl.DataFrame:
     """
     import polars as pl
 
-    scored = cells.filter(pl.col("status") == "scored")
+    scored = cells.filter(pl.col("value").is_not_null())  # an undefined score may tell of a pair
     metric = pl.col("metric").first()
     if alone:
         same = scored.group_by("part", "value").agg(metric, clusters=pl.len()).collect(engine="streaming")
@@ -123,7 +129,7 @@ def decoded(spec: FigureSpec, counted: pl.DataFrame) -> pl.DataFrame:
         In place of `value`: of a classification truth and prediction (canonical JSON text), confidence (null where
         none is stated) and correct; `per_label`, a row for each label too, with record (a number), label, truth,
         prediction, unexpected and unsaid (whether the label was absent from the truth, or the prediction, and taken
-        as false); of a retrieval a column per measure.
+        as false); of a retrieval a column per measure; of a pair score, lean and longer.
     """
     import polars as pl
 
@@ -131,6 +137,9 @@ def decoded(spec: FigureSpec, counted: pl.DataFrame) -> pl.DataFrame:
     if spec.kind == "retrieval":
         rows = [[value, *(measured.get(name) for name in spec.measures)] for value, measured in values.items()]
         schema: dict[str, Any] = dict.fromkeys(spec.measures, pl.Float64)
+    elif spec.kind == "pairwise":
+        rows = [[value, *_of_pair(pair)] for value, pair in values.items()]
+        schema = dict.fromkeys(("score", "lean", "longer"), pl.Float64)
     elif spec.per_label:
         labels = sorted({label for pair in values.values() for side in _SIDES for label in pair[side]})
         rows = [[value, label, *_of_label(pair, label)] for value, pair in values.items() for label in labels]
@@ -148,6 +157,11 @@ def decoded(spec: FigureSpec, counted: pl.DataFrame) -> pl.DataFrame:
 
 def _sureness(pair: Mapping[str, Any]) -> tuple[float | None, bool]:
     return pair.get("confidence"), pair["truth"] == pair["prediction"]
+
+
+def _of_pair(pair: Mapping[str, Any]) -> list[float | None]:
+    score = None if pair["verdict"] is None else {"win": 1.0, "tie": 0.5, "loss": 0.0}[pair["verdict"]]
+    return [score, *(None if pair[name] is None else float(pair[name]) for name in ("lean", "longer"))]
 
 
 def _of_label(pair: Mapping[str, Any], label: str) -> list[Any]:

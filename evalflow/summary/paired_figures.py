@@ -66,7 +66,7 @@ def read_said(sides: tuple[pl.LazyFrame, pl.LazyFrame], cases: pl.DataFrame, spe
 
 
 def figure_differences(said: Said, cases: pl.DataFrame, seed: int = 0, *, by_class: bool = False) -> Iterator[Found]:
-    """The differences of all figures that are not the mean over again.
+    """The differences of all figures that are not the mean over again, nor about the judge as those of pairs are.
 
     What is a mean over cases is compared as means are, recall among them: it is a mean over the cases that bear the
     label, which are the same in both runs.
@@ -85,12 +85,14 @@ def figure_differences(said: Said, cases: pl.DataFrame, seed: int = 0, *, by_cla
         for (label,), own in rows.sort("label").group_by("label", maintain_order=True) if by_class else ():
             for name, found in _Classified(own, seed).of_class(_TRUE, _SCORES[:3]):
                 yield f"{name}[{label}]", found
-    else:
+    elif said.spec.kind == "classification":
         yield from _of_classes(rows, said.spec, seed, by_class=by_class)
 
 
 def same_as_mean(spec: FigureSpec) -> tuple[str, ...]:
-    """Figures that are the mean of the scores, which are 1 where all of the prediction is right."""
+    """Figures that are the mean of the scores: of a classification these are 1 where all of the prediction is right."""
+    if spec.kind == "pairwise":
+        return ("win_rate",)
     if spec.kind != "classification":
         return ()
     return ("accuracy",) if spec.per_label or spec.positive is not None else ("accuracy", "weighted_recall")

@@ -66,7 +66,7 @@ def test_the_metric_on_the_page_can_be_built() -> None:
     for block in re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL):
         values = yaml.safe_load(block)
         config = metric_config_model(values["kind"]).model_validate(values)
-        assert build_metric("cited", config, Prompts([ROOT / "prompts"])).asks
+        assert build_metric("own", config, Prompts([ROOT / "prompts"])).asks
 
 
 @pytest.mark.parametrize(("arguments", "score"), [(False, 1.0), (True, 0.5)])

@@ -28,7 +28,7 @@ FILES = {file.stem: yaml.safe_load(file.read_text()) for file in sorted((ROOT / 
 JUDGED = [
     name
     for name, values in FILES.items()
-    if values["kind"] in ("judge", "rubric", "g_eval", "checks", "generated_questions")
+    if values["kind"] in ("judge", "rubric", "g_eval", "checks", "generated_questions", "pairwise")
 ]
 OWN = "a metric of one's own"
 """A rubric that shows the judge every field, with the prompt that ships for those who write no prompt."""
@@ -136,7 +136,9 @@ def told(texts: dict[str, str]) -> tuple[Case, Answer]:
         vars={"chatbot_role": texts["vars"], "note": texts["vars"]},
         demo_answer=Message("assistant", texts["answer"]),
     )  # fmt: skip
-    answer = Answer(dataset="d", index=0, case_id="1", target="t", answer=texts["answer"], actual=texts["labels"])
+    # Never the same as the reference: nobody is asked which of two equal texts is better.
+    said = f"{texts['answer']}."
+    answer = Answer(dataset="d", index=0, case_id="1", target="t", answer=said, actual=texts["labels"])
     return case, replace(answer, messages=messages)
 
 

@@ -243,3 +243,15 @@ def test_a_measure_of_retrieval_is_a_mean_over_the_cases_that_have_it(record: Ma
     found = compare_cases(pair_scores(*sides), ("a", "b"), {"m": Traits(bounded=True, figures=spec)})
     assert [(row.statistic, list(row.also), row.found.n) for row in found] == [("mean", ["f1"], 12), ("mrr", [], 11)]
     assert found[1].found.difference == 0.5
+
+
+def test_of_pairs_the_win_rate_is_the_mean_and_what_the_judge_leans_to_is_not_compared(record: Make, table: Table):
+    def pair(verdict: str, lean: int) -> dict[str, Any]:
+        return {"verdict": verdict, "lean": lean, "longer": None}
+
+    a, b = [pair("loss", 0), pair("tie", 1), pair("tie", 0)], [pair("win", 0), pair("tie", -1), pair("win", 0)]
+    score = {"win": 1.0, "tie": 0.5, "loss": 0.0}
+    sides = [frame(table, [record(score[v["verdict"]], i, value=v) for i, v in enumerate(side)]) for side in (a, b)]
+    traits = Traits(bounded=True, figures=FigureSpec("pairwise"))
+    [row] = compare_cases(pair_scores(*sides), ("a", "b"), {"m": traits})
+    assert (row.statistic, list(row.also)) == ("mean", ["win_rate"])

@@ -1,0 +1,187 @@
+"""The kind `pairwise`: which of two answers a judge prefers, asked twice, with either of them to be read first.
+
+A judge that is shown two texts leans to a place (Zheng et al., 2023, arXiv:2306.05685, section 3.4). So an answer wins
+or loses where both orders say so, and how often they do not is told beside how often it wins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any, Literal, Self
+
+from pydantic import field_validator
+
+from evalflow.config.schema import Word
+from evalflow.metrics.base import Calls, expect_declared
+from evalflow.metrics.chain import ChainConfig, ChainMetric, Scope
+from evalflow.metrics.inputs import fields_of, look_up, obstacle
+from evalflow.metrics.reasons import REMARK, one_line
+from evalflow.metrics.returns import FieldType, LabelType, StrType, reply_model
+from evalflow.metrics.rule_config import MapRule
+from evalflow.metrics.steps import StepConfig, build_steps
+from evalflow.prompts import Prompts
+from evalflow.protocols import Judge
+from evalflow.records import Answer, Ask, Case, FigureSpec, Message, Outcome
+
+ANSWER_FIRST, ANSWER_SECOND = "answer_first", "answer_second"
+FIELD = "better"
+EXTRAS = ("criteria", "given")
+_VERDICTS: Sequence[Mapping[str, str]] = (
+    MappingProxyType({"first": "win", "second": "loss", "tie": "tie"}),
+    MappingProxyType({"first": "loss", "second": "win", "tie": "tie"}),
+)
+"""What the word for a place says of the answer, in each of the two orders."""
+_SCORES: Mapping[str, float] = MappingProxyType({"win": 1.0, "tie": 0.5, "loss": 0.0})
+_LEAN: Mapping[str, int] = MappingProxyType({"first": 1, "tie": 0, "second": -1})
+
+
+class PairwiseMetricConfig(ChainConfig):
+    """What the answer is compared with, and by what.
+
+    Attributes:
+        against: The case field, or dotted path into one, that holds the other answer: reference, demo_answer or, of a
+            column, vars.COLUMN. `needs` declares it.
+        criteria: What makes an answer the better one, in words.
+        inconsistent: What a pair is whose verdict changes with the order. Either is counted.
+        prompt: The template. Beside the fields in `needs` it knows `criteria`, `given` (a map of what `needs` names
+            beside the two answers), `source` (the answer to be read first) and `against` (the other).
+        weighting: None: a verdict is taken as it is given.
+    """
+
+    kind: Literal["pairwise"]  # pyright: ignore[reportIncompatibleVariableOverride]
+    against: Word = "reference"
+    criteria: Word
+    inconsistent: Literal["tie", "undefined"] = "tie"
+    prompt: Word = "pairwise/preference.jinja"
+    weighting: None = None  # pyright: ignore[reportIncompatibleVariableOverride]
+
+    @field_validator("criteria")
+    @classmethod
+    def _said(cls, criteria: str) -> str:
+        if not criteria.strip():
+            raise ValueError("the criteria are blank; say in words what makes an answer the better one")
+        return criteria
+
+    @field_validator("against")
+    @classmethod
+    def _another(cls, against: str) -> str:
+        if against == "answer":
+            raise ValueError("the answer cannot be compared with itself; such as reference, or vars.COLUMN")
+        return against
+
+
+class PairwiseMetric(ChainMetric[PairwiseMetricConfig]):
+    """Asks about each pair in both orders. Two equal texts are a tie, and nobody is asked.
+
+    The chain's own rule gives what the first order says. The `value` of a score is what the figures are made of:
+    verdict (win, loss or tie; null where the score is undefined), lean (1 where the judge leans to what it reads first,
+    -1 to what it reads second, 0 where it says the same in both orders, null for equal texts) and longer (whether it
+    prefers the longer answer; null where it prefers neither, or they are of one length).
+    """
+
+    Config = PairwiseMetricConfig
+
+    @classmethod
+    def build(cls, name: str, config: PairwiseMetricConfig, prompts: Prompts) -> Self:
+        """Make the two asks ready.
+
+        Raises:
+            UserError: One of the answers is not declared; or the prompt is missing, does not parse, or uses what is not
+                declared.
+        """
+        expect_declared(name, config.needs, {"answer": "answer", "against": config.against})
+        returns: dict[str, FieldType] = {
+            "reason": StrType(type="str"),
+            FIELD: LabelType(type="label", labels=["first", "second", "tie"]),
+        }
+        orders = {ANSWER_FIRST: ("answer", config.against), ANSWER_SECOND: (config.against, "answer")}
+        asked = [
+            StepConfig(id=order, prompt=config.prompt, returns=returns, source=first, against=second)
+            for order, (first, second) in orders.items()
+        ]
+        rule = MapRule(op="map", of=ANSWER_FIRST, field=FIELD, values={"first": 1.0, "tie": 0.5, "second": 0.0})
+        keys = dict.fromkeys(orders, f"metric.{name}.prompt")
+        steps = build_steps(name, asked, rule, config.needs, prompts, extras=EXTRAS, prompt_keys=keys)
+        # The name of a reply model is sent along, and must not tell which of the two is judged.
+        unnamed = reply_model("preference", returns, False)
+        return cls(name, config, [replace(step, reply_model=unnamed) for step in steps], rule)
+
+    @classmethod
+    def calls(cls, declared: Mapping[str, Any]) -> Calls:  # noqa: ARG003 - whatever it says
+        """One for each order."""
+        return Calls(2, 2)
+
+    @property
+    def figures(self) -> FigureSpec:
+        """How often the answer wins, and how far the judge can be believed in that."""
+        return FigureSpec("pairwise")
+
+    def preview(self, case: Case, answer: Answer) -> Sequence[Ask]:
+        """The asks that scoring would lead to; none for equal texts.
+
+        Raises:
+            UserError: The prompt cannot be rendered.
+        """
+        first, second = self._texts(fields_of(case, answer))
+        return () if first == second else super().preview(case, answer)
+
+    async def score(self, case: Case, answer: Answer, judge: Judge | None, repeat: int) -> Outcome:
+        """Ask in both orders; where one of them gets no verdict, there is none.
+
+        Raises:
+            InfrastructureError, BudgetError: No further call can be made.
+        """
+        fields = fields_of(case, answer)
+        first, second = self._texts(fields)
+        if first == second and not obstacle(self.config.needs, fields, answer, blank_is_text=False):
+            value = {"verdict": "tie", "lean": None, "longer": None}
+            reason = f"the answer and the {self.config.against} are the same text"
+            return Outcome(status="scored", score=0.5, value=value, reason=reason, path="direct")
+        asked = await super().score(case, answer, judge, repeat)
+        return self._concluded(asked, len(first) - len(second)) if asked.status == "scored" else asked
+
+    def _concluded(self, asked: Outcome, longer_by: int) -> Outcome:
+        places = [step["reply"][FIELD] for step in asked.steps]
+        verdicts = [words[place] for words, place in zip(_VERDICTS, places, strict=True)]
+        lean = _sign(sum(_LEAN[place] for place in places))
+        if lean:
+            return self._inconsistent(asked, verdicts, lean)
+        (verdict,) = {*verdicts}
+        longer = (verdict == "win") == (longer_by > 0) if longer_by and verdict != "tie" else None
+        value = {"verdict": verdict, "lean": 0, "longer": longer}
+        reason = f"{verdict} in both orders: {one_line(asked.steps[0]['reply']['reason'], 4 * REMARK)}"
+        return replace(asked, score=_SCORES[verdict], value=value, reason=reason)
+
+    def _inconsistent(self, asked: Outcome, verdicts: Sequence[str], lean: int) -> Outcome:
+        undefined = self.config.inconsistent == "undefined"
+        value = {"verdict": None if undefined else "tie", "lean": lean, "longer": None}
+        reason = f"the order decides: {verdicts[0]} when the answer is read first, {verdicts[1]} when second"
+        if undefined:
+            return replace(asked, status="undefined", score=None, value=value, reason=reason, path=None)
+        return replace(asked, score=0.5, value=value, reason=f"{reason}; counted as a tie")
+
+    def _texts(self, fields: Mapping[str, Any]) -> tuple[str, str]:
+        """The answer and the other one, as the judge reads them; blank where there is none."""
+        first, second = (_text(look_up(path, fields)) for path in ("answer", self.config.against))
+        return first, second
+
+    def _scope(self, fields: Mapping[str, Any], repeat: int) -> Scope:
+        """A demo answer is shown as its text, like any other answer."""
+        return super()._scope({**fields, "demo_answer": _text(fields["demo_answer"])}, repeat)
+
+    def _extras(self, fields: Mapping[str, Any]) -> Mapping[str, Any]:
+        compared = {"answer", self.config.against}
+        given = {need: look_up(need, fields) for need in self.config.needs if need not in compared}
+        return dict(zip(EXTRAS, (self.config.criteria, given), strict=True))
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    return value.content if isinstance(value, Message) else str(value)
+
+
+def _sign(number: int) -> int:
+    return (number > 0) - (number < 0)

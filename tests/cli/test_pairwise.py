@@ -1,0 +1,98 @@
+"""Two answers in both orders, from the command line to the sentence that says whether the judge leans to a place."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from evalflow.testing import Endpoint, Request, reply
+from tests.cli.conftest import Program, judge_arguments
+
+BETTER, WORSE = "better", "worse"
+
+
+def rows(count: int) -> list[dict[str, str]]:
+    """The answer is the better one of the first two cases, and the worse one of the others."""
+    texts = [(BETTER, WORSE) if i < 2 else (WORSE, BETTER) for i in range(count)]
+    return [
+        {"id": f"c{i}", "question": f"Q{i}?", "answer": f"{answer} {i}", "reference": f"{other} {i}"}
+        for i, (answer, other) in enumerate(texts)
+    ]
+
+
+def first_text(request: Request) -> str:
+    return request.text.partition("The first answer:")[2].partition("The second answer:")[0]
+
+
+def preferring(request: Request, *fooled: str) -> dict[str, str]:
+    """A judge that tells the better one from the worse, and says `first` of the cases that fool it."""
+    first = BETTER in first_text(request) or any(f"{case}?" in request.text for case in fooled)
+    return {"reason": "It helps more.", "better": "first" if first else "second"}
+
+
+def arguments(program: Program, url: str, count: int) -> tuple[str, ...]:
+    path = program.write("mine.jsonl", *rows(count))
+    data = ("dataset=rag", f"dataset.rag.path={path}", "dataset.rag.fields=null")
+    return (*data, "metric=preference", *judge_arguments(url))
+
+
+def statistics(program: Program) -> dict[str, Any]:
+    summary = json.loads((program.latest / "summary.json").read_text(encoding="utf-8"))
+    return {row["statistic"]: row for row in summary["rows"] if row["tag"] is None}
+
+
+def test_a_run_tells_the_win_rate_and_what_the_judge_leans_to(program: Program) -> None:
+    fooled = [f"Q{i}" for i in range(4, 10)]
+    with Endpoint(lambda request: preferring(request, *fooled)) as endpoint:
+        command = arguments(program, endpoint.url, 10)
+        checked = program("check", *command, "--json")
+        assert json.loads(checked.stdout)["estimate"]["requests"] == 20
+        assert not endpoint.requests
+        done = program(*command, "gate={preference: {consistency: '>= 0.9'}}")
+        assert len(endpoint.requests) == 20
+    assert done.returncode == 1, done.stderr
+    found = statistics(program)
+    assert {name: found[name]["value"] for name in ("mean", "win_rate", "consistency", "first_preferred")} == {
+        "mean": 0.5, "win_rate": 0.5, "consistency": 0.4, "first_preferred": 1.0,
+    }  # fmt: skip
+    assert (found["consistency"]["ci_method"], found["win_rate"]["n_scored"]) == ("wilson", 10)
+    sentence = (
+        "preference: of 10 pairs 2 won, 2 lost, 0 tied, and 6 decided by the order in which they were read. Of the "
+        "cases whose verdict changes with the order 6 lean to what is read first, 0 to what is read second (sign test, "
+        "p = 0.031): the judge prefers what it reads first."
+    )
+    assert sentence in done.stdout
+    for name in ("report.html", "summary.md"):
+        assert "the judge prefers what it reads first" in (program.latest / name).read_text(encoding="utf-8"), name
+
+
+def test_a_reply_that_cannot_be_read_is_an_error_and_resume_asks_for_that_case_alone(program: Program) -> None:
+    broken = True
+
+    def script(request: Request) -> Any:
+        if broken and "Q1?" in request.text and WORSE in first_text(request):
+            return reply("I would say the first one.")
+        return preferring(request)
+
+    with Endpoint(script) as endpoint:
+        done = program(*arguments(program, endpoint.url, 3), "judge.reasks=0")
+        assert done.returncode == 3, done.stderr
+        assert statistics(program)["win_rate"]["value"] == pytest.approx(1 / 2)  # Q0 won, Q2 lost; Q1 is no win
+        lines = (program.latest / "scores.jsonl").read_text(encoding="utf-8").splitlines()
+        (failed,) = [line for line in map(json.loads, lines) if line["status"] == "error"]
+        assert (failed["case_id"], failed["score"]) == ("c1", None)
+        assert json.loads(failed["steps"])[1]["raw"] == "I would say the first one."
+        before = len(endpoint.requests)
+        broken = False
+        again = program("resume", "--retry-errors")
+        assert again.returncode == 0, again.stderr
+        assert len(endpoint.requests) == before + 1  # the order that was answered is remembered
+    assert statistics(program)["win_rate"]["value"] == pytest.approx(2 / 3)
+
+
+def test_the_embedded_judge_is_refused(program: Program) -> None:
+    done = program("check", "dataset=rag", "metric=preference", "judge=embedded")
+    assert done.returncode == 2
+    assert "the embedded judge is no language model and cannot answer a free prompt" in " ".join(done.stderr.split())
