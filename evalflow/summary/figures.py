@@ -51,14 +51,14 @@ def figures(cells: pl.LazyFrame, units: Units, metrics: Mapping[str, Measured], 
         return []
     alone = not (units.repeated or units.clustered)
     counted = _counted(cells.filter(pl.col("metric").is_in(list(specs))), alone=alone)
-    read = {name: decoded(spec, counted.filter(pl.col("metric") == name)) for name, spec in specs.items()}
+    keys = units.keys
     found: list[Slice] = []
-    for row in units.table.filter(pl.col("metric").is_in(list(specs))).iter_rows(named=True):
-        parts = units.links.filter(pl.col("unit") == row["unit"]).select("part")
-        unit = row.pop("unit")
-        name = row["metric"]
-        found.append(Slice(unit, row, compute(specs[name], read[name].join(parts, on="part"), seed)))
-    return found
+    for name, spec in specs.items():
+        records = decoded(spec, counted.filter(pl.col("metric") == name))
+        for unit, own in units.rows(records):
+            if keys[unit]["metric"] == name:
+                found.append(Slice(unit, keys[unit], compute(spec, own, seed)))
+    return sorted(found, key=lambda part: part.unit)
 
 
 def compute(spec: FigureSpec, counts: pl.DataFrame, seed: int = 0) -> list[Figure]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from evalflow.stats.intervals import interval
 from evalflow.stats.variance import Components, Repeated, components, pass_all_k, pass_at_k
-from evalflow.summary.schema import SLICE
+from evalflow.summary.cases import clusters_of
 from evalflow.summary.units import Units
 
 if TYPE_CHECKING:
@@ -21,12 +21,12 @@ _LISTED = 50
 _HALF = 0.5
 
 
-def noise(cells: pl.LazyFrame, units: Units, seed: int = 0) -> list[dict[str, Any]]:
+def noise(cases: pl.DataFrame, units: Units, seed: int = 0) -> list[dict[str, Any]]:
     """Details of the slices in which some case has several scores, of all cases and tag by tag.
 
     Args:
-        cells: As `own_cells` gives them.
-        units: Of these cells.
+        cases: As `repeats_of` gives them.
+        units: Of the same cells.
         seed: Of bootstrap intervals.
 
     Returns:
@@ -37,43 +37,13 @@ def noise(cells: pl.LazyFrame, units: Units, seed: int = 0) -> list[dict[str, An
     """
     import polars as pl
 
-    if not units.repeated:
-        return []
-    cases = repeats_of(cells).collect(engine="streaming")
-    found: list[dict[str, Any]] = []
-    for row in units.table.iter_rows(named=True):
-        parts = units.links.filter(pl.col("unit") == row["unit"]).select("part")
-        own = cases.join(parts, on="part", how="semi").sort("case_id")
-        if own.height and (own["judgements"] > 1).any():
-            key = {name: row[name] for name in (*SLICE, "tag")}
-            found.append({**key, "statistic": "mean", "n": own.height, "noise": _noise(own, seed)})
-    return found
-
-
-def repeats_of(cells: pl.LazyFrame) -> pl.LazyFrame:
-    """One row per part and case, with its scored repeats in moments.
-
-    Returns:
-        Columns part, case_id, group; mean, answers, answer_variance, per_judgement, judge_variance as in `Repeated`;
-        judgements, verdicts, passes (of all its answers); judged (answers with a verdict), passed (by most verdicts).
-    """
-    import polars as pl
-
-    n, passed = pl.len(), pl.col("passed")
-    answers = (
-        cells.filter(pl.col("status") == "scored")
-        .group_by("part", "case_id", "target_repeat")
-        .agg(
-            pl.col("group").first(), pl.col("score").mean(), variance=pl.col("score").var(), n=n,
-            verdicts=passed.count(), passes=passed.sum(),
-        )
-    )  # fmt: skip
-    return answers.group_by("part", "case_id").agg(
-        pl.col("group").first(), pl.col("verdicts", "passes").sum(), mean=pl.col("score").mean(), answers=n,
-        answer_variance=pl.col("score").var(), per_judgement=(1 / pl.col("n")).mean(),
-        judge_variance=pl.col("variance").mean(), judgements=pl.col("n").sum(), judged=(pl.col("verdicts") > 0).sum(),
-        passed=(pl.col("passes") > _HALF * pl.col("verdicts")).sum(),
-    )  # fmt: skip
+    keys = units.keys
+    scored = cases.filter(pl.col("judgements") > 0)
+    return [
+        {**keys[unit], "statistic": "mean", "n": own.height, "noise": _noise(own, seed)}
+        for unit, own in units.rows(scored)
+        if (own["judgements"] > 1).any()
+    ]
 
 
 def components_of(cases: pl.DataFrame) -> Components | None:
@@ -81,8 +51,8 @@ def components_of(cases: pl.DataFrame) -> Components | None:
     import polars as pl
 
     names = ("mean", "answers", "answer_variance", "per_judgement", "judge_variance")
-    columns = [cases[name].cast(pl.Float64).fill_null(float("nan")).to_numpy() for name in names]
-    return components(Repeated(*columns), _clusters(cases))
+    columns = [cases[name].cast(pl.Float64).to_numpy() for name in names]
+    return components(Repeated(*columns), clusters_of(cases))
 
 
 def _noise(cases: pl.DataFrame, seed: int) -> dict[str, Any]:
@@ -130,14 +100,14 @@ def _stability(cases: pl.DataFrame) -> dict[str, Any]:
     import polars as pl
 
     verdicts, passes = pl.col("verdicts"), pl.col("passes")
-    several = cases.filter(verdicts > 1)
-    flaky = several.filter((passes > 0) & (passes < verdicts)).sort((passes / verdicts - _HALF).abs(), "case_id")
-    return {
-        "stable_pass": several.filter(passes == verdicts).height,
-        "flaky": flaky.height,
-        "stable_fail": several.filter(passes == 0).height,
-        "judged_once": cases.height - several.height,
-        "flaky_cases": flaky.head(_LISTED).select("case_id", "passes", "verdicts").to_dicts(),
+    several, split = verdicts > 1, (passes > 0) & (passes < verdicts)
+    counts = cases.select(
+        stable_pass=(several & (passes == verdicts)).sum(), flaky=split.sum(),
+        stable_fail=(several & (passes == 0)).sum(), judged_once=(~several).sum(),
+    )  # fmt: skip
+    most_even = cases.lazy().filter(split).sort((passes / verdicts - _HALF).abs(), "case_id").head(_LISTED)
+    return counts.row(0, named=True) | {
+        "flaky_cases": most_even.select("case_id", "passes", "verdicts").collect().to_dicts()
     }
 
 
@@ -148,8 +118,8 @@ def _draws(cases: pl.DataFrame, seed: int) -> Iterator[dict[str, Any]]:
         return
     for k in sorted({*(k for k in _DRAWS if k < most), most}):
         enough = cases.filter(cases["judged"] >= k)
-        passed, judged = enough["passed"].to_numpy(), enough["judged"].to_numpy()
-        clusters = _clusters(enough)
+        passed, judged = enough["passing"].to_numpy(), enough["judged"].to_numpy()
+        clusters = clusters_of(enough)
         yield {
             "k": k,
             "cases": enough.height,
@@ -163,14 +133,3 @@ def _mean(chances: NDArray[np.float64], clusters: Any, seed: int) -> dict[str, A
     return {
         "value": float(chances.mean()), "ci_low": found.low, "ci_high": found.high, "ci_method": found.method,
     }  # fmt: skip
-
-
-def _clusters(cases: pl.DataFrame) -> Any:
-    """The cluster of each case; None where each stands alone."""
-    import polars as pl
-
-    group = pl.col("group")
-    if cases["group"].null_count() == cases.height:
-        return None
-    cluster = pl.when(group.is_null()).then("case:" + pl.col("case_id")).otherwise("group:" + group)
-    return cases.select(cluster.alias("cluster"))["cluster"].to_numpy()

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from evalflow.summary.cases import repeats_of
 from evalflow.summary.figures import Slice, figures
 from evalflow.summary.measures import measures
 from evalflow.summary.noise import noise
@@ -53,13 +54,15 @@ def summarise(scores: pl.LazyFrame, metrics: Mapping[str, Measured], seed: int =
     units = find_units(cells)
     if not units.table.height:
         return Summary(pl.DataFrame(schema=summary_schema()), [])
-    means, beside = _mean_rows(units, measures(cells, units), metrics, seed)
+    cases = repeats_of(cells).collect(engine="streaming") if units.repeated else None
+    means, beside = _mean_rows(units, measures(cells, cases, units), metrics, seed)
     extra, details = _figure_rows(figures(cells, units, metrics, seed), means)
     rows = pl.concat([means.select("unit", *summary_schema()).with_columns(place=pl.lit(0, pl.Int64)), extra])
     places = {name: place for place, name in enumerate(metrics)}
     rank = pl.col("metric").replace_strict(places, default=len(places), return_dtype=pl.Int64)
     ordered = rows.sort("dataset", "target", rank, "metric", "judge", "tag", "place", nulls_last=False)
-    return Summary(ordered.select(list(summary_schema())), beside + details + noise(cells, units, seed))
+    repeats = [] if cases is None else noise(cases, units, seed)
+    return Summary(ordered.select(list(summary_schema())), beside + details + repeats)
 
 
 def _mean_rows(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from evalflow.datasets import tag_levels
 from evalflow.summary.moments import moments
@@ -19,7 +19,6 @@ from evalflow.summary.schema import SLICE
 if TYPE_CHECKING:
     import polars as pl
 
-_ROWS_AT_ONCE = 4_000_000
 STATES = ("scored", "undefined", "error", "skipped")
 
 
@@ -29,7 +28,7 @@ class Units:
 
     Attributes:
         parts: One row per slice, exact tags, state of the cells, and whether they asked: counts, sums, moments.
-        links: Which parts make up which unit: unit, part, rows.
+        links: Which parts make up which unit: unit, part.
         table: One row per unit: unit, the slice, tag (null for all).
     """
 
@@ -47,14 +46,20 @@ class Units:
         """Whether some case carries a group."""
         return bool(self.parts["grouped"].any())
 
-    def chunks(self) -> Iterator[pl.DataFrame]:
-        """The links, a bounded number of rows (or one unit) at a time."""
+    @property
+    def keys(self) -> dict[int, dict[str, Any]]:
+        """What each unit is: dataset, target, metric, judge, tag."""
+        return self.table.rows_by_key("unit", named=True, unique=True)
+
+    def rows(self, table: pl.DataFrame) -> Iterator[tuple[int, pl.DataFrame]]:
+        """Each unit, in order, with its rows of a table that has a `part`; that column is dropped."""
         import polars as pl
 
-        sizes = self.links.group_by("unit").agg(pl.col("rows").sum()).sort("unit")
-        chunk = (pl.col("rows").cum_sum() - 1) // _ROWS_AT_ONCE
-        for part in sizes.with_columns(chunk=chunk).partition_by("chunk", maintain_order=True):
-            yield self.links.join(part.select("unit"), on="unit", how="semi").select("unit", "part")
+        parts = table.partition_by("part", as_dict=True, include_key=False)
+        nothing = table.clear().drop("part")
+        for unit, own in self.links.group_by("unit").agg(pl.col("part").sort()).sort("unit").iter_rows():
+            found = [parts[part,] for part in own if (part,) in parts]
+            yield unit, pl.concat(found) if found else nothing
 
 
 def own_cells(scores: pl.LazyFrame) -> pl.LazyFrame:
@@ -78,12 +83,12 @@ def find_units(cells: pl.LazyFrame) -> Units:
     keyed = cells.with_columns(asked=asked).with_columns(key=pl.col("part") ^ status.hash(5) ^ pl.col("asked").hash(6))
     first = pl.col("part", *SLICE, "tags", "status", "asked").first()
     parts = keyed.group_by("key").agg(first, *_sums(), *moments()).drop("key").collect(engine="streaming")
-    exact = parts.group_by("part").agg(pl.col(*SLICE, "tags").first(), rows=pl.col("n").sum())
+    exact = parts.group_by("part").agg(pl.col(*SLICE, "tags").first())
     names = [(part, tag) for part, tags in exact.select("part", "tags").iter_rows() for tag in _spread(tags or ())]
     tags = pl.DataFrame(names, schema={"part": parts.schema["part"], "tag": pl.String}, orient="row")
     spread = exact.drop("tags").join(tags, on="part")
     table = spread.select(*SLICE, "tag").unique().sort(*SLICE, "tag").with_row_index("unit")
-    links = spread.join(table, on=[*SLICE, "tag"], nulls_equal=True).select("unit", "part", "rows")
+    links = spread.join(table, on=[*SLICE, "tag"], nulls_equal=True).select("unit", "part")
     return Units(parts, links, table)
 
 
@@ -97,9 +102,7 @@ def counts(units: Units) -> pl.DataFrame:
         pl.when((asked & (pl.col(f"{name}_nulls") > 0)).any()).then(None).otherwise(pl.col(name).sum()).alias(name)
         for name in _SPENT
     ]
-    return (
-        units.links.select("unit", "part").join(units.parts, on="part").group_by("unit").agg(n.sum(), *by_state, *spent)
-    )
+    return units.links.join(units.parts, on="part").group_by("unit").agg(n.sum(), *by_state, *spent)
 
 
 _SPENT = ("cost_usd", "input_tokens", "output_tokens")

@@ -59,12 +59,9 @@ def plainly(records: list[ScoreRecord], tag: str | None) -> dict[str, Any]:
 
 @pytest.mark.parametrize("repeats", [1, 3])
 @pytest.mark.parametrize("clustered", [False, True])
-@pytest.mark.parametrize("rows_at_once", [50, 1_000_000])
 def test_random_scores_agree_with_the_definition(
-    record: Make, table: Table, declare: Declare, monkeypatch: pytest.MonkeyPatch,
-    repeats: int, clustered: bool, rows_at_once: int,
-):  # fmt: skip
-    monkeypatch.setattr("evalflow.summary.units._ROWS_AT_ONCE", rows_at_once)
+    record: Make, table: Table, declare: Declare, repeats: int, clustered: bool
+):
     rng = random.Random(repeats + 10 * clustered)
     cells = [
         record(

@@ -13,7 +13,8 @@ from evalflow.errors import Problem, UserError
 from evalflow.stats.paired import standard_error
 from evalflow.stats.variance import Components
 from evalflow.summary import pair_scores
-from evalflow.summary.noise import components_of, repeats_of
+from evalflow.summary.cases import repeats_of
+from evalflow.summary.noise import components_of
 from evalflow.summary.plan import Basis, alike
 from evalflow.summary.units import own_cells
 
@@ -54,7 +55,7 @@ class _Slice:
     def rate(self) -> float | None:
         """The share that passes, where scores are 0 or 1, nothing was repeated and no cases share a group."""
         mean = self.cases["mean"]
-        alone = self.cases["group"].null_count() == self.cases.height and self.cases["judgements"].max() == 1
+        alone = self.cases["cluster"].null_count() == self.cases.height and self.cases["judgements"].max() == 1
         share = float(mean.mean())  # pyright: ignore[reportArgumentType] - a number, of a column of numbers
         return share if alone and mean.is_in([0.0, 1.0]).all() and 0 < share < 1 else None
 
@@ -144,7 +145,8 @@ def _slices(run: Scored, metric: str | None) -> dict[tuple[Any, ...], _Slice]:
     cells = own_cells(run.scores())
     cells = cells if metric is None else cells.filter(pl.col("metric") == metric)
     keys = cells.select("part", *_SLICE).unique().collect(engine="streaming")
-    cases = repeats_of(cells).collect(engine="streaming").join(keys, on="part").sort(*_SLICE, "case_id")
+    scored = repeats_of(cells).filter(pl.col("judgements") > 0)
+    cases = scored.collect(engine="streaming").join(keys, on="part").sort(*_SLICE, "case_id")
     found: dict[tuple[Any, ...], _Slice] = {}
     for key, own in cases.group_by(_SLICE, maintain_order=True):
         parts = components_of(own)
@@ -182,7 +184,7 @@ def _measured(parts: Components) -> str:
 def _unknown(one: _Slice) -> Iterator[str]:
     if one.parts.generator_noise is None and one.parts.judge_noise is None:
         yield "not known: the noise of answers and judge; a pilot with repeats={target: 2, judge: 2} tells it apart"
-    if one.cases["group"].null_count() < one.cases.height:
+    if one.cases["cluster"].null_count() < one.cases.height:
         yield "assumed: new cases come in groups as large as the pilot's"
 
 
