@@ -49,6 +49,7 @@ def write_html(path: Path, run: Reported, explorer: ExplorerWriter) -> None:
         "facts": facts(run.manifest),
         "manifest": json.dumps(run.manifest, indent=2, ensure_ascii=False, default=str),
         "judges": judge_lines(run.manifest),
+        "gates": run.gates,
         "rows": [row for row in rows if row["tag"] is None],
         "by_tag": [row for row in rows if row["tag"] is not None],
         "parts": varying(rows),

@@ -264,3 +264,26 @@ def test_script_json_is_json_without_a_way_out():
     text = script_json(value)
     assert "<" not in text
     assert json.loads(text) == {"a": ["</script>", "Infinity", {"b": "-Infinity"}], "c": 1.5}
+
+
+def test_gates_are_shown_with_what_became_of_them(make_run, make_case, tmp_path):
+    common = {"of": "rag", "limit": 0.8, "note": "", "message": "", "value": 0.9, "ci_low": 0.85, "ci_high": 0.95}
+    gates = [
+        {**common, "name": "faithfulness mean >= 0.8", "passed": True},
+        {**common, "name": EVIL, "passed": False, "of": EVIL},
+        {**common, "name": "recall >= 0.8", "passed": None, "value": None, "ci_low": None, "note": "no scored case"},
+    ]
+    write_reports(tmp_path, make_run([make_case(0)], [], gates=gates))
+    text = (tmp_path / "report.html").read_text(encoding="utf-8")
+    page = Page(text)
+    outcomes = [attrs["class"] for tag, attrs in page.elements if attrs.get("class", "").startswith("outcome")]
+    assert outcomes == ["outcome passed", "outcome failed", "outcome undecided"]
+    limits = [attrs["x"] for tag, attrs in page.elements if attrs.get("class") == "limit"]
+    assert limits == ["79.5", "79.5"]
+    assert "no scored case" in "".join(page.text)
+    assert "window.owned" not in "".join(script for attrs, script in page.scripts if not attrs.get("type"))
+
+
+def test_a_run_without_gates_has_no_section_for_them(make_run, make_case, tmp_path):
+    write_reports(tmp_path, make_run([make_case(0)], []))
+    assert 'id="gates"' not in (tmp_path / "report.html").read_text(encoding="utf-8")

@@ -44,7 +44,13 @@ def _outcomes(recipe: Recipe, summary: pl.DataFrame, scores: pl.LazyFrame) -> tu
 
 def _gate_rows(result: GateResult, why: str) -> Iterator[dict[str, Any]]:
     gate = result.gate
-    common = {"metric": gate.about, "statistic": gate.statistic, "condition": str(gate.condition), "name": str(gate)}
+    common = {
+        "metric": gate.about,
+        "statistic": gate.statistic,
+        "condition": str(gate.condition),
+        "limit": gate.condition.limit,
+        "name": str(gate),
+    }
     nothing: dict[str, Any] = {
         "dataset": None,
         "value": None,
@@ -54,14 +60,17 @@ def _gate_rows(result: GateResult, why: str) -> Iterator[dict[str, Any]]:
         "cases_needed": None,
     }
     if not result.rows:
-        yield {**common, **nothing, "message": f"{gate}: {_missing(gate, why)}"}
+        note = _missing(gate, why)
+        yield {**common, **nothing, "of": "", "note": note, "message": f"{gate}: {note}"}
     for row in result.rows:
         # A gate on a tag is about several metrics.
         parts = (row.metric if gate.metric is None else "", row.dataset, row.target, row.judge)
         of = " · ".join(part for part in parts if part)
         ends = {"value": row.value, "ci_low": row.low, "ci_high": row.high}
         known = {"dataset": row.dataset, "passed": row.passed, "cases_needed": row.cases_needed}
-        yield {**common, **ends, **known, "message": f"{gate}: {_found(row)} ({of}){_undecided(row)}"}
+        note = _undecided(row)
+        message = "; ".join(text for text in (f"{gate}: {_found(row)} ({of})", note) if text)
+        yield {**common, **ends, **known, "of": of, "note": note, "message": message}
 
 
 def _missing(gate: Gate, why: str) -> str:
@@ -85,7 +94,7 @@ def _undecided(row: GateRow) -> str:
     if row.passed is not None or row.value is None:
         return ""
     if row.low is None:
-        return "; it has no interval, and so decides nothing: more cases, or point: true"
+        return "it has no interval, and so decides nothing: more cases, or point: true"
     if row.cases_needed is None:
-        return "; it lies on the limit, which no number of cases decides"
-    return f"; about {row.cases_needed:,} cases would decide, if it stayed as it is"
+        return "it lies on the limit, which no number of cases decides"
+    return f"about {row.cases_needed:,} cases would decide, if it stayed as it is"
