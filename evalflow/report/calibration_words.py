@@ -26,12 +26,14 @@ KEYS: Mapping[str, str] = MappingProxyType(
         "spearman": "same order (Spearman)",
         "spearman_by_group": "same order within a group (Spearman)",
         "kendall": "same order, pair by pair (Kendall)",
+        "pearson": "on a straight line (Pearson)",
         "auroc": "a pass above a fail (AUROC; 0.5 is chance)",
     }
 )
 """The measures of agreement, in words."""
 _SEEN = 0.0005
 """A difference below this is shown as 0."""
+_ROUNDING = 1e-9
 _SHARES = ("accuracy", "sensitivity", "specificity", "auroc")
 _SOMETIMES = ("spearman_by_group", "auroc")
 
@@ -44,12 +46,15 @@ def measured(name: str) -> str:
 def shown_measures(row: CalibrationRow) -> list[tuple[str, str, Agreement]]:
     """The measures of agreement to show, as name, words and measure, with shares within 0..1.
 
-    Of two classes no near miss can be told, so that weighted kappa is kappa over again.
+    Of two classes no near miss can be told, so that weighted kappa is kappa over again; and of yes and no all
+    correlations are Spearman's.
     """
     shown: list[tuple[str, str, Agreement]] = []
     for name, words in KEYS.items():
         one = row.agreement[name]
         if name == "kappa_weighted" and row.classes is not None and row.classes.binary:
+            continue
+        if name in ("kendall", "pearson") and _alike(one, row.agreement["spearman"]):
             continue
         if name in _SOMETIMES and one.value is None:
             continue
@@ -57,6 +62,10 @@ def shown_measures(row: CalibrationRow) -> list[tuple[str, str, Agreement]]:
             one = replace(one, low=max(0.0, one.low), high=min(1.0, one.high))
         shown.append((name, words, one))
     return shown
+
+
+def _alike(one: Agreement, other: Agreement) -> bool:
+    return other.value is not None and one.value is not None and abs(one.value - other.value) < _ROUNDING
 
 
 def in_words(row: CalibrationRow) -> list[str]:

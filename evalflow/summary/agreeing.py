@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from evalflow.stats.agreement import Agreement, accuracy, class_rates, cohen_kappa, undefined
 from evalflow.stats.alpha import krippendorff_alpha
 from evalflow.stats.auroc import auroc
-from evalflow.stats.rank import correlation, grouped_spearman
+from evalflow.stats.rank import Correlation, correlation, grouped_spearman
 
 if TYPE_CHECKING:
     import numpy as np
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 MEASURES = (
-    "kappa", "kappa_weighted", "krippendorff_alpha", "spearman", "spearman_by_group", "kendall", "accuracy",
-    "sensitivity", "specificity", "auroc",
+    "kappa", "kappa_weighted", "krippendorff_alpha", "spearman", "spearman_by_group", "kendall", "pearson",
+    "accuracy", "sensitivity", "specificity", "auroc",
 )  # fmt: skip
 _CLASSES = 11
 """Scores of up to so many different values are classes, such as grades."""
@@ -99,8 +99,8 @@ def agreement(labelled: pl.DataFrame, classes: Classes | None, *, seed: int) -> 
     n, none = judge.size, "scores are no classes, and no threshold says what passes"
     alpha = krippendorff_alpha(np.stack([human, judge]), "interval", clusters, seed=seed)
     found: dict[str, Agreement] = {name: undefined(n, none) for name in MEASURES}
-    found |= {"krippendorff_alpha": alpha, "spearman": correlation(human, judge, "spearman", clusters)}
-    found |= {"kendall": correlation(human, judge, "kendall", clusters)}
+    kinds: tuple[Correlation, ...] = ("spearman", "kendall", "pearson")
+    found |= {"krippendorff_alpha": alpha} | {kind: correlation(human, judge, kind, clusters) for kind in kinds}
     found["spearman_by_group"] = (
         undefined(n, "each answer stands alone") if clusters is None else grouped_spearman(clusters, human, judge)
     )

@@ -37,11 +37,11 @@ def selection_of(labelled: pl.DataFrame, rest: pl.DataFrame) -> Selection:
         rest: Those without.
     """
     column = "score" if labelled["passed"].null_count() or rest["passed"].null_count() else "passed"
-    return selection(labelled[column].to_numpy(), rest[column].to_numpy())
+    return selection(*(side[name].to_numpy() for name in (column, "cluster") for side in (labelled, rest)))
 
 
 def uneven_tags(answers: pl.DataFrame) -> list[TagShare]:
-    """Tags whose answers are labelled far more, or less, often than the others (Fisher, Holm over tags, 1 %).
+    """Tags whose answers are labelled far more, or less, often than the others (Holm over tags, 1 %).
 
     Args:
         answers: Rows of `labelled_scores`.
@@ -52,7 +52,8 @@ def uneven_tags(answers: pl.DataFrame) -> list[TagShare]:
     found: list[TagShare] = []
     for tag, own in tags_of(answers).items():
         inside = pl.col("tags").list.eval(pl.element().is_in(own)).list.any().fill_null(value=False)
-        test = selection(*(known.filter(side)["labelled"].to_numpy() for side in (inside, ~inside)))
+        sides = [known.filter(side) for side in (inside, ~inside)]
+        test = selection(*(side[name].to_numpy() for name in ("labelled", "cluster") for side in sides))
         if test.p_value is not None and test.labelled is not None and test.rest is not None:
             found.append(TagShare(tag, test.labelled, test.rest, test.p_value))
     if not found:

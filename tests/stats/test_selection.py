@@ -36,3 +36,32 @@ def test_a_random_draw_is_seldom_called_chosen():
         scores = random.permutation(np.linspace(0, 1, 100) ** 2)
         called += selection(scores[:30], scores[30:]).chosen
     assert called <= 9
+
+
+@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize("graded", [True, False])
+def test_a_random_draw_out_of_groups_is_seldom_called_chosen(whole, graded):
+    # Answers of a group are alike. Taken for single ones, 7 to 13 % of the draws of whole groups would be.
+    random, groups = np.random.default_rng(0), np.repeat(np.arange(120), 5)
+    called = alone = 0
+    for _ in range(300):
+        level = np.repeat(random.normal(size=120), 5) + random.normal(size=600)
+        scores = level if graded else (level < 0.7).astype(float)
+        drawn = np.isin(groups, random.permutation(120)[:20]) if whole else random.permutation(600) < 100
+        called += selection(scores[drawn], scores[~drawn], groups[drawn], groups[~drawn]).chosen
+        alone += selection(scores[drawn], scores[~drawn]).chosen
+    assert called <= 9
+    assert alone > 15 or not whole
+
+
+def test_answers_chosen_out_of_groups_because_the_judge_failed():
+    random, groups = np.random.default_rng(0), np.repeat(np.arange(60), 5)
+    scores = (random.random(300) < 0.7).astype(float)
+    drawn = np.isin(np.arange(300), np.flatnonzero(scores == 0)[:40])
+    found = selection(scores[drawn], scores[~drawn], groups[drawn], groups[~drawn])
+    assert (found.chosen, found.method) == (True, "score_cr0")
+
+
+def test_groups_of_one_are_single_answers_and_one_group_says_nothing():
+    assert selection([1, 1, 1, 0], [1, 0, 0, 0], [1, 2, 3, 4], [5, 6, 7, 8]).method == "fisher"
+    assert selection([1, 1, 1], [1, 0, 0, 0], [1, 1, 1], [2, 2, 3, 3]).p_value is None
