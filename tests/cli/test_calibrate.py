@@ -428,12 +428,37 @@ def test_labels_that_say_too_little_give_no_certificate(program: Program) -> Non
     assert ", uncalibrated" in program(*JUDGED, "limit=5").stdout
 
 
-def test_labels_of_the_data_that_are_wrong_are_told_and_left_out(lab: Lab) -> None:
-    evaluate(lab, [row | {"labels": {"likes": "maybe" if i == 3 else "yes"}} for i, row in enumerate(cases())])
-    log = (lab.latest / "evalflow.log").read_text(encoding="utf-8")
-    assert "labels are not used, since 1 of them are wrong, such as: dataset rag, case c3, labels.likes" in log
-    assert not (lab.latest / "calibration.json").exists()
-    assert "is not true or false" in lab("calibrate").stderr
+def test_labels_of_the_data_that_are_wrong_are_told_before_anything_is_scored(lab: Lab) -> None:
+    rows = cases()
+    rows[3]["labels"] = {"likes": "maybe", "other": 1}
+    rows[4]["labels"] = {"likes": [{"value": "yes", "by": "ana"}, {"value": "no", "by": "ana"}, {"value": "no"}]}
+    rows[5]["labels"] = {"likes": {"value": "yes", "weight": 0}}
+    path = lab.write("wrong.jsonl", *rows)
+    words = (
+        "dataset=rag",
+        f"dataset.rag.path={path}",
+        "dataset.rag.fields=null",
+        "metric=likes",
+        "dataset.rag.group=null",
+    )
+    before = lab.latest.resolve()
+    for verb in ("check", "run"):
+        done = lab(verb, *words)
+        assert done.returncode == 2, done.stderr
+        said = " ".join(done.stderr.split())
+        assert "wrong.jsonl:4: dataset rag, case c3, labels.likes" in said
+        assert "the label of likes: 'maybe' is not true or false" in said
+        assert "two labels by ana for one answer on likes" in said
+        assert "weight: 0 is not a number above 0" in said
+    assert lab.latest.resolve() == before
+
+
+def test_labels_of_the_data_for_what_is_no_metric_are_a_slip_of_the_pen(lab: Lab) -> None:
+    path = lab.write("slip.jsonl", *(row | {"labels": {"like": "yes", "grade": 3}} for row in cases()))
+    words = (f"dataset.rag.path={path}", "dataset.rag.fields=null", "metric=likes", "dataset.rag.group=null")
+    said = " ".join(lab("check", "dataset=rag", *words).stdout.split())
+    assert "160 labels in the data are of 'like', which is no metric, and do not count; did you mean 'likes'?" in said
+    assert "of 'grade'" not in said
 
 
 def test_three_people_show_whether_the_judge_may_take_the_place_of_one(lab: Lab) -> None:

@@ -10,6 +10,7 @@ from evalflow.app.results.recipe import Recipe
 from evalflow.app.setup.assemble import Parts
 from evalflow.app.setup.census import Census
 from evalflow.app.setup.conditions import gates_of, undecidable_gates, wrong_thresholds
+from evalflow.app.setup.data_labels import DataLabels
 from evalflow.app.setup.estimate import Estimate, Estimator
 from evalflow.app.setup.reading import Reading
 from evalflow.errors import Problem, UserError
@@ -129,31 +130,32 @@ def inspect(parts: Parts) -> Inspection:
     """
     run = parts.settings.run
     found = Inspection(parts, Reading(run), Draw(run.sample, run.seed))
-    census, estimator = Census(parts), Estimator(parts)
+    census, estimator, labels = Census(parts), Estimator(parts), DataLabels(parts.settings)
     for case in found.reading:
         census.add(case)
         found.draw.offer(case)
         if run.sample is None:
-            _count(found, estimator, case)
+            _count(found, estimator, labels, case)
     if run.sample is not None:
         for case in found.selected():
-            _count(found, estimator, case)
+            _count(found, estimator, labels, case)
     measured = {name: one.metric for name, one in found.scored.items()}
-    problems = [*_judges_that_cannot(found), *census.problems(), *estimator.problems]
+    problems = [*_judges_that_cannot(found), *census.problems(), *labels.problems(), *estimator.problems]
     problems += wrong_thresholds(parts.settings, measured)
     found.gates = gates_of(parts.settings, measured, problems)
     problems += undecidable_gates(found.recipe())
-    found.remarks = census.remarks()
+    found.remarks = [*census.remarks(), *labels.remarks()]
     if problems:
         raise UserError(problems)
     found.estimate = estimator.scaled(found.cases)
     return found
 
 
-def _count(found: Inspection, estimator: Estimator, case: Case) -> None:
+def _count(found: Inspection, estimator: Estimator, labels: DataLabels, case: Case) -> None:
     run = found.parts.settings.run
     found.cases[case.dataset] += 1
     found.labelled[case.dataset] += bool(case.labels)
+    measured: dict[str, Metric] = {}
     for pair in found.parts.pairs:
         try:
             bound = list(pair.bound(case, run.repeats.judge))
@@ -161,7 +163,9 @@ def _count(found: Inspection, estimator: Estimator, case: Case) -> None:
             return  # the census tells of it
         for one, repeats in bound:
             found.cells += repeats * run.repeats.target
+            measured[one.metric.name] = one.metric
             found.scored.setdefault(one.metric.name, Scored(one.metric, one.judge, pair.metric.name))
+    labels.add(case, measured)
     if found.cases[case.dataset] <= SAMPLE:
         estimator.add(case)
 
