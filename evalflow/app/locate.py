@@ -44,6 +44,12 @@ def find_run(given: str | None) -> RunFolder:
 
 
 def jobs_of(folder: Path) -> list[Path] | None:
-    """The runs of a sweep, in order, or None where the folder holds a single run."""
+    """The runs of a sweep, in order, or None where the folder holds a single run.
+
+    A sweep that was killed has not written which they are.
+    """
     jobs = RunFolder(folder).read_manifest().get("jobs")
-    return None if jobs is None else [folder / job for job in jobs]
+    if jobs is None or jobs:
+        return None if jobs is None else [folder / job for job in jobs]
+    begun = [path.parent for path in folder.glob("*/run.json")]
+    return sorted(begun, key=lambda path: (len(path.name.partition("_")[0]), path.name))

@@ -12,6 +12,7 @@ from rich.console import Console
 
 from evalflow.app.calibration.calibrating import standing_calibration
 from evalflow.app.calibration.certificates import certified
+from evalflow.app.calibration.ranking import rank_again
 from evalflow.app.locate import find_folder, jobs_of
 from evalflow.app.results.derive import derive, report
 from evalflow.app.results.saved import load, read_manifest, rederived
@@ -41,6 +42,7 @@ def report_again(words: Sequence[str], console: Console) -> int:
         for run in jobs if jobs is not None else [path]:
             rewrite(RunFolder(run), overrides)
         if jobs is not None:
+            rank_again(path, jobs)
             write_sweep(path, jobs)
         console.print(literal(shown(path / "report.html")), soft_wrap=True)
     return 0

@@ -1,6 +1,6 @@
 """What people say of answers: read from files, bound to the answers they saw, and drawn to be asked for."""
 
-from evalflow.labels.bind import Answered, Bound, LeftOut, bind
+from evalflow.labels.bind import HERE, Answered, Bound, Elsewhere, LeftOut, bind
 from evalflow.labels.digest import answer_hash
 from evalflow.labels.draw import Candidate, Drawn, Key, draw, score_strata, tag_stratum
 from evalflow.labels.parse import Given, Parsed, parse, parse_case, plain_name
@@ -8,10 +8,12 @@ from evalflow.labels.sheet import CELL, Sheet, key_of, read_sheet
 
 __all__ = [
     "CELL",
+    "HERE",
     "Answered",
     "Bound",
     "Candidate",
     "Drawn",
+    "Elsewhere",
     "Given",
     "Key",
     "LeftOut",

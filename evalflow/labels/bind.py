@@ -50,6 +50,30 @@ class Bound:
     answer: Answered
 
 
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """What labels may name though this run does not have it.
+
+    Attributes:
+        metrics: Metrics that exist, or that other runs of the sweep scored.
+        cases: The cases of other runs of the sweep: their datasets by id.
+        partial: Whether the run left cases of its data out, so that any case may well exist.
+    """
+
+    metrics: Collection[str] = ()
+    cases: Mapping[str, Collection[str]] = field(default_factory=dict[str, Collection[str]])
+    partial: bool = False
+
+    def has(self, dataset: str | None, case_id: str) -> bool:
+        """Whether there may be such a case; without a dataset, in any."""
+        found = self.cases.get(case_id, ())
+        return self.partial or (bool(found) if dataset is None else dataset in found)
+
+
+HERE = Elsewhere()
+"""Nothing but the run itself."""
+
+
 @dataclass(slots=True)
 class LeftOut:
     """Labels that are right in themselves and still do not count here.
@@ -57,7 +81,8 @@ class LeftOut:
     Attributes:
         stale: Of another answer than the one that was scored.
         unbound: Without a hash, for an answer that is not the recorded one.
-        absent: For cases that a limit or a sample left out of this run.
+        absent: For cases that are not in this run, though they exist: a limit or a sample left them out, or another run
+            of the sweep has them.
         other_metrics: By metric, those of metrics that this run did not score.
         first_stale: Where the first of the stale ones stands.
     """
@@ -78,9 +103,7 @@ def bind(
     given: Sequence[Given],
     answers: Iterable[Answered],
     scales: Mapping[str, Read],
-    *,
-    known_metrics: Collection[str] = (),
-    partial: bool = False,
+    elsewhere: Elsewhere = HERE,
 ) -> tuple[list[Bound], LeftOut, list[Problem]]:
     """Bind labels to answers.
 
@@ -88,8 +111,7 @@ def bind(
         given: The labels.
         answers: Those of the run; of other cases than the labels name they are passed over.
         scales: How a value is read, by the names of the metrics that the run scored.
-        known_metrics: Further metrics that exist, though this run did not score them.
-        partial: Whether the run left cases of its data out, so that a case that it does not have may well exist.
+        elsewhere: Metrics and cases that exist, though this run does not have them.
 
     Returns:
         The labels that count, the others counted, and what is wrong: unknown cases and metrics, values off the scale,
@@ -102,7 +124,7 @@ def bind(
             by_case.setdefault(answer.case_id, []).append(answer)
     left, problems, bound = LeftOut(), list[Problem](), list[Bound]()
     for one in given:
-        found = _bound(one, by_case, scales, known_metrics, left, partial=partial)
+        found = _bound(one, by_case, scales, elsewhere, left)
         if isinstance(found, Problem):
             problems.append(found)
         else:
@@ -114,21 +136,19 @@ def _bound(
     one: Given,
     by_case: Mapping[str, Sequence[Answered]],
     scales: Mapping[str, Read],
-    known_metrics: Collection[str],
+    elsewhere: Elsewhere,
     left: LeftOut,
-    *,
-    partial: bool,
 ) -> list[Bound] | Problem:
     label = one.label
     if label.metric not in scales:
-        if label.metric not in known_metrics:
+        if label.metric not in elsewhere.metrics:
             hint = did_you_mean(label.metric, scales)
             return Problem(f"the run has no metric {label.metric!r}", one.where, hint)
         left.other_metrics[label.metric] = left.other_metrics.get(label.metric, 0) + 1
         return []
     answers = [a for a in by_case.get(label.case_id, ()) if label.dataset in (None, a.dataset)]
     if not answers:
-        if partial:
+        if elsewhere.has(label.dataset, label.case_id):
             left.absent += 1
             return []
         return _unknown(one, by_case)

@@ -60,6 +60,7 @@ def write_sweep_report(
         "pictures": [*interval_pictures(_numbered(rows, parts)), *cost_pictures(rows, costs)],
         "boards": board_lines(boards),
         "choice": choice_lines(choice["choice"]) if choice else [],
+        "choice_notes": choice["notes"] if choice else [],
         "split": split_sentence(split=choice["split"]) if choice else "",
         "choice_pictures": choice_pictures(choice["choice"]) if choice else [],
         "agreement": agreement.to_dicts(),

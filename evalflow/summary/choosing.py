@@ -44,18 +44,25 @@ def chooses(key: str, seed: int) -> bool:
     return hashlib.sha256(f"{seed} {key}".encode()).digest()[0] % 2 == 0
 
 
-def choose(candidates: Sequence[Candidate], seed: int) -> dict[str, Any]:
+def choose(candidates: Sequence[Candidate], seed: int, *, fewest: int = 1) -> dict[str, Any]:
     """Rank judges by their agreement with people, on the answers that all of them scored and people labelled.
 
     Agreement is Cohen's kappa where judges and people use the same few classes, else Spearman's correlation. Each judge
     is held against the first; since the data chose that one, p-values are adjusted by Holm as if all pairs had been
     tested.
 
+    Args:
+        candidates: Two or more.
+        seed: Of the resamples.
+        fewest: Answers that it takes; with fewer, the ranking is empty.
+
     Returns:
         measure, n (labelled answers), ranking: run, judge, value, ci_low, ci_high, p_adjusted, verdict (best, worse,
         cannot_tell; undefined without a value), the best first.
     """
     sides = _common([one.labelled for one in candidates])
+    if sides[0].height < fewest:
+        return {"measure": None, "n": sides[0].height, "ranking": []}
     measure, human, judges = _as_measured(sides, [one.higher_is_better for one in candidates])
     found = agreements(human, judges, measure, clusters_of(sides[0]), seed=seed)
     ranked = [place for place in range(len(candidates)) if found.values[place] == found.values[place]]

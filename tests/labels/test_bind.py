@@ -2,7 +2,7 @@
 
 import pytest
 
-from evalflow.labels import Answered, answer_hash, bind, parse
+from evalflow.labels import Answered, Elsewhere, answer_hash, bind, parse
 from evalflow.records import Answer
 
 
@@ -86,7 +86,7 @@ def test_every_problem_is_told_with_its_line():
 
 def test_what_this_run_did_not_score_is_left_out_and_counted():
     labels = [{"case_id": "z"}, {"case_id": "a", "metric": "other"}]
-    found, left, problems = bound(labels, [said(recorded=True)], known_metrics={"other"}, partial=True)
+    found, left, problems = bound(labels, [said(recorded=True)], elsewhere=Elsewhere(metrics={"other"}, partial=True))
     assert (found, problems, left.absent, left.other_metrics) == ([], [], 1, {"other": 1})
 
 
@@ -94,3 +94,10 @@ def test_what_this_run_did_not_score_is_left_out_and_counted():
 def test_values_keep_their_own_scale(value):
     [one], _, _ = bound([{"case_id": "a", "value": value}], [said(recorded=True)])
     assert (one.score, one.value) == (float(value), value)
+
+
+def test_what_other_runs_of_the_sweep_have_is_left_out_and_counted():
+    others = Elsewhere(metrics={"other"}, cases={"z": {"d2"}})
+    labels = [{"case_id": "z"}, {"case_id": "z", "dataset": "d2"}, {"case_id": "z", "dataset": "d3"}, {"case_id": "y"}]
+    found, left, problems = bound(labels, [said(recorded=True)], elsewhere=others)
+    assert (found, left.absent, len(problems)) == ([], 2, 2)

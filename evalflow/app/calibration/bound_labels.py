@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,19 @@ from evalflow.app.results.answered import answered_rows
 from evalflow.app.results.saved import Saved
 from evalflow.app.screen import shown
 from evalflow.errors import Problem, UserError
-from evalflow.labels import Answered, Bound, Given, LeftOut, Parsed, answer_hash, bind, parse, parse_case
+from evalflow.labels import (
+    HERE,
+    Answered,
+    Bound,
+    Elsewhere,
+    Given,
+    LeftOut,
+    Parsed,
+    answer_hash,
+    bind,
+    parse,
+    parse_case,
+)
 from evalflow.metrics.inputs import is_recorded
 from evalflow.metrics.people import label_scale, read_label
 from evalflow.summary import label_frame
@@ -47,13 +59,30 @@ class RunLabels:
     rests_on: str = "all labels"
 
 
-def bound_labels(saved: Saved, run: Scored, file: str | None) -> RunLabels:
+def bound_labels(saved: Saved, run: Scored, file: str | None, elsewhere: Elsewhere = HERE) -> RunLabels:
     """Read labels and bind them to the run's answers.
 
     Args:
         saved: The run.
         run: Its scores.
         file: A labels file, which counts instead of what the data bring along; None for the latter.
+        elsewhere: What other runs of its sweep have.
+
+    Raises:
+        UserError: There are no labels, none is of an answer of the run, or some are wrong; with every problem that was
+            found.
+    """
+    found = read_labels(saved, run, file, elsewhere)
+    if not found.frame.height:
+        n = sum(found.left_out.values()) - found.left_out["blank"]
+        raise UserError(
+            Problem(f"none of {n} labels is of an answer of this run", found.source, "; ".join(found.notes))
+        )
+    return found
+
+
+def read_labels(saved: Saved, run: Scored, file: str | None, elsewhere: Elsewhere = HERE) -> RunLabels:
+    """Like `bound_labels`, but none of the labels has to be of an answer of the run.
 
     Raises:
         UserError: There are no labels, or some are wrong; with every problem that was found.
@@ -63,13 +92,11 @@ def bound_labels(saved: Saved, run: Scored, file: str | None) -> RunLabels:
     source = shown(path) if path else OF_DATA
     if not found.given and not found.problems:
         raise UserError(_nothing(source, found))
-    known = _known_metrics(saved, found.given) if path else set[str]()
-    bound, left, problems = _bind(saved, run, found.given, known)
+    known = {*elsewhere.metrics, *_known_metrics(saved, found.given)} if path else set[str]()
+    bound, left, problems = _bind(saved, run, found.given, replace(elsewhere, metrics=known))
     problems = [*found.problems, *problems]
     if problems:
         raise UserError(_shortened(problems, source))
-    if not bound:
-        raise UserError(Problem(f"none of {len(found.given)} labels is of an answer of this run", source, _why(left)))
     return _as_labels(bound, source, left, found.blank)
 
 
@@ -80,14 +107,14 @@ def labels_of_data(saved: Saved, run: Scored) -> RunLabels | None:
         UserError: Some are wrong.
     """
     found = _of_data(saved)
-    bound, left, problems = _bind(saved, run, found.given, set()) if found.given else ([], LeftOut(), [])
+    bound, left, problems = _bind(saved, run, found.given, HERE) if found.given else ([], LeftOut(), [])
     if found.problems or problems:
         raise UserError(_shortened([*found.problems, *problems], OF_DATA))
     return _as_labels(bound, OF_DATA, left, 0) if bound else None
 
 
 def _bind(
-    saved: Saved, run: Scored, given: Sequence[Given], known: set[str]
+    saved: Saved, run: Scored, given: Sequence[Given], elsewhere: Elsewhere
 ) -> tuple[list[Bound], LeftOut, list[Problem]]:
     scales = {
         name: partial(read_label, label_scale(metric.config, bounded=metric.bounded))
@@ -95,7 +122,7 @@ def _bind(
     }
     config = saved.recipe.settings.run
     partly = config.limit is not None or config.sample is not None
-    return bind(given, _answered(saved, run, given), scales, known_metrics=known, partial=partly)
+    return bind(given, _answered(saved, run, given), scales, replace(elsewhere, partial=partly))
 
 
 def _as_labels(bound: Sequence[Bound], source: str, left: LeftOut, blank: int) -> RunLabels:
@@ -118,7 +145,8 @@ def _notes(left: LeftOut, blank: int) -> Iterator[str]:
     if left.unbound:
         yield f"{left.unbound} labels have no answer_hash, so nobody knows which of the generated answers they are of"
     if left.absent:
-        yield f"{left.absent} labels are of cases that the run's limit or sample left out"
+        how = "its limit, its sample or the sweep left them out"
+        yield f"{left.absent} labels are of cases that this run does not have: {how}"
     for metric, n in left.other_metrics.items():
         yield f"{n} labels are of {metric}, which this run did not score"
     if blank:
@@ -185,16 +213,6 @@ def _nothing(source: str, found: Parsed) -> Problem:
         what = f"nobody has filled in a value yet, in {found.blank} rows"
         return Problem(what, source, "fill the columns value and by, then calibrate again")
     return Problem("there are no labels by people", source, f"{hint}; then: calibrate --labels labels.csv")
-
-
-def _why(left: LeftOut) -> str:
-    parts = [
-        (left.stale, "of other answers than the run scored"),
-        (left.unbound, "without an answer_hash, and the answers were not recorded"),
-        (left.absent, "of cases that the run left out"),
-        (sum(left.other_metrics.values()), f"of other metrics ({', '.join(left.other_metrics)})"),
-    ]
-    return "; ".join(f"{n} {what}" for n, what in parts if n)
 
 
 def _shortened(problems: Sequence[Problem], source: str) -> Sequence[Problem]:

@@ -14,6 +14,7 @@ from evalflow.app.calibration.certify import Issued
 from evalflow.app.calibration.choosing import calibrate_sweep
 from evalflow.app.calibration.hold import hold_against
 from evalflow.app.calibration.labelling import write_sample
+from evalflow.app.calibration.sweep_labels import other_runs
 from evalflow.app.comparison.comparable import open_scored
 from evalflow.app.locate import find_folder, jobs_of
 from evalflow.app.results.saved import load
@@ -53,7 +54,12 @@ def calibrate(options: argparse.Namespace, console: Console) -> int:
         raise UserError(Problem("--no-split is for a sweep over judges", "command line", hint))
     folder = RunFolder(path)
     run = open_scored(folder, path.name)
-    found, issued = hold_against(folder, bound_labels(load(folder), run, options.labels))
+    people = bound_labels(load(folder), run, options.labels, other_runs(path))
+    held = hold_against(folder, people)
+    if held is None:
+        hint = "only scored answers can be calibrated; look at them: python -m evalflow cases"
+        raise UserError(Problem("none of the labelled answers was scored", people.source, hint))
+    found, issued = held
     if options.json:
         certificates = [str(one.path) for one in issued if one.path]
         document = found.document() | {"page": str(folder.calibration_page), "certificates": certificates}
@@ -73,8 +79,12 @@ def _of_sweep(path: Path, jobs: Sequence[Path], options: argparse.Namespace, con
     else:
         for name, found in chosen.runs.items():
             console.print(literal(f"{name}, by {found.source} ({found.rests_on})", style="dim"), soft_wrap=True)
+            for note in found.notes:
+                console.print(literal(f"note: {note}", style="yellow"), soft_wrap=True)
             print_corrected(console, found)
         print_choice(console, chosen.boards, split=chosen.split)
+        for note in chosen.notes:
+            console.print(literal(f"note: {note}", style="yellow"), soft_wrap=True)
         for one in (one for issued in chosen.issued.values() for one in issued):
             _print_issued(console, one)
         console.print(literal(f"report       {shown(page)}"), soft_wrap=True)

@@ -10,26 +10,24 @@ from evalflow.app.calibration.certify import Issued, certify
 from evalflow.app.comparison.comparable import open_scored
 from evalflow.app.report import rewrite
 from evalflow.app.results.saved import load
-from evalflow.errors import Problem, UserError
 from evalflow.report.calibration import Calibration, write_calibration
 from evalflow.run.folder import RunFolder
 
 
-def hold_against(folder: RunFolder, people: RunLabels) -> tuple[Calibration, list[Issued]]:
+def hold_against(folder: RunFolder, people: RunLabels) -> tuple[Calibration, list[Issued]] | None:
     """Hold a run's judges against people, keep what comes of it, and write the run's reports again with it.
 
     Args:
         folder: The run's.
         people: Labels of its answers.
 
-    Raises:
-        UserError: None of the labelled answers was scored.
+    Returns:
+        None where none of the labelled answers was scored.
     """
     run, saved = open_scored(folder, folder.path.name), load(folder)
     found = calibration_of(saved, run, people)
     if found is None:
-        hint = "only scored answers can be calibrated; look at them: python -m evalflow cases"
-        raise UserError(Problem("none of the labelled answers was scored", people.source, hint))
+        return None
     keep_calibration(folder, found, people)
     issued = certify(found, run.scores(), folder)
     found = replace(found, manifest=rewrite(folder))
