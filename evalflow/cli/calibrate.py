@@ -21,5 +21,7 @@ def calibrate(words: list[str]) -> int:
     parser.add_argument("--seed", type=int, default=0, help="of the draw (0)")
     alike = "draw as many of each; the sheet then has weights"
     parser.add_argument("--stratify", choices=("score", "tag"), metavar="score|tag", help=alike)
+    whole = "draw whole groups, of about N answers together, where reading one answer of a document helps with the next"
+    parser.add_argument("--by-group", action="store_true", help=whole)
     parser.add_argument("--metric", help="in the sheet, only this metric")
     return app.calibrate(parser.parse_args(words), console())

@@ -2,7 +2,7 @@
 
 from evalflow.labels.bind import HERE, Answered, Bound, Elsewhere, LeftOut, bind
 from evalflow.labels.digest import answer_hash
-from evalflow.labels.draw import Candidate, Drawn, Key, draw, score_strata, tag_stratum
+from evalflow.labels.draw import Candidate, Drawn, Key, draw, draw_groups, score_strata, tag_stratum
 from evalflow.labels.parse import Given, Parsed, parse, parse_case, plain_name
 from evalflow.labels.sheet import CELL, Sheet, key_of, read_sheet
 
@@ -22,6 +22,7 @@ __all__ = [
     "answer_hash",
     "bind",
     "draw",
+    "draw_groups",
     "key_of",
     "parse",
     "parse_case",

@@ -26,11 +26,13 @@ class Candidate:
         key: Which.
         score: The judge's mean score of it.
         tags: Of its case.
+        group: What it shares with others: its case's group, else the case.
     """
 
     key: Key
     score: float
     tags: tuple[str, ...] = ()
+    group: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +43,12 @@ class Drawn:
         weights: How many answers each drawn one stands for. In random order, so that whoever stops half-way has
             labelled answers at random too.
         strata: Drawn and all answers of each stratum; one of all where nothing was stratified.
+        groups: How many groups the drawn answers are of, and all.
     """
 
     weights: Mapping[Key, float]
     strata: Mapping[str, tuple[int, int]]
+    groups: tuple[int, int]
 
 
 def draw(
@@ -84,7 +88,38 @@ def draw(
         taken = first[: max(shares[name], sum(one.key in already for one in own))]
         strata[name] = (len(taken), len(own))
         chosen |= {one.key: len(own) / len(taken) if stratum else 1.0 for one in taken}
-    return Drawn({key: chosen[key] for key in sorted(chosen, key=lambda key: _ticket(key, seed))}, strata)
+    order = sorted(chosen, key=lambda key: _ticket(key, seed))
+    return Drawn({key: chosen[key] for key in order}, strata, _groups_of(candidates, chosen))
+
+
+def draw_groups(candidates: Sequence[Candidate], size: int, seed: int, *, already: Collection[Key] = ()) -> Drawn:
+    """Draw whole groups of answers, each with the same chance.
+
+    How many groups is settled beforehand, by their mean size: to draw until there are enough answers would favour large
+    groups, which are more often the last. So there may be more answers than wanted, or fewer.
+
+    Args:
+        candidates: All answers.
+        size: About how many are wanted.
+        seed: Decides the draw.
+        already: Answers of groups that were drawn before.
+
+    Returns:
+        Groups in random order, the answers of each together; every answer weighs 1.
+    """
+    groups: dict[tuple[str, str], list[Key]] = {}
+    for one in candidates:
+        groups.setdefault((one.key[0], one.group), []).append(one.key)
+    before = {name for name, own in groups.items() if any(key in already for key in own)}
+    wanted = max(1, len(before), min(len(groups), round(size * len(groups) / len(candidates))))
+    order = sorted(groups, key=lambda name: (name not in before, _ticket((*name, "", 0), seed)))
+    chosen = [key for name in order[:wanted] for key in groups[name]]
+    return Drawn(dict.fromkeys(chosen, 1.0), {"all": (len(chosen), len(candidates))}, (wanted, len(groups)))
+
+
+def _groups_of(candidates: Sequence[Candidate], chosen: Collection[Key]) -> tuple[int, int]:
+    everything = {(one.key[0], one.group) for one in candidates}
+    return len({(one.key[0], one.group) for one in candidates if one.key in chosen}), len(everything)
 
 
 def score_strata(candidates: Iterable[Candidate]) -> Callable[[Candidate], str]:

@@ -23,12 +23,14 @@ class Sheet:
         answers: The answers in it, with the hash of each.
         asked: These with each metric that the sheet asks for.
         weighted: Whether it was drawn by strata.
+        grouped: Whether whole groups were drawn.
     """
 
     rows: Sequence[dict[str, Any]]
     answers: Mapping[Key, str]
     asked: Set[tuple[Key, str]]
     weighted: bool
+    grouped: bool
 
 
 def read_sheet(rows: Iterable[tuple[str, dict[str, Any]]]) -> tuple[Sheet, list[Problem]]:
@@ -43,7 +45,7 @@ def read_sheet(rows: Iterable[tuple[str, dict[str, Any]]]) -> tuple[Sheet, list[
     kept: list[dict[str, Any]] = []
     answers: dict[Key, str] = {}
     asked: set[tuple[Key, str]] = set()
-    weighted = False
+    weighted = grouped = False
     problems: list[Problem] = []
     for where, row in rows:
         try:
@@ -51,12 +53,13 @@ def read_sheet(rows: Iterable[tuple[str, dict[str, Any]]]) -> tuple[Sheet, list[
             asked.add((key, plain_name(row["metric"])))
             answers[key] = plain_name(row["answer_hash"])
             weighted |= float(row["weight"]) != 1
+            grouped |= bool(row.get("group"))
         except (KeyError, TypeError, ValueError):
             what = "this is no row of a sheet that calibrate --sample wrote"
             problems.append(Problem(what, where, "name another file: --out FILE"))
             continue
         kept.append(row)
-    return Sheet(kept, answers, asked, weighted), problems
+    return Sheet(kept, answers, asked, weighted, grouped), problems
 
 
 def key_of(row: Mapping[str, Any]) -> Key:

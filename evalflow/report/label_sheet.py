@@ -13,7 +13,7 @@ from evalflow.report.files import replacing
 from evalflow.report.results import safe_text
 
 COLUMNS = (
-    "case_id", "dataset", "target", "target_repeat", "metric", "answer_hash", "weight", "question", "answer",
+    "case_id", "dataset", "target", "target_repeat", "metric", "answer_hash", "weight", "group", "question", "answer",
     "contexts", "reference", "scale", "value", "by", "comment",
 )  # fmt: skip
 """What a sheet holds. The judge's score is not among it: people who see it are drawn to it."""

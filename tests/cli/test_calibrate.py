@@ -175,7 +175,7 @@ def test_a_sheet_is_topped_up(lab: Lab) -> None:
     assert "10 rows have no value yet" in done.stdout
     done = lab("calibrate", "--sample", "30", "--stratify", "score", "--out", "a.csv")
     assert done.returncode == 2
-    assert "its answers were drawn all alike" in done.stderr
+    assert "its answers were drawn one by one" in done.stderr
 
 
 def test_strata_come_with_weights_that_lead_back_to_all_answers(lab: Lab) -> None:
@@ -188,6 +188,29 @@ def test_strata_come_with_weights_that_lead_back_to_all_answers(lab: Lab) -> Non
     assert (row["weighted"], row["at_random"], row["n_labels"]) == (True, None, 60)
     assert row["corrected"]["ci_low"] < sum(map(truth, range(N))) / N < row["corrected"]["ci_high"]
     assert any("weights" in note for note in document["notes"])
+
+
+def test_whole_groups_may_be_drawn(lab: Lab) -> None:
+    done = lab("calibrate", "--sample", "20", "--by-group")
+    assert (done.returncode, "every answer is a group of its own" in done.stderr) == (2, True)
+    path = lab.write("grouped.jsonl", *(row | {"document": f"d{i // 4}"} for i, row in enumerate(cases())))
+    words = (f"dataset.rag.path={path}", "dataset.rag.fields=null", "dataset.rag.group=document", "metric=likes")
+    assert lab.program("dataset=rag", *words).returncode == 0
+    done = lab("calibrate", "--sample", "80", "--by-group")
+    said = " ".join(done.stdout.split())
+    assert "80 of 160 answers: 20 of 40 groups, whole, drawn at random with seed 0; 80 rows added" in said
+    assert "at the end of a group" in said
+    said = " ".join(lab("calibrate", "--sample", "80", "--out", "alone.csv").stdout.split())
+    assert "80 of 160 answers, drawn one by one at random with seed 0, from " in said
+    fill(lab.folder / "labels.csv")
+    [row] = json.loads(lab("calibrate", "--labels", "labels.csv", "--json").stdout)["rows"]
+    assert (row["n_labels"], row["at_random"], row["weighted"]) == (80, True, False)
+    assert row["corrected"]["method"].startswith("ppi_cr1_t")
+    done = lab("calibrate", "--sample", "100")
+    assert "its answers were drawn by group" in done.stderr
+    assert "say --by-group" in done.stderr
+    done = lab("calibrate", "--sample", "20", "--by-group", "--stratify", "score", "--out", "n.csv")
+    assert "two ways to draw" in done.stderr
 
 
 def test_a_sheet_of_another_run_is_not_written_over(lab: Lab) -> None:

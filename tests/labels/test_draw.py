@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalflow.errors import UserError
-from evalflow.labels import Candidate, draw, score_strata, tag_stratum
+from evalflow.labels import Candidate, draw, draw_groups, score_strata, tag_stratum
 
 
 def answers(n, score=lambda _: 0.0, tags=lambda _: ()):
@@ -63,3 +63,37 @@ def test_more_strata_than_answers_to_draw():
     own = answers(10, score=lambda i: i % 4)
     with pytest.raises(UserError, match="3 answers cannot be drawn from 4 strata"):
         draw(own, 3, 0, stratum=score_strata(own))
+
+
+def in_groups(*sizes):
+    return [
+        Candidate(("d", f"{group}.{i}", "t", 0), 0.0, (), f"g{group}")
+        for group, n in enumerate(sizes)
+        for i in range(n)
+    ]
+
+
+@given(st.lists(st.integers(1, 6), min_size=1, max_size=12), st.integers(1, 40), st.integers(0, 5))
+def test_groups_are_drawn_whole_and_stand_together(sizes, size, seed):
+    own = in_groups(*sizes)
+    drawn = draw_groups(own, size, seed)
+    order = [key[1].partition(".")[0] for key in drawn.weights]
+    runs = [name for i, name in enumerate(order) if i == 0 or order[i - 1] != name]
+    assert (
+        len(runs) == len(set(runs)) == drawn.groups[0] == max(1, min(len(sizes), round(size * len(sizes) / len(own))))
+    )
+    assert all(order.count(name) == sizes[int(name)] for name in runs)
+
+
+def test_large_groups_are_drawn_as_often_as_small_ones():
+    own = in_groups(1, 1, 1, 9)
+    counts = Counter(key for seed in range(2000) for key in draw_groups(own, 6, seed).weights)
+    assert all(900 < counts[one.key] < 1100 for one in own)
+
+
+def test_groups_that_were_drawn_before_stay():
+    own = in_groups(*[3] * 20)
+    before = draw_groups(own, 12, seed=1)
+    after = draw_groups(own, 30, seed=2, already=before.weights)
+    assert (before.groups, after.groups) == ((4, 20), (10, 20))
+    assert list(after.weights)[:12] == sorted(before.weights, key=list(after.weights).index)

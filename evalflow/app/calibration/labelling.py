@@ -25,6 +25,7 @@ from evalflow.labels import (
     Sheet,
     answer_hash,
     draw,
+    draw_groups,
     key_of,
     read_sheet,
     score_strata,
@@ -81,18 +82,37 @@ def write_sample(options: argparse.Namespace, console: Console) -> int:
     if not candidates:
         raise UserError(Problem(f"no answer has a score of {', '.join(source.metrics)}", str(folder.path)))
     sheet = _existing(path)
-    _refuse_other_draws(sheet, candidates, path, stratified=options.stratify is not None)
-    strata = {None: None, "score": score_strata(candidates), "tag": tag_stratum}[options.stratify]
-    drawn = draw(candidates, options.sample, options.seed, stratum=strata, already=sheet.answers)
+    how = "by group" if options.by_group else "by strata" if options.stratify else "one by one"
+    _refuse_other_draws(sheet, candidates, path, how)
+    drawn = _drawn(candidates, sheet, options)
     fresh = _fresh(source, drawn, sheet, path)
+    if options.by_group:
+        groups = {one.key: one.group for one in candidates}
+        fresh = [row | {"group": groups[key_of(row)]} for row in fresh]
     write_label_sheet(path, [row | {"weight": _weight(drawn, key_of(row))} for row in sheet.rows] + fresh)
-    n = len(drawn.weights)
-    of = f"all {n}" if n == len(candidates) else f"{n} of {len(candidates)}"
-    console.print(literal(f"{of} answers, drawn at random with seed {options.seed}; {len(fresh)} rows added"))
+    console.print(literal(f"{_in_words(drawn, candidates, options)}; {len(fresh)} rows added"))
     for name, (taken, size) in drawn.strata.items() if options.stratify else ():
         console.print(literal(f"  {name}: {taken} of {size}", style="dim"))
-    _tell(console, path, source)
+    _tell(console, path, source, by_group=options.by_group)
     return 0
+
+
+def _drawn(candidates: Sequence[Candidate], sheet: Sheet, options: argparse.Namespace) -> Drawn:
+    if options.by_group:
+        return draw_groups(candidates, options.sample, options.seed, already=sheet.answers)
+    strata = {None: None, "score": score_strata(candidates), "tag": tag_stratum}[options.stratify]
+    return draw(candidates, options.sample, options.seed, stratum=strata, already=sheet.answers)
+
+
+def _in_words(drawn: Drawn, candidates: Sequence[Candidate], options: argparse.Namespace) -> str:
+    """What was drawn, and out of what."""
+    n, (of, groups) = len(drawn.weights), drawn.groups
+    answers = f"all {n} answers" if n == len(candidates) else f"{n} of {len(candidates)} answers"
+    if options.by_group:
+        return f"{answers}: {of} of {groups} groups, whole, drawn at random with seed {options.seed}"
+    if groups == len(candidates) or n == len(candidates):
+        return f"{answers}, drawn at random with seed {options.seed}"
+    return f"{answers}, drawn one by one at random with seed {options.seed}, from {of} of {groups} groups"
 
 
 def _graded(saved: Saved, wanted: str | None) -> dict[str, str]:
@@ -114,6 +134,8 @@ def _option_problems(options: argparse.Namespace, path: Path, source: _Source) -
         yield Problem(f"--out {path} is neither .csv nor .jsonl", "command line", f"--out {SHEET}")
     if not path.parent.is_dir():
         yield Problem(f"there is no folder {path.parent}", "command line", f"--out {SHEET}")
+    if options.stratify and options.by_group:
+        yield Problem("--stratify and --by-group are two ways to draw", "command line", "leave one of them out")
     if options.stratify and len(source.metrics) > 1:
         hint = f"name one of them: --metric {next(iter(source.metrics))}"
         yield Problem(f"strata are of one metric, and there are {len(source.metrics)}", "command line", hint)
@@ -122,9 +144,11 @@ def _option_problems(options: argparse.Namespace, path: Path, source: _Source) -
 def _candidates(source: _Source) -> Iterator[Candidate]:
     import polars as pl
 
-    answers = source.scores().group_by(CELL, maintain_order=True).agg(pl.col("score").mean(), pl.col("tags").first())
-    for dataset, case_id, target, repeat, score, tags in answers.collect().iter_rows():
-        yield Candidate((dataset, case_id, target, repeat), score, tuple(tags or ()))
+    group = pl.col("group").fill_null(pl.col("case_id"))
+    own = pl.col("score").mean(), pl.col("tags").first(), group.first()
+    answers = source.scores().group_by(CELL, maintain_order=True).agg(*own)
+    for dataset, case_id, target, repeat, score, tags, name in answers.collect().iter_rows():
+        yield Candidate((dataset, case_id, target, repeat), score, tuple(tags or ()), name)
 
 
 def _existing(path: Path) -> Sheet:
@@ -142,15 +166,20 @@ def _existing(path: Path) -> Sheet:
     return sheet
 
 
-def _refuse_other_draws(sheet: Sheet, candidates: Sequence[Candidate], path: Path, *, stratified: bool) -> None:
+def _refuse_other_draws(sheet: Sheet, candidates: Sequence[Candidate], path: Path, how: str) -> None:
     known = {one.key for one in candidates}
     others = [key for key in sheet.answers if key not in known]
     if others:
         what = f"{len(others)} of {len(sheet.answers)} answers in it are not of this run, such as {others[0][1]}"
         raise UserError(Problem(what, shown(path), "write a new sheet: --out FILE"))
-    if sheet.answers and stratified != sheet.weighted:
-        how, hint = ("by strata", "say --stratify as then") if sheet.weighted else ("all alike", "leave --stratify out")
-        raise UserError(Problem(f"its answers were drawn {how}", shown(path), f"{hint}, or --out FILE"))
+    before = "by group" if sheet.grouped else "by strata" if sheet.weighted else "one by one"
+    if sheet.answers and before != how:
+        hints = {"by group": "say --by-group", "by strata": "say --stratify as then"}
+        hint = hints.get(before, "leave --stratify and --by-group out")
+        raise UserError(Problem(f"its answers were drawn {before}", shown(path), f"{hint}, or --out FILE"))
+    if how == "by group" and len({(one.key[0], one.group) for one in candidates}) == len(candidates):
+        hint = "leave --by-group out, or say what groups answers: dataset.NAME.group=FIELD"
+        raise UserError(Problem("every answer is a group of its own", "--by-group", hint))
 
 
 def _fresh(source: _Source, drawn: Drawn, sheet: Sheet, path: Path) -> list[dict[str, Any]]:
@@ -186,12 +215,17 @@ def _weight(drawn: Drawn, key: Key) -> float:
     return round(drawn.weights[key], 6)
 
 
-def _tell(console: Console, path: Path, source: _Source) -> None:
+def _tell(console: Console, path: Path, source: _Source, *, by_group: bool) -> None:
     for name, scale in source.metrics.items():
         description = source.saved.recipe.metrics[name].config.description
         console.print(literal(f"{name}: {description} Write {scale}."))
-    words = "Fill the columns value and by, without a look at the judge's scores. Rows are in random order: whoever "
-    words += "stops early has labelled answers at random too. Rows left empty do not count."
+    words = "Fill the columns value and by, without a look at the judge's scores. "
+    words += (
+        "Groups are in random order: whoever stops early should do so at the end of a group. "
+        if by_group
+        else "Rows are in random order: whoever stops early has labelled answers at random too. "
+    )
+    words += "Rows left empty do not count."
     console.print(literal(words, style="dim"))
     console.print(literal(f"sheet  {shown(path)}"), soft_wrap=True)
     console.print(literal(f"then   python -m evalflow calibrate --labels {shown(path)}"), soft_wrap=True)
