@@ -34,9 +34,11 @@ _JUDGES = [f"judge_{i}" for i in range(4)]
 
 
 def generate(path: Path, rows: int, shape: str) -> None:
-    """Write a score table of about `rows` rows."""
+    """Write a score table of about `rows` rows, as a run does."""
     import numpy as np
     import polars as pl
+
+    from evalflow.summary import write_scores
 
     rng = np.random.default_rng(0)
     repeats = 3 if shape == "clusters" else 1
@@ -60,7 +62,7 @@ def generate(path: Path, rows: int, shape: str) -> None:
     score = np.where(frame["metric"].is_in(_METRICS[:4]).to_numpy(), rng.random(n).round(3), rng.integers(0, 2, n))
     pairs = [f'{{"prediction":{p},"truth":{t}}}' for t in ("true", "false") for p in ("true", "false")]
     value = pl.Series(pairs)[rng.integers(0, 4, n)] if shape == "figures" else pl.lit(None, pl.String)
-    frame.with_columns(
+    scores = frame.with_columns(
         status=pl.Series(np.select([fate < 0.01, fate < 0.02], ["error", "undefined"], "scored")),
         score=pl.Series(np.where(fate < 0.02, np.nan, score)).fill_nan(None),
         latency_s=pl.Series(rng.random(n).round(3)),
@@ -71,7 +73,8 @@ def generate(path: Path, rows: int, shape: str) -> None:
         input_tokens=pl.lit(900, pl.Int64),
         output_tokens=pl.lit(100, pl.Int64),
         cached=pl.lit(False),
-    ).with_columns(passed=pl.col("score") >= 0.5).write_parquet(path, row_group_size=262_144)
+    ).with_columns(passed=pl.col("score") >= 0.5)
+    write_scores(scores.lazy(), path)
 
 
 def measure(path: Path) -> None:

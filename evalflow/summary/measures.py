@@ -41,7 +41,7 @@ def measures(cells: pl.LazyFrame, cases: pl.DataFrame | None, units: Units) -> p
         parts = _cell_bounds(units.parts)
     else:
         calls = cells.select("part", latency).collect(engine="streaming")
-        parts = cases.group_by("part").agg(*moments(), *_case_bounds())
+        parts = cases.group_by("part").agg(*moments(*NAMES), *_case_bounds())
     columns = [name for name in ("part", *NAMES, "cluster") if name in cases.columns]
     spread = [{"unit": unit, **_spread(rows)} for unit, rows in units.rows(cases.select(columns))]
     waits = [

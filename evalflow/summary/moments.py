@@ -10,16 +10,16 @@ if TYPE_CHECKING:
 NAMES = ("score", "passed")
 
 
-def moments() -> list[pl.Expr]:
-    """Of score and passed, to aggregate rows with: *_n, _mean, _m2 (about the mean), _low, _high, _binary.
+def moments(*names: str) -> list[pl.Expr]:
+    """Of columns of numbers, to aggregate rows with: *_n, _mean, _m2 (about the mean), _low, _high, _binary.
 
     `_binary` says that every number is exactly 0 or 1.
     """
     import polars as pl
 
     found: list[pl.Expr] = []
-    for name in NAMES:
-        x = pl.col(name).cast(pl.Float64)
+    for name in names:
+        x = pl.col(name)
         parts = {
             "n": x.count().cast(pl.Int64),
             "mean": x.mean(),
@@ -30,6 +30,23 @@ def moments() -> list[pl.Expr]:
         }
         found += [expression.alias(f"{name}_{part}") for part, expression in parts.items()]
     return found
+
+
+def moments_of_verdicts(name: str) -> list[pl.Expr]:
+    """The same of a column that is true or false, taken as 1 and 0: two counts say it all."""
+    import polars as pl
+
+    n, true = pl.col(name).count().cast(pl.Int64), pl.col(name).sum().cast(pl.Int64)
+    known = pl.when(n > 0)
+    parts = {
+        "n": n,
+        "mean": known.then(true / n),
+        "m2": known.then(true * (n - true) / n),
+        "low": known.then((true == n).cast(pl.Float64)),
+        "high": known.then((true > 0).cast(pl.Float64)),
+        "binary": n >= 0,
+    }
+    return [expression.alias(f"{name}_{part}") for part, expression in parts.items()]
 
 
 def merged() -> list[pl.Expr]:

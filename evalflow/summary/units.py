@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from evalflow.datasets import tag_levels
-from evalflow.summary.moments import moments
+from evalflow.summary.moments import moments, moments_of_verdicts
 from evalflow.summary.schema import SLICE
 
 if TYPE_CHECKING:
@@ -80,9 +80,11 @@ def find_units(cells: pl.LazyFrame) -> Units:
     # What is undefined or skipped may never have asked. A cached reply cost nothing, whatever it did when it was made.
     asked = pl.col("judge").is_not_null() & ~pl.col("cached")
     asked &= status.is_in(["scored", "error"]) | pl.col("latency_s").is_not_null()
-    keyed = cells.with_columns(asked=asked).with_columns(key=pl.col("part") ^ status.hash(5) ^ pl.col("asked").hash(6))
-    first = pl.col("part", *SLICE, "tags", "status", "asked").first()
-    parts = keyed.group_by("key").agg(first, *_sums(), *moments()).drop("key").collect(engine="streaming")
+    sums = [*_sums(), *moments("score"), *moments_of_verdicts("passed")]
+    named = (
+        cells.with_columns(asked=asked).group_by("part", "status", "asked").agg(pl.col(*SLICE, "tags").first(), *sums)
+    )
+    parts = named.collect(engine="streaming")
     exact = parts.group_by("part").agg(pl.col(*SLICE, "tags").first())
     names = [(part, tag) for part, tags in exact.select("part", "tags").iter_rows() for tag in _spread(tags or ())]
     tags = pl.DataFrame(names, schema={"part": parts.schema["part"], "tag": pl.String}, orient="row")
