@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from evalflow.errors import EvalflowError, InfrastructureError
+from evalflow.errors import EvalflowError, InfrastructureError, Problem, UserError
 
 log = logging.getLogger("evalflow")
 
@@ -89,8 +89,16 @@ class RunFolder:
         return self.path / "evalflow.log"
 
     def read_manifest(self) -> dict[str, Any]:
-        """run.json as a dict."""
-        return json.loads(self.manifest.read_text(encoding="utf-8"))
+        """run.json as a dict.
+
+        Raises:
+            UserError: It is damaged.
+        """
+        try:
+            return json.loads(self.manifest.read_text(encoding="utf-8"))
+        except ValueError as error:
+            hint = "start that run again; the cache has its replies"
+            raise UserError(Problem(f"run.json is damaged: {error}", str(self.manifest), hint)) from None
 
     def write_manifest(self, manifest: dict[str, Any]) -> None:
         """Write run.json; a reader never sees half of it."""
