@@ -86,11 +86,9 @@ def pilot(runs: Sequence[str], metric: str | None, correlation: float | None) ->
         bases = list(_singles(opened[0], metric, correlation))
     if not bases:
         where = " and ".join(run.name for run in opened)
-        what = (
-            "no metric has two cases, or groups, whose scores differ"
-            if metric is None
-            else f"nothing to learn of {metric!r}"
-        )
+        cases = "common cases" if len(opened) == 2 else "cases"
+        varies = f"no metric has two {cases}, or groups of them, whose scores differ"
+        what = varies if metric is None else f"nothing to learn of {metric!r}"
         raise UserError(Problem(what, where, "state a guess: --sd S or --rate P"))
     return Pilot(bases, _cost(opened[-1]))
 
