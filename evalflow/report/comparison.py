@@ -33,6 +33,7 @@ class Comparison:
         notes: What was left out, or allowed.
         flips: The cases that changed, per pair of runs.
         questions: Of these cases, by dataset and id.
+        paired: Whether the runs were held against each other case by case, and not as two samples.
     """
 
     runs: Mapping[str, Mapping[str, Any]]
@@ -42,6 +43,7 @@ class Comparison:
     notes: Sequence[str]
     flips: Sequence[Flips]
     questions: Mapping[tuple[str, str], str]
+    paired: bool = True
 
     @property
     def family(self) -> str:
@@ -69,6 +71,7 @@ class Comparison:
         """All of it as JSON."""
         return {
             "runs": {name: _about(manifest) for name, manifest in self.runs.items()},
+            "paired": self.paired,
             "family": {"size": self.family_size, "adjust": self.adjust, "level": 0.05},
             "rows": [row.document(self.margin) for row in self.rows],
             "flips": [
@@ -98,13 +101,13 @@ def write_comparison(path: Path, found: Comparison) -> None:
             for row in found.rows
         ],
         "verdicts": VERDICTS,
-        "pictures": difference_pictures(found.rows),
+        "pictures": difference_pictures(found.rows, paired=found.paired),
         "summary": in_words(found.rows),
     }
     write_page(path, "comparison.html.jinja", context, styles=_STYLES, scripts=())
 
 
-def difference_pictures(rows: Sequence[ComparisonRow]) -> list[Picture]:
+def difference_pictures(rows: Sequence[ComparisonRow], *, paired: bool = True) -> list[Picture]:
     """Differences as points on their intervals, about 0; one picture for each pair of runs."""
     pictures: list[Picture] = []
     pairs = dict.fromkeys(row.pair for row in rows)
@@ -112,7 +115,8 @@ def difference_pictures(rows: Sequence[ComparisonRow]) -> list[Picture]:
         own = [row for row in rows if row.pair == pair and row.found.difference is not None]
         if own:
             title = f"{pair[1]} minus {pair[0]}" if len(pairs) > 1 else "B minus A"
-            sentence = "Each dot is the difference over the cases that both scored, its line the 95 % interval. A "
+            over = "the cases that both scored" if paired else "the cases of each run"
+            sentence = f"Each dot is the difference over {over}, its line the 95 % interval. A "
             sentence += f"line that crosses 0 cannot tell the two apart. {in_words(own)}"
             pictures.append(draw(title, sentence, _spec([_point(row) for row in own])))
     return pictures

@@ -90,7 +90,9 @@ def _details(row: ComparisonRow) -> str:
     cases = f"{row.found.n} case{'' if row.found.n == 1 else 's'}"
     if row.found.clusters != row.found.n:
         cases += f" in {row.found.clusters} cluster{'' if row.found.clusters == 1 else 's'}"
-    reach = "" if row.detectable is None else f", could detect {number(row.detectable)}"
+    few = row.bounded and row.detectable is None and row.found.std_error is not None
+    reach = ", too few to detect anything" if few else ""
+    reach = reach if row.detectable is None else f", could detect {number(row.detectable)}"
     direction = "" if row.higher_is_better else "; lower is better"
     return f"{row.dataset}, {cases}{reach}; {method(row.found.method)}{direction}"
 

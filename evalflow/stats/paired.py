@@ -64,7 +64,7 @@ class Difference:
     value_b: float | None
     difference: float | None
     std_error: float | None
-    df: int | None
+    df: float | None
     low: float | None
     high: float | None
     p_value: float | None
@@ -173,7 +173,7 @@ def standard_error(d: ArrayLike, clusters: ArrayLike | None = None) -> float | N
     return error if error > _TIE * scale else None
 
 
-def t_test(mean: float, std_error: float, df: int) -> float:
+def t_test(mean: float, std_error: float, df: float) -> float:
     """Two-sided p-value of Student's t for a mean difference of 0."""
     from scipy.special import stdtr  # pyright: ignore[reportMissingTypeStubs]
 

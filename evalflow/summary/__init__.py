@@ -10,6 +10,7 @@ from evalflow.summary.journal import journal_record, journal_row, json_text, tor
 from evalflow.summary.jsonline import json_line
 from evalflow.summary.labelled import SERIES, label_frame, labelled_scores
 from evalflow.summary.pairing import Pairing, pair_scores
+from evalflow.summary.samples import compare_samples
 from evalflow.summary.scan import Journal, Order, scan_journal
 from evalflow.summary.schema import journal_schema, scores_schema, summary_schema
 from evalflow.summary.summarise import Summary, summarise
@@ -37,6 +38,7 @@ __all__ = [
     "choose",
     "chooses",
     "compare_cases",
+    "compare_samples",
     "disagreements",
     "evaluate_gates",
     "journal_record",

@@ -51,8 +51,9 @@ class ComparisonRow:
         higher_is_better: Which way is up.
         found: The difference, its interval and p-value.
         p_adjusted: The p-value in its family; None where there is none.
+        bounded: Whether no difference can exceed 1.
         detectable: The smallest true difference that would be found with probability 0.8 at the level that the family
-            leaves to its first test; None where nothing shows how much the difference varies.
+            leaves to its first test; None where nothing shows how much the difference varies, or none is so large.
     """
 
     pair: tuple[str, str]
@@ -64,6 +65,7 @@ class ComparisonRow:
     higher_is_better: bool
     found: Difference
     also: Sequence[str] = ()
+    bounded: bool = True
     p_adjusted: float | None = None
     detectable: float | None = None
 
@@ -169,13 +171,15 @@ def adjusted(rows: Sequence[ComparisonRow], method: Adjustment) -> list[Comparis
     p = adjust([row.found.p_value or 0.0 for row in made], method)
     known = {id(row): float(value) for row, value in zip(made, p, strict=True)}
     level = LEVEL / max(1, len(made))
-    return [replace(row, p_adjusted=known.get(id(row)), detectable=_detectable(row.found, level)) for row in rows]
+    return [replace(row, p_adjusted=known.get(id(row)), detectable=_detectable(row, level)) for row in rows]
 
 
-def _detectable(found: Difference, level: float) -> float | None:
-    if found.std_error is None or found.df is None:
+def _detectable(row: ComparisonRow, level: float) -> float | None:
+    error, df = row.found.std_error, row.found.df
+    if error is None or df is None:
         return None
-    return detectable_difference(found.std_error, df=found.df, alpha=level)
+    least = detectable_difference(error, df=df, alpha=level)
+    return None if row.bounded and least > 1 else least
 
 
 def _slices(cases: pl.DataFrame, by_tag: bool) -> Iterator[tuple[str | None, pl.DataFrame]]:
@@ -189,7 +193,7 @@ def _slices(cases: pl.DataFrame, by_tag: bool) -> Iterator[tuple[str | None, pl.
 
 def _differences(
     cases: pl.DataFrame, traits: Traits, said: Said | None, seed: int, *, by_class: bool
-) -> Iterator[tuple[str, bool, Difference, Sequence[str]]]:
+) -> Iterator[tuple[str, bool, Difference, Sequence[str], bool]]:
     """The mean, the pass rate where both runs give one, and figures; those that are the mean over again go with it."""
     a, b = (cases[f"score_{side}"].to_numpy() for side in "ab")
     mean = paired_difference(a, b, cases["cluster"].to_numpy(), seed, bounded=traits.bounded)
@@ -199,13 +203,13 @@ def _differences(
     also = [*(["pass_rate"] if again else ()), *(same_as_mean(traits.figures) if traits.figures else ())]
     if said and said.spec.kind == "retrieval":
         also += [name for name, found in figures if _same(found, mean)]
-    yield "mean", traits.higher_is_better, mean, also
+    yield "mean", traits.higher_is_better, mean, also, traits.bounded
     if judged.height and not again:
         a, b = (judged[f"passed_{side}"].to_numpy() for side in "ab")
-        yield "pass_rate", True, paired_difference(a, b, judged["cluster"].to_numpy(), seed, bounded=True), ()
+        yield "pass_rate", True, paired_difference(a, b, judged["cluster"].to_numpy(), seed, bounded=True), (), True
     for name, found in figures:
         if name not in also:
-            yield name, name not in LOWER_IS_BETTER, found, ()
+            yield name, name not in LOWER_IS_BETTER, found, (), True
 
 
 def _passes_are_scores(cases: pl.DataFrame) -> bool:

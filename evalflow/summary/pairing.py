@@ -42,7 +42,7 @@ def pair_scores(a: pl.LazyFrame, b: pl.LazyFrame) -> Pairing:
     """
     import polars as pl
 
-    joined = _by_case(a).join(_by_case(b), on=_KEY, how="full", coalesce=True, suffix="_b")
+    joined = by_case(a).join(by_case(b), on=_KEY, how="full", coalesce=True, suffix="_b")
     sides = joined.rename({name: f"{name}_a" for name in ("judge", "score", "passed", "place", "seen")})
     table = sides.sort("dataset", "place_a", "place_b", "metric", nulls_last=True).collect(engine="streaming")
     both = pl.col("seen_a").is_not_null() & pl.col("seen_b").is_not_null()
@@ -72,8 +72,11 @@ def tags_of(cases: pl.DataFrame) -> dict[str, list[str]]:
     return dict(sorted(found.items()))
 
 
-def _by_case(scores: pl.LazyFrame) -> pl.LazyFrame:
-    """One row per case and metric; score and passed are null where nothing was scored."""
+def by_case(scores: pl.LazyFrame) -> pl.LazyFrame:
+    """One row per case and metric, as means over its repeats; score and passed are null where nothing was scored.
+
+    Columns: dataset, metric, case_id, group, tags, judge, score, passed, place (in the run's order), seen (cells).
+    """
     import polars as pl
 
     return (

@@ -101,6 +101,10 @@ def test_runs_that_are_none(program: Program, two: tuple[str, str]) -> None:
     done = program("compare", *two)
     assert done.returncode == 2
     assert "written by another version of evalflow" in done.stderr
+    (Path(two[0]) / "run.json").write_text("{")
+    done = program("compare", *two)
+    assert done.returncode == 2
+    assert "run.json is damaged" in done.stderr
 
 
 def test_no_case_in_common(program: Program, two: tuple[str, str]) -> None:
@@ -108,6 +112,18 @@ def test_no_case_in_common(program: Program, two: tuple[str, str]) -> None:
     done = program("compare", two[0], other)
     assert done.returncode == 2
     assert "no scored case in common" in done.stderr
+    assert "compare ... --unpaired" in done.stderr
+    done = program("compare", two[0], other, "--unpaired", "--margin", "0.5")
+    assert done.returncode == 0, done.stderr
+    assert "Newcombe and Fisher, unpaired: 12 against 12 cases" in done.stdout
+    assert "from pass to fail" not in done.stdout
+    assert "not worse by more than 0.5" in done.stdout
+    page = (Path(other) / "compare.html").read_text(encoding="utf-8")
+    assert "two samples of different cases" in page
+    assert "Cases that changed" not in page
+    document = json.loads(program("compare", *two, "--unpaired", "--json").stdout)
+    assert (document["paired"], document["flips"], document["rows"][0]["n"]) == (False, [], 25)
+    assert "12 cases are in both runs" in document["notes"][0]
 
 
 def test_every_pair_of_a_sweep(program: Program) -> None:

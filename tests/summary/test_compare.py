@@ -83,6 +83,13 @@ def test_tags_get_rows_of_their_own_on_request(record: Make, table: Table):
     ]  # fmt: skip
 
 
+def test_what_could_be_detected_is_no_more_than_the_scale_holds(rows: Callable[..., list[ComparisonRow]]):
+    [few] = rows([1, 1], [1, 0])
+    assert (few.found.std_error, few.detectable) == (0.5, None)
+    [unbounded] = rows([1, 1], [1, 0], traits=Traits())
+    assert (unbounded.detectable or 0) > 1
+
+
 def test_a_group_is_the_cluster(record: Make, table: Table):
     a, b = ([record(s, i, group=f"g{i // 3}") for i, s in enumerate(side)] for side in ([0.1] * 6, [0.2, 0.3, 0.1] * 2))
     found = compare_cases(pair_scores(frame(table, a), frame(table, b)), ("a", "b"), {})

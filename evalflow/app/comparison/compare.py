@@ -25,7 +25,7 @@ def compare(options: argparse.Namespace, console: Console) -> int:
 
     Args:
         options: runs (A and B; A alone is held against the latest run; a sweep, or nothing where the latest is one, for
-            all its pairs), allow, adjust, margin, tags, classes, json.
+            all its pairs), allow, adjust, margin, tags, classes, unpaired, json.
         console: Where to print.
 
     Raises:
@@ -38,7 +38,7 @@ def compare(options: argparse.Namespace, console: Console) -> int:
             )
         )
     folder, pairs = _pairs(options.runs)
-    by = {"by_tag": options.tags, "by_class": options.classes}
+    by = {"by_tag": options.tags, "by_class": options.classes, "unpaired": options.unpaired}
     found = compare_pairs(pairs, How(options.allow, options.adjust, options.margin, **by))
     write_comparison(folder / "compare.html", found)
     if options.json:

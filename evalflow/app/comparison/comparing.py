@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,15 @@ from evalflow.app.results.saved import load
 from evalflow.errors import Problem, UserError
 from evalflow.report.comparison import Comparison
 from evalflow.report.flips import Flips, flips
-from evalflow.summary import ComparisonRow, Pairing, adjusted, compare_cases, pair_scores
+from evalflow.summary import (
+    ComparisonRow,
+    Pairing,
+    Traits,
+    adjusted,
+    compare_cases,
+    compare_samples,
+    pair_scores,
+)
 
 if TYPE_CHECKING:
     from evalflow.stats.multiple import Adjustment
@@ -29,6 +37,7 @@ class How:
         margin: How much worse is still acceptable, above 0; None where nobody asks.
         by_tag: Whether each tag gets rows of its own.
         by_class: Whether the figures of each class, or label, get rows of their own.
+        unpaired: Whether the runs are samples of different cases, and not to be held against each other case by case.
         said: How `allow` is written, for messages.
     """
 
@@ -37,6 +46,7 @@ class How:
     margin: float | None = None
     by_tag: bool = False
     by_class: bool = False
+    unpaired: bool = False
     said: str = "--allow "
 
 
@@ -55,13 +65,17 @@ def compare_pairs(pairs: Sequence[tuple[Scored, Scored]], how: How) -> Compariso
     listed: list[Flips] = []
     refused: list[Problem] = []
     for a, b in pairs:
-        found = obstacles(a, b)
+        found = [o for o in obstacles(a, b) if not (how.unpaired and o.kind == "cases")]
         try:
             refuse(found, how.allow, f"{a.name} and {b.name}", how.said)
         except UserError as error:
             refused += error.problems
             continue
         notes += [f"{a.name} and {b.name}: {o.what}; compared all the same, as allowed" for o in found]
+        if how.unpaired:
+            own, own_notes = _samples(a, b, how)
+            rows, notes = [*rows, *own], [*notes, *own_notes]
+            continue
         pairing = pair_scores(a.scores(), b.scores())
         notes += _notes(a, b, pairing, ("A", "B") if len(pairs) == 1 else (a.name, b.name))
         metrics, seed = a.traits | b.traits, b.manifest["config"]["seed"]
@@ -70,7 +84,10 @@ def compare_pairs(pairs: Sequence[tuple[Scored, Scored]], how: How) -> Compariso
         lower = [name for name, traits in metrics.items() if not traits.higher_is_better]
         listed.append(flips((a.name, b.name), pairing.cases, b.scores(), lower, _FLIPS))
     if not rows:
-        nothing = Problem("the runs have no scored case in common", " and ".join(run.name for run in pairs[0]))
+        what, hint = "the runs have no scored case in common", "two samples of different cases: compare ... --unpaired"
+        if how.unpaired:
+            what, hint = "the runs have no metric in common that both have scored, on datasets of one name", ""
+        nothing = Problem(what, " and ".join(run.name for run in pairs[0]), hint)
         raise UserError(refused or [nothing])
     notes += [f"not compared: {problem.where}: {problem.what}" for problem in refused]
     runs = {run.name: run for pair in pairs for run in pair}
@@ -82,7 +99,25 @@ def compare_pairs(pairs: Sequence[tuple[Scored, Scored]], how: How) -> Compariso
         notes=notes,
         flips=listed,
         questions=dict(_questions(runs, listed)),
+        paired=not how.unpaired,
     )
+
+
+def _samples(a: Scored, b: Scored, how: How) -> tuple[list[ComparisonRow], list[str]]:
+    """Two runs as samples of different cases, and what a reader should know of that."""
+    metrics = a.traits | b.traits
+    rows, common = compare_samples(a.scores(), b.scores(), (a.name, b.name), metrics, by_tag=how.by_tag)
+    notes = (
+        ["means and pass rates alone: other figures are compared case by case only"] if _figured(metrics, rows) else []
+    )
+    if common:
+        said = "1 case is" if common == 1 else f"{common:,} cases are"
+        notes.append(f"{said} in both runs; without --unpaired they are compared case by case, which shows more")
+    return rows, notes
+
+
+def _figured(metrics: Mapping[str, Traits], rows: Sequence[ComparisonRow]) -> bool:
+    return any((found := metrics.get(row.metric)) and found.figures for row in rows)
 
 
 def _notes(a: Scored, b: Scored, pairing: Pairing, names: tuple[str, str]) -> Iterator[str]:

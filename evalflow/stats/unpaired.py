@@ -1,0 +1,133 @@
+"""The difference of two runs on different cases, B minus A: each run's cases are a sample of their own.
+
+The rule (`unpaired_difference`), after the repeats of a case have been averaged:
+
+    a run without a case                             none
+    some cluster holds several cases, of any run     cluster-robust (CR1), t
+    every score on both sides is 0 or 1              Newcombe's interval, and Fisher's exact test
+    otherwise                                        Welch's t
+
+A case that is in both runs is a cluster of two, and so is a group that is: what they share is not counted twice. Where
+all cases are in both, a paired comparison shows more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from evalflow.stats.intervals import FEW_CLUSTERS, t_interval, wilson
+from evalflow.stats.paired import Difference, t_test
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import ArrayLike, NDArray
+
+    Floats = NDArray[np.float64]
+
+
+# Chances that differ by less than this share are equal but for rounding.
+_TIE = 1e-7
+_NOTHING = (None, None, None, None, None)
+
+
+def unpaired_difference(
+    a: ArrayLike, b: ArrayLike, clusters_a: ArrayLike | None = None, clusters_b: ArrayLike | None = None
+) -> Difference:
+    """Compare the scores of two samples of cases, by the rule of this module.
+
+    Args:
+        a: One score per case of run A, the mean of its repeats; no NaN.
+        b: Those of run B.
+        clusters_a: The cluster of each case; None where each stands alone and no case is in both runs.
+        clusters_b: Those of run B, under the same names.
+
+    Returns:
+        The difference; its `n` counts the cases of both runs.
+    """
+    import numpy as np
+
+    x, y = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
+    n = x.size + y.size
+    if not x.size or not y.size:
+        return Difference(n, n, *_NOTHING, None, None, None, "none: a run without a scored case")
+    alone = clusters_a is None or clusters_b is None
+    names = [np.arange(x.size), np.arange(x.size, n)] if alone else [np.asarray(clusters_a), np.asarray(clusters_b)]
+    error, df, fewest, groups = _spread(x, y, names)
+    value_a, value_b = float(x.mean()), float(y.mean())
+    difference = value_b - value_a
+    sizes = f": {x.size:,} against {y.size:,} cases"
+    if groups == n and bool(np.isin(x, (0.0, 1.0)).all() and np.isin(y, (0.0, 1.0)).all()):
+        passed, totals = (int(x.sum()), int(y.sum())), (x.size, y.size)
+        low, high = newcombe_unpaired(*passed, *totals)
+        p, method = fisher(*passed, *totals), f"newcombe_fisher{sizes}"
+    elif error is None or df is None:
+        return Difference(n, groups, value_a, value_b, difference, *_NOTHING, _why(fewest, alone=groups == n))
+    else:
+        low, high = (float(end) for end in t_interval(difference, error, df))
+        p, method = t_test(difference, error, df), f"welch_t{sizes}"
+        if groups < n:
+            few = f", fewer than {FEW_CLUSTERS} clusters in one" if fewest < FEW_CLUSTERS else ""
+            method = f"unpaired_cr1_t{sizes}{few}"
+    return Difference(n, groups, value_a, value_b, difference, error, df, low, high, p, method)
+
+
+def newcombe_unpaired(k_a: int, k_b: int, n_a: int, n_b: int) -> tuple[float, float]:
+    """Interval of the share that passes in B minus that in A, of independent samples.
+
+    Newcombe 1998 (Statistics in Medicine 17:873), method 10: Wilson's bounds, joined by their squares.
+    """
+    low, high = wilson([k_a, k_b], [n_a, n_b])
+    p_a, p_b = k_a / n_a, k_b / n_b
+    down = ((p_b - low[1]) ** 2 + (high[0] - p_a) ** 2) ** 0.5
+    up = ((high[1] - p_b) ** 2 + (p_a - low[0]) ** 2) ** 0.5
+    return float(p_b - p_a - down), float(p_b - p_a + up)
+
+
+def fisher(k_a: int, k_b: int, n_a: int, n_b: int) -> float:
+    """Two-sided p-value of Fisher's exact test that both samples pass as often; it never errs more than its level.
+
+    The sum of the chances, given the totals, of all tables that are no likelier than this one (Fisher 1935).
+    """
+    import numpy as np
+    from scipy.stats import hypergeom  # pyright: ignore[reportMissingTypeStubs]
+
+    passed, n = k_a + k_b, n_a + n_b
+    possible = np.arange(max(0, passed - n_b), min(passed, n_a) + 1)
+    chances: Floats = hypergeom.pmf(possible, n, passed, n_a)  # pyright: ignore[reportUnknownMemberType]
+    observed = chances[k_a - possible[0]]
+    return min(1.0, float(chances[chances <= observed * (1 + _TIE)].sum()))
+
+
+def _spread(x: Floats, y: Floats, names: Sequence[NDArray[Any]]) -> tuple[float | None, float | None, int, int]:
+    """Standard error and degrees of freedom of the difference, the clusters of the run with fewest, and all clusters.
+
+    Independent samples have Welch's: the sum of the runs' variances, with Satterthwaite's degrees of freedom. Where
+    clusters are in both runs, the smaller number of clusters, less one, takes their place, which is cautious.
+    """
+    import numpy as np
+
+    shares = np.concatenate([-(x - x.mean()) / x.size, (y - y.mean()) / y.size])
+    found, codes = np.unique(np.concatenate(names), return_inverse=True)
+    counts = [np.unique(side).size for side in names]
+    fewest, groups = min(counts), int(found.size)
+    if fewest < 2:
+        return None, None, fewest, groups
+    if groups < sum(counts):
+        total = float((np.bincount(codes, weights=shares) ** 2).sum()) * fewest / (fewest - 1)
+        return (total**0.5 if total > 0 else None), fewest - 1, fewest, groups
+    sides = (codes[: x.size], shares[: x.size]), (codes[x.size :], shares[x.size :])
+    parts = [
+        float((np.bincount(c, weights=s) ** 2).sum()) * g / (g - 1) for (c, s), g in zip(sides, counts, strict=True)
+    ]
+    total = sum(parts)
+    if not total > 0:
+        return None, None, fewest, groups
+    df = total**2 / sum(part**2 / (g - 1) for part, g in zip(parts, counts, strict=True))
+    return total**0.5, df, fewest, groups
+
+
+def _why(fewest: int, *, alone: bool) -> str:
+    if fewest < 2:
+        return "none: one case in a run" if alone else "none: one cluster in a run"
+    return "none: all scores of a run equal"
