@@ -2,10 +2,11 @@
 
     python -m bench calibration_real DATA [--skip-embedded]
 
-DATA is a folder with judged_refusals.dev.jsonl, metric_scores.dev.jsonl, summeval.dev.jsonl,
-rag_faithfulness.dev.jsonl and grounded_summaries.dev.jsonl, whose records have people's labels under `human`. Verdicts
-that stand in the data are read by `recorded` metrics; the embedded judge scores the last two itself. Figures under
-"known" were computed from the same records with other programs, without clusters unless said.
+DATA is a folder with judged_refusals.dev.jsonl, metric_scores.dev.jsonl, summeval.dev.jsonl, newsroom.dev.jsonl,
+conversations_safety.dev.jsonl, claim_labels.dev.jsonl, rag_faithfulness.dev.jsonl and grounded_summaries.dev.jsonl,
+whose records have people's labels under `human`. Verdicts that stand in the data are read by `recorded` metrics; the
+embedded judge scores the last two itself. Figures under "known" were computed from the same records with other
+programs, without clusters unless said.
 """
 
 from __future__ import annotations
@@ -44,11 +45,19 @@ REFUSALS = {
 PPI = {"estimate": 0.5386725502, "ci_low": 0.4800020715, "ci_high": 0.5973430288, "human_mean": 0.5595238095}
 FACTUALITY = {
     "FactCC": (0.5899141519, 0.5303266742, 0.5946677035), "QAGS": (0.5731308077, 0.4550884126, 0.5777974119),
-    "BertScore P Art": (0.5894135604, 0.4573028374, 0.5819676636), "Rouge L": (0.1429916046, 0.1108589593, 0.1533843167),
+    "BertScore P Art": (0.5894135604, 0.4573028374, 0.5819676636),
+    "Rouge L": (0.1429916046, 0.1108589593, 0.1533843167),
 }  # fmt: skip
 SUMMARIES = {
-    "coherence": 0.5632111737, "consistency": 0.8867880552, "fluency": 0.7535566971, "relevance": 0.4822794106,
+    "coherence": (0.5632111737, 0.5539821852), "consistency": (0.8867880552, 0.7820615213),
+    "fluency": (0.7535566971, 0.6277268908), "relevance": (0.4822794106, 0.4215886682),
 }  # fmt: skip
+NEWS = {
+    "informativeness": 0.2494991759, "relevance": 0.03222392434, "fluency": 0.003778568413, "coherence": 0.08888348142,
+}  # fmt: skip
+CLAIMS = {"mean": 0.8243001787, "alone": 0.00656829555, "clustered": 0.02798176775, "answers": 0.8240378188}
+ROGAN_GLADEN = 0.5071322879
+SAFETY = {"alpha": 0.2225247374, "kappa": 0.4198473282}
 
 
 class Lab:
@@ -74,6 +83,12 @@ class Lab:
         rows = "".join(json.dumps(dict(row)) + "\n" for row in labels)
         (self.folder / "labels.jsonl").write_text(rows, encoding="utf-8")
         return json.loads(self._evalflow("calibrate", "--labels", "labels.jsonl", "--json"))["rows"]
+
+    def summary(self, name: str) -> float:
+        """A figure of the mean of the latest run, which has one metric: `mean`, or `std_error`."""
+        table = pl.read_parquet(self.folder / "outputs" / "latest" / "summary.parquet")
+        [row] = table.filter(pl.col("tag").is_null() & (pl.col("statistic") == "mean")).to_dicts()
+        return row["value" if name == "mean" else name]
 
     def scores(self) -> pl.DataFrame:
         """Scores of the latest run."""
@@ -123,6 +138,7 @@ def refusals(lab: Lab, data: Path) -> None:
     some = labels_of([row for row in parsed if fifth(row["id"])], "refused", lambda row: row["human"]["refused"])
     [found] = lab.calibrate(some)
     show("people alone, on 168", found["human_mean"], PPI["human_mean"])
+    show("the other 736 by Rogan and Gladen", found["rogan_gladen"]["estimate"], ROGAN_GLADEN)
     ppi(found, "five answers to a prompt are a cluster")
     lab.run(rows, recorded("refused", "judges.gpt4.refused", BOOLEAN), grouped=False)
     ppi(lab.calibrate(some)[0], "without clusters")
@@ -155,15 +171,67 @@ def summaries(lab: Lab, data: Path) -> None:
     rows = [{**row, "answer": row["summary"], "question": "-"} for row in records(data, "summeval")]
     files = {k: v for name in SUMMARIES for k, v in recorded(name, f"human.{name}", NUMBER).items()}
     lab.run(rows, files)
-    said = [
-        {"case_id": row["id"], "metric": name, "value": value, "by": f"expert {number}"}
+    for found in lab.calibrate(by_each(rows, SUMMARIES)):
+        people, known = found["people_agreement"], SUMMARIES[found["metric"]]
+        show(f"three experts on {found['metric']}, alpha", people["krippendorff_alpha"]["value"], known[0])
+        show("the same, of their order", people["krippendorff_alpha_ordinal"]["value"], known[1])
+
+
+def news(lab: Lab, data: Path) -> None:
+    rows = [{**row, "answer": row["summary"], "question": "-"} for row in records(data, "newsroom")]
+    lab.run(rows, {k: v for name in NEWS for k, v in recorded(name, f"human.{name}", NUMBER).items()})
+    for found in lab.calibrate(by_each(rows, NEWS)):
+        alpha = found["people_agreement"]["krippendorff_alpha_ordinal"]
+        show(f"three readers on {found['metric']}, alpha of their order", alpha["value"], NEWS[found["metric"]])
+
+
+def by_each(rows: Iterable[Mapping[str, Any]], metrics: Iterable[str]) -> list[dict[str, Any]]:
+    """A label of each person who rated."""
+    return [
+        {"case_id": row["id"], "metric": name, "value": value, "by": f"person {number}"}
         for row in rows
-        for name in SUMMARIES
+        for name in metrics
         for number, value in enumerate((row.get("raters") or {}).get(name) or ())
     ]
-    for found in lab.calibrate(said):
-        alpha = found["people_agreement"]["krippendorff_alpha"]
-        show(f"three experts on {found['metric']}, alpha", alpha["value"], SUMMARIES[found["metric"]])
+
+
+def safety(lab: Lab, data: Path) -> None:
+    """Many people on whether a reply is safe, those who are unsure left out; and an expert against their majority."""
+    rows = [{**row, "answer": "left out", "question": "-"} for row in records(data, "conversations_safety")]
+    rows = [
+        {key: value for key, value in row.items() if key != "messages"} for row in rows if row["human"].get("expert")
+    ]
+    lab.run(rows, recorded("safe", "human.majority", "{type: label, values: {'Yes': 1, 'No': 0}}"))
+    votes = [
+        {"case_id": row["id"], "metric": "safe", "value": {"Y": "Yes", "N": "No"}[vote], "by": f"person {number}"}
+        for row in rows
+        for number, vote in enumerate(row["votes"])
+        if vote != "U"
+    ]
+    [found] = lab.calibrate(votes)
+    show("123 people on 132 replies, alpha", found["people_agreement"]["krippendorff_alpha"]["value"], SAFETY["alpha"])
+    [found] = lab.calibrate(labels_of(rows, "safe", lambda row: row["human"]["expert"]))
+    show("their majority and an expert, kappa", found["agreement"]["kappa"]["value"], SAFETY["kappa"])
+
+
+def claims(lab: Lab, data: Path) -> None:
+    """Claims that people held against the context: each a case of its question's group, and by answer."""
+    answers = records(data, "claim_labels")
+    rows = [
+        {"id": f"{row['id']} {number}", "group": row["group"], "question": "-", "answer": "left out",
+         "entailed": claim["label"] == "Entailment"}
+        for row in answers
+        for number, claim in enumerate(row["claims"])
+    ]  # fmt: skip
+    metric = recorded("entailed", "entailed", BOOLEAN)
+    lab.run(rows, metric)
+    show(f"{len(rows)} claims, mean", lab.summary("mean"), CLAIMS["mean"])
+    show("its standard error, claims of a question in one cluster", lab.summary("std_error"), CLAIMS["clustered"])
+    lab.run(rows, metric, grouped=False)
+    show("claims taken for independent", lab.summary("std_error"), CLAIMS["alone"])
+    rows = [{**row, "answer": "left out", "question": "-"} for row in answers]
+    lab.run(rows, recorded("faithful", "human.faithfulness", NUMBER))
+    show("mean over answers", lab.summary("mean"), CLAIMS["answers"])
 
 
 def embedded(lab: Lab, data: Path, name: str, most: int) -> None:
@@ -209,7 +277,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         lab = Lab(Path(name))
         print("| | found | known | difference | why |\n|---|--:|--:|---|---|")
-        for part in (refusals, factuality, summaries):
+        for part in (refusals, factuality, summaries, news, safety, claims):
             part(lab, options.data)
         if options.skip_embedded:
             return

@@ -86,7 +86,8 @@ def document_of(row: CalibrationRow) -> dict[str, Any]:
 
 def _raters(found: Raters) -> dict[str, Any]:
     return {
-        "krippendorff_alpha": value_of(found.alpha), "fleiss_kappa": found.fleiss_kappa, "gwet_ac1": found.gwet_ac1,
+        "krippendorff_alpha": value_of(found.alpha), "krippendorff_alpha_ordinal": value_of(found.alpha_ordinal),
+        "fleiss_kappa": found.fleiss_kappa, "gwet_ac1": found.gwet_ac1,
         "reliability": found.reliability, "ceiling": found.ceiling,
         "alt_test": alt_of(found.alt_test),
     }  # fmt: skip

@@ -229,12 +229,19 @@ def _method(s: Sample, groups: int, cross: bool) -> str:
 
 
 def _saved(s: Sample, human: Interval, found: Interval, binary: bool, confidence: float) -> int | None:
-    """Labels beyond those there are that alone would make an interval as narrow."""
+    """Labels beyond those there are that alone would make an interval as narrow.
+
+    Of clusters, as many more of the same kind: width goes with one over the root of their number.
+    """
     if found.low is None or found.high is None or not found.high > found.low:
         return None
     width, n = found.high - found.low, s.labels.size
     if binary and not s.clustered and s.weights is None:
         return cases_for_rate_width(float(s.labels.mean()), width, confidence) - n
+    if s.clustered:
+        if human.low is None or human.high is None:
+            return None
+        return round(n * ((human.high - human.low) / width) ** 2) - n
     return None if not human.std_error else cases_for_width(n * human.std_error**2, width, confidence) - n
 
 

@@ -28,6 +28,7 @@ class Raters:
 
     Attributes:
         alpha: Krippendorff's alpha (interval).
+        alpha_ordinal: The same where only the order of labels counts, such as of grades that are not evenly apart.
         fleiss_kappa, gwet_ac1: Agreement on classes beyond chance; None where labels are no classes, or answers have
             unequally many. Where one class is rare, AC1 is the one that holds.
         reliability: Of the mean of an answer's labels, 0..1, which is what the judge is held against; None below 0.
@@ -36,6 +37,7 @@ class Raters:
     """
 
     alpha: Agreement
+    alpha_ordinal: Agreement
     fleiss_kappa: float | None
     gwet_ac1: float | None
     reliability: float | None
@@ -62,13 +64,14 @@ def raters_of(labels: pl.DataFrame, answers: pl.DataFrame, *, seed: int) -> Rate
         return None
     names = table["cluster"]
     clusters = None if names.n_unique() == names.len() else names.to_numpy()
-    alpha = krippendorff_alpha(ratings.T, "interval", clusters, seed=seed)
+    alpha, ordinal = (krippendorff_alpha(ratings.T, level, clusters, seed=seed) for level in ("interval", "ordinal"))
     counts = _counts(ratings[several])
     reliability = _reliability(ratings[several], alpha.value)
     judge = table["score"].to_numpy()
     as_classes = counts is not None and set(judge.tolist()) <= set(ratings.ravel().tolist())
     return Raters(
         alpha=alpha,
+        alpha_ordinal=ordinal,
         fleiss_kappa=None if counts is None else fleiss_kappa(counts),
         gwet_ac1=None if counts is None else gwet_ac1(counts),
         reliability=reliability,

@@ -313,6 +313,18 @@ def test_labels_chosen_because_the_judge_failed_are_warned_of(lab: Lab) -> None:
     assert row["rogan_gladen"]["estimate"] is not None
 
 
+def test_labels_drawn_by_class_have_rogan_and_gladen_s_estimate(lab: Lab) -> None:
+    # 300 answers of which the judge passes 0.82; people failed 20, of which it fails 0.8, and passed 60, of which 0.95.
+    judged = [True] * 246 + [False] * 54 + [False] * 16 + [True] * 4 + [True] * 57 + [False] * 3
+    evaluate(
+        lab, [{"id": f"c{i}", "question": "Q?", "answer": f"A{i}", "likes": said} for i, said in enumerate(judged)]
+    )
+    [row] = calibrated(lab, *(label(i, "no" if i < 320 else "yes") for i in range(300, 380)))["rows"]
+    found = row["rogan_gladen"]
+    assert found["estimate"] == pytest.approx(0.826667, abs=1e-6)
+    assert (found["ci_low"], found["ci_high"]) == pytest.approx((0.723753, 0.930425), abs=1e-6)
+
+
 def test_labels_of_one_tag_alone_are_warned_of(lab: Lab) -> None:
     [row] = calibrated(lab, *map(label, range(0, 60, 2)))["rows"]
     [warning] = [text for text in row["warnings"] if "tagged" in text and "even" in text]

@@ -230,6 +230,20 @@ def test_labels_saved_are_those_that_alone_would_be_as_precise():
     assert more.high - more.low == pytest.approx(found.high - found.low, rel=0.02)
 
 
+def test_of_clusters_labels_are_saved_exactly_where_the_interval_is_narrower():
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        level = np.repeat(rng.normal(size=60), 5)
+        labels, judged = (level + rng.normal(scale=noise, size=300) for noise in (1, 0.5 + seed / 5))
+        groups, n = np.repeat(np.arange(60), 5), 45
+        found = corrected_mean(
+            labels[:n], judged[:n], judged[n:], clusters=groups[:n], unlabelled_clusters=groups[n:]
+        )  # fmt: skip
+        assert None not in (found.low, found.high, found.human_low, found.human_high, found.labels_saved)
+        widths = [np.ptp(ends) for ends in ((found.low, found.high), (found.human_low, found.human_high))]
+        assert found.labels_saved == pytest.approx(n * (widths[1] / widths[0]) ** 2 - n, abs=0.5)
+
+
 @settings(max_examples=40)
 @given(st.integers(0, 10_000), st.integers(15, 90), st.booleans())
 def test_no_order_matters(seed: int, n: int, binary: bool):

@@ -3,6 +3,7 @@
 import polars as pl
 import pytest
 
+from evalflow.stats.alpha import krippendorff_alpha
 from evalflow.summary.raters import raters_of
 
 PEOPLE = ("ana", "ben", "cy")
@@ -53,4 +54,8 @@ def test_gaps_and_labels_that_are_no_classes():
     assert found is not None
     assert (found.fleiss_kappa, found.gwet_ac1) == (None, None)
     assert found.alpha.value == pytest.approx(1)
+    bent = [value**4 for value in values]
+    found = raters_of(labels(values, bent), answers(values), seed=0)
+    assert found is not None
+    assert found.alpha_ordinal.value == krippendorff_alpha([values, bent], "ordinal").value != found.alpha.value
     assert found.alt_test.method == "none: fewer than 3 people"
