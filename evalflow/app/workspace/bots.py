@@ -67,7 +67,7 @@ def get_bot(space: Workspace, name: str) -> Bot:
     if name not in known or not _is_offered(known[name]):
         raise not_found("bot", name, [bot.name for bot in list_bots(space)])
     whole = _of_conf(known[name])
-    return Bot(whole.name, whole.description, library.content("target", name), whole.origin)
+    return Bot(whole.name, whole.description, library.shown(space, "target", name), whole.origin)
 
 
 def create_bot(space: Workspace, name: str, config: Mapping[str, Any], description: str = "") -> Bot:

@@ -239,9 +239,9 @@ def copy_dataset(space: Workspace, source: str, name: str) -> Dataset:
         values = dataset_values(name, origin.description, origin.generates)
         rows = case_rows(space, source)
     else:
-        config = declared_dataset(source)
+        config = declared_dataset(space, source)
         values = dataset_values(name, config.description or "", config.generates)
-        rows = declared_rows(source)
+        rows = declared_rows(space, source)
     prepared = [stored(row) for row in rows]
     with space.database.writing() as connection:
         append_stored(connection, add_dataset(connection, values), prepared)

@@ -6,12 +6,10 @@ from collections.abc import Mapping
 from itertools import islice
 from typing import Any
 
-from evalflow import datasets as readers
-from evalflow.app.workspace import library
 from evalflow.app.workspace.cases import list_cases
 from evalflow.app.workspace.datasets import get_dataset
+from evalflow.app.workspace.declared import declared_rows
 from evalflow.app.workspace.space import Workspace
-from evalflow.config.schema import DatasetConfig
 
 
 def example_rows(space: Workspace, dataset: str, count: int = 20) -> list[Mapping[str, Any]]:
@@ -23,5 +21,4 @@ def example_rows(space: Workspace, dataset: str, count: int = 20) -> list[Mappin
     """
     if get_dataset(space, dataset).origin == "workspace":
         return [case.body for case in list_cases(space, dataset, limit=count).items]
-    config = DatasetConfig.model_validate(library.content("dataset", dataset))
-    return [readers.case_to_row(case) for case in islice(readers.read(dataset, config), count)]
+    return list(islice(declared_rows(space, dataset), count))

@@ -10,11 +10,11 @@ from typing import Any, cast
 import yaml
 
 from evalflow.app.catalogue.catalogue import Option, options
-from evalflow.app.workspace.space import not_found
+from evalflow.app.workspace.space import Workspace, not_found
 from evalflow.config.literal import MISSING, unescaped, unescaped_but_environment
 from evalflow.config.load import compose
 from evalflow.errors import Problem, UserError
-from evalflow.paths import prompt_dirs
+from evalflow.paths import conf_dirs, prompt_dirs
 from evalflow.prompts import Prompts
 
 
@@ -51,12 +51,22 @@ def content(group: str, name: str, config_dir: Path | None = None) -> dict[str, 
         raise UserError(Problem(f"{where} cannot be copied: {error}", where, "write the value itself")) from None
 
 
+def shown(space: Workspace, group: str, name: str) -> dict[str, Any]:
+    """The same, remembered as long as no file of conf/ changes.
+
+    Raises:
+        UserError: As of `content`.
+    """
+    return space.remembered.get(f"{group}/{name}", conf_dirs(), lambda: content(group, name))
+
+
 def kind_of(option: Option) -> str | None:
-    """The kind of an option, which may stand in a file of the same folder that it starts from."""
+    """The kind of an option, which may stand in a file of its group that it starts from."""
     values = option.values
     for base in [None, *cast("list[Any]", values.get("defaults") or [])]:
-        file = option.file.with_name(f"{base}.yaml")
-        if isinstance(base, str) and file.is_file():
+        files = (folder / option.group / f"{base}.yaml" for folder in conf_dirs())
+        file = next((file for file in files if file.is_file()), None)
+        if isinstance(base, str) and file is not None:
             read: Any = yaml.safe_load(file.read_text(encoding="utf-8"))
             values = cast("dict[str, Any]", read) if isinstance(read, dict) else {}
         if isinstance(values.get("kind"), str):

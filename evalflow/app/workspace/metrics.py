@@ -54,7 +54,7 @@ def list_library() -> list[Metric]:
     return [Metric(None, name, option.values, {}, "conf") for name, option in library.declared("metric").items()]
 
 
-def get_library(name: str) -> Metric:
+def get_library(space: Workspace, name: str) -> Metric:
     """One metric of conf/, with the prompts that it uses, under their own names.
 
     Raises:
@@ -67,7 +67,7 @@ def get_library(name: str) -> Metric:
     option = library.find("metric", "metric", name)
     prompts = Prompts(prompt_dirs())
     texts = {prompt: prompts.source(prompt) for prompt in option.prompts}
-    return Metric(None, name, library.content("metric", name), texts, "conf")
+    return Metric(None, name, library.shown(space, "metric", name), texts, "conf")
 
 
 def list_metrics(space: Workspace, bot: str) -> list[Metric]:
@@ -221,7 +221,7 @@ def copy_metric(space: Workspace, source: str, bot: str, name: str, *, of: str |
         TakenError, UserError: As of `create_metric`.
     """
     if of is None:
-        definition, prompts = library.own_prompts(name, get_library(source).definition)
+        definition, prompts = library.own_prompts(name, get_library(space, source).definition)
         return create_metric(space, bot, MetricDraft(name, definition, prompts))
     found = get_metric(space, of, source)
     return create_metric(space, bot, with_prompts_of(MetricDraft(name, found.definition, found.prompts), source))

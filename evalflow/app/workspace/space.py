@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from evalflow.app.workspace.remembered import Remembered
 from evalflow.errors import Problem, UserError, did_you_mean
 
 if TYPE_CHECKING:
@@ -43,10 +44,12 @@ class Workspace:
     Attributes:
         database: What is kept.
         root: The working directory of its runs: conf/, prompts/ and outputs/ are below it.
+        remembered: What was composed of conf/.
     """
 
     database: Database
     root: Path
+    remembered: Remembered = field(default_factory=Remembered, compare=False)
 
     @property
     def runs(self) -> Path:

@@ -73,7 +73,7 @@ def post_dataset(space: Space, new: NewDataset, request: Request, response: Resp
 def export_dataset(space: Space, dataset: Name) -> StreamingResponse:
     """All cases as JSON lines, which load again as a dataset."""
     own = get_dataset(space, dataset).origin == "workspace"
-    rows = case_rows(space, dataset) if own else declared_rows(dataset)
+    rows = case_rows(space, dataset) if own else declared_rows(space, dataset)
     lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
     headers = {"Content-Disposition": f'attachment; filename="{dataset}.jsonl"'}
     return StreamingResponse(lines, media_type=_JSONL, headers=headers)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from evalflow.app.workspace.metrics import Metric, get_library, list_library
-from evalflow.web.api.deps import Name
+from evalflow.web.api.deps import Name, Space
 from evalflow.web.api.paging import Cursor, Limit, Page, page_of
 
 router = APIRouter(prefix="/metrics", tags=["metrics"])
@@ -18,6 +18,6 @@ def read_library(cursor: Cursor = None, limit: Limit = 50) -> Page[Metric]:
 
 
 @router.get("/{metric}")
-def read_metric(metric: Name) -> Metric:
+def read_metric(space: Space, metric: Name) -> Metric:
     """One of them, with the prompts that it uses."""
-    return get_library(metric)
+    return get_library(space, metric)

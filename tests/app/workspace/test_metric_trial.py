@@ -111,7 +111,7 @@ async def test_what_cannot_be_judged_is_said(space: Workspace) -> None:
         await try_metric(space, "recorded_fees", draft(), CASE)
     assert refused.value.problems[0].key == "judge.model"
     with pytest.raises(UserError, match="are written by criteria"):
-        await write_steps(space, "recorded_fees", MetricDraft("coherence", get_library("coherence").definition))
+        await write_steps(space, "recorded_fees", MetricDraft("coherence", get_library(space, "coherence").definition))
 
 
 async def test_a_judge_that_fails_is_told(space: Workspace) -> None:

@@ -32,7 +32,7 @@ def add(workspace: Workspace) -> None:
         found = await to_thread.run_sync(get_dataset, workspace, dataset)
         if found.origin == "conf":
             begin = int(first) if first.isdecimal() and len(first) < 10 else 0
-            rows, more = await to_thread.run_sync(declared_page, dataset, begin, _AT_ONCE)
+            rows, more = await to_thread.run_sync(declared_page, workspace, dataset, begin, _AT_ONCE)
             _declared(found, rows, begin, more)
             return
         tags = await to_thread.run_sync(case_tags, workspace, dataset)

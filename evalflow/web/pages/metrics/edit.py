@@ -41,7 +41,7 @@ def add(workspace: Workspace) -> None:
     @page("/bots/{bot}/metrics/new")
     async def new(bot: str, source: str = "", view: str = "") -> None:
         around = await to_thread.run_sync(_around, workspace, bot)
-        shown = await to_thread.run_sync(get_library, source) if source else None
+        shown = await to_thread.run_sync(get_library, workspace, source) if source else None
         definition: Mapping[str, Any] = {"kind": "g_eval"} if view != "yaml" else {}
         prompts: Mapping[str, str] = {}
         if shown is not None:

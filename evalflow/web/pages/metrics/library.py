@@ -35,7 +35,7 @@ def add(workspace: Workspace) -> None:
 
     @page("/library/{metric}")
     async def one(metric: str, bot: str = "") -> None:
-        found = await to_thread.run_sync(get_library, metric)
+        found = await to_thread.run_sync(get_library, workspace, metric)
         bots = [one.name for one in await to_thread.run_sync(list_bots, workspace) if one.origin == "workspace"]
         trail = [("Metrics", f"/library?bot={quote(bot)}" if bot else "/library")]
         with frame(found.name, place="Metrics", about=str(found.definition.get("description", "")), trail=trail):
