@@ -62,6 +62,25 @@ def page(
     return every(connection, query if after is None else query.where(cases.c.position > after))
 
 
+def page_at(
+    connection: Connection, dataset: int, first: int, limit: int, tag: str | None, text: str | None
+) -> list[Row]:
+    """The same, from the case on that has so many before it."""
+    query = _filtered(select(cases), dataset, tag, text).order_by(cases.c.position)
+    return every(connection, query.offset(first).limit(limit))
+
+
+def around(
+    connection: Connection, dataset: int, position: int, tag: str | None, text: str | None
+) -> tuple[int, int | None, int | None]:
+    """How many cases stand before a position, and the rows' ids of the nearest before and behind it."""
+    before = _filtered(select(func.count()).select_from(cases), dataset, tag, text).where(cases.c.position < position)
+    ids_of = _filtered(select(cases.c.id), dataset, tag, text)
+    last = ids_of.where(cases.c.position < position).order_by(cases.c.position.desc()).limit(1)
+    following = ids_of.where(cases.c.position > position).order_by(cases.c.position).limit(1)
+    return connection.scalar(before) or 0, connection.scalar(last), connection.scalar(following)
+
+
 def count(connection: Connection, dataset: int, tag: str | None = None, text: str | None = None) -> int:
     """How many cases there are."""
     return connection.scalar(_filtered(select(func.count()).select_from(cases), dataset, tag, text)) or 0

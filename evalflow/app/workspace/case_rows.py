@@ -56,6 +56,12 @@ def _at_field(problem: Problem) -> Problem:
     return Problem(what, field, problem.hint, field)
 
 
+def question_of(row: Mapping[str, Any]) -> str:
+    """The last user message of a row of JSON lines; empty where it has none."""
+    messages = cast("list[dict[str, Any]]", row.get("messages") or [])
+    return next((str(message["content"]) for message in reversed(messages) if message["role"] == "user"), "")
+
+
 def irregular_turns(messages: Sequence[Mapping[str, Any]]) -> list[tuple[int, str]]:
     """What is wrong with the order of a conversation, by the number of the message, from 0."""
     return list(readers.irregular([Message(message["role"], message["content"]) for message in messages]))
@@ -72,12 +78,10 @@ def stored(body: dict[str, Any]) -> dict[str, Any]:
     """A case as `case_to_row` gives it, with its id, question and tags (all their levels) beside it."""
     from evalflow.store.rows import storable
 
-    messages = cast("list[dict[str, Any]]", body.get("messages") or [])
-    question = next((m["content"] for m in reversed(messages) if m["role"] == "user"), "")
     levels = [level for tag in body.get("tags", []) for level in readers.tag_levels(tag)]
     return {
         "key": storable(body["id"]),
-        "question": storable(question),
+        "question": storable(question_of(body)),
         "body": body,
         "tags": [storable(level) for level in dict.fromkeys(levels)],
     }

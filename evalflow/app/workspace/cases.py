@@ -78,7 +78,7 @@ def list_cases(
     with space.database.reading() as connection:
         found = cases.page(connection, row["id"], after, limit + 1, readers.tag_name(tag) if tag else None, text)
     more = str(found[limit - 1]["position"]) if len(found) > limit else None
-    return CasePage([_case(one) for one in found[:limit]], more)
+    return CasePage([stored_case(one) for one in found[:limit]], more)
 
 
 def count_cases(space: Workspace, dataset: str, *, tag: str | None = None, text: str | None = None) -> int:
@@ -96,7 +96,7 @@ def get_case(space: Workspace, dataset: str, case: int) -> StoredCase:
     Raises:
         NotFoundError: There is none.
     """
-    return _case(_case_row(space, dataset, case))
+    return stored_case(case_row(space, dataset, case))
 
 
 def case_tags(space: Workspace, dataset: str) -> list[tuple[str, int]]:
@@ -139,7 +139,7 @@ def update_case(space: Workspace, dataset: str, case: int, expected: int, row: M
     """
     from evalflow.store import cases
 
-    there = _case_row(space, dataset, case)
+    there = case_row(space, dataset, case)
     changed = stored(readers.case_to_row(read_row(dataset, {"id": there["key"], **row})))
     with space.database.writing() as connection:
         owner = there["dataset_id"]
@@ -179,7 +179,7 @@ def add_case(space: Workspace, dataset: str, row: Mapping[str, Any]) -> StoredCa
         found = cases.by_key(connection, owner["id"], stored(body)["key"])
     if found is None:
         raise not_found("case", body["id"], [])
-    return _case(found)
+    return stored_case(found)
 
 
 def append_rows(space: Workspace, dataset: str, rows: Iterable[dict[str, Any]]) -> int:
@@ -248,7 +248,12 @@ def copy_dataset(space: Workspace, source: str, name: str) -> Dataset:
     return get_dataset(space, name)
 
 
-def _case_row(space: Workspace, dataset: str, case: int) -> dict[str, Any]:
+def case_row(space: Workspace, dataset: str, case: int) -> dict[str, Any]:
+    """The row of one case.
+
+    Raises:
+        NotFoundError: There is none.
+    """
     from evalflow.store import cases
 
     row = own_row(space, dataset)
@@ -267,5 +272,6 @@ def _number(cursor: str | None) -> int | None:
     return int(cursor)
 
 
-def _case(row: Mapping[str, Any]) -> StoredCase:
+def stored_case(row: Mapping[str, Any]) -> StoredCase:
+    """A case of its row."""
     return StoredCase(row["id"], row["question"], row["body"], row["version"])

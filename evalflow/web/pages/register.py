@@ -41,5 +41,5 @@ def add_pages(app: FastAPI, workspace: Workspace) -> None:
 
 def _head() -> str:
     """Our own scripts and styles; the scripts first, since they must be there before anything is seen."""
-    scripts = "".join(f'<script src="/assets/{name}.js"></script>' for name in ("nonce", "theme"))
+    scripts = "".join(f'<script src="/assets/{name}.js"></script>' for name in ("nonce", "theme", "unsaved"))
     return scripts + "".join(f'<link rel="stylesheet" href="/assets/{name}.css">' for name in STYLES)

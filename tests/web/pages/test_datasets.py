@@ -74,7 +74,7 @@ def test_questions_are_pasted_edited_found_and_exported(visit: Visit, pages: Ser
     press(page, "Add a piece")
     field(page, "Text").fill("We take every card.")
     press(page, "Save")
-    page.wait_for_url("**/datasets/fees")
+    page.wait_for_url("**/datasets/fees?row=*")
     seen(page, "Fees > Payment")
     field(page, "Search").fill("REFUND")
     seen(page, "1–1 of 1")
@@ -218,9 +218,50 @@ def test_somebody_elses_change_is_not_overwritten(visit: Visit, pages: Server) -
     field(page, "Expected answer").fill("mine")
     press(page, "Save")
     seen(page, "version 2, not 1; it differs from yours in reference")
+    row = page.get_by_role("row", name="reference theirs mine")
+    row.wait_for()
     assert field(page, "Expected answer").input_value() == "mine"
-    assert page.get_by_role("link", name="See it as it is now").get_attribute("href") == path
     assert kept(pages, "shared")[0]["reference"] == "theirs"
+    press(page, "Save mine over it")
+    page.wait_for_url("**/datasets/shared?row=*")
+    assert kept(pages, "shared")[0]["reference"] == "mine"
+    other = visit(path)
+    theirs = pages.ask("PUT", f"/api/v1{path}", {"question": "q", "reference": "newer"}, If_Match='"3"')
+    field(other, "Expected answer").fill("mine again")
+    press(other, "Save")
+    press(other, "Take what is there now")
+    other.locator(".differing").wait_for(state="detached")
+    assert field(other, "Expected answer").input_value() == "newer"
+
+
+def test_one_comes_back_to_where_one_was(visit: Visit, pages: Server) -> None:
+    cases = [{"id": f"c{n}", "question": f"Question {n}?", "tags": ["odd"] if n % 2 else ["even"]} for n in range(250)]
+    define(pages, "long", *cases)
+    page = visit("/datasets/long?tag=odd&text=question")
+    seen(page, "1–50 of 125")
+    press(page, "Next")
+    seen(page, "51–100 of 125")
+    page.get_by_role("link", name="Question 121?").click()
+    page.wait_for_url("**/cases/*")
+    seen(page, "61 of 125")
+    field(page, "Expected answer").fill("Yes.")
+    press(page, "Save and go to the next")
+    seen(page, "62 of 125")
+    assert field(page, "Question").input_value() == "Question 123?"
+    page.get_by_role("link", name="Previous case").click()
+    seen(page, "61 of 125")
+    assert field(page, "Expected answer").input_value() == "Yes."
+    field(page, "Expected answer").fill("No.")
+    press(page, "Save")
+    page.wait_for_url("**/datasets/long?tag=odd&text=question&first=50&row=*")
+    seen(page, "51–100 of 125")
+    page.wait_for_function("document.activeElement.textContent === 'Question 121?'")
+    page.get_by_role("link", name="Question 121?").click()
+    page.wait_for_url("**/cases/*")
+    press(page, "Delete")
+    press(page.get_by_role("dialog"), "Delete")
+    seen(page, "51–100 of 124")
+    page.wait_for_function("document.activeElement.textContent === 'Question 123?'")
 
 
 def test_text_of_files_is_only_text(visit: Visit, pages: Server, tmp_path: Path) -> None:
@@ -243,7 +284,16 @@ def test_text_of_files_is_only_text(visit: Visit, pages: Server, tmp_path: Path)
 def test_what_conf_declares_is_read_and_copied(visit: Visit, pages: Server) -> None:
     page = visit("/datasets/rag")
     seen(page, "read-only")
-    seen(page, "1–40")
+    seen(page, "1–40 of 40")
+    tag = page.get_by_label("Tag")
+    tag.click()
+    page.get_by_role("option").nth(1).click()
+    page.wait_for_url("**/datasets/rag?tag=*")
+    field(page, "Search").fill("no such words")
+    seen(page, "No case is like that")
+    press(page, "Show all cases")
+    seen(page, "1–40 of 40")
+    assert page.get_by_role("checkbox").count() == 0
     page.get_by_role("link", name="Copy").click()
     field(page, "Name").fill("Not a name")
     press(page, "Copy")

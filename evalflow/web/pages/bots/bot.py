@@ -18,6 +18,7 @@ from evalflow.web.pages.faults import attempt
 from evalflow.web.pages.files import exporting
 from evalflow.web.pages.frame import frame
 from evalflow.web.pages.parts import badge, button, facts, link_button, section, text
+from evalflow.web.pages.unsaved import leave
 
 _NAMES = {
     "model": "Model",
@@ -81,7 +82,7 @@ def _deletion(workspace: Workspace, bot: Bot) -> ui.dialog:
     async def delete() -> None:
         done = await attempt(lambda: delete_bot(workspace, bot.name, bot.version) or True, by=confirmed)
         if done:
-            ui.navigate.to("/")
+            leave("/")
 
     with ui.dialog() as asked, ui.element("div").classes("card stack").props("role=document"):
         text(f"Delete {bot.name}?", "h2")

@@ -19,6 +19,8 @@ from evalflow.web.pages.faults import attempt, show
 from evalflow.web.pages.forms import written
 from evalflow.web.pages.frame import frame
 from evalflow.web.pages.parts import button, link_button
+from evalflow.web.pages.saving import Saving
+from evalflow.web.pages.unsaved import form, leave
 
 
 def add(workspace: Workspace) -> None:
@@ -61,45 +63,51 @@ class _Editor:
         except UserError as error:
             show(error, self.form.fields)
             return
-        bot = await self.keep(config, written(self.form.description) or "")
-        if bot is not None:
-            ui.navigate.to(f"/bots/{bot.name}")
+        await self.keep(config, written(self.form.description) or "")
 
-    async def keep(self, config: Mapping[str, Any], description: str) -> Bot | None:
-        """Store it; None where that failed and is shown."""
+    async def keep(self, config: Mapping[str, Any], description: str) -> None:
+        """Store it and go to its page, or show why not."""
         raise NotImplementedError
 
 
 class _New(_Editor):
     def __init__(self, workspace: Workspace, config: Mapping[str, Any], description: str) -> None:
         self._workspace = workspace
-        with ui.element("div").classes("form"):
-            form = BotForm(config, description=description)
-        super().__init__(form, "/")
+        with form():
+            fields = BotForm(config, description=description)
+        super().__init__(fields, "/")
 
     def named(self) -> str:
         return (self.form.name and written(self.form.name)) or "bot"
 
-    async def keep(self, config: Mapping[str, Any], description: str) -> Bot | None:
+    async def keep(self, config: Mapping[str, Any], description: str) -> None:
         name = (self.form.name and written(self.form.name)) or ""
         work = lambda: create_bot(self._workspace, name, config, description)  # noqa: E731
-        return await attempt(work, self.form.fields, self.saving)
+        if await attempt(work, self.form.fields, self.saving):
+            leave(f"/bots/{name}")
 
 
 class _Edit(_Editor):
     def __init__(self, workspace: Workspace, bot: Bot) -> None:
         self._workspace, self._bot = workspace, bot
-        with ui.element("div").classes("form"):
-            form = BotForm(bot.config, name=bot.name, description=bot.description)
-        super().__init__(form, f"/bots/{bot.name}")
+        with form():
+            fields = BotForm(bot.config, name=bot.name, description=bot.description)
+        super().__init__(fields, f"/bots/{bot.name}")
+        self._conflict = Saving[Bot](self._there, bot.version, f"/bots/{bot.name}/edit")
 
     def named(self) -> str:
         return self._bot.name
 
-    async def keep(self, config: Mapping[str, Any], description: str) -> Bot | None:
-        def work() -> Bot:
-            return update_bot(
-                self._workspace, self._bot.name, self._bot.version, config=config, description=description
-            )
+    def _there(self) -> tuple[Mapping[str, Any], int]:
+        found = get_bot(self._workspace, self._bot.name)
+        return {"description": found.description, **found.config}, found.version
 
-        return await attempt(work, self.form.fields, self.saving)
+    async def keep(self, config: Mapping[str, Any], description: str) -> None:
+        name = self._bot.name
+        await self._conflict.save(
+            lambda version: update_bot(self._workspace, name, version, config=config, description=description),
+            {"description": description, **config},
+            self.form.fields,
+            self.saving,
+            lambda _: leave(f"/bots/{name}"),
+        )

@@ -19,6 +19,7 @@ from evalflow.web.pages.dropping import dropping
 from evalflow.web.pages.forms import About, area
 from evalflow.web.pages.frame import frame
 from evalflow.web.pages.parts import button, text
+from evalflow.web.pages.unsaved import unsaved
 
 LARGEST_PASTE = 1_000_000
 """Characters; a page's websocket takes no longer message than twice as many bytes."""
@@ -51,8 +52,8 @@ class _Add:
 
     def __init__(self, workspace: Workspace, dataset: str, folder: Path) -> None:
         self._workspace, self._dataset, self._folder = workspace, dataset, folder
-        self._place = ui.element("div")
-        self._ways()
+        with unsaved() as self._place:
+            self._ways()
 
     def _ways(self) -> None:
         self._place.clear()

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from nicegui import ui
 
+from evalflow.app.workspace.case_rows import question_of
 from evalflow.app.workspace.cases import StoredCase
 from evalflow.web.pages.parts import badge, text
 
@@ -39,9 +40,11 @@ def tick(label: str, *, on: bool, on_change: Callable[[bool], object]) -> None:
     box.on("change", lambda event: on_change(bool(event.args)), js_handler="(event) => emit(event.target.checked)")
 
 
-def stored_row(case: StoredCase, path: str, *, on: bool, on_change: Callable[[bool], object]) -> None:
-    """A case that can be opened and selected."""
-    with ui.element("tr"):
+def stored_row(
+    case: StoredCase, path: str, *, on: bool, on_change: Callable[[bool], object], here: bool = False
+) -> None:
+    """A case that can be opened and selected; `here` marks the one that one comes back from."""
+    with ui.element("tr").classes("here" if here else ""):
         with ui.element("td").classes("tick"):
             tick(f"Select {clipped(case.question) or case.body['id']}", on=on, on_change=on_change)
         with ui.element("td").classes("question"):
@@ -57,12 +60,6 @@ def declared_row(row: Mapping[str, Any]) -> None:
             text(clipped(question_of(row)) or "(no question)", classes="clamp")
             _foot(row)
         _known(row)
-
-
-def question_of(row: Mapping[str, Any]) -> str:
-    """The last user message of a row of JSON lines."""
-    messages = cast("list[dict[str, Any]]", row.get("messages") or [])
-    return next((str(message["content"]) for message in reversed(messages) if message["role"] == "user"), "")
 
 
 def clipped(value: object) -> str:

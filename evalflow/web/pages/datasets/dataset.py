@@ -2,46 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
-
 from anyio import to_thread
 from nicegui import ui
 
 from evalflow.app.workspace import Workspace
 from evalflow.app.workspace.cases import case_tags
 from evalflow.app.workspace.datasets import Dataset, delete_dataset, get_dataset
-from evalflow.app.workspace.declared import declared_page
+from evalflow.app.workspace.declared import DeclaredPage
 from evalflow.web.pages.address import page
 from evalflow.web.pages.datasets.case_list import CaseList
-from evalflow.web.pages.datasets.case_rows import case_table, declared_row
+from evalflow.web.pages.datasets.declared_list import DeclaredList, read_declared
 from evalflow.web.pages.datasets.index import PLACE, counted
+from evalflow.web.pages.datasets.sought import Sought, number_of
 from evalflow.web.pages.dialogs import confirmation
 from evalflow.web.pages.faults import attempt
 from evalflow.web.pages.frame import frame
-from evalflow.web.pages.parts import badge, button, empty, link_button, text
-
-_AT_ONCE = 50
+from evalflow.web.pages.parts import badge, button, empty, link_button
+from evalflow.web.pages.unsaved import leave
 
 
 def add(workspace: Workspace) -> None:
     """Register the page."""
 
     @page("/datasets/{dataset}")
-    async def one(dataset: str, tag: str = "", text: str = "", first: str = "") -> None:
+    async def one(dataset: str, tag: str = "", text: str = "", first: str = "", row: str = "") -> None:
+        sought = Sought(tag, text, number_of(first), number_of(row) or None)
         found = await to_thread.run_sync(get_dataset, workspace, dataset)
         if found.origin == "conf":
-            begin = int(first) if first.isdecimal() and len(first) < 10 else 0
-            rows, more = await to_thread.run_sync(declared_page, workspace, dataset, begin, _AT_ONCE)
-            _declared(found, rows, begin, more)
+            read = await to_thread.run_sync(read_declared, workspace, dataset, sought)
+            _declared(workspace, found, sought, read)
             return
         tags = await to_thread.run_sync(case_tags, workspace, dataset)
         with frame(found.name, place=PLACE, about=found.description, trail=[(PLACE, "/datasets")]) as actions:
             with actions:
                 _actions(workspace, found)
             if found.cases:
-                shown = CaseList(workspace, found.name, tags, tag, text)
-                await shown.refresh()
+                await CaseList(workspace, found.name, tags, sought).refresh()
             else:
                 _no_cases(found)
 
@@ -49,7 +45,7 @@ def add(workspace: Workspace) -> None:
 def _actions(workspace: Workspace, dataset: Dataset) -> None:
     async def delete() -> None:
         if await attempt(lambda: delete_dataset(workspace, dataset.name, dataset.version) or True):
-            ui.navigate.to("/datasets")
+            leave("/datasets")
 
     if dataset.cases:
         link_button("Add cases", f"/datasets/{dataset.name}/add", primary=True)
@@ -74,20 +70,12 @@ def _no_cases(dataset: Dataset) -> None:
         link_button("Write one", f"/datasets/{dataset.name}/cases/new")
 
 
-def _declared(dataset: Dataset, rows: Sequence[Mapping[str, Any]], first: int, more: bool) -> None:
+def _declared(workspace: Workspace, dataset: Dataset, sought: Sought, read: DeclaredPage) -> None:
     trail = [(PLACE, "/datasets")]
     with frame(dataset.name, place=PLACE, about=dataset.description, trail=trail) as actions:
         with actions:
             link_button("Copy", f"/datasets/new?source={dataset.name}", primary=True)
             _export(dataset)
-        badge("declared in conf/, read-only")
-        with case_table(selectable=False):
-            for row in rows:
-                declared_row(row)
-        with ui.element("div").classes("pager"):
-            text(f"{first + 1:,}–{first + len(rows):,}" if rows else "No more cases", classes="muted small")
-            with ui.element("div").classes("actions"):
-                if first:
-                    link_button("Previous", f"/datasets/{dataset.name}?first={max(first - _AT_ONCE, 0)}")
-                if more:
-                    link_button("Next", f"/datasets/{dataset.name}?first={first + _AT_ONCE}")
+        with ui.element("div").classes("origin"):
+            badge("declared in conf/, read-only")
+        DeclaredList(workspace, dataset.name, sought, read)

@@ -16,6 +16,8 @@ from evalflow.web.pages.faults import attempt
 from evalflow.web.pages.forms import About, Field, area, line, pick, written
 from evalflow.web.pages.frame import frame
 from evalflow.web.pages.parts import button, link_button
+from evalflow.web.pages.saving import Saving
+from evalflow.web.pages.unsaved import form, leave
 
 _REPLIES = {"answer": "An answer in words", "actual": "A label, or a list of ids"}
 _NAME = About(
@@ -50,9 +52,9 @@ def _new(workspace: Workspace, copied: Dataset | None) -> None:
             said, kind = _said(fields)
             made = await attempt(lambda: create_dataset(workspace, name, said, kind), fields, saving)
         if made is not None:
-            ui.navigate.to(f"/datasets/{made.name}")
+            leave(f"/datasets/{made.name}")
 
-    with ui.element("div").classes("form"):
+    with form():
         fields = {"dataset.name": cast("Field", line(_NAME))}
         if copied is None:
             fields |= _about("", "answer")
@@ -62,16 +64,22 @@ def _new(workspace: Workspace, copied: Dataset | None) -> None:
 def _edit(workspace: Workspace, dataset: Dataset) -> None:
     async def save() -> None:
         said, kind = _said(fields)
+        await conflict.save(
+            lambda version: update_dataset(workspace, dataset.name, version, description=said, generates=kind),
+            {"description": said, "reply": _REPLIES[kind]},
+            fields,
+            saving,
+            lambda _: leave(f"/datasets/{dataset.name}"),
+        )
 
-        def work() -> Dataset:
-            return update_dataset(workspace, dataset.name, dataset.version, description=said, generates=kind)
+    def there() -> tuple[dict[str, str], int]:
+        found = get_dataset(workspace, dataset.name)
+        return {"description": found.description, "reply": _REPLIES[found.generates]}, found.version
 
-        if await attempt(work, fields, saving):
-            ui.navigate.to(f"/datasets/{dataset.name}")
-
-    with ui.element("div").classes("form"):
+    with form():
         fields = _about(dataset.description, dataset.generates)
         saving = _actions("Save", save, f"/datasets/{dataset.name}")
+    conflict = Saving[Dataset](there, dataset.version, f"/datasets/{dataset.name}/edit")
 
 
 def _about(description: str, generates: Generates) -> dict[str, Field]:

@@ -24,6 +24,7 @@ from evalflow.web.pages.datasets.index import counted
 from evalflow.web.pages.datasets.mapping import Mapping
 from evalflow.web.pages.faults import attempt
 from evalflow.web.pages.parts import button, link_button, message, text
+from evalflow.web.pages.unsaved import leave, saved
 
 
 class Review:
@@ -122,8 +123,9 @@ class Review:
         if taken is None:
             return
         if not skip:
-            ui.navigate.to(f"/datasets/{self._dataset}")
+            leave(f"/datasets/{self._dataset}")
             return
+        saved()
         self._columns.clear()
         self._found.clear()
         with self._found, ui.element("div").classes("stack"):

@@ -33,6 +33,8 @@ from evalflow.web.pages.metrics.form import MetricForm, has_form
 from evalflow.web.pages.metrics.judge import endpoints
 from evalflow.web.pages.metrics.trial import MetricTrial
 from evalflow.web.pages.parts import button, link_button, text
+from evalflow.web.pages.saving import Saving
+from evalflow.web.pages.unsaved import form, leave
 
 
 def add(workspace: Workspace) -> None:
@@ -97,7 +99,7 @@ class _Editor:
         self._source = proposed
         self._has_form = has_form(definition, prompts)
         self._as_yaml = view == "yaml" or not self._has_form
-        with ui.element("div").classes("form"):
+        with form():
             self._form = (
                 YamlForm(definition, prompts, name, proposed)
                 if self._as_yaml
@@ -109,7 +111,7 @@ class _Editor:
             )
         with ui.element("div").classes("section actions"):
             self._saving = button("Save", self._save, kind="primary")
-            link_button("Cancel", f"/bots/{self._bot.name}/metrics")
+            link_button("Cancel", self._path)
 
     def other_view(self, path: str) -> None:
         """A link to the same metric in the other view, where there is one."""
@@ -118,13 +120,13 @@ class _Editor:
         elif self._has_form:
             link_button("As a form", path.rstrip("?&"))
 
-    def keep(self, draft: MetricDraft) -> Metric:
-        """Store it.
-
-        Raises:
-            UserError: It cannot be.
-        """
+    async def keep(self, draft: MetricDraft) -> None:
+        """Store it and go on, or show why not."""
         raise NotImplementedError
+
+    @property
+    def _path(self) -> str:
+        return f"/bots/{self._bot.name}/metrics"
 
     def _draft(self, unnamed: str = "") -> MetricDraft:
         prompts = self._form.prompts() if isinstance(self._form, YamlForm) else self._prompts
@@ -137,9 +139,7 @@ class _Editor:
         except UserError as error:
             show(error, self._form.fields)
             return
-        kept = await attempt(lambda: self.keep(draft), self._form.fields, self._saving)
-        if kept is not None:
-            ui.navigate.to(f"/bots/{self._bot.name}/metrics")
+        await self.keep(draft)
 
     async def _write(self, by: ui.button) -> WrittenSteps | None:
         for field in self._form.fields.values():
@@ -166,17 +166,32 @@ class _New(_Editor):
     ) -> None:
         super().__init__(workspace, around, definition, prompts, view, None, source)
 
-    def keep(self, draft: MetricDraft) -> Metric:
-        return create_metric(self._workspace, self._bot.name, draft)
+    async def keep(self, draft: MetricDraft) -> None:
+        work = lambda: create_metric(self._workspace, self._bot.name, draft)  # noqa: E731
+        if await attempt(work, self._form.fields, self._saving):
+            leave(self._path)
 
 
 class _Edit(_Editor):
     def __init__(self, workspace: Workspace, around: _Around, metric: Metric, view: str) -> None:
         self._metric = metric
         super().__init__(workspace, around, metric.definition, metric.prompts, view, metric.name)
+        query = "?view=yaml" if view == "yaml" else ""
+        self._conflict = Saving[Metric](self._there, metric.version, f"{self._path}/{metric.name}{query}")
 
-    def keep(self, draft: MetricDraft) -> Metric:
-        return update_metric(self._workspace, self._bot.name, draft, self._metric.version)
+    def _there(self) -> tuple[Mapping[str, Any], int]:
+        found = get_metric(self._workspace, self._bot.name, self._metric.name)
+        return {**found.definition, **found.prompts}, found.version
+
+    async def keep(self, draft: MetricDraft) -> None:
+        prompts = self._metric.prompts if draft.prompts is None else draft.prompts
+        await self._conflict.save(
+            lambda version: update_metric(self._workspace, self._bot.name, draft, version),
+            {**draft.definition, **prompts},
+            self._form.fields,
+            self._saving,
+            lambda _: leave(self._path),
+        )
 
     def deletion(self) -> ui.dialog:
         """Asks before the metric is deleted."""
@@ -187,7 +202,7 @@ class _Edit(_Editor):
                 lambda: delete_metric(self._workspace, bot, metric.name, metric.version) or True, by=confirmed
             )
             if done:
-                ui.navigate.to(f"/bots/{bot}/metrics")
+                leave(self._path)
 
         with ui.dialog() as asked, ui.element("div").classes("card stack").props("role=document"):
             text(f"Delete {self._metric.name}?", "h2")

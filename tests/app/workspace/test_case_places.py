@@ -1,0 +1,61 @@
+"""Cases are found from anywhere, those of conf/ like one's own."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from evalflow.app.workspace import NotFoundError, Workspace, cases, datasets, declared
+from evalflow.app.workspace.case_places import case_place, cases_at
+from evalflow.app.workspace.declared import declared_page
+
+ROWS = [{"id": f"c{n}", "question": f"Question {n}?", "tags": ["A > B"] if n % 2 else ["C"]} for n in range(10)]
+
+
+def test_a_case_has_its_place_and_neighbours_among_those_found(space: Workspace) -> None:
+    datasets.create_dataset(space, "mine")
+    cases.add_cases(space, "mine", ROWS)
+    found, first, total = cases_at(space, "mine", 2, 2, tag="A")
+    assert ([case.body["id"] for case in found], first, total) == (["c5", "c7"], 2, 5)
+    place = case_place(space, "mine", found[0].id, tag="A")
+    assert (place.before, place.total, place.next) == (2, 5, found[1].id)
+    other = cases_at(space, "mine", 6, 1)[0][0]  # which the filter does not find
+    place = case_place(space, "mine", other.id, tag="A")
+    assert (place.before, place.previous, place.next) == (3, found[0].id, found[1].id)
+    last, first, _ = cases_at(space, "mine", 400, 4)
+    assert ([case.body["id"] for case in last], first) == (["c8", "c9"], 8)
+    assert cases_at(space, "mine", 0, 4, text="nothing") == ([], 0, 0)
+    with pytest.raises(NotFoundError):
+        case_place(space, "mine", 10**6)
+
+
+@pytest.fixture(name="filed")
+def _filed(tmp_path: Path) -> None:
+    folder = tmp_path / "conf" / "dataset"
+    folder.mkdir(parents=True)
+    (tmp_path / "filed.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS), encoding="utf-8")
+    text = "# @package dataset.filed\npath: filed.jsonl\n"
+    (folder / "filed.yaml").write_text(text, encoding="utf-8")
+
+
+@pytest.mark.usefixtures("filed")
+def test_a_dataset_of_conf_is_found_by_text_and_tag(space: Workspace) -> None:
+    page = declared_page(space, "filed", 1, 2, tag="A>B", text="QUESTION")
+    assert [row["id"] for row in page.rows] == ["c3", "c5"]
+    assert (page.total, page.is_whole) == (5, True)
+    assert page.tags == [("A", 5), ("A > B", 5), ("C", 5)]
+    assert [row["id"] for row in declared_page(space, "filed", 0, text="c7").rows] == ["c7"]
+
+
+@pytest.mark.usefixtures("filed")
+def test_of_a_large_file_no_more_is_read_than_is_shown(space: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(declared, "COUNTED", 4)
+    page = declared_page(space, "filed", 0, 2)
+    assert ([row["id"] for row in page.rows], page.total, page.is_whole) == (["c0", "c1"], 4, False)
+    assert page.tags == [("A", 2), ("A > B", 2), ("C", 2)]
+    late = declared_page(space, "filed", 6, 2)
+    assert ([row["id"] for row in late.rows], late.is_whole) == (["c6", "c7"], False)
+    given_up = declared_page(space, "filed", 0, 2, text="c9", is_wanted=lambda: False)
+    assert (list(given_up.rows), given_up.is_whole) == ([], False)
