@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, cast
@@ -12,6 +13,7 @@ from typing import Any, cast
 from pydantic import BaseModel, ValidationError
 
 from evalflow.app.setup.settings import written_secrets
+from evalflow.app.workspace.made_up import placed, unrenderable
 from evalflow.config.explain import problems_of
 from evalflow.config.literal import MISSING
 from evalflow.config.schema import IDENTIFIER, TargetConfig
@@ -78,6 +80,8 @@ def check_metric(
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """See that a metric's definition is what its YAML could say, its prompts and its score rule included.
 
+    Its prompts are rendered for a case that is made up, so that what no case could be asked with is refused.
+
     Args:
         name: The key that it stands under.
         definition: The content of its YAML.
@@ -99,7 +103,13 @@ def check_metric(
         raise UserError(problems)
     with TemporaryDirectory() as folder:
         write_prompts(Path(folder), own)
-        build_metric(name, cast("Any", model), Prompts([Path(folder), *prompt_dirs()]))
+        try:
+            metric = build_metric(name, cast("Any", model), Prompts([Path(folder), *prompt_dirs()]))
+            problems += unrenderable(metric)
+        except UserError as error:
+            problems += [replace(found, where=found.where.replace(f"{folder}/", "")) for found in error.problems]
+    if problems:
+        raise UserError([placed(problem, own) for problem in problems])
     return plain, own
 
 

@@ -82,8 +82,11 @@ def tell(what: str) -> None:
 
 
 def _field_of(problem: Problem, fields: Mapping[str, Field]) -> Field | None:
-    """The field whose key the problem's place is, or ends with."""
-    parts = (problem.key or problem.where).split(".")
+    """The field whose key the problem's place is, or ends with; of a file, its name alone will do."""
+    place = problem.key or problem.where
+    if place.rpartition("/")[2] in fields:
+        return fields[place.rpartition("/")[2]]
+    parts = place.split(".")
     for start in range(len(parts)):
         for end in range(len(parts), start, -1):
             if (key := ".".join(parts[start:end])) in fields:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from evalflow.app.workspace.metric_yaml import KEY, metric_yaml, read_metric_yaml
@@ -37,7 +38,7 @@ class YamlForm:
         }
         if not prompts:
             text("A metric that is copied from the library brings its templates along.", classes="aside")
-        self.fields |= dict(self._prompts)
+        self.fields |= {Path(file).name: field for file, field in self._prompts.items()}  # a copy's folder is another
 
     def named(self) -> str:
         """What the metric is called, or will be."""
