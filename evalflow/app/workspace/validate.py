@@ -29,9 +29,7 @@ BOT_KINDS = ("openai", "http", "recorded")
 """Targets that can be defined here; none of them is a program of this machine."""
 MAX_BYTES = 1 << 20
 """Of one definition with its prompts."""
-RESERVED = frozenset({
-    "add", "copies", "copy", "delete", "edit", "export", "exports", "import", "imports", "new", "preview", "upload",
-})  # fmt: skip
+RESERVED = frozenset({"add", "delete", "edit", "export", "import", "new", "preview", "upload"})
 """Words of the addresses of pages and of the REST API; what had such a name could not be opened."""
 
 _PROMPT = re.compile(r"[a-z][a-z0-9_]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)+\.jinja\Z")
