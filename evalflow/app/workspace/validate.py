@@ -29,7 +29,7 @@ BOT_KINDS = ("openai", "http", "recorded")
 """Targets that can be defined here; none of them is a program of this machine."""
 MAX_BYTES = 1 << 20
 """Of one definition with its prompts."""
-RESERVED = frozenset({"add", "delete", "edit", "export", "import", "new", "preview", "upload"})
+RESERVED = frozenset({"add", "delete", "edit", "export", "import", "new", "preview", "steps", "try", "upload"})
 """Words of the addresses of pages and of the REST API; what had such a name could not be opened."""
 
 _PROMPT = re.compile(r"[a-z][a-z0-9_]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)+\.jinja\Z")
