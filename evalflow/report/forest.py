@@ -56,21 +56,26 @@ def _picture(title: str, whole: Mapping[str, Any], tags: Sequence[Mapping[str, A
 
 def _sentence(whole: Mapping[str, Any], shown: Sequence[Mapping[str, Any]], tags: int) -> str:
     apart = [row["tag"] for row in shown if _leaves_out(row, whole["value"])]
+    without = sum(row["ci_low"] is None for row in shown)
+    none = (
+        f" {without} {'has' if without == 1 else 'have'} no interval, for want of cases that vary." if without else ""
+    )
     left = f" The {len(shown)} tags with the most scores, of {tags}." if len(shown) < tags else ""
     return (
         f"Each dot is the mean over the scored cases with a tag (how many, in brackets), its line the 95 % interval; "
-        f"the dashed line is the mean of all, {number(whole['value'])}, which {_apart(apart)}.{left} "
-        f"{unscored([whole])}."
+        f"the dashed line is the mean of all, {number(whole['value'])}, which {_apart(apart, every=not without)}."
+        f"{none}{left} {unscored([whole])}."
     )
 
 
-def _apart(tags: Sequence[str]) -> str:
+def _apart(tags: Sequence[str], *, every: bool) -> str:
     """Which intervals do not reach the mean of all."""
+    all_of_them = "every interval" if every else "every interval that there is"
     if not tags:
-        return "every interval reaches"
+        return f"{all_of_them} reaches"
     if len(tags) > _NAMED:
         return f"{len(tags)} intervals do not reach"
-    return f"every interval reaches but that of {', '.join(tags)}"
+    return f"{all_of_them} reaches but that of {', '.join(tags)}"
 
 
 def _leaves_out(row: Mapping[str, Any], value: float) -> bool:

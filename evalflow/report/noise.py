@@ -75,7 +75,8 @@ def _lines(noise: Mapping[str, Any]) -> Iterator[str]:
     else:
         yield _sources(noise)
         yield f"standard error {number(noise['std_error'], 4)}; {', '.join(_gains(noise))}"
-        yield f"with these cases, no number of repeats takes it below {number(noise['lowest_std_error'], 4)}"
+        if noise["lowest_std_error"]:
+            yield f"with these cases, no number of repeats takes it below {number(noise['lowest_std_error'], 4)}"
     if noise["stability"]:
         yield _stability(noise["stability"])
     for draw in noise["draws"] or ():
@@ -95,7 +96,10 @@ def _by_tag(details: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _sources(noise: Mapping[str, Any]) -> str:
-    parts = [f"cases differ by {_deviation(noise['case_spread'])}"]
+    seen = noise["case_spread"] > 0
+    parts = [
+        f"cases differ by {_deviation(noise['case_spread'])}" if seen else "cases differ by no more than noise would"
+    ]
     if noise["generator_noise"] is not None:
         parts.append(f"answers to one case by {_deviation(noise['generator_noise'])}")
     if noise["judge_noise"] is not None:

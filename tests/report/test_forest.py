@@ -31,7 +31,10 @@ def test_tags_stand_below_all_cases_the_lowest_last():
 
 def test_a_tag_without_an_interval_is_a_dot():
     [picture] = forests([row(None, 0.6, 30), row("A", 0.3, 1, ci_low=None, ci_high=None), row("B", 0.65, 20)])
-    assert "which every interval reaches. None is left unscored." in picture.sentence
+    assert (
+        "which every interval that there is reaches. 1 has no interval, for want of cases that vary. None is left"
+        in picture.sentence
+    )
 
 
 def test_many_tags_and_few():

@@ -51,6 +51,12 @@ def test_what_is_not_known_is_not_said():
     assert list(text.lines) == ["one case, or one group of cases: its noise cannot be told from that of others"]
 
 
+def test_a_spread_of_cases_that_noise_hides_is_not_said_to_be_zero():
+    [text] = noise_texts([detail(case_spread=0.0, lowest_std_error=0.0)])
+    assert text.lines[0] == "cases differ by no more than noise would, answers to one case by 0.100"
+    assert not any("takes it below" in line for line in text.lines)
+
+
 @pytest.mark.parametrize("judge", ["second", None])
 def test_what_tells_them_apart_is_in_the_title(judge):
     texts = noise_texts([detail(), {**detail(), "judge": "other"}, {**detail(), "judge": judge}])

@@ -171,7 +171,9 @@ def _repeats(one: _Slice) -> tuple[float, float]:
 
 def _measured(parts: Components) -> str:
     """The components as standard deviations."""
-    said = [f"cases' scores have a standard deviation of {parts.case_spread**0.5:.3g}"]
+    spread = f"have a standard deviation of {parts.case_spread**0.5:.3g}"
+    hidden = "differ by no more than noise would, so what repeats save may be less than it seems"
+    said = [f"cases' scores {spread if parts.case_spread > 0 else hidden}"]
     if parts.generator_noise is not None:
         said.append(f"answers to one case of {parts.generator_noise**0.5:.3g}")
     if parts.judge_noise is not None:

@@ -125,8 +125,9 @@ def _rows(basis: Basis, goal: Goal, level: Level, found: Pilot) -> Iterator[Plan
 
 
 def _least(basis: Basis, goal: Goal, level: Level) -> int | None:
-    """Cases that endless repeats would need; None where repeats are not known to help."""
-    if len(basis.repeats) == 1 or goal.kind == "cases":
+    """Cases that endless repeats would need; None where repeats are not known to help, or cases not seen to differ."""
+    seen = basis.difference_spread if goal.kind == "detect" else basis.scores.case_spread
+    if len(basis.repeats) == 1 or goal.kind == "cases" or not seen:
         return None
     if goal.kind == "detect":
         return basis.cases_to_detect(goal.value, math.inf, math.inf, level)
