@@ -95,6 +95,30 @@ def test_a_metric_is_told_in_words_tried_and_saved_and_runs(visit: Visit, pages:
     assert made.status in (201, 202), made.body
 
 
+def test_the_library_is_searched_while_one_types(visit: Visit, pages: Server) -> None:
+    page = visit("/library")
+    cards = page.locator("a.card:visible")
+    whole = cards.count()
+    field(page, "Search").press_sequentially("faithfulness contexts")
+    page.wait_for_function(f"document.querySelectorAll('a.card:not(.hidden)').length < {whole}")
+    seen(page, "faithfulness")
+    page.locator("a.card", has_text="exact_match").first.wait_for(state="hidden")
+    field(page, "Search").fill("no such metric")
+    seen(page, "No metric is like that")
+    press(page, "Show all metrics")
+    seen(page, f"{whole} metrics")
+
+
+def test_a_template_that_cannot_be_rendered_is_told_beside_it(visit: Visit, pages: Server) -> None:
+    define(pages, "templated")
+    page = visit("/bots/templated/metrics/new?source=coherence&view=yaml")
+    template = page.locator("textarea").nth(1)
+    template.fill("{{ answer + 1 }}")
+    press(page, "Save")
+    page.locator(".field", has_text="A Jinja template").get_by_text("cannot be rendered").first.wait_for()
+    assert pages.ask("GET", "/api/v1/bots/templated/metrics").json["items"] == []
+
+
 def test_every_fault_stands_beside_its_field(visit: Visit, pages: Server) -> None:
     define(pages, "faulty")
     page = visit("/bots/faulty/metrics/new")

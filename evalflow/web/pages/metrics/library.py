@@ -15,9 +15,9 @@ from evalflow.app.workspace.bots import list_bots
 from evalflow.app.workspace.metric_yaml import metric_yaml
 from evalflow.app.workspace.metrics import Metric, get_library, list_library
 from evalflow.web.pages.address import page
-from evalflow.web.pages.forms import About, pick
+from evalflow.web.pages.forms import About, line, pick
 from evalflow.web.pages.frame import frame
-from evalflow.web.pages.parts import badge, button, facts, link_button, message, section, text
+from evalflow.web.pages.parts import badge, button, empty, facts, link_button, message, section, text
 
 
 def add(workspace: Workspace) -> None:
@@ -29,9 +29,7 @@ def add(workspace: Workspace) -> None:
         about = "Metrics that are ready to use, each as it stands in conf/. A run takes them as they are."
         trail = [(f"Metrics of {bot}", f"/bots/{bot}/metrics")] if bot else []
         with frame("Metrics", place="Metrics", about=about, trail=trail):
-            for family, members in groupby(sorted(found, key=_order), key=_family):
-                with section(_words(family)):
-                    _cards(list(members), bot)
+            _Library(found, bot)
 
     @page("/library/{metric}")
     async def one(metric: str, bot: str = "") -> None:
@@ -48,18 +46,55 @@ def add(workspace: Workspace) -> None:
                     text(source, "pre", "card code-block")
 
 
-def _cards(metrics: list[Metric], bot: str) -> None:
-    query = f"?bot={quote(bot)}" if bot else ""
-    with ui.element("div").classes("cards"):
-        for metric in metrics:
-            with ui.link(target=f"/library/{metric.name}{query}").classes("card"):
-                text(metric.name, "h3")
-                text(str(metric.definition.get("description", "")), "p", "muted small clamp")
-                with ui.element("div").classes("foot"):
-                    badge(str(metric.definition.get("kind")), "accent")
-                    needs = ", ".join(metric.definition.get("needs") or [])
-                    if needs:
-                        badge(f"needs {needs}")
+class _Library:
+    """All metrics by family, of which those are shown that have every word of the search."""
+
+    def __init__(self, metrics: list[Metric], bot: str) -> None:
+        query = f"?bot={quote(bot)}" if bot else ""
+        self._families: list[tuple[ui.element, list[tuple[ui.element, str]]]] = []
+        with ui.element("div").classes("filters"):
+            self._search = line(About("Search", example="name, description, family, or what it needs: contexts"))
+            self._search.props("clearable type=search").on_value_change(self._filter)
+        self._number = text("", classes="muted small").props("role=status")
+        for family, members in groupby(sorted(metrics, key=_order), key=_family):
+            with ui.element("div") as block, section(_words(family)), ui.element("div").classes("cards"):
+                cards = [(_card(metric, query), _searched(metric)) for metric in members]
+            self._families.append((block, cards))
+        with ui.element("div") as self._nothing, empty("search_off", "No metric is like that", "Try other words."):
+            button("Show all metrics", lambda: self._search.set_value(""))
+        self._filter()
+
+    def _filter(self) -> None:
+        words = str(self._search.value or "").lower().split()
+        number = 0
+        for block, cards in self._families:
+            fitting = [card for card, said in cards if all(word in said for word in words)]
+            for card, _ in cards:
+                card.set_visibility(card in fitting)
+            block.set_visibility(bool(fitting))
+            number += len(fitting)
+        self._nothing.set_visibility(not number)
+        self._number.set_text(f"{number} {'metric' if number == 1 else 'metrics'}")
+
+
+def _card(metric: Metric, query: str) -> ui.element:
+    with ui.link(target=f"/library/{metric.name}{query}").classes("card") as card:
+        text(metric.name, "h3")
+        text(str(metric.definition.get("description", "")), "p", "muted small clamp")
+        with ui.element("div").classes("foot"):
+            badge(str(metric.definition.get("kind")), "accent")
+            needs = ", ".join(metric.definition.get("needs") or [])
+            if needs:
+                badge(f"needs {needs}")
+    return card
+
+
+def _searched(metric: Metric) -> str:
+    """All of a metric in which the words of a search are looked for."""
+    definition = metric.definition
+    family = _family(metric)
+    parts = [metric.name, definition.get("description") or "", definition.get("kind") or "", family, _words(family)]
+    return " ".join(map(str, [*parts, *(definition.get("needs") or [])])).lower()
 
 
 def _facts(definition: Mapping[str, Any]) -> None:
