@@ -24,16 +24,16 @@ def calibration_pictures(row: CalibrationRow) -> list[Picture]:
 
 def means_picture(row: CalibrationRow) -> Picture:
     """The judge's mean, the corrected one, and people's own, each on its interval."""
-    c = row.corrected
+    c, who = row.corrected, "judge" if row.judge else "metric"
     points = [
-        _point("judge alone", c.judge_mean, row.judged.low, row.judged.high),
+        _point(f"{who} alone", c.judge_mean, row.judged.low, row.judged.high),
         _point("people alone", c.human_mean, c.human_low, c.human_high),
-        _point("judge corrected by people", c.estimate, c.low, c.high),
+        _point(f"{who} corrected by people", c.estimate, c.low, c.high),
     ]
     sentence = (
-        f"The mean of {row.metric} over all {c.n + c.n_unlabelled:,} answers as the judge alone has it, as "
+        f"The mean of {row.metric} over all {c.n + c.n_unlabelled:,} answers as the {who} alone has it, as "
         f"{c.n:,} labelled answers alone have it, and as both together have it; lines are 95 % intervals. That of the "
-        "judge alone says nothing of how far it is off."
+        f"{who} alone says nothing of how far it is off."
     )
     return draw("Judge and people", sentence, _spec(points, row))
 
@@ -70,6 +70,7 @@ def _reliability(row: CalibrationRow) -> Picture | None:
             "encoding": {"x": x, "y": y},
         },
         {
+            "transform": [{"filter": "datum.low !== null"}],
             "mark": {"type": "rule", "color": MAIN, "opacity": 0.45, "strokeWidth": 2.5},
             "encoding": {"x": x, "y": {**y, "field": "low"}, "y2": {"field": "high"}},
         },
@@ -84,22 +85,23 @@ def _reliability(row: CalibrationRow) -> Picture | None:
 def reliability_bins(row: CalibrationRow) -> list[dict[str, Any]]:
     """Labelled answers in five groups of equal size by the judge's score: n, the means judge and human, low and high.
 
-    Empty where scores leave 0..1 or take three values at most, such as verdicts.
+    Low and high are None where labels that are all alike give no interval. Empty where scores leave 0..1 or take three
+    values at most, such as verdicts.
     """
     import numpy as np
 
     from evalflow.stats.intervals import interval
 
     labelled = row.answers.filter(row.answers["human"].is_not_null()).sort("score")
-    judge, human = labelled["score"].to_numpy(), labelled["human"].to_numpy()
+    judge, human, clusters = (labelled[name].to_numpy() for name in ("score", "human", "cluster"))
     if np.unique(judge).size <= _FEW_VALUES or judge.min() < 0 or judge.max() > 1:
         return []
     bins: list[dict[str, Any]] = []
     for part in np.array_split(np.arange(judge.size), _BINS):
-        known = interval(human[part], bounded=True)
-        value = float(human[part].mean())
-        ends = {"low": value if known.low is None else known.low, "high": value if known.high is None else known.high}
-        bins.append({"n": int(part.size), "judge": float(judge[part].mean()), "human": value, **ends})
+        several = np.unique(clusters[part]).size < part.size
+        known = interval(human[part], clusters[part] if several else None, bounded=True)
+        means = {"judge": float(judge[part].mean()), "human": float(human[part].mean())}
+        bins.append({"n": int(part.size), **means, "low": known.low, "high": known.high})
     return bins
 
 
