@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from evalflow.app.calibration.certificates import Certificate, keep, key_of
 from evalflow.run.folder import RunFolder
+from evalflow.testing import Endpoint, Request
 from tests.cli.conftest import Program
 
 RUN = ("dataset=rag", "metric=faithfulness", "limit=3")
@@ -86,3 +88,31 @@ def test_what_is_none_is_named_and_left_out(program: Program, certificate: Certi
     assert done.returncode == 0
     assert ", uncalibrated" in done.stdout
     assert path.name in done.stderr + (program.latest / "evalflow.log").read_text(encoding="utf-8")
+
+
+def test_it_is_stale_once_the_judge_is_asked_otherwise(program: Program) -> None:
+    def verdict(request: Request) -> dict[str, Any]:
+        return {"reason": "so it seems", "score": int("Answer 1" in request.text)}
+
+    folder = program.folder / "conf" / "metric"
+    folder.mkdir(parents=True)
+    (folder / "polite.yaml").write_text(
+        "# @package metric.polite\nkind: rubric\ndescription: Whether the answer is polite.\n"
+        "needs: [question, answer]\nprompt: rubric/grade.jinja\nscale: {type: boolean}\n",
+        encoding="utf-8",
+    )
+    path = program.write("a.jsonl", *({"id": f"c{i}", "question": "Q?", "answer": f"Answer {i}."} for i in range(24)))
+    program.write(
+        "l.jsonl", *({"case_id": f"c{i}", "metric": "polite", "value": i % 3 == 0, "by": "a"} for i in range(20))
+    )
+    with Endpoint(verdict) as endpoint:
+        words = ["dataset=rag", f"dataset.rag.path={path}", "dataset.rag.fields=null", "dataset.rag.group=null"]
+        words += ["metric=polite", "judge=vllm", "judge.model=m", f"judge.base_url={endpoint.url}"]
+        assert ", uncalibrated" in program(*words).stdout
+        assert "is now calibrated for polite" in " ".join(program("calibrate", "--labels", "l.jsonl").stdout.split())
+        assert "calibrated for polite: kappa" in " ".join(program(*words).stdout.split())
+        said = " ".join(program(*words, "judge.temperature=0.7").stdout.split())
+        assert "uncalibrated for polite (not the same any more since its labels: the judge's settings)" in said
+        said = program(*words, "judge.model=other").stdout
+        assert ", uncalibrated" in said
+        assert "not the same any more" not in said
