@@ -183,7 +183,7 @@ class MetricForm:
 
     def _passes(self) -> None:
         with ui.element("div").classes("pair"):
-            about = About("Threshold", "The score from 0 to 1 where an answer passes; changed later for free.", "0.5")
+            about = About("Threshold", "From 0 to 1: this score or a better one passes.", "0.5")
             self.fields["threshold"] = number(about, self._definition.get("threshold", 0.5), low=0, high=1)
             direction = self._definition.get("direction", "higher_is_better")
             about = About("Direction", "Which end of the scale is the good one.", required=True)
