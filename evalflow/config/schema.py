@@ -10,6 +10,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_valida
 from evalflow.records import Direction
 
 IDENTIFIER = re.compile(r"[a-z][a-z0-9_]*\Z")
+MANY = 10**15
+"""More cases than anybody has, and less than machines count to."""
 FIELDS = (
     "question", "history", "messages", "answer", "reference", "contexts", "expected", "actual", "metadata",
     "demo_answer", "vars",
@@ -218,8 +220,8 @@ class RunConfig(Strict):
     embedder: EmbedderConfig
     generate: Literal[False, True, "missing", "demo"] = False
     repeats: Repeats = Repeats()
-    limit: int | None = Field(default=None, ge=1)
-    sample: int | None = Field(default=None, ge=1)
+    limit: int | None = Field(default=None, ge=1, le=MANY)
+    sample: int | None = Field(default=None, ge=1, le=MANY)
     seed: int = Field(default=0, ge=-(2**63), lt=2**63)
     cache: CacheConfig = CacheConfig()
     budget: BudgetConfig = BudgetConfig()

@@ -15,10 +15,30 @@ _ORDER = (scores.c.position, scores.c.n)
 _AT_ONCE = 500
 
 
-def clear(connection: Connection, run: int) -> None:
-    """Delete all scores and answers of a run."""
+def clear(connection: Connection, run: int, first: int = 0) -> None:
+    """Delete the scores and answers of a run from a position on."""
     for table in (score_steps, scores, answer_tags, answers):
-        connection.execute(delete(table).where(table.c.run == run))
+        connection.execute(delete(table).where(table.c.run == run, table.c.position >= first))
+
+
+def replace(
+    connection: Connection,
+    run: int,
+    answered: Sequence[Row],
+    tagged: Sequence[Row],
+    scored: Sequence[Row],
+    steps: Sequence[Row],
+) -> None:
+    """Insert what belongs to answers that follow each other, in the place of what is there of them."""
+    first, last = answered[0]["position"], answered[-1]["position"]
+    for table in (score_steps, scores, answers):
+        connection.execute(delete(table).where(table.c.run == run, table.c.position.between(first, last)))
+    known = list({row["tag"] for row in tagged})
+    for i in range(0, len(known), _AT_ONCE):  # by the key, which begins with the tag
+        same = answer_tags.c.tag.in_(known[i : i + _AT_ONCE])
+        there = (answer_tags.c.run == run, same, answer_tags.c.position.between(first, last))
+        connection.execute(delete(answer_tags).where(*there))
+    put(connection, answered, tagged, scored, steps)
 
 
 def put(

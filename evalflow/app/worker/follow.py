@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from evalflow.run.folder import RunFolder
 WINDOW_S = 15.0
 """What `lately` means for the rate."""
 LATEST = 5
+AT_ONCE = 5_000
+"""Lines that are read before they are written down."""
 _SHOWN = ("metric", "dataset", "case_id", "status", "score", "reason")
 _BLOCK = 4 << 20
 
@@ -46,6 +49,9 @@ class Follower:
     Args:
         folder: The run's.
         expected: How many scores it will have; None where that is not known.
+
+    Attributes:
+        behind: Whether there is more to be read at once.
     """
 
     def __init__(self, folder: Path, expected: int | None) -> None:
@@ -59,15 +65,27 @@ class Follower:
         self._cost: float | None = 0.0
         self._latest: deque[dict[str, Any]] = deque(maxlen=LATEST)
         self._pace: deque[tuple[float, int]] = deque()
+        self.behind = False
 
-    def look(self) -> dict[str, Any]:
-        """Read on; the progress as it is kept with a run."""
+    def read(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        """Read on, and count: lines of scores and of answers, at most `AT_ONCE` of each.
+
+        Scores are read first, since an answer is written before the scores of it.
+        """
         from pydantic_core import from_json
 
-        for line in self._scores.lines():
-            self._score(from_json(line))
-        for line in self._answers.lines():
-            self._answer(from_json(line))
+        scores, answers = (
+            [from_json(line) for line in islice(tail.lines(), AT_ONCE)] for tail in (self._scores, self._answers)
+        )
+        for row in scores:
+            self._score(row)
+        for row in answers:
+            self._answer(row)
+        self.behind = max(len(scores), len(answers)) == AT_ONCE
+        return scores, answers
+
+    def progress(self) -> dict[str, Any]:
+        """How far it is, as it is kept with a run."""
         done = sum(self._counts.values())
         rate = self._rate(done)
         left = None if self._expected is None or not rate else max(self._expected - done, 0) / rate

@@ -5,12 +5,13 @@ from __future__ import annotations
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from evalflow.app.worker import process
 from evalflow.app.worker.follow import Follower
+from evalflow.app.worker.live import LiveScores
 from evalflow.app.worker.load import facts_of_run, load_scores
 from evalflow.app.workspace import Workspace
 from evalflow.errors import EvalflowError
@@ -38,6 +39,8 @@ class Job:
         self._child: subprocess.Popen[bytes] | None = None
         self._pid: int | None = row["pid"]
         self._follower = Follower(self._path, row["progress"].get("expected"))
+        self._live: LiveScores | None = None
+        self._blind = ""
         self._told = 0.0
         self._asked_to_stop = 0.0
         self._loading: Iterator[int] | None = None
@@ -51,9 +54,9 @@ class Job:
         return self._row["run_id"]
 
     @property
-    def is_loading(self) -> bool:
-        """Whether its process has ended, and its scores are being taken in."""
-        return self._loading is not None
+    def is_busy(self) -> bool:
+        """Whether there is more of it to be taken in at once."""
+        return self._loading is not None or self._follower.behind
 
     def begin(self) -> None:
         """Start its process, or go on with what is there: a process that lives, or a run that only has to be ended."""
@@ -113,10 +116,45 @@ class Job:
             runs.release(connection, self.run_id, self._worker)
 
     def _tell(self) -> bool:
-        if time.monotonic() - self._told < TELL_S:
+        if not self._follower.behind and time.monotonic() - self._told < TELL_S:
             return True
         self._told = time.monotonic()
-        return self._note(progress=self._follower.look())
+        return self._take_in()
+
+    def _take_in(self) -> bool:
+        """Read on, and write down how far it is together with what was scored; says whether the run still is ours."""
+        from evalflow.store import runs
+
+        found = self._follower.read()
+        live = self._taken(*found)
+        values: dict[str, Any] = {"progress": self._follower.progress(), "heartbeat": time.time()}
+        if live is not None and "summary" not in self._row["facts"]:
+            values["facts"] = live.facts  # of a run that has ended before, those stand until it has ended again
+        with self._space.database.writing() as connection:
+            ours = runs.note(connection, self.run_id, self._worker, **values)
+            if ours and live is not None:
+                live.write(connection)
+        if live is not None:
+            live.wrote()
+        return ours
+
+    def _taken(self, scores: Sequence[Any], answers: Sequence[Any]) -> LiveScores | None:
+        """What takes the lines to the tables; None where there is nothing yet, or it cannot tell what they are about.
+
+        Then the scores come to the tables at the end, which says what is wrong.
+        """
+        if self._live is None and (scores or answers) and not self._blind:
+            try:
+                self._live = LiveScores(self._row["id"], self._files)
+            except EvalflowError as error:
+                self._blind = str(error)
+        if self._live is None:
+            return None
+        try:
+            self._live.take(scores, answers)
+        except EvalflowError as error:
+            self._live, self._blind = None, str(error)
+        return self._live
 
     def _note(self, **values: Any) -> bool:
         from evalflow.store import runs
@@ -157,8 +195,16 @@ class Job:
         """Tell how the run ended, and begin to take in what it found."""
         manifest = self._manifest()
         self._ending = ending(manifest, code, cancelled=self._is_cancelled(), folder=self._path)
-        self._ending["progress"] = self._follower.look()
-        if manifest is not None and self._files.scores.is_file():
+        complete = manifest is not None and self._files.scores.is_file()
+        more = True
+        while more:
+            if complete:
+                self._follower.read()  # all of it comes from the run's own tables
+            else:
+                self._take_in()
+            more = self._follower.behind
+        self._ending["progress"] = self._follower.progress()
+        if complete:
             self._loading = load_scores(self._space, self._row["id"], self._files)
 
     def _load_on(self) -> bool:

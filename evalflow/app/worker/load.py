@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from evalflow.app.results.derive import standing_answer, thresholds
 from evalflow.app.results.gates import hold_gates
 from evalflow.app.results.saved import Saved, load
+from evalflow.app.worker.table_rows import Record, answer_row, score_row, step_rows, tag_rows
 from evalflow.app.workspace import Workspace
-from evalflow.datasets import tag_levels
 from evalflow.records import Answer, Case
-from evalflow.report.join import Row, as_answered, rows
+from evalflow.report.join import Row, rows
 from evalflow.report.judges import judge_lines
 from evalflow.run.answers import AnswerBook
 from evalflow.run.folder import RunFolder
@@ -22,13 +22,12 @@ from evalflow.summary import json_line
 SCORES_AT_ONCE = 10_000
 """Scores that are written in one transaction; others write between two of them."""
 
-Records = list[dict[str, Any]]
-Tables = tuple[Records, Records, Records, Records]
+Tables = tuple[list[Record], list[Record], list[Record], list[Record]]
 """Rows of answers, answer_tags, scores and score_steps."""
 
 
 def load_scores(space: Workspace, run: int, folder: RunFolder) -> Iterator[int]:
-    """Put a run's answers and scores into the tables, in the place of what is there of it.
+    """Put a run's answers and scores into the tables, each in the place of what is there of it already.
 
     Args:
         space: Where.
@@ -47,8 +46,6 @@ def load_scores(space: Workspace, run: int, folder: RunFolder) -> Iterator[int]:
 
     saved = load(folder)
     settings = saved.recipe.settings.run
-    with space.database.writing() as connection:
-        results.clear(connection, run)
     with AnswerBook() as book:
         book.add(folder.answers, settings.dataset)
 
@@ -60,9 +57,11 @@ def load_scores(space: Workspace, run: int, folder: RunFolder) -> Iterator[int]:
         done = 0
         while (tables := _some(run, found)) is not None:
             with space.database.writing() as connection:
-                results.put(connection, *tables)
+                results.replace(connection, run, *tables)
             done += len(tables[0])
             yield done
+    with space.database.writing() as connection:
+        results.clear(connection, run, done)
 
 
 def facts_of_run(folder: RunFolder) -> dict[str, Any]:
@@ -70,7 +69,7 @@ def facts_of_run(folder: RunFolder) -> dict[str, Any]:
     saved = load(folder)
     summary = json.loads((folder.path / "summary.json").read_text(encoding="utf-8"))
     return {
-        "metrics": _metrics(saved),
+        "metrics": facts_of_metrics(saved),
         "summary": [row for row in summary["rows"] if row["tag"] is None],
         "gates": _gates(saved),
         "datasets": {name: facts["cases"] for name, facts in saved.manifest["datasets"].items()},
@@ -80,7 +79,8 @@ def facts_of_run(folder: RunFolder) -> dict[str, Any]:
     }
 
 
-def _metrics(saved: Saved) -> list[dict[str, Any]]:
+def facts_of_metrics(saved: Saved) -> list[dict[str, Any]]:
+    """What is said of each metric of a run, which may still be under way."""
     recipe, measured, judges = saved.recipe, saved.manifest["metrics"], saved.manifest["judges"]
     limits = {limit.metric: limit.value for limit in thresholds(recipe)}
     return [
@@ -115,50 +115,11 @@ def _some(run: int, found: Iterable[tuple[int, Row]]) -> Tables | None:
     tables: Tables = ([], [], [], [])
     answered, tagged, scored, steps = tables
     for position, row in found:
-        answered.append(_answer(run, position, row))
-        levels = dict.fromkeys(level for tag in row.case.tags for level in tag_levels(tag))
-        tagged += [{"run": run, "tag": _text(level), "position": position} for level in levels]
+        answered.append(answer_row(run, position, row.case, row.answer, (row.target, row.target_repeat)))
+        tagged += tag_rows(run, position, row.case)
         for n, score in enumerate(row.scores):
-            scored.append(_score(run, position, n, score))
-            if score["steps"] not in (None, "[]"):
-                steps.append({"run": run, "position": position, "n": n, "steps": _text(score["steps"])})
+            scored.append(score_row(run, position, n, score))
+            steps += step_rows(run, position, n, score)
         if len(scored) >= SCORES_AT_ONCE or len(answered) >= SCORES_AT_ONCE:
             break
     return tables if answered else None
-
-
-def _answer(run: int, position: int, row: Row) -> dict[str, Any]:
-    case, answer = as_answered(row.case, row.answer), row.answer
-    said = case.answer
-    if said is None and case.actual is not None:
-        said = case.actual if isinstance(case.actual, str) else json.dumps(case.actual, ensure_ascii=False)
-    return {
-        "run": run,
-        "position": position,
-        "dataset": _text(case.dataset),
-        "case_id": _text(case.id),
-        "target": _text(row.target),
-        "target_repeat": row.target_repeat,
-        "tags": list(case.tags),
-        "question": _text(case.question or ""),
-        "answer": _text(said),
-        "reference": _text(case.reference),
-        "error": _text(answer.error if answer else None),
-    }
-
-
-_TEXTS = ("metric", "judge", "member_of", "status", "value", "reason", "error_type", "error", "path")
-_PLAIN = ("repeat", "score", "cost_usd", "latency_s")
-
-
-def _score(run: int, position: int, n: int, score: Mapping[str, Any]) -> dict[str, Any]:
-    texts = {name: _text(score[name]) for name in _TEXTS}
-    return {"run": run, "position": position, "n": n, **texts, **{name: score[name] for name in _PLAIN}}
-
-
-def _text(text: str | None) -> str | None:
-    if text is None or (text.isascii() and "\0" not in text):  # as most texts are, and looked at quickest
-        return text
-    from evalflow.store.rows import storable
-
-    return storable(text)

@@ -57,7 +57,7 @@ class Worker:
         while len(self._jobs) < self._at_once and self._claim():
             pass
         self._jobs = [job for job in self._jobs if self._looked_after(job)]
-        return any(job.is_loading for job in self._jobs)
+        return any(job.is_busy for job in self._jobs)
 
     def _looked_after(self, job: Job) -> bool:
         """Advance a job; one that cannot be is given up and says why, so that it is not in the way of others."""

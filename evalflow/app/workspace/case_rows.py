@@ -9,6 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, cast
 
 from evalflow import datasets as readers
+from evalflow.app.workspace.nesting import DEEPEST, is_too_deep
 from evalflow.config.schema import DatasetConfig
 from evalflow.errors import Problem, UserError
 from evalflow.records import Case, Message
@@ -24,6 +25,9 @@ def read_rows(dataset: str, rows: Iterable[Mapping[str, Any]]) -> Iterator[Case]
         path = Path(folder) / "rows"
         with path.open("w", encoding="utf-8") as file:
             for number, row in enumerate(rows, 1):
+                if is_too_deep(row):
+                    what = f"the row has more than {DEEPEST} maps and lists within each other"
+                    raise UserError(Problem(what, f"rows:{number}"))
                 try:
                     file.write(json.dumps(row, allow_nan=False) + "\n")
                 except (TypeError, ValueError) as error:

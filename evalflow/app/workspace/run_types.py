@@ -145,7 +145,11 @@ def as_run(row: Mapping[str, Any]) -> Run:
     repeat = command_line(_repeating(row)) if row["arguments"] else ""
     request = RunRequest(**row["composition"]) if row["composition"] else None
     progress = Progress(**{**row["progress"], "loaded": row["loaded"]})
+    facts: Mapping[str, Any] = (
+        row["facts"] if "summary" in row["facts"] else {}
+    )  # until then they only tell what passes
     values |= {"folder": Path(row["folder"]), "repeat": repeat, "request": request, "progress": progress}
+    values["facts"] = facts
     return Run(**values)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 MAX_PAGE = 500
 BINS = 20
+_LARGEST = 2**31 - 1
+"""What a database takes as a place."""
 
 
 def list_scores(
@@ -220,7 +223,10 @@ def _cursor(text: str | None, kinds: Sequence[type]) -> Any:
     try:
         if len(parts) != len(kinds) or len(text) > 60:
             raise ValueError
-        return tuple(kind(part) for kind, part in zip(kinds, parts, strict=True))
+        found = tuple(kind(part) for kind, part in zip(kinds, parts, strict=True))
+        if not all(0 <= value <= _LARGEST if isinstance(value, int) else math.isfinite(value) for value in found):
+            raise ValueError
+        return found
     except ValueError:
         raise UserError(Problem(f"{text!r} is no cursor", "cursor", "take `next` of the page before")) from None
 

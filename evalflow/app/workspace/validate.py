@@ -14,6 +14,7 @@ from pydantic import BaseModel, ValidationError
 
 from evalflow.app.setup.settings import written_secrets
 from evalflow.app.workspace.made_up import placed, unrenderable
+from evalflow.app.workspace.nesting import DEEPEST, is_too_deep
 from evalflow.config.explain import problems_of
 from evalflow.config.literal import MISSING
 from evalflow.config.schema import IDENTIFIER, TargetConfig
@@ -143,6 +144,8 @@ def _plain(values: Mapping[str, Any], key: str) -> dict[str, Any]:
     plain = json.loads(text)
     if not isinstance(plain, dict):
         raise UserError(Problem(f"{key} must be a map of keys", key))
+    if is_too_deep(plain):
+        raise UserError(Problem(f"{key} has more than {DEEPEST} maps and lists within each other", key))
     problems = list(_unfit(plain, key))
     if problems:
         raise UserError(problems)

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Request, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from evalflow.app.workspace.nesting import DEEPEST, is_too_deep
 from evalflow.app.workspace.opened import open_run
 from evalflow.app.workspace.run_types import Run, RunEstimate, RunRequest, State
 from evalflow.app.workspace.runs import (
@@ -27,6 +28,16 @@ router = APIRouter(prefix="/runs", tags=["runs"])
 Named = Annotated[str, Field(min_length=1, max_length=200)]
 
 
+def _shallow(values: dict[str, Any]) -> dict[str, Any]:
+    if is_too_deep(values):
+        raise ValueError(f"more than {DEEPEST} maps and lists within each other")
+    return values
+
+
+Values = Annotated[dict[str, Any], AfterValidator(_shallow)]
+"""Keys of the configuration with their values."""
+
+
 class NewRun(BaseModel):
     """What is to be run; every name is that of something defined here, or else of conf/."""
 
@@ -38,11 +49,13 @@ class NewRun(BaseModel):
     judge: Named | None = Field(
         default=None, description='Of conf/, or "target" for the bot\'s own model (the default).'
     )
-    judge_values: dict[str, Any] = Field(default={}, description="Its keys that differ, such as model.")
+    judge_values: Values = Field(default={}, description="Its keys that differ, such as model.")
     embedder: Named = "embedded"
-    embedder_values: dict[str, Any] = {}
-    thresholds: dict[str, float] = Field(default={}, description="Other thresholds, by metric.")
-    options: dict[str, Any] = Field(default={}, description="Root keys of the configuration, such as limit or budget.")
+    embedder_values: Values = {}
+    thresholds: dict[str, Annotated[float, Field(allow_inf_nan=False)]] = Field(
+        default={}, description="Other thresholds, by metric."
+    )
+    options: Values = Field(default={}, description="Root keys of the configuration, such as limit or budget.")
     title: str = Field(default="", max_length=500)
 
     def asked(self) -> RunRequest:

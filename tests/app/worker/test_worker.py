@@ -21,7 +21,7 @@ from evalflow.app.worker import Worker
 from evalflow.app.workspace import Workspace, bots, cases, datasets, metrics, open_workspace, opened, runs, scores
 from evalflow.app.workspace.metrics import MetricDraft
 from evalflow.app.workspace.run_types import Run, RunRequest
-from evalflow.app.workspace.score_types import ScoreFilter
+from evalflow.app.workspace.score_types import Score, ScoreFilter
 from evalflow.testing import Endpoint, Request, status
 
 PATIENCE_S = 120
@@ -43,16 +43,23 @@ def space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Workspac
 
 
 class Bot:
-    """A bot and its judge behind one endpoint; `hold` keeps every reply back until it is set."""
+    """A bot and its judge behind one endpoint; `hold` keeps every reply back until it is set.
+
+    Attributes:
+        free: So many grades are given all the same, and then all answers.
+    """
 
     def __init__(self) -> None:
         self.hold = threading.Event()
         self.hold.set()
+        self.free = self._graded = 0
         self.failing = False
         self.endpoint = Endpoint(self._reply)
 
     def _reply(self, request: Request) -> Any:
-        self.hold.wait(60)
+        self._graded += request.schema is not None
+        if self._graded > self.free or not self.free:
+            self.hold.wait(60)
         if self.failing and request.schema is not None:
             return status(400)
         if request.schema is None:
@@ -179,23 +186,75 @@ def test_two_workers_never_take_one_run(space: Workspace, bot: Bot) -> None:
         thread.join()
 
 
-@pytest.mark.parametrize("both", [False, True], ids=["worker", "worker and run"])
-def test_a_killed_worker_loses_nothing(space: Workspace, bot: Bot, both: bool) -> None:
-    run = runs.create_run(space, define(space, bot, 40))
+def test_scores_are_there_while_a_run_goes_on(space: Workspace, bot: Bot) -> None:
+    run = runs.create_run(space, define(space, bot, 30, repeats={"target": 2, "judge": 1}))
     bot.hold.clear()
-    worker = subprocess.Popen([sys.executable, "-m", "evalflow", "worker"], stderr=subprocess.DEVNULL)
-    until(space, run, None, lambda _: bot.endpoint.count > 0)
-    os.kill(worker.pid, signal.SIGKILL)
-    worker.wait()
-    child = json.loads((run.folder / "run.json").read_text(encoding="utf-8"))["process"]
-    if both:
-        os.kill(child, signal.SIGKILL)
+    bot.free = 10
+    worker = Worker(space)
+    until(space, run, worker, lambda _: len(rows_of(space, run)) >= 5)
+    found = rows_of(space, run)
+    first = scores.get_score(space, run.run_id, found[0].id)
+    assert (first.question, first.tags, first.passed) == (f"What is {first.case_id[1:]}?", ["t"], first.score >= 0.5)
+    assert first.answer
+    assert first.steps
+    assert [tag for tag, _ in scores.run_tags(space, run.run_id)] == ["t"]
+    assert runs.get_run(space, run.run_id).facts == {}  # what they come to is told at the end
     bot.hold.set()
-    done = until(space, run, Worker(space), ended)
-    assert (done.state, done.exit_code) == ("done", 0)
-    assert len(by_case(space, run)) == 40
-    lines = (run.folder / "scores.jsonl").read_text(encoding="utf-8").splitlines()
-    assert len(lines) == 40
+    until(space, run, worker, ended)
+    there = {(one.position, one.case_id, one.target_repeat, one.score, one.reason) for one in found}
+    last = rows_of(space, run)
+    assert there < {(one.position, one.case_id, one.target_repeat, one.score, one.reason) for one in last}
+    assert len(last) == 60
+
+
+def rows_of(space: Workspace, run: Run) -> list[Score]:
+    return list(scores.list_scores(space, run.run_id, limit=500).items)
+
+
+def test_scores_of_a_run_that_died_without_a_report_are_there(space: Workspace, bot: Bot) -> None:
+    run = runs.create_run(space, define(space, bot, 30))
+    bot.hold.clear()
+    bot.free = 10
+    worker = Worker(space)
+    until(space, run, worker, lambda _: lines_of(run) >= 5)
+    os.kill(json.loads((run.folder / "run.json").read_text(encoding="utf-8"))["process"], signal.SIGKILL)
+    found = until(space, run, worker, ended)
+    assert found.state == "interrupted"
+    assert len(by_case(space, run)) == lines_of(run) == found.progress.done
+
+
+def lines_of(run: Run) -> int:
+    journal = run.folder / "scores.jsonl"
+    return len(journal.read_bytes().splitlines()) if journal.is_file() else 0
+
+
+@pytest.mark.parametrize("both", [False, True], ids=["worker", "worker and run"])
+def test_a_killed_worker_loses_nothing(database_url: str, space: Workspace, bot: Bot, both: bool) -> None:
+    with closing(open_workspace(database_url)) as space:
+        run = runs.create_run(space, define(space, bot, 40))
+        bot.hold.clear()
+        bot.free = 10
+        command = [sys.executable, "-m", "evalflow", "worker", "--database-url", database_url]
+        worker = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+        until(space, run, None, lambda _: len(rows_of(space, run)) >= 5)
+        worker.kill()
+        worker.wait()
+        before = by_case(space, run)
+        if both:
+            os.kill(json.loads((run.folder / "run.json").read_text(encoding="utf-8"))["process"], signal.SIGKILL)
+        successor = Worker(space)
+        until(space, run, successor, lambda _: len(rows_of(space, run)) >= len(before))
+        for _ in range(30):  # it reads all of the journals again
+            successor.step()
+            found = rows_of(space, run)
+            assert len({one.case_id for one in found}) == len(found) >= len(before)
+            time.sleep(0.05)
+        bot.hold.set()
+        done = until(space, run, successor, ended)
+        assert (done.state, done.exit_code) == ("done", 0)
+        after = by_case(space, run)
+        assert len(after) == len(rows_of(space, run)) == lines_of(run) == 40
+        assert before.items() <= after.items()
 
 
 def test_a_run_is_carried_out_and_taken_over_on_each_database(

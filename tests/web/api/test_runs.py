@@ -64,6 +64,18 @@ def followed(api: Api, run: str) -> list[str]:
     return [line.removeprefix("event: ") for line in lines if line.startswith("event: ")]
 
 
+def test_a_cursor_that_was_made_up_is_refused(api: Api) -> None:
+    fill(api, "paged", [{"id": "a", "question": "?", "answer": "x", "reference": "x"}])
+    run = api("POST", "/runs", {**RUN, "datasets": ["paged"]}).json["run_id"]
+    cursors = {
+        "input": ["99999999999999999999999,1", "-1,0", "1", "x,1", "%00"],
+        "score": ["nan,0,0", "inf,0,0", "0.5,99999999999999999999,1", "0.5,1"],
+    }
+    for sort, cursor in ((sort, cursor) for sort, some in cursors.items() for cursor in some):
+        answer = api("GET", f"/runs/{run}/scores?metric=exact_match&sort={sort}&cursor={cursor}")
+        assert (answer.status, answer.json["errors"][0]["pointer"]) == (422, "/cursor"), cursor
+
+
 def test_a_run_of_what_is_not_there_is_refused(api: Api) -> None:
     assert api("POST", "/runs", {**RUN, "datasets": ["nothing"]}).status == 404
     answer = api("POST", "/runs", {**RUN, "datasets": [], "options": {"colour": 1}})
