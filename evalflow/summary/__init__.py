@@ -10,6 +10,7 @@ from evalflow.summary.journal import journal_record, journal_row, json_text, tor
 from evalflow.summary.jsonline import json_line
 from evalflow.summary.labelled import SERIES, label_frame, labelled_scores
 from evalflow.summary.pairing import Pairing, pair_scores
+from evalflow.summary.passing import Passing, passing_rates
 from evalflow.summary.samples import compare_samples
 from evalflow.summary.scan import Journal, Order, scan_journal
 from evalflow.summary.schema import journal_schema, scores_schema, summary_schema
@@ -29,6 +30,7 @@ __all__ = [
     "Journal",
     "Order",
     "Pairing",
+    "Passing",
     "Summary",
     "Threshold",
     "Traits",
@@ -52,6 +54,7 @@ __all__ = [
     "pair_scores",
     "parse_condition",
     "parse_gates",
+    "passing_rates",
     "scan_journal",
     "score_table",
     "scores_schema",
