@@ -110,13 +110,17 @@ def rederived(manifest: dict[str, Any], overrides: Sequence[str]) -> dict[str, A
     return {**manifest, "config": config, "overrides": [*manifest["overrides"], *overrides]}
 
 
-def load(folder: RunFolder) -> Saved:
+def load(folder: RunFolder, manifest: dict[str, Any] | None = None) -> Saved:
     """Read a run back.
+
+    Args:
+        folder: The run's.
+        manifest: Another run.json than the one that it has, such as `rederived` gives; nothing is written.
 
     Raises:
         UserError: Its files are of another version, or what it was made from is gone.
     """
-    manifest = read_manifest(folder)
+    manifest = manifest or read_manifest(folder)
     settings = settings_of(composed_of(manifest))
     known: dict[str, Any] = manifest["metrics"]
     metrics = {name: _described(settings, facts) for name, facts in known.items()}

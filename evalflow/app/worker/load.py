@@ -6,8 +6,9 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from evalflow.app.results.derive import standing_answer, thresholds
+from evalflow.app.results.derive import standing_answer
 from evalflow.app.results.gates import hold_gates
+from evalflow.app.results.kept import declared, kept, standing
 from evalflow.app.results.saved import Saved, load
 from evalflow.app.worker.table_rows import Record, answer_row, score_row, step_rows, tag_rows
 from evalflow.app.workspace import Workspace
@@ -75,6 +76,8 @@ def facts_of_run(folder: RunFolder) -> dict[str, Any]:
         "datasets": {name: facts["cases"] for name, facts in saved.manifest["datasets"].items()},
         "target": saved.manifest["target"]["name"],
         "judges": saved.manifest["judges"],
+        "kept": kept(saved),
+        "seed": saved.recipe.settings.run.seed,
         "wrote_steps": sorted({entry["metric"] for entry in PreparedFile(folder).entries() if entry.get("steps")}),
     }
 
@@ -82,12 +85,13 @@ def facts_of_run(folder: RunFolder) -> dict[str, Any]:
 def facts_of_metrics(saved: Saved) -> list[dict[str, Any]]:
     """What is said of each metric of a run, which may still be under way."""
     recipe, measured, judges = saved.recipe, saved.manifest["metrics"], saved.manifest["judges"]
-    limits = {limit.metric: limit.value for limit in thresholds(recipe)}
+    limits, made_with = standing(saved), declared(saved)
     return [
         {
             "name": name,
             "judge": recipe.judge_of[name],
             "threshold": limits.get(name),
+            "declared": made_with.get(name),
             "direction": metric.config.direction,
             "bounded": metric.bounded,
             "description": metric.config.description,

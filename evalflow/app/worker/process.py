@@ -6,7 +6,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,21 @@ def start(folder: Path, arguments: Sequence[str], root: Path) -> subprocess.Pope
                 start_new_session=True,
                 pass_fds=(lock,),
             )
+    finally:
+        os.close(lock)
+
+
+@contextmanager
+def working_on(folder: Path) -> Generator[None]:
+    """Keep others from working on a run meanwhile.
+
+    Raises:
+        BlockingIOError: A process works on it already.
+    """
+    lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        _lock(lock)
+        yield
     finally:
         os.close(lock)
 

@@ -87,8 +87,9 @@ class Run:
         exit_code: Of its process; None until it has ended, or where nobody saw it.
         message: Why it failed, in words.
         facts: What its scores mean, once it has ended: `metrics` (name, judge, threshold, direction, bounded,
-            description; judged: who did, and whether people's labels bear it out), `summary` (rows of all cases
-            together, as in summary.json), `gates`, `datasets`, `target`.
+            description; declared: the threshold that it was made with; judged: who did, and whether people's labels
+            bear it out), `summary` (rows of all cases together, as in summary.json), `gates`, `datasets`, `target`,
+            `kept` (the overrides that made other thresholds of those declared), `seed`.
         cancelling: Whether it is about to stop.
     """
 
@@ -154,6 +155,7 @@ def as_run(row: Mapping[str, Any]) -> Run:
 
 
 def _repeating(row: Mapping[str, Any]) -> list[str]:
-    """The arguments that repeat a run, with the steps that it had written for it."""
-    wrote: Sequence[str] = row["facts"].get("wrote_steps", ())
-    return [*row["arguments"], *(f"metric.{metric}.steps_from={row['folder']}" for metric in wrote)]
+    """The arguments that repeat a run, with the steps that it had written for it, and other thresholds kept with it."""
+    facts = row["facts"]
+    steps = [f"metric.{metric}.steps_from={row['folder']}" for metric in facts.get("wrote_steps", ())]
+    return [*row["arguments"], *steps, *(f"++{override}" for override in facts.get("kept", ()))]

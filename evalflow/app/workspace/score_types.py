@@ -86,8 +86,8 @@ class PassRate:
 
     Attributes:
         passed, n: Counts; `n` is of those in state scored.
-        rate: The share; None where nothing was scored. Its interval at the run's own threshold is in the summary, which
-            knows what belongs together.
+        rate: The share; None where nothing was scored. Its interval, which knows what belongs together, is told by
+            `thresholds.passing`.
     """
 
     metric: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -49,3 +50,22 @@ def test_the_report_opens_and_works_beside_the_application(visit: Visit, finishe
     with page.expect_download() as loaded:
         page.get_by_role("link", name="results.csv").click()
     assert loaded.value.suggested_filename == f"{finished.better}-results.csv"
+
+
+def test_a_moved_threshold_is_told_with_its_interval_kept_carried_and_given_back(
+    visit: Visit, finished: Finished
+) -> None:
+    page = visit(f"/runs/{finished.other}")
+    page.get_by_text(re.compile(r"92 % pass \(11 of 12\); 95 % interval 65 % to 9[89] %")).wait_for()
+    page.get_by_role("img", name="Share that passes by threshold, with its 95 % interval").wait_for()
+    page.get_by_role("slider").focus()
+    page.keyboard.press("Home")
+    page.get_by_text("100 % pass (12 of 12); 95 % interval 76 % to 100 %; not kept, the run's own is 1.00").wait_for()
+    page.get_by_role("button", name="Keep it for this run").click()
+    page.get_by_role("button", name="Back to 1.00, as declared").wait_for()
+    page.get_by_text("++metric.exact.threshold=0.0").wait_for()
+    page.get_by_role("button", name="Use it in the next runs").click()
+    page.get_by_text("exact of fees has the threshold 0.00 from the next run on.").wait_for()
+    page.get_by_role("button", name="Back to 1.00, as declared").click()
+    page.get_by_text("92 % pass (11 of 12); 95 % interval").wait_for()
+    assert not page.get_by_role("button", name="Back to 1.00, as declared").is_visible()

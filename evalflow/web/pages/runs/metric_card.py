@@ -11,14 +11,13 @@ from nicegui import ui
 from evalflow.app.workspace import Workspace
 from evalflow.app.workspace.run_types import Run
 from evalflow.app.workspace.score_types import Distribution
-from evalflow.app.workspace.scores import distribution, pass_rates
-from evalflow.report.wording import method, number, percent, series_name, varying, without_means_of_figures
+from evalflow.app.workspace.scores import distribution
+from evalflow.report.wording import method, number, series_name, varying, without_means_of_figures
 from evalflow.web.pages.parts import text
+from evalflow.web.pages.runs.spread import bars, in_words
+from evalflow.web.pages.runs.threshold import ThresholdBar
 from evalflow.web.pages.runs.words import history_path
 
-STEP = 0.01
-THROTTLE_S = 0.05
-_VALUE = "(event) => emit(event.target.value)"
 _STATES = ("scored", "undefined", "error", "skipped")
 
 
@@ -45,7 +44,6 @@ class MetricCard:
         self._name: str = metric["name"]
         self._moved, self._pick = moved, pick
         self._lies: Distribution | None = None
-        self._asked = 0
         rows = [row for row in without_means_of_figures(run.facts["summary"]) if row["metric"] == self._name]
         with ui.element("div").classes("card metric"):
             with ui.element("div").classes("actions named"):
@@ -71,9 +69,12 @@ class MetricCard:
                 text("Nothing was scored.", "p", "muted small")
             return
         self._draw(self._metric["threshold"])
+        with self._edges:
+            text(number(self._lies.edges[0], 2), "span")
+            text(number(self._lies.edges[-1], 2), "span")
         with self._threshold:
-            self._set_up(self._lies)
-        await self._tell(self._metric["threshold"])
+            bar = ThresholdBar(self._workspace, self._run, self._metric, self._lies, self._slid)
+        await bar.load()
 
     def _counts(self, rows: Sequence[Mapping[str, Any]]) -> None:
         cells = {(row["dataset"], row["target"], row["judge"]): row for row in rows}
@@ -87,73 +88,19 @@ class MetricCard:
                 one.on("click", lambda _, state=state: self._pick(metric=self._name, status=state), args=[])
 
     def _draw(self, threshold: float | None) -> None:
-        """A bar for each part of the scale, coloured by the threshold."""
-        lies = self._lies
-        if lies is None:
+        if self._lies is None:
             return
-        highest, higher = max(lies.counts) or 1, self._metric["direction"] == "higher_is_better"
         self._bars.clear()
         self._bars.props("role=img")
-        self._bars.props["aria-label"] = _spoken(lies)
+        self._bars.props["aria-label"] = in_words(self._lies)
         with self._bars:
-            for place, count in enumerate(lies.counts):
-                low, high = lies.edges[place], lies.edges[place + 1]
-                side = ""
-                if threshold is not None:
-                    side = "pass" if (low >= threshold - 1e-12 if higher else high <= threshold + 1e-12) else "fail"
-                with ui.element("span").classes(f"bin {side}") as bar:
-                    ui.element("i").style(f"height: {max(100 * count / highest, 2 if count else 0):.1f}%")
-                bar.props["title"] = f"{number(low, 2)} to {number(high, 2)}: {count:,}"
-        self._edges.clear()
-        with self._edges:
-            text(number(lies.edges[0], 2), "span")
-            text(number(lies.edges[-1], 2), "span")
+            bars(self._lies, threshold, higher=self._metric["direction"] == "higher_is_better")
 
-    def _set_up(self, lies: Distribution) -> None:
-        low, high = lies.edges[0], lies.edges[-1]
-        own = self._metric["threshold"]
-        if low == high:
-            low, high = low - 0.5, high + 0.5
-        step = STEP if high - low <= 2 else round((high - low) / 100, 6)
-        start = own if own is not None else (low + high) / 2
-        with ui.element("div").classes("moving"):
-            text("Threshold", "span", "small muted")
-            slider = ui.element("input").props("type=range")
-            # "^": an attribute, which is where it starts; the property is left to whoever moves it
-            for name, value in (("min", min(low, start)), ("max", max(high, start)), ("step", step), ("^value", start)):
-                slider.props[name] = value
-            slider.props["aria-label"] = f"Threshold of {self._name}"
-            slider.on("input", lambda event: self._slid(float(event.args)), throttle=THROTTLE_S, js_handler=_VALUE)
-            self._value = text(number(start, 2), "span", "reading")
-        self._rate = text("", "p", "rate").props("aria-live=polite")
-
-    async def _slid(self, value: float) -> None:
-        own = self._metric["threshold"]
-        self._value.set_text(number(value, 2))
+    async def _slid(self, value: float, is_told: bool) -> None:
+        """Colour the bars at once; judge the list of scores anew when the slider rests."""
         self._draw(value)
-        asked = await self._tell(value)
-        if asked == self._asked:
-            await self._moved(self._name, None if value == own else value)
-
-    async def _tell(self, threshold: float | None) -> int:
-        """Say what share passes by that threshold."""
-        self._asked += 1
-        asked = self._asked
-        if threshold is None:
-            self._rate.set_text("No threshold counts here; move it to see what share would pass.")
-            return asked
-        work = lambda: pass_rates(self._workspace, self._run.run_id, {self._name: threshold}, self._name)  # noqa: E731
-        found = await to_thread.run_sync(work)
-        if asked == self._asked and found:
-            own = self._metric["threshold"]
-            rate = found[0]
-            said = f"{percent(rate.rate)} pass ({rate.passed:,} of {rate.n:,})"
-            self._rate.set_text(said if threshold == own else f"{said}; not kept{_of_the_run(own)}")
-        return asked
-
-
-def _of_the_run(own: float | None) -> str:
-    return "" if own is None else f", the run's own is {number(own, 2)}"
+        if is_told:
+            await self._moved(self._name, None if value == self._metric["threshold"] else value)
 
 
 def _figure(row: Mapping[str, Any], series: str, *, bounded: bool) -> None:
@@ -179,13 +126,3 @@ def _mark(row: Mapping[str, Any]) -> None:
             low, high = max(row["ci_low"], 0.0), min(row["ci_high"], 1.0)
             ui.element("i").classes("interval").style(f"left: {100 * low:.1f}%; width: {100 * (high - low):.1f}%")
         ui.element("i").classes("mean-at").style(f"left: {100 * min(max(row['value'], 0.0), 1.0):.1f}%")
-
-
-def _spoken(lies: Distribution) -> str:
-    """The bars in words."""
-    filled = [
-        f"{count:,} from {number(lies.edges[place], 2)} to {number(lies.edges[place + 1], 2)}"
-        for place, count in enumerate(lies.counts)
-        if count
-    ]
-    return f"Scores of {lies.metric}: {'; '.join(filled)}"

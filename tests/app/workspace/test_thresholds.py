@@ -1,0 +1,128 @@
+"""Another threshold for a finished run: its interval, kept with everything that follows, given back, and carried on."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+import sys
+import time
+from typing import Any
+
+import pytest
+
+from evalflow.app.worker import Worker
+from evalflow.app.worker.process import working_on
+from evalflow.app.workspace import (
+    NotFoundError,
+    TakenError,
+    Workspace,
+    bots,
+    cases,
+    datasets,
+    metrics,
+    runs,
+    thresholds,
+)
+from evalflow.app.workspace.metrics import MetricDraft
+from evalflow.app.workspace.run_types import Run, RunRequest
+from evalflow.app.workspace.scores import pass_rates
+from evalflow.errors import UserError
+
+GRADED: dict[str, Any] = {
+    "kind": "recorded",
+    "description": "What somebody gave.",
+    "needs": ["answer"],
+    "field": "grade",
+    "scale": {"type": "percentage"},
+    "threshold": 0.5,
+    "gate": {"pass_rate": ">= 0.5"},
+}
+
+
+@pytest.fixture(name="run")
+def _run(space: Workspace) -> Run:
+    bots.create_bot(space, "desk", {"kind": "recorded"})
+    metrics.create_metric(space, "desk", MetricDraft("graded", GRADED))
+    datasets.create_dataset(space, "mine")
+    rows = [
+        {"id": f"c{i}", "question": f"q{i}?", "answer": "a", "vars": {"grade": 10 * i}, "group": f"g{i // 2}"}
+        for i in range(10)
+    ]
+    cases.add_cases(space, "mine", rows)
+    return ended(space, runs.create_run(space, RunRequest("desk", ["mine"], ["graded"])))
+
+
+def ended(space: Workspace, run: Run) -> Run:
+    worker, deadline = Worker(space), time.monotonic() + 240
+    while (found := runs.get_run(space, run.run_id)).state in ("queued", "running"):
+        assert time.monotonic() < deadline, found
+        if not worker.step():
+            time.sleep(0.05)
+    assert found.facts, found.message
+    return found
+
+
+def found(run: Run) -> tuple[Any, ...]:
+    [metric], [gate] = run.facts["metrics"], run.facts["gates"]
+    return metric["threshold"], metric["declared"], gate["passed"], run.exit_code, run.facts["kept"]
+
+
+def test_it_is_kept_with_all_that_follows_and_given_back(space: Workspace, run: Run) -> None:
+    assert found(run) == (0.5, 0.5, None, 3, [])
+    low = thresholds.keep_threshold(space, run.run_id, "graded", 0.0)
+    assert found(low) == (0.0, 0.5, True, 0, ["metric.graded.threshold=0.0"])
+    [told] = thresholds.passing(space, run.run_id, "graded", [0.85])
+    high = thresholds.keep_threshold(space, run.run_id, "graded", 0.85)
+    [row] = high.facts["summary"]
+    assert (told.rate, told.low, told.high) == (row["pass_rate"], row["pass_rate_low"], row["pass_rate_high"])
+    assert told.method.startswith("cr1_t")
+    assert found(high) == (0.85, 0.5, False, 1, ["metric.graded.threshold=0.85"])
+    assert high.facts["summary"][0]["pass_rate"] == 0.1
+    assert [(one.threshold, one.passed) for one in pass_rates(space, run.run_id)] == [(0.85, 1)]
+    assert "is 0.100" in (run.folder / "summary.md").read_text() or "0.85" in (run.folder / "report.html").read_text()
+    assert json.loads((run.folder / "run.json").read_text())["exit_code"] == 1
+    assert high.repeat.endswith("++metric.graded.threshold=0.85")
+    assert subprocess.run([sys.executable, *shlex.split(high.repeat)[1:]], check=False).returncode == 1
+    back = thresholds.restore_threshold(space, run.run_id, "graded")
+    assert found(back) == found(run)
+    assert back.repeat == run.repeat
+    assert back.facts["summary"] == run.facts["summary"]
+
+
+def test_the_bot_takes_it_along(space: Workspace, run: Run) -> None:
+    changed = thresholds.carry_threshold(space, run.run_id, "graded", 0.7)
+    assert changed.definition == {**GRADED, "threshold": 0.7}
+    assert found(runs.get_run(space, run.run_id))[0] == 0.5
+    following = runs.create_run(space, RunRequest("desk", ["mine"], ["graded"]))
+    assert "threshold: 0.7" in (following.folder / "snapshot/conf/metric/graded.yaml").read_text()
+
+
+def test_what_cannot_be_kept_or_carried_says_why_and_changes_nothing(space: Workspace, run: Run) -> None:
+    before = {name: (run.folder / name).read_bytes() for name in ("run.json", "report.html", "scores.parquet")}
+    for change in (thresholds.keep_threshold, thresholds.carry_threshold):
+        with pytest.raises(UserError, match="a threshold is a number"):
+            change(space, run.run_id, "graded", float("nan"))
+    with pytest.raises(NotFoundError, match="'polite'"):
+        thresholds.keep_threshold(space, run.run_id, "polite", 0.5)
+    with working_on(run.folder), pytest.raises(TakenError, match="something works on"):
+        thresholds.keep_threshold(space, run.run_id, "graded", 0.7)
+    stored = metrics.get_metric(space, "desk", "graded")
+    metrics.delete_metric(space, "desk", "graded", stored.version)
+    with pytest.raises(TakenError, match="no metric graded any more"):
+        thresholds.carry_threshold(space, run.run_id, "graded", 0.7)
+    assert before == {name: (run.folder / name).read_bytes() for name in before}
+    assert runs.get_run(space, run.run_id) == run
+
+
+def test_a_judge_that_is_not_calibrated_has_a_threshold_of_its_own(space: Workspace, run: Run) -> None:
+    request = RunRequest("desk", ["mine"], ["relevance"], judge="embedded")
+    unjudged = ended(space, runs.create_run(space, request))
+    assert unjudged.facts["metrics"][0]["threshold"] is None
+    kept = thresholds.keep_threshold(space, unjudged.run_id, "relevance", 0.4)
+    assert kept.facts["kept"] == ["judge.thresholds={relevance: 0.4}"]
+    assert kept.facts["metrics"][0]["threshold"] == 0.4
+    with pytest.raises(TakenError, match="of the library"):
+        thresholds.carry_threshold(space, unjudged.run_id, "relevance", 0.4)
+    back = thresholds.restore_threshold(space, unjudged.run_id, "relevance")
+    assert back.facts == unjudged.facts
