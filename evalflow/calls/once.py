@@ -77,6 +77,10 @@ class Once:
             await asyncio.wait({other})  # the other's cancellation is not ours, and ours is not its
             entry = None if other.cancelled() else other.result()
 
+    def known(self, key: bytes) -> Entry | None:
+        """What is remembered under a key; nothing is asked, and nothing counted."""
+        return self._cache.get(key) if self._cache else None
+
     def close(self) -> None:
         """Close the cache; a later call opens it again."""
         if self._cache is not None:

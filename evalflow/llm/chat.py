@@ -108,6 +108,10 @@ class ChatClient:
             return (await ask())[0], False
         return await self._once(key, ask, read, self._cost)
 
+    def known(self, key: bytes) -> Entry | None:
+        """What is remembered under a key; nothing is asked."""
+        return self._once.known(key) if self._once else None
+
     def recall(self, entry: Entry) -> Completion:
         """The completion that is remembered, with what all requests that led to it took, at today's price.
 

@@ -130,6 +130,13 @@ class OpenAIJudge:
         drawn = replace(ask, logprobs=False)
         return self._request(drawn, self._body(drawn)), ask.samples
 
+    def remembered(self, ask: Ask) -> list[str]:
+        """The replies to an ask that the cache still has, as they came; nothing is sent."""
+        request, times = self.opening(ask)
+        keys = [self._client.key(request, ask.repeat, number) for number in range(times)]
+        entries = [entry for key in keys if (entry := self._client.known(key)) is not None]
+        return [text for entry in entries if (text := self._raw(ask, entry)) is not None]
+
     async def ask(self, ask: Ask) -> Reply:
         """Answer one question. See `Judge`."""
         if ask.samples == 1:
@@ -198,6 +205,13 @@ class OpenAIJudge:
         except InvalidReply as error:
             raise Unreadable(str(error)) from None
         return self._reply(ask, key, parsed, raw, completion, entry, completion.cost_usd)
+
+    def _raw(self, ask: Ask, entry: Entry) -> str | None:
+        """The text of a reply that is remembered; None where it means nothing any more."""
+        try:
+            return self._contract(ask.reply_model).parse(self._client.recall(entry), _count(ask))[1]
+        except (InvalidReply, Unreadable):
+            return None
 
     def _reply(
         self,

@@ -102,7 +102,7 @@ def preview_metric(space: Workspace, bot: str, draft: MetricDraft, row: Mapping[
         parts = assemble(keyless(settings), session=CallSession())
         answer = recorded_answer(case, parts.target.name, 0)
         pairs = _bound(parts, case)
-        prompts = [_sent(pair, ask) for pair in pairs for ask in pair.metric.preview(case, answer)]
+        prompts = [sent_prompt(pair, ask) for pair in pairs for ask in pair.metric.preview(case, answer)]
         judge = next((pair.judge for pair in pairs if pair.judge), None)
         nothing = "" if prompts else _why_nothing(pairs, case, answer)
         name, nature = (judge.name, judge.nature) if judge else (None, "")
@@ -206,7 +206,8 @@ def _expect_short(parts: Parts, case: Case) -> None:
                 raise UserError(Problem(what, f"metric.{ask.metric}", "show the judge less"))
 
 
-def _sent(pair: Pair, ask: Ask) -> SentPrompt:
+def sent_prompt(pair: Pair, ask: Ask) -> SentPrompt:
+    """What is sent to a judge for an ask; nothing is sent."""
     if not isinstance(pair.judge, OpenAIJudge):
         messages = [(message.role, message.content) for message in ask.messages]
         return SentPrompt(ask.metric, ask.step, messages, None)

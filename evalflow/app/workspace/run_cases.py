@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from evalflow.app.results.derive import standing_answer
-from evalflow.app.results.saved import load
+from evalflow.app.results.saved import Saved, load
 from evalflow.app.workspace.runs import run_row
 from evalflow.app.workspace.score_types import Score, ScoreFilter
 from evalflow.app.workspace.scores import get_score, list_scores
 from evalflow.app.workspace.space import Workspace, not_found
-from evalflow.errors import UserError
-from evalflow.records import Case
+from evalflow.errors import Problem, UserError
+from evalflow.records import Answer, Case
 from evalflow.report.join import as_answered
 from evalflow.run.answers import AnswerBook
 from evalflow.run.folder import RunFolder
@@ -83,18 +83,30 @@ def get_run_case(
 def _whole_case(folder: RunFolder, found: Mapping[str, Any]) -> tuple[Case | None, str]:
     """The case from the run's own files, or why it cannot be read."""
     try:
-        saved = load(folder)
-        wanted = (found["dataset"], found["case_id"])
-        case = next((case for case in saved.cases() if (case.dataset, case.id) == wanted), None)
-        if case is None:
-            return None, f"{folder.path} does not hold it any more"
-        run = saved.recipe.settings.run
-        with AnswerBook() as book:
-            book.add(folder.answers, run.dataset)
-            known = book.get(*wanted, found["target"], found["target_repeat"])
-        answer = known or standing_answer(run, case, found["target"], found["target_repeat"])
+        case, answer = case_and_answer(load(folder), found)
         return as_answered(case, answer), ""
     except UserError as error:
         return None, str(error)
     except OSError as error:
         return None, f"{folder.path}: {error.strerror}"
+
+
+def case_and_answer(saved: Saved, found: Mapping[str, Any]) -> tuple[Case, Answer | None]:
+    """A case and what was said to it, from the run's own files.
+
+    Args:
+        saved: The run.
+        found: dataset, case_id, target and target_repeat.
+
+    Raises:
+        UserError: The files do not hold it any more.
+    """
+    wanted = (found["dataset"], found["case_id"])
+    case = next((case for case in saved.cases() if (case.dataset, case.id) == wanted), None)
+    if case is None:
+        raise UserError(Problem(f"{saved.folder.path} does not hold case {found['case_id']!r} any more", "case"))
+    run = saved.recipe.settings.run
+    with AnswerBook() as book:
+        book.add(saved.folder.answers, run.dataset)
+        known = book.get(*wanted, found["target"], found["target_repeat"])
+    return case, known or standing_answer(run, case, found["target"], found["target_repeat"])

@@ -39,6 +39,10 @@ def test_two_runs_are_picked_compared_and_read_case_by_case(visit: Visit, finish
     assert "It costs 0 pounds." in halves.nth(0).inner_text()
     assert "the answer does not equal the reference" in halves.nth(1).inner_text()
     assert page.locator("img[src=x]").count() == 0
+    page.get_by_role("spinbutton").fill("0.1")
+    page.get_by_role("button", name="Compare", exact=True).click()
+    page.get_by_text("not worse", exact=True).wait_for()
+    assert page.url.endswith("margin=0.1")
     page.get_by_role("link", name="Swap A and B").click()
     page.get_by_text("Run B is worse.").wait_for()
 
@@ -47,6 +51,8 @@ def test_what_cannot_be_compared_says_why_and_is_compared_all_the_same(visit: Vi
     page = visit(f"/compare?a={finished.better}&b={finished.other}")
     page.get_by_text("metric exact has version 1 in A and 2 in B").wait_for()
     assert page.get_by_text("Differences").count() == 0
+    again = page.get_by_role("link", name="Run A again, as B was")
+    assert again.get_attribute("href") == f"/runs/new?source={finished.other}"
     page.get_by_role("link", name="Compare all the same").click()
     page.get_by_text("compared all the same, as allowed").wait_for()
     page.get_by_text("The difference cannot be told.").wait_for()

@@ -110,10 +110,10 @@ def test_a_run_is_started_watched_and_read(visit: Visit, bot: Bot, pages: Server
     wait(page, "The run is inconclusive: errors at 1 of 4 scores.")
     seen(page, "judge: target:m (LLM m), uncalibrated")
     seen(page, "4 scores")
-    read_a_case(page)
+    read_a_case(page, bot)
 
 
-def read_a_case(page: Any) -> None:
+def read_a_case(page: Any, bot: Bot) -> None:
     rows = page.locator("ul.scores > li")
     rows.nth(3).wait_for()
     seen(page, MARKUP)
@@ -125,7 +125,7 @@ def read_a_case(page: Any) -> None:
     page.get_by_role("button", name="Clear").click()
     page.get_by_label("Search").fill("game 1")
     rows.nth(1).wait_for(state="detached")
-    page.get_by_role("switch", name="Show the judge's steps").click()
+    page.get_by_role("switch", name="Show the judge's steps and prompts").click()
     seen(page, "score: 5")
     page.get_by_role("link", name="How long is game 1 lent?").click()
     page.wait_for_url("**/cases/1")
@@ -133,6 +133,12 @@ def read_a_case(page: Any) -> None:
     seen(page, "The bot's answer")
     page.get_by_text("The judge's steps").click()
     seen(page, f"reason: {MARKUP}")
+    asked = len(bot.endpoint.requests)
+    page.get_by_text("The prompts as sent, and the raw replies").click()
+    seen(page, "Nothing was sent for this.")
+    page.get_by_text("Raw reply").wait_for()
+    assert len(bot.endpoint.requests) == asked
+    assert page.locator("img[src=x]").count() == 0
     page.get_by_role("link", name="Next case").click()
     page.wait_for_url("**/cases/2")
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from urllib.parse import urlencode
 
 from anyio import to_thread
@@ -20,7 +21,7 @@ from evalflow.report.comparison import Comparison
 from evalflow.web.pages.address import page
 from evalflow.web.pages.compare.flips import flips
 from evalflow.web.pages.compare.table import differences
-from evalflow.web.pages.forms import About, pick
+from evalflow.web.pages.forms import About, number, pick
 from evalflow.web.pages.frame import frame
 from evalflow.web.pages.parts import button, empty, link_button, message, section, text
 from evalflow.web.pages.runs.words import name_of, when
@@ -28,6 +29,9 @@ from evalflow.web.pages.runs.words import name_of, when
 _ABOUT = "What changed from one run to another, case by case, and whether chance alone could have done it."
 _BEFORE = About("Run A", "The one before; those that can be compared with B come first.", required=True)
 _AFTER = About("Run B", "The one that is judged, such as the latest.", required=True)
+_MARGIN = About(
+    "Acceptable loss", "Also says whether B is not worse than A by more than this; empty: not asked.", "0.02"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +41,12 @@ class _Pair:
     a: str
     b: str
     allow: tuple[str, ...] = ()
+    margin: float | None = None
 
     @property
     def path(self) -> str:
-        words = {"a": self.a, "b": self.b, "allow": ",".join(self.allow)}
+        margin = "" if self.margin is None else f"{self.margin:g}"
+        words = {"a": self.a, "b": self.b, "allow": ",".join(self.allow), "margin": margin}
         return f"/compare?{urlencode({name: word for name, word in words.items() if word})}"
 
 
@@ -48,7 +54,7 @@ def add(workspace: Workspace) -> None:
     """Register the page."""
 
     @page("/compare")
-    async def compare(a: str = "", b: str = "", allow: str = "") -> None:
+    async def compare(a: str = "", b: str = "", allow: str = "", margin: str = "") -> None:
         runs = await to_thread.run_sync(scored_runs, workspace)
         if len(runs) < 2 and not (a and b):
             _too_few(runs)
@@ -57,10 +63,11 @@ def add(workspace: Workspace) -> None:
         others = await to_thread.run_sync(candidates, workspace, after.run_id)
         before = await to_thread.run_sync(get_run, workspace, a) if a else None
         with frame("Compare", place="Compare", about=_ABOUT):
-            _picks(runs, after, before, others)
+            accepted = _margin(margin)
+            _picks(runs, after, before, others, accepted)
             if before is not None:
                 allowed = tuple(kind for kind in KINDS if kind in allow.split(","))
-                _Result(workspace, before, after, _Pair(before.run_id, after.run_id, allowed))
+                _Result(workspace, before, after, _Pair(before.run_id, after.run_id, allowed, accepted))
 
 
 def _too_few(runs: Sequence[Run]) -> None:
@@ -70,24 +77,40 @@ def _too_few(runs: Sequence[Run]) -> None:
         link_button("To the runs", "/runs", primary=True)
 
 
-def _picks(runs: Sequence[Run], after: Run, before: Run | None, others: Sequence[Candidate]) -> None:
+def _margin(said: str) -> float | None:
+    """How much worse is acceptable; None where nobody asks, or what is said is none."""
+    try:
+        value = float(said.replace(",", "."))
+    except ValueError:
+        return None
+    return value if 0 < value < math.inf else None
+
+
+def _picks(
+    runs: Sequence[Run], after: Run, before: Run | None, others: Sequence[Candidate], accepted: float | None
+) -> None:
     """The two runs; with another run B, those that it can be compared with are looked up anew."""
     newer = {run.run_id: _option(run) for run in (*runs, after)}
     older = {one.run.run_id: _option(one.run) + _why_not(one.obstacles) for one in others}
     if before is not None:
         older.setdefault(before.run_id, _option(before))
     first = before.run_id if before is not None else next(iter(older), None)
+
+    def chosen() -> str:
+        return _Pair(str(a.value), after.run_id, margin=_margin(str(margin.value or ""))).path
+
     with ui.element("div").classes("card stack"):
         with ui.element("div").classes("form wide"), ui.element("div").classes("pair top"):
             a = pick(_BEFORE, older, first or "")
             b = pick(_AFTER, newer, after.run_id)
+            margin = number(_MARGIN, accepted, low=0)
         if first is None:
             message("No other run has a dataset and a metric in common with run B.", "Choose another run B.")
         with ui.element("div").classes("actions"):
             if first is not None:
-                button("Compare", lambda: ui.navigate.to(_Pair(str(a.value), after.run_id).path), kind="primary")
+                button("Compare", lambda: ui.navigate.to(chosen()), kind="primary")
             if before is not None:
-                link_button("Swap A and B", _Pair(after.run_id, before.run_id).path)
+                link_button("Swap A and B", _Pair(after.run_id, before.run_id, margin=accepted).path)
     b.on_value_change(lambda: ui.navigate.to(f"/compare?{urlencode({'b': str(b.value)})}"))
 
 
@@ -117,7 +140,9 @@ class _Result:
             if any(obstacle.kind not in pair.allow for obstacle in found):
                 self._show_obstacles(found)
             else:
-                self._show(await to_thread.run_sync(compare_runs, space, pair.a, pair.b, How(pair.allow)))
+                self._show(
+                    await to_thread.run_sync(compare_runs, space, pair.a, pair.b, How(pair.allow, margin=pair.margin))
+                )
         except EvalflowError as error:
             self._begin()
             with self._place:
@@ -135,7 +160,9 @@ class _Result:
                 for obstacle in found:
                     text(obstacle.what, "li", "text")
             with ui.element("div").classes("actions"):
-                link_button("Compare all the same", _Pair(self._pair.a, self._pair.b, kinds).path)
+                link_button("Compare all the same", replace(self._pair, allow=kinds).path)
+                link_button("Run A again, as B was", f"/runs/new?{urlencode({'source': self._pair.b})}")
+                link_button("Choose another run A", f"/compare?{urlencode({'b': self._pair.b})}")
 
     def _show(self, found: Comparison) -> None:
         self._begin()

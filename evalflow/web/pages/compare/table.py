@@ -19,6 +19,11 @@ if TYPE_CHECKING:
 
 _TONES: dict[str, Tone] = {"better": "pass", "worse": "fail", "cannot_tell": ""}
 _HEADS = ("Metric", "A", "B", "B minus A, with its 95 % interval", "Verdict", "p, adjusted", "Could detect", "Cases")
+_HELD: dict[bool | None, tuple[str, Tone]] = {
+    True: ("not worse", "pass"),
+    False: ("worse", "fail"),
+    None: ("cannot tell whether worse", "warn"),
+}
 _MIDDLE = 13
 """Pixels down to the line of an interval."""
 _LEGEND = (
@@ -38,6 +43,8 @@ def differences(found: Comparison, runs: tuple[Run, Run]) -> None:
             message(note)
     with section("Differences", "B minus A, over the cases that both have scored."):
         _table(found.rows)
+        if found.margin is not None:
+            _against(found.rows, found.margin)
         with ui.element("div").classes("legend small muted"):
             for line in (*found.judges, f"A {found.family}.", _LEGEND):
                 text(line, "p")
@@ -82,6 +89,20 @@ def _row(row: ComparisonRow, span: float, several: bool) -> None:
         _cell("Could detect", number(row.detectable))
         cases = f"{found.n:,}" + (f" in {found.clusters:,} clusters" if found.clusters != found.n else "")
         _cell("Cases", cases)
+
+
+def _against(rows: Sequence[ComparisonRow], margin: float) -> None:
+    """Whether B is not worse by more than the margin, metric by metric."""
+    with ui.element("ul").classes("card margins"):
+        for row in rows:
+            told = row.document(margin)
+            words, tone = _HELD[told["not_worse"]]
+            needed = told["cases_needed"]
+            more = f"About {needed:,} cases would decide, if it stayed as it is." if needed else ""
+            with ui.element("li"):
+                badge(words, tone)
+                text(f"{row.metric}, {_about(row, several=True)}", "span")
+                text(f"by more than {margin:g}. {more}", "span", "small muted")
 
 
 def _cell(label: str, content: str) -> None:

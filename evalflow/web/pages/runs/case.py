@@ -17,6 +17,7 @@ from evalflow.errors import Problem
 from evalflow.web.pages.address import page
 from evalflow.web.pages.frame import frame
 from evalflow.web.pages.parts import badge, link_button, message, section, text
+from evalflow.web.pages.runs.prompts import Prompts
 from evalflow.web.pages.runs.score_parts import details, steps, verdict, why
 from evalflow.web.pages.runs.words import name_of
 
@@ -43,9 +44,12 @@ def add(workspace: Workspace) -> None:
             _marks(case)
             _conversation(case)
             _expected(case)
-            with section("Scores", "Each metric with its reason; open the steps to see what the judge said."):
+            with section(
+                "Scores",
+                "Each metric with its reason; open the steps and prompts to see what the judge was asked and said.",
+            ):
                 for score in case.scores:
-                    _score(score)
+                    _score(workspace, of.run_id, score)
 
 
 def _heading(case: RunCase) -> str:
@@ -116,7 +120,7 @@ def _contexts(contexts: Any) -> None:
                 text(context.text, classes="text")
 
 
-def _score(score: Score) -> None:
+def _score(workspace: Workspace, run: str, score: Score) -> None:
     with ui.element("article").classes("card score stack"):
         with ui.element("div").classes("actions"):
             text(score.metric, "h3")
@@ -128,6 +132,8 @@ def _score(score: Score) -> None:
             with ui.element("details"):
                 text("The judge's steps", "summary")
                 steps(score.steps)
+        if score.judge:
+            Prompts(workspace, run, score)
 
 
 def _plain(value: Any) -> str | None:

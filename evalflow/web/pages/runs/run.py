@@ -16,6 +16,7 @@ from evalflow.web.pages.address import page
 from evalflow.web.pages.faults import attempt, tell
 from evalflow.web.pages.frame import frame
 from evalflow.web.pages.parts import badge, button, facts, link_button, message, section, text
+from evalflow.web.pages.runs.copy import copyable
 from evalflow.web.pages.runs.files import files
 from evalflow.web.pages.runs.onward import Onward
 from evalflow.web.pages.runs.results import results
@@ -130,17 +131,5 @@ def _deletion(workspace: Workspace, run: Run) -> ui.dialog:
 def _repeating(run: Run) -> None:
     with section("Repeat it", "The same run from a terminal, in the folder that this application was started in."):
         if run.repeat:
-            command(run.repeat)
+            copyable(run.repeat)
         facts([("Run", run.run_id), ("Folder", str(run.folder))])
-
-
-def command(words: str) -> None:
-    """A command line, with a button that copies it."""
-
-    def copy() -> None:
-        ui.clipboard.write(words)
-        tell("Copied.")
-
-    with ui.element("div").classes("command"):
-        text(words, "code").props("tabindex=0")
-        button("Copy", copy, icon="content_copy")

@@ -14,6 +14,7 @@ from evalflow.app.workspace.scores import count_scores, get_score, list_scores
 from evalflow.errors import EvalflowError
 from evalflow.web.pages.faults import tell_fault
 from evalflow.web.pages.parts import badge, button, text
+from evalflow.web.pages.runs.prompts import Prompts
 from evalflow.web.pages.runs.score_filter import FilterBar, Wanted
 from evalflow.web.pages.runs.score_parts import details, steps, verdict, why
 
@@ -46,7 +47,7 @@ class ScoreList:
         self.bar = FilterBar(wanted, metrics, tags, self._choose)
         with ui.element("div").classes("above"):
             self._count = text("", "span", "muted small").props("aria-live=polite")
-            self._verbose = ui.switch("Show the judge's steps", on_change=self._again).props("dense")
+            self._verbose = ui.switch("Show the judge's steps and prompts", on_change=self._again).props("dense")
         self._rows = ui.element("ul").classes("scores")
         with ui.element("nav").classes("actions page-nav").props('aria-label="Pages of scores"'):
             self._before = button("Previous", self._back)
@@ -121,12 +122,12 @@ class ScoreList:
         self._rows.clear()
         with self._rows:
             for score in found.items:
-                _row(self._run.run_id, score)
+                _row(self._workspace, self._run.run_id, score)
             if not found.items:
                 text("No score is like that. Clear the fields above to see all of them.", "li", "muted none")
 
 
-def _row(run: str, score: Score) -> None:
+def _row(workspace: Workspace, run: str, score: Score) -> None:
     with ui.element("li"):
         verdict(score)
         with ui.element("div").classes("about"):
@@ -142,3 +143,5 @@ def _row(run: str, score: Score) -> None:
             if score.steps is not None:
                 details(score)
                 steps(score.steps)
+                if score.judge:
+                    Prompts(workspace, run, score)
