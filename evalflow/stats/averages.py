@@ -30,15 +30,24 @@ def averages(per_class: Mapping[str, Ratios], clusters: Clusters) -> Iterator[Fi
     """Macro means of precision, recall and F1, then weighted means of those and F2, with their intervals."""
     for name, of in means(per_class).items():
         why = "a class is never predicted" if per_class and name.startswith("macro") else "nothing to divide by"
-        yield _mean(name, of, clusters, why)
+        yield resampled_figure(name, of, clusters, why)
 
 
-def _mean(name: str, of: Of, clusters: Clusters, why: str) -> Figure:
-    """One mean; each draw of the bootstrap goes by the same rule as the value itself."""
+def resampled_figure(name: str, of: Of, clusters: Clusters, why: str) -> Figure:
+    """A figure over all records; each draw of the bootstrap goes by the same rule as the value itself.
+
+    Args:
+        name: The statistic.
+        of: As a function of cell totals.
+        clusters: The records.
+        why: What makes it undefined, where it is.
+    """
     records = int(clusters.totals.sum())
     value = float(of(clusters.totals[None, :])[0]) if records else math.nan
     if math.isnan(value):
         return Figure(statistic=name, value=None, n=records, ci_method=f"none: {why}")
+    if clusters.weights.sum() == 1 and not clusters.single:
+        return Figure(statistic=name, value=value, n=records, ci_method="none: one cluster")
     low, high, error, method = resampled_bounds(of(clusters.draws), clusters)
     return Figure(
         statistic=name, value=value, n=records, std_error=error, ci_low=low, ci_high=high, ci_method=method

@@ -19,7 +19,8 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from evalflow.records import Figure
-from evalflow.stats.averages import Ratios, averages, means
+from evalflow.stats.averages import Ratios, averages, means, resampled_figure
+from evalflow.stats.matthews import matthews
 from evalflow.stats.ratios import Clusters, Of, Ratio, figure
 
 if TYPE_CHECKING:
@@ -36,10 +37,10 @@ def classification_figures(counts: pl.DataFrame, positive: str | None, seed: int
         seed: Of the bootstrap.
 
     Returns:
-        accuracy (with the confusion matrix in its details: `matrix[truth][prediction]`), then precision, recall and
-        f1 of the positive label; or macro_precision, macro_recall, macro_f1, weighted_precision, weighted_recall,
-        weighted_f1, weighted_f2 and each class's `precision[label]`, recall, f1 and f2. `n` is what each was divided
-        by; of a mean over classes, and of an F score, the records.
+        accuracy (with the confusion matrix in its details: `matrix[truth][prediction]`), then precision, recall, f1
+        and mcc of the positive label; or macro_precision, macro_recall, macro_f1, weighted_precision, weighted_recall,
+        weighted_f1, weighted_f2, mcc and each class's `precision[label]`, recall, f1 and f2. `n` is what each was
+        divided by; of a mean over classes, an F score and mcc, the records.
     """
     import polars as pl
 
@@ -52,18 +53,19 @@ def classification_figures(counts: pl.DataFrame, positive: str | None, seed: int
     figures = [figure(_accuracy(pairs), clusters, _matrix(cells, labels))]
     if positive is not None:
         ratios = per_class.get(positive) or _class_ratios(pairs, positive, named=False)
-        return figures + [figure(ratio, clusters) for ratio in ratios[:3]]
-    figures += averages(per_class, clusters)
+        return [*figures, *(figure(ratio, clusters) for ratio in ratios[:3]), _matthews(pairs, positive, clusters)]
+    figures += [*averages(per_class, clusters), _matthews(pairs, None, clusters)]
     return figures + [figure(ratio, clusters) for ratios in per_class.values() for ratio in ratios]
 
 
 def over_classes(pairs: Sequence[tuple[str, str]]) -> dict[str, Of]:
-    """The means over the classes, by name, as functions of cell totals.
+    """The means over the classes, and mcc, by name, as functions of cell totals.
 
     Args:
         pairs: Truth and prediction of each cell, as canonical JSON text.
     """
-    return means({label: list(of_class(pairs, label).values()) for label in labels_of(pairs)})
+    mean = means({label: list(of_class(pairs, label).values()) for label in labels_of(pairs)})
+    return {**mean, "mcc": matthews(pairs)}
 
 
 def of_class(pairs: Sequence[tuple[str, str]], label: str) -> dict[str, Ratio]:
@@ -107,6 +109,11 @@ def _patterns(counts: pl.DataFrame, cells: pl.DataFrame, seed: int) -> Clusters:
     for row, (cell, n) in enumerate(zip(listed["cell"], listed["n"], strict=True)):
         matrix[row, cell.to_numpy()] = n.to_numpy()
     return Clusters(matrix, listed["weight"].cast(pl.Int64).to_numpy(), seed)
+
+
+def _matthews(pairs: Sequence[tuple[str, str]], positive: str | None, clusters: Clusters) -> Figure:
+    why = "all records bear, or are given, one class"
+    return resampled_figure("mcc", matthews(pairs, positive), clusters, why)
 
 
 def _accuracy(pairs: Sequence[tuple[str, str]]) -> Ratio:

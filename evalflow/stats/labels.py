@@ -38,7 +38,7 @@ def label_figures(counts: pl.DataFrame, seed: int = 0) -> list[Figure]:
     records = counts.group_by("record").agg(whole, agree=agree).sort("record")
     found = [mean_figure("accuracy", records["agree"], records, seed)]
     for (label,), part in counts.sort("label", "record").group_by("label", maintain_order=True):
-        _, precision, recall, f1 = classification_figures(part, _TRUE, seed)
+        _, precision, recall, f1, _ = classification_figures(part, _TRUE, seed)
         precision = replace(precision, details=_counts(part))
         found += [replace(one, statistic=f"{one.statistic}[{label}]") for one in (precision, recall, f1)]
     return found

@@ -97,7 +97,7 @@ def statistics(spec: FigureSpec) -> list[str]:
     names = ["precision", "recall", "f1"]
     if spec.positive is None:
         names = [f"macro_{name}" for name in names] + [f"weighted_{name}" for name in (*names, "f2")]
-    return ["accuracy", *names, *(("brier", "ece") if spec.confidence else ())]
+    return ["accuracy", *names, "mcc", *(("brier", "ece") if spec.confidence else ())]
 
 
 def _counted(cells: pl.LazyFrame, *, alone: bool) -> pl.DataFrame:

@@ -142,10 +142,11 @@ def _check_limit(condition: Condition, statistic: str, where: str, metric: Measu
     within = statistic in SHARES or figure or (metric is not None and metric.bounded and statistic in ON_SCALE)
     if not within:
         return
-    if not 0 <= condition.limit <= 1:
-        hint = "it lies in 0..1; 80 per cent are 0.8"
+    least = -1 if statistic == "mcc" else 0
+    if not least <= condition.limit <= 1:
+        hint = f"it lies in {least}..1; 80 per cent are 0.8"
         raise UserError(Problem(f"{statistic} is compared with {condition.limit:g}", where, hint))
-    unreachable = {">=": 1.0, "<=": 0.0}.get(condition.operator) == condition.limit
+    unreachable = {">=": 1.0, "<=": float(least)}.get(condition.operator) == condition.limit
     if unreachable and not point and (figure or statistic in BOUNDS):
         what = f"no number of cases shows that {statistic} is {condition}: its interval never shrinks to a point"
         raise UserError(Problem(what, where, f'let the estimate decide: {{{statistic}: "{condition}", point: true}}'))

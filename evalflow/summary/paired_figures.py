@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from evalflow.stats.classification import label_text, labels_of, of_class, over_classes
+from evalflow.stats.matthews import matthews
 from evalflow.stats.paired import Difference, paired_difference
 from evalflow.stats.paired_figures import PairedClusters, figure_difference
 from evalflow.stats.reliability import BINS, bin_of, calibration_error
@@ -101,7 +102,9 @@ def same_as_mean(spec: FigureSpec) -> tuple[str, ...]:
 def _of_classes(rows: pl.DataFrame, spec: FigureSpec, seed: int, *, by_class: bool) -> Iterator[Found]:
     classified = _Classified(rows, seed)
     if spec.positive is not None:
-        yield from classified.of_class(json_text(spec.positive), _SCORES[:3])
+        positive = json_text(spec.positive)
+        yield from classified.of_class(positive, _SCORES[:3])
+        yield "mcc", figure_difference(matthews(classified.pairs, positive), classified.clusters)
     else:
         yield from ((name, found) for name, found in classified.over_classes() if name not in same_as_mean(spec))
     if spec.confidence:

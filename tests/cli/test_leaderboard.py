@@ -48,7 +48,7 @@ def test_figures_have_boards_of_their_own(program: Program) -> None:
     assert done.returncode == 0, done.stderr
     summary = json.loads((program.latest / "summary.json").read_text(encoding="utf-8"))
     boards = {d["statistic"]: d for d in summary["details"] if "leaderboard" in d}
-    assert list(boards) == ["mean", "precision", "recall", "f1"]
+    assert list(boards) == ["mean", "precision", "recall", "f1", "mcc"]
     assert boards["mean"]["also"] == ["pass_rate", "accuracy"]
     assert [row["verdict"] for row in boards["f1"]["leaderboard"]] == ["best", "worse"]
     assert "who leads: jailbreak_guardrails · accuracy · jailbreak_guardrails" in done.stdout

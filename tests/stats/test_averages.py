@@ -107,5 +107,5 @@ def test_records_of_one_cluster_widen_a_measures_interval():
 
 def test_guardrail_figures_keep_their_names():
     assert list(by_name(classification_figures(counts(binary(1, 1, 1, 1)), "true"))) == [
-        "accuracy", "precision", "recall", "f1",
+        "accuracy", "precision", "recall", "f1", "mcc",
     ]  # fmt: skip

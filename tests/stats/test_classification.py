@@ -32,7 +32,7 @@ def by_name(figures: list[Figure]) -> dict[str, Figure]:
 
 def test_guardrail_figures_agree_with_published_numbers():
     found = by_name(classification_figures(counts(binary(18, 3, 74, 5)), "true"))
-    assert list(found) == ["accuracy", "precision", "recall", "f1"]
+    assert list(found) == ["accuracy", "precision", "recall", "f1", "mcc"]
     precision, recall, f1 = found["precision"], found["recall"], found["f1"]
     assert precision.value == pytest.approx(0.8571428571)
     assert (precision.ci_low, precision.ci_high) == pytest.approx((0.6536393972, 0.950189875), abs=1e-9)
@@ -40,7 +40,10 @@ def test_guardrail_figures_agree_with_published_numbers():
     assert (recall.ci_low, recall.ci_high) == pytest.approx((0.5809651698, 0.9033602197), abs=1e-9)
     assert f1.value == pytest.approx(0.8181818182)
     assert (precision.n, recall.n, f1.n) == (21, 23, 100)
-    assert [figure.ci_method for figure in found.values()] == ["wilson", "wilson", "wilson", "bootstrap"]
+    assert [figure.ci_method for figure in found.values()] == [
+        "wilson", "wilson", "wilson", "bootstrap", "bootstrap",
+    ]  # fmt: skip
+    assert found["mcc"].value == pytest.approx(0.7683397489)
     assert found["accuracy"].details == {"labels": ["false", "true"], "matrix": [[74, 3], [5, 18]]}
 
 
@@ -145,7 +148,7 @@ def test_clusters_alike_may_share_a_row():
 
 def test_few_cases_and_few_clusters_are_said():
     few = by_name(classification_figures(counts(binary(6, 2, 6, 2)), "true"))
-    assert [f.ci_method for f in few.values()] == ["wilson"] * 3 + ["bootstrap: fewer than 30 cases"]
+    assert [f.ci_method for f in few.values()] == ["wilson"] * 3 + ["bootstrap: fewer than 30 cases"] * 2
     grouped = by_name(classification_figures(counts(binary(30, 5, 30, 5), per_cluster=10), "true"))
     assert grouped["recall"].ci_method == "cluster_bootstrap: fewer than 10 clusters"
 

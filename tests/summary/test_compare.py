@@ -155,7 +155,7 @@ AFTER = [(True, True)] * 28 + [(True, False)] * 2 + [(False, True)] * 3 + [(Fals
 
 def test_figures_of_a_positive_label(figures: Callable[..., dict[str, ComparisonRow]]):
     found = figures(BEFORE, AFTER, BINARY)
-    assert list(found) == ["mean", "precision", "recall", "f1"]
+    assert list(found) == ["mean", "precision", "recall", "f1", "mcc"]
     assert found["mean"].also == ["accuracy"]
     assert found["mean"].called == "accuracy"
     recall, f1, precision = (found[name].found for name in ("recall", "f1", "precision"))
@@ -166,7 +166,7 @@ def test_figures_of_a_positive_label(figures: Callable[..., dict[str, Comparison
     assert (precision.value_a, precision.value_b) == (pytest.approx(20 / 26), pytest.approx(28 / 31))
     assert f1.method == "paired_bootstrap_swaps"
     assert (f1.low or 0) > 0
-    assert [row.verdict for row in found.values()] == ["better"] * 4
+    assert [row.verdict for row in found.values()] == ["better"] * 5
 
 
 def test_figures_of_several_classes(figures: Callable[..., dict[str, ComparisonRow]]):
@@ -175,6 +175,7 @@ def test_figures_of_several_classes(figures: Callable[..., dict[str, ComparisonR
     found = figures(a, b, FigureSpec("classification"))
     assert list(found) == [
         "mean", "macro_precision", "macro_recall", "macro_f1", "weighted_precision", "weighted_f1", "weighted_f2",
+        "mcc",
     ]  # fmt: skip
     assert found["mean"].also == ["accuracy", "weighted_recall"]
     assert found["macro_precision"].found.method == "none: undefined in a run"

@@ -260,7 +260,7 @@ def test_figures_of_a_classification_follow_its_mean(record: Make, table: Table,
     cells = [*classified(record, 18, 3, 74, 5, tags=("x",)), record(None, 100, judge=None, status="error")]
     summary = summarise(table(cells), {"m": metric})
     over_all = summary.frame.filter(pl.col("tag").is_null())
-    assert over_all["statistic"].to_list() == ["mean", "accuracy", "precision", "recall", "f1"]
+    assert over_all["statistic"].to_list() == ["mean", "accuracy", "precision", "recall", "f1", "mcc"]
     precision = one(summary, statistic="precision")
     assert precision["value"] == pytest.approx(18 / 21)
     assert (precision["ci_low"], precision["ci_high"]) == pytest.approx((0.6536393972, 0.950189875))
