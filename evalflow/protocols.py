@@ -206,6 +206,11 @@ class Metric(Measured, Protocol):
         ...
 
     @property
+    def parts(self) -> Sequence[str]:
+        """The metrics that its scores are made of, when results are derived; it then binds to nothing."""
+        ...
+
+    @property
     def stops(self) -> bool:
         """Whether the metrics that it binds to score a case one after the other, and none after one that scores 0."""
         ...

@@ -85,7 +85,8 @@ def new_metric(name: str, source: str | None, console: Console) -> int:
     else:
         files |= _copied(name, source, conf)
     write_new(files, console)
-    check = f"python -m evalflow check dataset=rag metric={name} judge=vllm judge.model=MODEL"
+    chosen = find_option(f"metric/{name}", None).selection
+    check = f"python -m evalflow check dataset=rag metric={chosen} judge=vllm judge.model=MODEL"
     propose_command(console, check, "asks no model, and needs no key")
     return 0
 

@@ -72,9 +72,7 @@ def rewrite(folder: RunFolder, overrides: Sequence[str] = ()) -> dict[str, Any]:
     Raises:
         UserError: An override would need new scores, or what the run was made from is gone.
     """
-    if overrides:
-        folder.write_manifest(rederived(read_manifest(folder), overrides))
-    saved = load(folder)
+    saved = load(folder, rederived(read_manifest(folder), overrides) if overrides else None)
     derived = derive(folder, saved.recipe)
     derived = replace(derived, calibration=standing_calibration(saved))
     if derived.calibration is not None and folder.calibration_page.is_file():

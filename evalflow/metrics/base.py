@@ -92,6 +92,11 @@ class BaseMetric(Generic[C]):
         return False
 
     @property
+    def parts(self) -> Sequence[str]:
+        """The metrics that its scores are made of: none, for it makes them itself."""
+        return ()
+
+    @property
     def stops(self) -> bool:
         """Whether a check that fails ends a case."""
         return False

@@ -26,6 +26,7 @@ _BUILT_IN = MappingProxyType(
         "checks": "evalflow.metrics.kinds.checks:ChecksMetric",
         "generated_questions": "evalflow.metrics.kinds.generated_questions:GeneratedQuestionsMetric",
         "pairwise": "evalflow.metrics.kinds.pairwise:PairwiseMetric",
+        "composite": "evalflow.metrics.kinds.composite:CompositeMetric",
         "similarity": "evalflow.metrics.kinds.similarity:SimilarityMetric",
         "classification": "evalflow.metrics.kinds.classification:ClassificationMetric",
         "tool_calls": "evalflow.metrics.kinds.tool_calls:ToolCallsMetric",

@@ -3,6 +3,7 @@
 from evalflow.summary.calibration import CalibrationRow, calibrate_scores
 from evalflow.summary.choosing import Candidate, choose, chooses
 from evalflow.summary.compare import ComparisonRow, Traits, adjusted, cases_to_decide, compare_cases, not_worse
+from evalflow.summary.composites import Composite, Source
 from evalflow.summary.disagreement import disagreements
 from evalflow.summary.gate_config import parse_gates
 from evalflow.summary.gates import Condition, Gate, GateResult, GateRow, evaluate_gates, parse_condition
@@ -23,6 +24,7 @@ __all__ = [
     "CalibrationRow",
     "Candidate",
     "ComparisonRow",
+    "Composite",
     "Condition",
     "Gate",
     "GateResult",
@@ -31,6 +33,7 @@ __all__ = [
     "Order",
     "Pairing",
     "Passing",
+    "Source",
     "Summary",
     "Threshold",
     "Traits",

@@ -36,8 +36,13 @@ def journal_row(record: ScoreRecord) -> dict[str, Any]:
     row["tags"] = list(record.tags)
     row["value"] = None if record.value is None else json_text(record.value)
     row["steps"] = json_text(record.steps)
-    row["bill"] = {name: getattr(record.bill, name) for name in _BILL}
+    row["bill"] = bill_row(record.bill)
     return row
+
+
+def bill_row(bill: Bill) -> dict[str, Any]:
+    """A bill as it stands in a line."""
+    return {name: getattr(bill, name) for name in _BILL}
 
 
 def journal_record(row: Mapping[str, Any]) -> ScoreRecord:

@@ -14,6 +14,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from evalflow.summary.composites import Composite, with_composites
 from evalflow.summary.journal import torn_tail
 from evalflow.summary.schema import journal_schema
 
@@ -55,14 +56,19 @@ class Journal:
         """Every line in the order written; columns as in `journal_schema`. Streams."""
         return _source(lambda: (_parse(block) for block, _ in self._blocks()))
 
-    def ordered(self, order: Order) -> pl.LazyFrame:
+    def ordered(self, order: Order, composites: Sequence[Composite] = ()) -> pl.LazyFrame:
         """Each cell once, in input order: dataset, index, target, target_repeat, metric, judge, repeat. Streams.
 
         A cell that stands there twice was asked again after an error; its last line holds. A panel's members follow
-        the panel.
+        the panel, and what is made of an answer's scores follows these.
         """
         spans = self._spans(order)
-        return _source(lambda: self._fetch(spans))
+
+        def batches() -> Iterator[pl.DataFrame]:
+            rows = self._fetch(spans)
+            return with_composites(rows, composites) if composites else rows
+
+        return _source(batches)
 
     def _blocks(self) -> Iterator[tuple[bytes, int]]:
         """Whole lines of about _BLOCK bytes together, and where in the file they begin."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evalflow.records import Direction
+from evalflow.summary.composites import Composite
 from evalflow.summary.scan import Journal, Order
 from evalflow.summary.schema import scores_schema
 
@@ -32,18 +33,21 @@ class Threshold:
     direction: Direction = "higher_is_better"
 
 
-def score_table(journal: Journal, thresholds: Sequence[Threshold], order: Order) -> pl.LazyFrame:
+def score_table(
+    journal: Journal, thresholds: Sequence[Threshold], order: Order, composites: Sequence[Composite] = ()
+) -> pl.LazyFrame:
     """The table of scores, lazily: each cell once, in input order.
 
     Args:
         journal: What a run wrote.
         thresholds: Metrics and judges without one give no pass or fail.
         order: Of datasets and metrics. Within a dataset rows follow the cases' own order.
+        composites: Metrics that are made of the journal's scores.
 
     Returns:
         Columns as in `scores_schema`. `passed` is null unless the cell was scored and has a threshold.
     """
-    return with_passed(journal.ordered(order), thresholds).select(list(scores_schema()))
+    return with_passed(journal.ordered(order, composites), thresholds).select(list(scores_schema()))
 
 
 def with_passed(scores: pl.LazyFrame, thresholds: Sequence[Threshold]) -> pl.LazyFrame:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from evalflow.app.catalogue.catalogue import options
+from evalflow.app.catalogue.catalogue import find_option, options
 from evalflow.app.setup.assemble import assemble
 from evalflow.app.setup.inspect import inspect
 from evalflow.app.setup.reading import Reading
@@ -46,7 +46,8 @@ def names(group: str) -> list[str]:
 
 @pytest.mark.parametrize("metric", names("metric"))
 def test_metric(metric: str) -> None:
-    overrides = [f"dataset={DATASET.get(metric, 'rag')}", f"metric={metric}", "limit=3", *LLM]
+    chosen = find_option(f"metric/{metric}", None).selection.strip("'")
+    overrides = [f"dataset={DATASET.get(metric, 'rag')}", f"metric={chosen}", "limit=3", *LLM]
     if metric in ("role_adherence", "checks"):
         overrides.append("generate=demo")  # those cases have no recorded answers
     found = inspect(assemble(settings_of(compose(overrides))))

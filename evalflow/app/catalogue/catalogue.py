@@ -58,6 +58,12 @@ class Option:
         return next((comment for comment in comments if not comment.startswith("@package")), "")
 
     @property
+    def selection(self) -> str:
+        """How the command line names it; a composite together with what it is made of."""
+        parts: Any = self.values.get("of") if self.values.get("kind") == "composite" else None
+        return f"'[{','.join([*parts, self.name])}]'" if parts else self.name
+
+    @property
     def prompts(self) -> list[str]:
         """The names of the templates it uses."""
         steps: list[Any] = self.values.get("steps") or []
@@ -120,7 +126,7 @@ def print_option(name: str, config_dir: Path | None, console: Console, *, as_jso
     templates = Prompts(prompt_dirs(config_dir))
     names = dict.fromkeys(part for prompt in option.prompts for part in templates.parts(prompt))
     prompts = {name: templates.source(name) for name in names}
-    example = _EXAMPLES[option.group].format(name=option.name)
+    example = _EXAMPLES[option.group].format(name=option.selection)
     if as_json:
         facts = {
             "group": option.group,

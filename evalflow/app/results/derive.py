@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from evalflow.app.results.composites import composites_of
 from evalflow.app.results.gates import hold_gates
 from evalflow.app.results.recipe import Recipe
 from evalflow.config.schema import RunConfig
@@ -72,7 +73,9 @@ def derive(folder: RunFolder, recipe: Recipe) -> Derived:
 
     run = recipe.settings.run
     order = Order(datasets=list(run.dataset), metrics=list(recipe.metrics))
-    write_scores(score_table(scan_journal(folder.journal), thresholds(recipe), order), folder.scores)
+    limits = thresholds(recipe)
+    table = score_table(scan_journal(folder.journal), limits, order, composites_of(recipe, limits))
+    write_scores(table, folder.scores)
     scores = pl.scan_parquet(folder.scores)
     summary = summarise(scores, recipe.metrics, run.seed)
     write_summary(summary, folder.path)

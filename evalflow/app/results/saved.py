@@ -13,7 +13,8 @@ from typing import Any, cast
 import yaml
 
 from evalflow import datasets
-from evalflow.app.results.recipe import Recipe
+from evalflow.app.results.composites import unusable_parts
+from evalflow.app.results.recipe import Asking, Recipe, scorers_of
 from evalflow.app.setup.select import select
 from evalflow.app.setup.settings import settings_of
 from evalflow.config.load import Composed, resolved
@@ -25,7 +26,9 @@ from evalflow.run.folder import RunFolder
 from evalflow.run.manifest import SCHEMA
 from evalflow.summary import parse_gates
 
-_DERIVED = re.compile(r"\+?(metric\.\w+\.(threshold|gate)|judge\.thresholds|gate|baseline|max_error_rate)")
+_DERIVED = re.compile(
+    r"\+?(metric\.\w+\.(threshold|gate|of|of\.\w+|op|may_lack)|judge\.thresholds|gate|baseline|max_error_rate)"
+)
 """What may be changed of a finished run."""
 
 
@@ -82,12 +85,12 @@ def composed_of(manifest: dict[str, Any]) -> Composed:
 
 
 def rederived(manifest: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
-    """The manifest with other thresholds or gates: what a run's scores mean, not what they are.
+    """The manifest with other thresholds, gates or rules of composites: what a run's scores mean, not what they are.
 
     Args:
         manifest: run.json.
         overrides: `metric.NAME.threshold=X`, `metric.NAME.gate={...}`, `judge.thresholds={...}`, `gate={...}`,
-            `max_error_rate=X`.
+            `max_error_rate=X`; of a composite `metric.NAME.of.PART=X`, `metric.NAME.op=X` and the like.
 
     Raises:
         UserError: An override would need new scores.
@@ -102,7 +105,9 @@ def rederived(manifest: dict[str, Any], overrides: Sequence[str]) -> dict[str, A
             here = cast("dict[str, Any]", here).get(parent) if isinstance(here, dict) else None
         if not _DERIVED.fullmatch(key) or not isinstance(here, dict):
             what = f"{key} cannot be changed after the run"
-            problems.append(Problem(what, "command line", "thresholds and gates can; for all else start a new run"))
+            problems.append(
+                Problem(what, "command line", "thresholds, gates and composites can; for all else start a new run")
+            )
             continue
         here[last] = yaml.safe_load(text)
     if problems:
@@ -118,19 +123,20 @@ def load(folder: RunFolder, manifest: dict[str, Any] | None = None) -> Saved:
         manifest: Another run.json than the one that it has, such as `rederived` gives; nothing is written.
 
     Raises:
-        UserError: Its files are of another version, or what it was made from is gone.
+        UserError: Its files are of another version, what it was made from is gone, or what was changed is wrong.
     """
     manifest = manifest or read_manifest(folder)
     settings = settings_of(composed_of(manifest))
     known: dict[str, Any] = manifest["metrics"]
     metrics = {name: _described(settings, facts) for name, facts in known.items()}
+    wrong = unusable_parts(settings, metrics)
+    if wrong:
+        raise UserError([problem for problems in wrong.values() for problem in problems])
     judge_of = {name: facts["judge"] for name, facts in known.items()}
-    scorers = {
-        name: settings.scorer(facts["declared"], asks=facts["asks"], embeds=facts["embeds"])
-        for name, facts in known.items()
-    }
+    asked = {name: Asking(facts["declared"], facts["asks"], facts["embeds"]) for name, facts in known.items()}
+    asking = [name for name, one in asked.items() if one.asks]
     gates = parse_gates(settings.run.gate, metrics, settings.run.baseline)
-    return Saved(folder, manifest, Recipe(settings, metrics, judge_of, scorers, gates))
+    return Saved(folder, manifest, Recipe(settings, metrics, judge_of, scorers_of(settings, asked), asking, gates))
 
 
 def _described(settings: Settings, facts: dict[str, Any]) -> Described:

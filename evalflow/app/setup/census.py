@@ -66,7 +66,8 @@ class Census:
         for dataset in self._sizes:
             found += self._ungrouped(dataset)
             if not self._misbound:
-                found += [self._idle(dataset, m) for m in self._of(dataset) if not self._applied[dataset, m.name]]
+                idle = (m for m in self._of(dataset) if not m.parts and not self._applied[dataset, m.name])
+                found += [self._idle(dataset, m) for m in idle]
             if not self._recorded[dataset]:
                 found += [self._unscored(dataset, m) for m in self._of(dataset) if m.reads_scores]
             found += [

@@ -6,13 +6,17 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from evalflow.app.results.recipe import Recipe
+from evalflow.app.results.composites import undecided_parts
+from evalflow.app.results.derive import thresholds
+from evalflow.app.results.recipe import Asking, Recipe, scorers_of
 from evalflow.app.setup.assemble import Parts
 from evalflow.app.setup.census import Census
+from evalflow.app.setup.composites import composites
 from evalflow.app.setup.conditions import gates_of, undecidable_gates, wrong_thresholds
 from evalflow.app.setup.data_labels import DataLabels
 from evalflow.app.setup.estimate import Estimate, Estimator
 from evalflow.app.setup.reading import Reading
+from evalflow.app.setup.scored import Scored
 from evalflow.errors import Problem, UserError
 from evalflow.protocols import Judge, Metric
 from evalflow.records import EMBED, Case
@@ -21,21 +25,6 @@ from evalflow.summary import Gate
 
 SAMPLE = 20
 """How many cases of each dataset prompts are rendered against."""
-
-
-@dataclass(frozen=True, slots=True)
-class Scored:
-    """Scores that a run will have under one name.
-
-    Attributes:
-        metric: What makes them.
-        judge: Who is asked for them, or None.
-        declared: The name of the metric in the configuration, which may bind to several.
-    """
-
-    metric: Metric
-    judge: Judge | None
-    declared: str
 
 
 @dataclass(slots=True)
@@ -78,10 +67,11 @@ class Inspection:
             settings,
             {name: one.metric for name, one in self.scored.items()},
             {name: one.judge.name if one.judge else None for name, one in self.scored.items()},
-            {
-                name: settings.scorer(one.declared, asks=one.metric.asks, embeds=one.metric.embeds)
-                for name, one in self.scored.items()
-            },
+            scorers_of(
+                settings,
+                {name: Asking(one.declared, one.metric.asks, one.metric.embeds) for name, one in self.scored.items()},
+            ),
+            [name for name, one in self.scored.items() if one.metric.asks],
             self.gates,
         )
 
@@ -91,7 +81,7 @@ class Inspection:
             f"{key} comes from {file}, in place of the packaged one"
             for key, file in self.parts.settings.composed.shadowed
         ]
-        notices = [judge.notice for judge in self.judges.values() if judge.notice]
+        notices = dict.fromkeys(judge.notice for judge in self.judges.values() if judge.notice)
         return [*shadows, *notices, *self.remarks, *self._partial_judges(), *self._unfenced()]
 
     def _partial_judges(self) -> list[str]:
@@ -139,11 +129,14 @@ def inspect(parts: Parts) -> Inspection:
     if run.sample is not None:
         for case in found.selected():
             _count(found, estimator, labels, case)
+    made, unmade = composites(parts, found.scored)
+    found.scored |= made
     measured = {name: one.metric for name, one in found.scored.items()}
-    problems = [*_judges_that_cannot(found), *census.problems(), *labels.problems(), *estimator.problems]
+    problems = [*_judges_that_cannot(found), *census.problems(), *labels.problems(), *estimator.problems, *unmade]
     problems += wrong_thresholds(parts.settings, measured)
     found.gates = gates_of(parts.settings, measured, problems)
-    problems += undecidable_gates(found.recipe())
+    recipe = found.recipe()
+    problems += [*undecided_parts(recipe, thresholds(recipe)), *undecidable_gates(recipe)]
     found.remarks = [*census.remarks(), *labels.remarks()]
     if problems:
         raise UserError(problems)
@@ -161,6 +154,8 @@ def _count(found: Inspection, estimator: Estimator, labels: DataLabels, case: Ca
             bound = list(pair.bound(case, run.repeats.judge))
         except UserError:
             return  # the census tells of it
+        if pair.metric.parts and pair.metric.config.covers(case.dataset):
+            measured[pair.metric.name] = pair.metric
         for one, repeats in bound:
             found.cells += repeats * run.repeats.target
             measured[one.metric.name] = one.metric

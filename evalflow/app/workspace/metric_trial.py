@@ -154,6 +154,7 @@ async def try_metric(space: Workspace, bot: str, draft: MetricDraft, row: Mappin
     with drafted(space, bot, draft, row) as (settings, case):
         parts = await assembled(settings)
         try:
+            _expect_own_scores(parts)
             await to_thread.run_sync(_expect_short, parts, case)
             ready = [replace(pair, metric=await pair.metric.prepare(pair.judge, _Kept())) for pair in parts.pairs]
             sink = _Gathered()
@@ -189,6 +190,13 @@ class _Kept:
 
     def put(self, key: str, entry: Mapping[str, Any]) -> None:
         self.entries[key] = entry
+
+
+def _expect_own_scores(parts: Parts) -> None:
+    for metric in parts.metrics.values():
+        if metric.parts:
+            what = f"a composite is made of the scores of {', '.join(metric.parts)}, which a run makes"
+            raise UserError(Problem(what, f"metric.{metric.name}.of", "start a run with all of them"))
 
 
 def _bound(parts: Parts, case: Case) -> list[Pair]:

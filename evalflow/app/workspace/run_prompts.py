@@ -65,6 +65,8 @@ def score_prompts(space: Workspace, run_id: str, score_id: str) -> list[Call]:
     folder = RunFolder(Path(run_row(space, run_id)["folder"]))
     try:
         saved = load(folder)
+        if isinstance(saved.recipe.metrics[score.metric].config, CompositeMetricConfig):
+            return []  # its parts asked, and their prompts stand with them
         position = {name: getattr(score, name) for name in ("dataset", "case_id", "target", "target_repeat")}
         case, answer = case_and_answer(saved, position)
     except OSError as error:
