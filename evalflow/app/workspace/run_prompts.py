@@ -28,6 +28,7 @@ from evalflow.calls.once import Once
 from evalflow.calls.session import CallSession
 from evalflow.errors import JudgeError, Problem, UserError
 from evalflow.llm.openai import OpenAIJudge
+from evalflow.metrics.composition import CompositeMetricConfig
 from evalflow.records import Answer, Ask, Case, Reply
 from evalflow.run.folder import RunFolder
 from evalflow.run.pipeline import Pair
