@@ -70,7 +70,9 @@ class Comparison:
     def document(self) -> dict[str, Any]:
         """All of it as JSON."""
         return {
-            "runs": {name: _about(manifest) for name, manifest in self.runs.items()},
+            "runs": {
+                name: _about(manifest) | {"judges": judge_lines(manifest)} for name, manifest in self.runs.items()
+            },
             "paired": self.paired,
             "family": {"size": self.family_size, "adjust": self.adjust, "level": 0.05},
             "rows": [row.document(self.margin) for row in self.rows],

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from xml.sax.saxutils import escape, quoteattr
 
 from evalflow.report.files import replacing
+from evalflow.report.judges import judge_lines
 
 if TYPE_CHECKING:
     import polars as pl
@@ -29,8 +30,12 @@ class _Verdict(NamedTuple):
     type: str = ""
 
 
-def write_junit(path: Path, *, run_id: str, gates: Sequence[Mapping[str, Any]], scores: pl.LazyFrame) -> None:
+def write_junit(
+    path: Path, *, manifest: Mapping[str, Any], gates: Sequence[Mapping[str, Any]], scores: pl.LazyFrame
+) -> None:
     """Write one test case per gate, and one per case and metric with a threshold.
+
+    Who judged, and whether people's labels bear it out, stands in each suite's properties.
 
     A score that does not pass its threshold is a failure, a cell in state error an error; undefined and skipped cells
     are skipped, and so is a score whose judge gives no pass or fail. A gate that could not be decided is an error.
@@ -38,7 +43,7 @@ def write_junit(path: Path, *, run_id: str, gates: Sequence[Mapping[str, Any]], 
 
     Args:
         path: The file; replaced.
-        run_id: The name of the whole.
+        manifest: run.json, whose run_id names the whole.
         gates: name, passed (None: undecided) and message, each.
         scores: The columns of scores.parquet, in input order; streamed.
     """
@@ -47,16 +52,24 @@ def write_junit(path: Path, *, run_id: str, gates: Sequence[Mapping[str, Any]], 
     cells = scores.filter(pl.col("threshold").is_not_null() & pl.col("member_of").is_null())
     judged = [(gate["name"], _of_gate(gate)) for gate in gates]
     totals = [_gate_totals([verdict for _, verdict in judged]), _cell_totals(cells)]
+    judges = _judges(manifest)
     with replacing(path) as file:
         file.write('<?xml version="1.0" encoding="utf-8"?>\n')
-        file.write(f"<testsuites{_attributes({'name': run_id, **_added(totals)})}>\n")
-        file.write(f"<testsuite{_attributes({'name': 'gates', **totals[0]})}>\n")
+        file.write(f"<testsuites{_attributes({'name': str(manifest['run_id']), **_added(totals)})}>\n")
+        file.write(f"<testsuite{_attributes({'name': 'gates', **totals[0]})}>\n{judges}")
         file.writelines(_case("gates", name, None, verdict) for name, verdict in judged)
         file.write("</testsuite>\n")
-        file.write(f"<testsuite{_attributes({'name': 'scores', **totals[1]})}>\n")
+        file.write(f"<testsuite{_attributes({'name': 'scores', **totals[1]})}>\n{judges}")
         for cell in _iterate(cells.select(_SHOWN)):
             file.write(_case(f"{cell['dataset']}.{cell['metric']}", _name(cell), cell["latency_s"], _of_cell(cell)))
         file.write("</testsuite>\n</testsuites>\n")
+
+
+def _judges(manifest: Mapping[str, Any]) -> str:
+    """A property for each judge, with what stands over every table: `embedded (...), uncalibrated`."""
+    lines = (line.removeprefix("judge: ") for line in judge_lines(manifest))
+    found = (f"<property{_attributes({'name': 'judge', 'value': line})}/>" for line in lines)
+    return f"<properties>{''.join(found)}</properties>\n"
 
 
 def _case(classname: str, name: str, seconds: float | None, verdict: _Verdict) -> str:

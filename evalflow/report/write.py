@@ -56,5 +56,5 @@ def write_reports(folder: Path, run: Reported) -> None:
                 sink.write(row)
         explorer.finish()
         write_html(folder / "report.html", run, explorer)
-    write_junit(folder / "junit.xml", run_id=str(run.manifest["run_id"]), gates=run.gates, scores=run.scores)
+    write_junit(folder / "junit.xml", manifest=run.manifest, gates=run.gates, scores=run.scores)
     write_markdown(folder / "summary.md", run)

@@ -23,11 +23,16 @@ CELLS = [
 
 @pytest.fixture(name="written")
 def _written(tmp_path, make_scores):
-    def write(cells, gates=()):
-        write_junit(tmp_path / "junit.xml", run_id="run", gates=gates, scores=make_scores(cells))
+    def write(cells, gates=(), **facts):
+        manifest = {"run_id": "run", **facts}
+        write_junit(tmp_path / "junit.xml", manifest=manifest, gates=gates, scores=make_scores(cells))
         return ElementTree.parse(tmp_path / "junit.xml").getroot()
 
     return write
+
+
+def cases(suite):
+    return suite.findall("testcase")
 
 
 def outcome(case):
@@ -35,7 +40,7 @@ def outcome(case):
 
 
 def test_states_become_what_junit_calls_them(written):
-    gates, scores = written(CELLS, GATES)
+    gates, scores = map(cases, written(CELLS, GATES))
     assert [(case.get("name"), outcome(case)) for case in gates] == [
         ("m mean >= 0.8", "passed"),
         ("m pass_rate < 1", "failure"),
@@ -59,7 +64,7 @@ def test_states_become_what_junit_calls_them(written):
 def test_the_counts_are_those_of_what_is_there(written):
     root = written(CELLS, GATES)
     for suite in root:
-        found = [outcome(case) for case in suite]
+        found = [outcome(case) for case in cases(suite)]
         assert int(suite.get("tests")) == len(found)
         for attribute, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
             assert int(suite.get(attribute)) == found.count(tag), (suite.get("name"), attribute)
@@ -73,12 +78,20 @@ def test_a_run_without_gates_and_thresholds_is_valid_and_empty(written):
     assert root[1].get("time") == "0.000"
 
 
+def test_every_suite_says_who_judged_and_that_nobody_checked_it(written):
+    judges = {"a": {"nature": 'an LLM, called "a"'}, "b": {}}
+    for suite in written(CELLS, GATES, judges=judges):
+        found = [(one.get("name"), one.get("value")) for one in suite.find("properties")]
+        assert found == [("judge", 'a (an LLM, called "a"), uncalibrated'), ("judge", "b, uncalibrated")]
+    assert written(CELLS)[0][0][0].get("value") == "none (no metric asks one)"
+
+
 def test_names_tell_every_cell_apart(written):
     cells = [
         {"case_id": "x", "threshold": 0.5, "score": 1.0, "passed": True, "judge": j, "repeat": r, "target": t}
         for j in ("a", "b") for r in (0, 1) for t in ("c", "d")
     ]  # fmt: skip
-    names = [case.get("name") for case in written(cells)[1]]
+    names = [case.get("name") for case in cases(written(cells)[1])]
     assert len(set(names)) == 8
 
 
@@ -86,7 +99,7 @@ def test_text_that_xml_forbids_or_that_looks_like_markup_is_harmless(written):
     text = 'a\x00\x0b\x1b\ud800\ufffe </failure><evil a="b">]]> & é 😀'
     cell = {"case_id": "x\x00", "threshold": 0.5, "score": 0.1, "passed": False, "reason": text.replace("\ud800", "")}
     gate = {**GATES[1], "message": text}
-    gates, scores = written([cell], [gate])
+    gates, scores = map(cases, written([cell], [gate]))
     assert gates[0][0].text == 'a </failure><evil a="b">]]> & é 😀'
     assert scores[0][0].text.endswith('</failure><evil a="b">]]> & é 😀')
     assert scores[0].get("name").startswith("x |")
