@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from anyio import to_thread
 from nicegui import ui
+from nicegui.elements.mixins.text_element import TextElement
 
 from evalflow.app.workspace import Workspace
 from evalflow.app.workspace.run_files import RunFile, list_files
@@ -40,11 +41,11 @@ def add(workspace: Workspace) -> None:
         with frame(name_of(found), place="Runs", trail=[("Runs", "/runs")]) as actions:
             with actions:
                 _actions(workspace, found)
-            _said(found)
+            state = _said(found)
             if found.facts:
                 Onward(workspace, found)
             if found.state in ACTIVE:
-                Watch(workspace, found)
+                Watch(workspace, found, state)
             else:
                 _ending(found)
             if found.facts:
@@ -61,15 +62,16 @@ def _files(workspace: Workspace, run: Run) -> list[RunFile]:
         return []
 
 
-def _said(run: Run) -> None:
-    """Its state and what it is, in a line."""
+def _said(run: Run) -> TextElement:
+    """Its state and what it is, in a line; gives the badge of the state."""
     with ui.element("div").classes("actions said-of-run"):
-        badge(*state_of(run))
+        state = badge(*state_of(run))
         if run.origin != "workspace":
             badge(run.origin)
         cost = f"${run.cost_usd:,.4f}" if run.cost_usd is not None else ""
         parts = [run.bot, when(run.created_at), took(run) and f"took {took(run)}", cost]
         text(" · ".join(part for part in parts if part), "span", "muted small")
+    return state
 
 
 def _ending(run: Run) -> None:

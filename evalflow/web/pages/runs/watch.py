@@ -14,17 +14,23 @@ from evalflow.app.workspace.run_types import Progress, Run
 from evalflow.app.workspace.runs import get_run
 from evalflow.report.wording import cost, number
 from evalflow.web.pages.parts import badge, text
-from evalflow.web.pages.runs.words import ACTIVE, span
+from evalflow.web.pages.runs.words import ACTIVE, span, state_of
 
 LOOK_S = 0.5
 """Between two looks; the worker writes progress down once a second."""
 
 
 class Watch:
-    """A card that follows a run, and shows the page anew when the run has ended."""
+    """A card that follows a run, and shows the page anew when the run has ended.
 
-    def __init__(self, workspace: Workspace, run: Run) -> None:
-        self._workspace, self._run = workspace, run
+    Args:
+        workspace: The door to what is stored.
+        run: As the page was built for it.
+        state: The badge of its state, which follows, too: most pages are opened before a worker has claimed the run.
+    """
+
+    def __init__(self, workspace: Workspace, run: Run, state: TextElement) -> None:
+        self._workspace, self._run, self._state = workspace, run, state
         with ui.element("div").classes("card stack watch"):
             self._what = text("", "h2").props("aria-live=polite")
             with (
@@ -51,6 +57,9 @@ class Watch:
 
     def _show(self) -> None:
         progress = self._run.progress
+        word, tone = state_of(self._run)
+        self._state.set_text(word)
+        self._state.classes(replace=f"badge {tone}")
         self._what.set_text(_doing(self._run))
         share = min(1.0, progress.done / progress.expected) if progress.expected else 0.0
         self._filled.style(f"width: {100 * share:.1f}%")
