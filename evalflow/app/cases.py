@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 
 _SCORE_KEYS = (
-    "metric", "judge", "repeat", "status", "score", "threshold", "passed", "reason", "error_type", "error", "path",
+    "metric", "judge", "member_of", "repeat", "status", "score", "threshold", "passed", "reason", "error_type", "error",
+    "path",
 )  # fmt: skip
 
 
@@ -78,7 +79,8 @@ def _matching(scores: pl.LazyFrame, folder: RunFolder, options: argparse.Namespa
     if options.tag is not None:
         scores = scores.filter(_tagged(every, folder, options.tag))
     if options.failed:
-        scores = scores.filter((pl.col("status") == "error") | ~pl.col("passed").fill_null(value=True))
+        failed = (pl.col("status") == "error") | ~pl.col("passed").fill_null(value=True)
+        scores = scores.filter(failed & pl.col("member_of").is_null())
     return scores
 
 

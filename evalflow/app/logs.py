@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from evalflow.config.panels import single_judges
 from evalflow.config.validate import Settings
 
 _SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
@@ -22,7 +23,8 @@ _SHORTEST = 6
 def secrets_of(settings: Settings) -> set[str]:
     """What must not be shown: the keys and passwords that the configuration names, and all that is named like one."""
     found = {value for name, value in os.environ.items() if _SECRET_NAME.search(name)}
-    for endpoint in (settings.run.target, settings.run.judge, settings.run.embedder, *settings.judges.values()):
+    judges = [one for judge in (settings.run.judge, *settings.judges.values()) for one in single_judges(judge).values()]
+    for endpoint in (settings.run.target, settings.run.embedder, *judges):
         found.add(os.environ.get(getattr(endpoint, "api_key_env", None) or "", ""))
         password = urlsplit(getattr(endpoint, "base_url", None) or getattr(endpoint, "url", None) or "").password or ""
         found |= {password, unquote(password), *getattr(endpoint, "secrets", ())}

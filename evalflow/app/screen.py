@@ -21,6 +21,7 @@ from evalflow.report.case_console import print_eval_steps, print_score
 from evalflow.report.console import print_gates, print_summary, print_sweep, print_totals, print_worst, worst_rows
 from evalflow.report.leaderboard import print_boards
 from evalflow.report.noise import print_noise
+from evalflow.report.panels import print_panels
 from evalflow.report.preference import print_preferences
 from evalflow.report.progress import follow
 from evalflow.report.terminal import literal, plain
@@ -78,6 +79,7 @@ class TerminalScreen:
         print_corrected(self._out, derived.calibration)
         print_preferences(self._out, derived.summary.details)
         print_noise(self._out, derived.summary.details)
+        print_panels(self._out, derived.summary.details, manifest)
         worst = worst_rows(derived.scores, directions)
         print_worst(self._out, worst)
         print_gates(self._out, derived.gates)

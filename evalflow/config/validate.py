@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 from pydantic import BaseModel, ValidationError
 
 from evalflow.config.explain import problems_of
+from evalflow.config.panels import MembersConfig
 from evalflow.config.schema import DatasetConfig, EmbedderConfig, JudgeConfig, MetricConfig, RunConfig, TargetConfig
 from evalflow.errors import Problem, UserError, did_you_mean
 
@@ -131,7 +132,10 @@ class _Checker:
         kind = cast("Mapping[str, Any]", values).get("kind") if isinstance(values, Mapping) else None
         if isinstance(kind, str):
             try:
-                return self.part(model_of(kind), values, key)
+                model = model_of(kind)
+                if issubclass(model, MembersConfig):
+                    return self._of_members(model, model_of, values, key)
+                return self.part(model, values, key)
             except UserError as error:
                 where = str(self.composed.sources.get(key, "configuration"))
                 self.problems += [Problem(p.what, f"{where}: {key}.kind", p.hint) for p in error.problems]
@@ -139,6 +143,16 @@ class _Checker:
         file: Path | None = self.composed.sources.get(key)
         self.problems.append(Problem(f"{key}.kind is required", str(file or "configuration"), "say which kind it is"))
         return None
+
+    def _of_members(self, model: type[BaseModel], model_of: ModelOf, values: Any, key: str) -> Any:
+        """A judge of several, each validated by its own kind first; what is wrong with one stays its own problem."""
+        known = len(self.problems)
+        members = {
+            name: self.kind(model_of, member, f"{key}.members.{name}") or JudgeConfig(kind="-")
+            for name, member in _parts(values, "members").items()
+        }
+        whole = self.part(model, {**values, "members": members or values.get("members", {})}, key)
+        return whole if len(self.problems) == known else None
 
 
 def _parts(values: Mapping[str, Any], group: str) -> Mapping[str, Any]:
@@ -157,9 +171,17 @@ def _judges(
             judges[name] = judge
             continue
         same_kind = changes.get("kind", shared.get("kind")) == shared.get("kind")
-        values = {**shared, **changes} if same_kind else changes
+        values = _changed(shared, changes) if same_kind else changes
         judges[name] = checker.kind(judge_model, values, f"metric.{name}.judge")
     return judges
+
+
+def _changed(shared: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """A judge's values with a metric's own; of members only the keys that are named change."""
+    members = {name: dict(member) for name, member in _parts(shared, "members").items()}
+    for name, member in _parts(changes, "members").items():
+        members[name] = {**members.get(name, {}), **member}
+    return {**shared, **changes, **({"members": members} if members else {})}
 
 
 def _keys(checker: _Checker, groups: Mapping[str, Mapping[str, Any]]) -> dict[tuple[str, str], str]:

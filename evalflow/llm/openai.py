@@ -159,8 +159,8 @@ class OpenAIJudge:
         return await samples.draw(ask.samples, once, listed=ask.items is not None)
 
     def _weighs(self, ask: Ask) -> bool:
-        """Whether token probabilities are wanted and can be had."""
-        return ask.logprobs and self._config.gives_logprobs
+        """Whether token probabilities are wanted and can be had: those of a list are not read."""
+        return ask.logprobs and self._config.gives_logprobs and ask.items is None
 
     def _body(self, ask: Ask) -> dict[str, Any]:
         return {**self._contract(ask.reply_model).request(ask.messages), **self._decoding(ask)}
@@ -279,7 +279,7 @@ class OpenAIJudge:
 
     def _weighed(self, ask: Ask, parsed: BaseModel, completion: Completion) -> logprobs.Weighed | None:
         """From the tokens, for a reply that is no list: tool calls carry no tokens, and lists are not read."""
-        if not ask.logprobs or ask.items is not None or not completion.tokens:
+        if not self._weighs(ask) or not completion.tokens:
             return None
         return logprobs.weigh(parsed, completion.text or "", completion.tokens)
 

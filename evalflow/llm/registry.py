@@ -7,7 +7,7 @@ an `EmbedderKind`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,9 @@ from evalflow.config.endpoints import (
     OpenAIJudgeConfig,
 )
 from evalflow.config.kinds import Kinds
+from evalflow.config.panels import CascadeConfig, MembersConfig, PanelConfig
 from evalflow.config.schema import EmbedderConfig, JudgeConfig
+from evalflow.errors import Problem, UserError
 from evalflow.protocols import Embedder, Judge
 
 CONTRACTS = Path(".evalflow/contracts")
@@ -52,6 +54,8 @@ def judge_kinds() -> Kinds[JudgeKind]:
     builtin = {
         "embedded": lambda: JudgeKind(EmbeddedJudgeConfig, _embedded),
         "openai": lambda: JudgeKind(OpenAIJudgeConfig, _openai),
+        "panel": lambda: JudgeKind(PanelConfig, _panel),
+        "cascade": lambda: JudgeKind(CascadeConfig, _panel),
     }
     return Kinds("judge", "evalflow.judges", builtin)
 
@@ -130,6 +134,26 @@ def _openai(config: OpenAIJudgeConfig, name: str, session: CallSession) -> Judge
     from evalflow.llm.openai import OpenAIJudge
 
     return OpenAIJudge(config, name, session, contracts=CONTRACTS)
+
+
+def _panel(config: MembersConfig, name: str, session: CallSession) -> Judge:
+    from evalflow.llm.panel import Panel
+
+    members: list[Judge] = []
+    problems: list[Problem] = []
+    for key, member in config.asked.items():
+        try:
+            members.append(build_judge(member, key, session))
+        except UserError as error:
+            problems += [_of_member(key, problem) for problem in error.problems]
+    if problems:
+        raise UserError(problems)
+    return Panel(config, name, members)
+
+
+def _of_member(key: str, problem: Problem) -> Problem:
+    where = problem.where.replace("judge.", f"judge.members.{key}.", 1)
+    return replace(problem, where=where, hint=problem.hint.replace("judge.", f"judge.members.{key}."))
 
 
 def _embedded_embedder(config: EmbeddedEmbedderConfig, _: str, __: CallSession) -> Embedder:

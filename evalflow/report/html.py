@@ -16,6 +16,7 @@ from evalflow.report.header import facts, title
 from evalflow.report.judges import judge_lines
 from evalflow.report.noise import noise_texts
 from evalflow.report.page import content_policy, write_page
+from evalflow.report.panels import panel_texts
 from evalflow.report.preference import preference_texts
 from evalflow.report.reliability import bins_of
 from evalflow.report.wording import PARTS, series_name, varying, without_means_of_figures
@@ -58,7 +59,8 @@ def write_html(path: Path, run: Reported, explorer: ExplorerWriter) -> None:
         "pictures": charts(run.scores, run.summary, run.details, run.metrics),
         "preferences": preference_texts(run.details),
         "noise": noise_texts(run.details),
-        "details": _notes([detail for detail in run.details if "noise" not in detail]),
+        "panels": panel_texts(run.details, run.manifest),
+        "details": _notes([detail for detail in run.details if not {"noise", "panel"} & detail.keys()]),
         "cases": explorer.cases,
         "shown": explorer.shown,
         "wanted": explorer.cases if explorer.wanted is None else len(explorer.wanted),

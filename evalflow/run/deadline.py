@@ -61,6 +61,10 @@ class Deadlines:
         finally:
             self._watched.pop(watch, None)
 
+    def missed(self) -> str:
+        """What is said of work that was given up."""
+        return f"not done within {self.seconds:g} s (case_timeout_s), all tries and waits included"
+
     def close(self) -> None:
         """Stop the timer."""
         if self._timer is not None:

@@ -56,14 +56,14 @@ def read_finished(folder: RunFolder, tally: Tally, *, errors_too: bool, failed_t
     """
     import polars as pl
 
-    lines = scan_journal(folder.journal).frame().select(*_CELL, "status", "score", "cost_usd", "bill")
+    lines = scan_journal(folder.journal).frame().select(*_CELL, "member_of", "status", "score", "cost_usd", "bill")
     lines = lines.collect(engine="streaming")
     paid: set[int] = set()
     for cost_usd, bill in lines.select("cost_usd", "bill").iter_rows():
         _count(tally, cost_usd, bill)
         paid.update(bill["paid"])
-    # A cell that was asked again stands there twice, and its last line holds.
-    cells = lines.unique(_CELL, keep="last", maintain_order=True)
+    # A cell that was asked again stands there twice, and its last line holds. A panel's members are no cells.
+    cells = lines.filter(pl.col("member_of").is_null()).unique(_CELL, keep="last", maintain_order=True)
     if not errors_too:
         cells = cells.filter(pl.col("status") != "error")
     tally.scores.update(dict(cells["status"].value_counts().iter_rows()))

@@ -7,41 +7,15 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from evalflow.bill import NOTHING, Bill
 from evalflow.errors import EvalflowError
-from evalflow.frozen import record
-from evalflow.protocols import Judge, Metric, Sink, Target
+from evalflow.protocols import Judge, Sink, Target
 from evalflow.records import Answer, Case, Outcome, ScoreRecord
 from evalflow.run.answers import AnswerBook
+from evalflow.run.bench import Bench, Judgement
 from evalflow.run.deadline import Deadlines, LateError
 from evalflow.run.finished import cell_digest
-from evalflow.run.meter import Meter
+from evalflow.run.pair import Pair
 from evalflow.run.tally import Tally
-
-
-@record()
-class Pair:
-    """A metric and who judges for it.
-
-    Attributes:
-        metric: The metric.
-        judge: Who answers its asks; None for a metric that asks nobody.
-        embedder: Who answers the asks of a metric that compares meanings, in the place of a judge.
-        both: The two as one, for a metric that needs them for the same score.
-    """
-
-    metric: Metric
-    judge: Judge | None
-    embedder: Judge | None = None
-    both: Judge | None = None
-
-    def bound(self, case: Case, judge_repeats: int) -> Iterator[tuple[Pair, int]]:
-        """The metrics that score a case, each with whom it really asks, and how often it scores an answer."""
-        for metric in self.metric.bind(case):
-            with_judge = self.both if metric.embeds else self.judge
-            judge = with_judge if metric.asks else self.embedder if metric.embeds else None
-            yield Pair(metric, judge), judge_repeats if judge and metric.asks else 1
-
 
 Cell = tuple[Pair, int]
 """What scores an answer, and which repeat of the judge it is."""
@@ -91,6 +65,7 @@ class Pipeline:
         self._tally = tally
         self._stopping = False
         self._deadlines = Deadlines(plan.case_timeout_s)
+        self._bench = Bench(tally, self._deadlines)
 
     def stop(self) -> None:
         """Begin no further case; those under way are finished."""
@@ -151,11 +126,8 @@ class Pipeline:
                 status="error",
                 messages=case.messages,
                 error_type="timeout",
-                error=self._late(),
+                error=self._deadlines.missed(),
             )
-
-    def _late(self) -> str:
-        return f"not done within {self._plan.case_timeout_s:g} s (case_timeout_s), all tries and waits included"
 
     def _answered(self, case: Case, target_repeat: int) -> Answer | None:
         book = self._plan.answered
@@ -202,7 +174,8 @@ class Pipeline:
                 holds = digest not in self._plan.failed
             elif failed and failed != name:
                 reason = f"the check {failed} failed before it, and the rest of the case is left out (stop_on_fail)"
-                self._write(self._record(case, answer, pair, repeat, Outcome(status="skipped", reason=reason), NOTHING))
+                skipped = Judgement(Outcome(status="skipped", reason=reason), _name(pair.judge))
+                self._write(self._record(case, answer, pair, repeat, skipped))
                 continue
             else:
                 holds = await self._cell(case, answer, pair, repeat) != 0
@@ -213,27 +186,19 @@ class Pipeline:
         return cell_digest(case.dataset, case.id, target, target_repeat, pair.metric.name, _name(pair.judge), repeat)
 
     async def _cell(self, case: Case, answer: Answer, pair: Pair, repeat: int) -> float | None:
-        """Score one cell, and write its record; gives the score."""
-        bill = NOTHING
-        if pair.judge is None:
-            outcome = await pair.metric.score(case, answer, None, repeat)
-        else:
-            meter = Meter(pair.judge, self._tally)
-            try:
-                outcome = await self._deadlines.within(pair.metric.score(case, answer, meter, repeat))
-            except LateError:
-                outcome = Outcome(status="error", error_type="timeout", error=self._late())
-            outcome = meter.fill(outcome)
-            bill = meter.bill()
-        self._write(self._record(case, answer, pair, repeat, outcome, bill))
-        return outcome.score
+        """Score one cell, and write its record, after those of a panel's members; gives the score."""
+        judgements = await self._bench.judge(pair, case, answer, repeat)
+        for one in judgements[:-1]:
+            self._sink.write(self._record(case, answer, pair, repeat, one))
+        self._write(self._record(case, answer, pair, repeat, judgements[-1]))
+        return judgements[-1].outcome.score
 
     def _write(self, record: ScoreRecord) -> None:
         self._sink.write(record)
         self._tally.count_score(record)
 
-    def _record(self, case: Case, answer: Answer, pair: Pair, repeat: int, outcome: Outcome, bill: Bill) -> ScoreRecord:
-        usage = outcome.usage
+    def _record(self, case: Case, answer: Answer, pair: Pair, repeat: int, judged: Judgement) -> ScoreRecord:
+        outcome, usage = judged.outcome, judged.outcome.usage
         return ScoreRecord(
             run_id=self._plan.run_id,
             dataset=case.dataset,
@@ -245,8 +210,9 @@ class Pipeline:
             target_repeat=answer.target_repeat,
             metric=pair.metric.name,
             metric_version=pair.metric.config.version,
-            judge=_name(pair.judge),
+            judge=judged.judge,
             repeat=repeat,
+            member_of=judged.member_of,
             status=outcome.status,
             score=outcome.score,
             value=outcome.value,
@@ -260,7 +226,7 @@ class Pipeline:
             cost_usd=outcome.cost_usd,
             latency_s=outcome.latency_s,
             cached=outcome.cached,
-            bill=bill,
+            bill=judged.bill,
             finished_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
         )
 

@@ -10,6 +10,7 @@ from evalflow.summary.cases import repeats_of
 from evalflow.summary.figures import Slice, figures
 from evalflow.summary.measures import measures
 from evalflow.summary.noise import noise
+from evalflow.summary.panels import member_key, panel_details
 from evalflow.summary.schema import SLICE, summary_schema
 from evalflow.summary.units import Units, counts, find_units, own_cells
 
@@ -62,7 +63,18 @@ def summarise(scores: pl.LazyFrame, metrics: Mapping[str, Measured], seed: int =
     rank = pl.col("metric").replace_strict(places, default=len(places), return_dtype=pl.Int64)
     ordered = rows.sort("dataset", "target", rank, "metric", "judge", "tag", "place", nulls_last=False)
     repeats = [] if cases is None else noise(cases, units, seed)
-    return Summary(ordered.select(list(summary_schema())), beside + details + repeats)
+    return Summary(ordered.select(list(summary_schema())), beside + details + repeats + _panels(scores, metrics, seed))
+
+
+def _panels(scores: pl.LazyFrame, metrics: Mapping[str, Measured], seed: int) -> list[dict[str, Any]]:
+    """Details of the judges that have members: each member summarised as if it were the judge."""
+    import polars as pl
+
+    members = scores.filter(pl.col("member_of").is_not_null())
+    if members.head(1).collect().is_empty():
+        return []
+    alone = members.with_columns(judge=member_key(), member_of=pl.lit(None, pl.String))
+    return panel_details(members, summarise(alone, metrics, seed).frame, seed)
 
 
 def _mean_rows(

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import polars as pl
@@ -26,8 +27,9 @@ def grade(request: Request) -> Any:
 class Gate:
     """A script that answers `free` requests and then holds all others until it is opened."""
 
-    def __init__(self, free: int) -> None:
+    def __init__(self, free: int, answer: Callable[[Request], Any] = grade) -> None:
         self.free = free
+        self.answer = answer
         self.open = threading.Event()
         self.reached = threading.Event()
 
@@ -39,7 +41,7 @@ class Gate:
             self.reached.set()
             while not self.open.is_set():
                 await asyncio.sleep(0.01)
-        return grade(request)
+        return self.answer(request)
 
 
 def arguments(program: Program, url: str) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from evalflow.config.endpoints import Endpoint
+from evalflow.config.endpoints import Endpoint, OpenAIJudgeConfig
 from evalflow.config.load import compose
 from evalflow.config.targets import ReplyConfig
 from evalflow.errors import UserError
@@ -18,8 +18,10 @@ from evalflow.targets.registry import target_config_model
 RUN = ["dataset=rag", "metric=faithfulness"]
 WANTED = {  # what a file leaves to the user, by group and name
     ("judge", "azure"): {"model", "base_url"},
+    ("judge", "cascade"): {"members.second.model"},
     ("judge", "ollama"): {"model"},
     ("judge", "openrouter"): {"model"},
+    ("judge", "panel"): {"members.second.model"},
     ("judge", "vllm"): {"model"},
     ("target", "command"): {"argv"},
     ("target", "http"): {"url"},
@@ -29,6 +31,8 @@ WANTED = {  # what a file leaves to the user, by group and name
 }
 OWN = ("judge", "target")
 """Takes everything from the target."""
+OF_OTHERS = ("panel", "cascade")
+"""Judges that are made of others."""
 KEYS = {
     "openai": "OPENAI_API_KEY",
     "azure": "AZURE_OPENAI_API_KEY",
@@ -50,7 +54,7 @@ def _files() -> list[tuple[str, str]]:
 
 def _composed(group: str, name: str) -> dict[str, Any]:
     given = {"model": "m", "base_url": "http://127.0.0.1:9/v1", "url": "http://h", "argv": "[ls]", "call": "a:b"}
-    wanted = [f"{group}.{key}={given[key]}" for key in WANTED.get((group, name), ())]
+    wanted = [f"{group}.{key}={given[key.rpartition('.')[2]]}" for key in WANTED.get((group, name), ())]
     live = (group == "target" and name != "recorded") or (group, name) == OWN
     generate = ["generate=true"] if live else []
     target = ["target=openai"] if (group, name) == OWN else []
@@ -69,7 +73,7 @@ def test_a_target_without_a_model_cannot_lend_it_to_the_judge() -> None:
 
 
 def test_the_documented_endpoints_are_there() -> None:
-    assert {name for group, name in _files() if group == "judge"} == {"embedded", "target", *KEYS}
+    assert {name for group, name in _files() if group == "judge"} == {"embedded", "target", *OF_OTHERS, *KEYS}
     assert {"recorded", "openai", "http", "command", "python"} <= {
         name for group, name in _files() if group == "target"
     }
@@ -78,6 +82,8 @@ def test_the_documented_endpoints_are_there() -> None:
 @pytest.mark.parametrize(("group", "name"), _files())
 def test_a_file_is_valid_and_shows_every_key(group: str, name: str) -> None:
     values = _composed(group, name)
+    if name in OF_OTHERS:
+        values["members"] = {key: OpenAIJudgeConfig(**member) for key, member in values["members"].items()}
     model = (judge_config_model if group == "judge" else target_config_model)(values["kind"])
     config = model.model_validate(values)
     assert set(values) == set(model.model_fields)
@@ -99,7 +105,7 @@ def test_a_file_begins_with_what_it_is(group: str, name: str) -> None:
 
 @pytest.mark.parametrize(("group", "name"), list(WANTED))
 def test_what_has_no_sensible_default_is_asked_for(group: str, name: str) -> None:
-    with pytest.raises(UserError, match=rf"{group}\.(model|base_url|url|argv|call)"):
+    with pytest.raises(UserError, match=rf"{group}\.(members\.second\.)?(model|base_url|url|argv|call)"):
         compose([*RUN, f"{group}={name}"])
 
 

@@ -103,6 +103,7 @@ def test_every_fixed_key_stands_in_its_file_so_that_no_plus_is_needed(group: str
         live = group in ("judge", "target") and name not in ("embedded", "recorded")
         given = [f"{group}.model=m", f"{group}.base_url=http://127.0.0.1:9/v1"] if live else []
         given = WANTED[name] if group == "target" and name in WANTED else given
+        given = ["judge.members.second.model=m"] if name in ("panel", "cascade") else given
         given += ["target=openai"] if (group, name) == ("judge", "target") else []
         values = compose([f"{group}={name}", *given]).values[group]
         values = values[name] if group in ("dataset", "metric") else values

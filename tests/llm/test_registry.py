@@ -55,7 +55,7 @@ def test_an_unknown_kind_names_the_nearest() -> None:
 
 def test_a_package_may_bring_a_kind_along(plugins: list[EntryPoint]) -> None:
     plugins.append(EntryPoint("oracle", "decimal:Decimal", "evalflow.judges"))
-    assert judge_kinds().names() == ["embedded", "openai", "oracle"]
+    assert judge_kinds().names() == ["cascade", "embedded", "openai", "oracle", "panel"]
     assert judge_kinds().get("oracle") is Decimal
 
 

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from evalflow.run.deadline import Deadlines, LateError
-from evalflow.run.pipeline import Pair, Pipeline, Plan
+from evalflow.run.pair import Pair
+from evalflow.run.pipeline import Pipeline, Plan
 from evalflow.run.tally import Tally
 
 pytestmark = pytest.mark.anyio

@@ -10,7 +10,8 @@ import pytest
 from evalflow.errors import BudgetError, InfrastructureError, JudgeError
 from evalflow.records import Outcome, Usage
 from evalflow.run.finished import cell_digest
-from evalflow.run.pipeline import Pair, Pipeline, Plan
+from evalflow.run.pair import Pair
+from evalflow.run.pipeline import Pipeline, Plan
 from evalflow.run.tally import Tally
 
 pytestmark = pytest.mark.anyio

@@ -169,7 +169,10 @@ def _exit_code(results: Iterable[GateResult], scores: Mapping[str, int], max_err
 
 
 def _states(scores: pl.LazyFrame) -> dict[str, int]:
-    counted = dict(scores.select("status").collect(engine="streaming")["status"].value_counts().iter_rows())
+    import polars as pl
+
+    own = scores.filter(pl.col("member_of").is_null())
+    counted = dict(own.select("status").collect(engine="streaming")["status"].value_counts().iter_rows())
     return {state: counted.get(state, 0) for state in ("scored", "undefined", "error", "skipped")}
 
 
@@ -178,7 +181,7 @@ def _errors(scores: pl.LazyFrame) -> tuple[tuple[str, ...], str | None]:
     import polars as pl
 
     causes = (
-        scores.filter(pl.col("status") == "error")
+        scores.filter((pl.col("status") == "error") & pl.col("member_of").is_null())
         .group_by("error_type")
         .agg(n=pl.len(), example=pl.col("error").min())
         .sort("n", "error_type", descending=[True, False])

@@ -10,6 +10,8 @@ from typing import Any
 from evalflow import datasets
 from evalflow.app.setup.assemble import Parts
 from evalflow.app.setup.inspect import Inspection
+from evalflow.llm.panel import Panel
+from evalflow.protocols import Judge
 
 
 def facts_of(inspection: Inspection) -> dict[str, Any]:
@@ -47,12 +49,24 @@ def facts_of(inspection: Inspection) -> dict[str, Any]:
             for name, one in inspection.scored.items()
         },
         "judges": {
-            name: {"nature": judge.nature, "identity": judge.identity, "calibrated": judge.calibrated}
+            name: {
+                "nature": judge.nature,
+                "identity": judge.identity,
+                "calibrated": judge.calibrated,
+                **_members(judge),
+            }
             for name, judge in inspection.judges.items()
         },
         "target": {"name": parts.target.name, "identity": parts.target.identity},
         "prices": {name: price for name, price in parts.prices().items() if price},
     }
+
+
+def _members(judge: Judge) -> dict[str, Any]:
+    """What kind of several judges it is, and their names in the order in which they are asked; nothing of one."""
+    if not isinstance(judge, Panel):
+        return {}
+    return {"kind": judge.config.kind, "members": [member.name for member in judge.members]}
 
 
 def _pinned(parts: Parts) -> dict[str, Any]:

@@ -14,16 +14,17 @@ from evalflow.calls.cache import Cache
 from evalflow.calls.once import Once
 from evalflow.calls.session import CallSession
 from evalflow.config.endpoints import Concurrency
-from evalflow.config.schema import DatasetConfig, RunConfig
+from evalflow.config.panels import each_judge, single_judges
+from evalflow.config.schema import DatasetConfig, JudgeConfig, RunConfig
 from evalflow.config.validate import Settings
 from evalflow.errors import Problem, UserError
-from evalflow.llm.joined import JudgeWithEmbedder
+from evalflow.llm.panel import single, with_embedder
 from evalflow.llm.prices import price_facts, priced
 from evalflow.llm.registry import build_embedder, build_judge
 from evalflow.metrics.registry import build_metric
 from evalflow.prompts import Prompts
 from evalflow.protocols import Judge, Metric, Target
-from evalflow.run.pipeline import Pair
+from evalflow.run.pair import Pair
 from evalflow.targets.form import Form
 from evalflow.targets.registry import build_target
 
@@ -61,16 +62,25 @@ class Parts:
         """The datasets by name."""
         return self.settings.run.dataset
 
+    def asked(self, pair: Pair) -> list[tuple[Judge, JudgeConfig]]:
+        """The judges that are really asked, in order, with their configurations: the pair's judge, or its members."""
+        if pair.judge is None:
+            return []
+        return list(
+            zip(single(pair.judge), single_judges(self.settings.judges[pair.metric.name]).values(), strict=True)
+        )
+
     def prices(self) -> dict[str, dict[str, Any] | None]:
         """What is known of the price of each judge, of the embedder and of the target, by their names."""
-        judges = {pair.judge.name: self.settings.judges[pair.metric.name] for pair in self.pairs if pair.judge}
+        judges = {judge.name: config for pair in self.pairs for judge, config in self.asked(pair)}
         configs: dict[str, Any] = {self.target.name: self.settings.run.target, **judges}
         configs |= {pair.embedder.name: self.settings.run.embedder for pair in self.pairs if pair.embedder}
         return {name: price_facts(config) for name, config in configs.items()}
 
     def width(self) -> int:
         """Cases under way at once: enough that the limiters are always fed, never less than a few."""
-        configs: list[Any] = [self.settings.run.target, self.settings.run.embedder, *self.settings.judges.values()]
+        judges = [one for config in self.settings.judges.values() for one in single_judges(config).values()]
+        configs: list[Any] = [self.settings.run.target, self.settings.run.embedder, *judges]
         limits = [c.concurrency.max for c in configs if isinstance(getattr(c, "concurrency", None), Concurrency)]
         return max([8, *limits])
 
@@ -114,7 +124,7 @@ def assemble(settings: Settings, run_id: str = "", session: CallSession | None =
 
 
 def _pair(metric: Metric, judge: Judge | None, embedder: Judge | None) -> Pair:
-    both = JudgeWithEmbedder(judge, embedder) if judge and embedder else None
+    both = with_embedder(judge, embedder) if judge and embedder else None
     return Pair(metric, judge, embedder, both)
 
 
@@ -123,7 +133,8 @@ def _priced(settings: Settings) -> Settings:
     run = settings.run.model_copy(
         update={"target": priced(settings.run.target), "embedder": priced(settings.run.embedder)}
     )
-    return replace(settings, run=run, judges={name: priced(config) for name, config in settings.judges.items()})
+    judges = {name: each_judge(config, priced) for name, config in settings.judges.items()}
+    return replace(settings, run=run, judges=judges)
 
 
 def _session(run: RunConfig, run_id: str) -> CallSession:

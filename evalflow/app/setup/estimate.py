@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from evalflow.app.setup.assemble import Parts
 from evalflow.app.setup.foresee import foreseen
+from evalflow.app.setup.members import refused, silence
 from evalflow.config.endpoints import Price
+from evalflow.config.panels import CascadeConfig
 from evalflow.errors import Problem, UserError
+from evalflow.llm.panel import Panel, single, sounding
+from evalflow.protocols import Judge
 from evalflow.records import Answer, Ask, Case
-from evalflow.run.pipeline import Pair
+from evalflow.run.pair import Pair
 
 # Characters a token: English prose has about 4.5, dense or non-Latin text 2.5.
 SPARSE, DENSE = 4.5, 2.5
@@ -26,7 +30,8 @@ class Estimate:
     """What a run will send. Costs are None where a price is not known.
 
     Attributes:
-        requests: All of them; `preparing` of these are sent once, before the first case.
+        requests: All of them, of a cascade as if all of it were escalated; `preparing` of these are sent once, before
+            the first case.
     """
 
     requests: int = 0
@@ -44,6 +49,7 @@ class Estimator:
 
     Attributes:
         problems: Prompts that cannot be rendered.
+        silent: Members of cascades that could not say how sure they are, by metric and place.
     """
 
     def __init__(self, parts: Parts) -> None:
@@ -51,6 +57,7 @@ class Estimator:
         self._cases: Counter[str] = Counter()
         self._sums: defaultdict[str, Estimate] = defaultdict(Estimate)
         self.problems: list[Problem] = []
+        self.silent: dict[tuple[str, int], Problem] = {}
         self._once = self._preparation()
 
     def add(self, case: Case) -> None:
@@ -75,15 +82,37 @@ class Estimator:
         except UserError as error:
             self.problems += [problem for problem in error.problems if problem not in self.problems]
             return
-        settings = self._parts.settings
+        self._hear(pair, bound.metric.name, asks)
         for ask in asks:
-            asked = pair.embedder if ask.embeds else pair.judge
-            if asked is None or not asked.remote:
-                continue
-            config = settings.run.embedder if ask.embeds else settings.judges[pair.metric.name]
             items = max(1, len(ask.items or ()))
             reply = (0, 0) if ask.embeds else (BRIEF * items, WORDY * items)
-            _count(total, _length(ask), reply, times * _draws(ask, config), config)
+            for judge, config, put, surely in self._asked(pair, ask):
+                if judge.remote:
+                    _count(total, _length(put), reply, times * _draws(put, config), config, surely=surely)
+
+    def _hear(self, pair: Pair, metric: str, asks: Sequence[Ask]) -> None:
+        """Note which members of a cascade could not say how sure they are."""
+        if not isinstance(pair.judge, Panel) or not isinstance(pair.judge.config, CascadeConfig):
+            return
+        put = [sounding(ask, pair.judge.config) for ask in asks]
+        for place, (judge, config) in enumerate(self._parts.asked(pair)[:-1]):
+            why = silence(judge, config, put)
+            if why:
+                self.silent[metric, place] = refused(pair.judge, place, metric, why)
+
+    def _asked(self, pair: Pair, ask: Ask) -> Iterator[tuple[Judge, Any, Ask, bool]]:
+        """Who is asked, with what, and whether for sure: a cascade's members but the first may never be."""
+        judges = self._parts.asked(pair)
+        if ask.embeds and pair.embedder:
+            yield from [(pair.embedder, self._parts.settings.run.embedder, ask, True)] * max(1, len(judges))
+            return
+        cascade = self._parts.settings.judges[pair.metric.name]
+        for place, (judge, config) in enumerate(judges):
+            if not isinstance(cascade, CascadeConfig):
+                yield judge, config, ask, True
+            else:
+                last = place == len(judges) - 1
+                yield judge, config, ask if last else sounding(ask, cascade), place == 0
 
     def scaled(self, cases: Mapping[str, int]) -> Estimate:
         """The estimate for that many cases of each dataset."""
@@ -100,36 +129,44 @@ class Estimator:
         """What is sent once."""
         once = Estimate()
         for pair in self._parts.pairs:
-            if pair.judge is None or not pair.judge.remote:
+            if pair.judge is None or not single(pair.judge)[0].remote:
                 continue
             try:
                 asks = pair.metric.preparation()
             except UserError as error:
                 self.problems += error.problems
                 continue
+            _, config = self._parts.asked(pair)[0]
             for ask in asks:
-                _count(once, _length(ask), (BRIEF, WORDY), 1, self._parts.settings.judges[pair.metric.name])
+                _count(once, _length(ask), (BRIEF, WORDY), 1, config)
         once.preparing = once.requests
         return once
 
 
 def _draws(ask: Ask, config: Any) -> int:
-    """Requests for one ask: one where token probabilities come with the reply, else one for each sample."""
-    return 1 if ask.logprobs and getattr(config, "gives_logprobs", False) else ask.samples
+    """Requests for one ask: one where token probabilities are read off the reply, else one for each sample."""
+    read = ask.logprobs and ask.items is None and getattr(config, "gives_logprobs", False)
+    return 1 if read else ask.samples
 
 
-def _count(total: Estimate, characters: int, reply: tuple[int, int], times: int, config: Any) -> None:
-    """Add calls of one kind; a reply is never longer than the endpoint is told to write."""
+def _count(
+    total: Estimate, characters: int, reply: tuple[int, int], times: int, config: Any, *, surely: bool = True
+) -> None:
+    """Add calls of one kind; a reply is never longer than the endpoint is told to write.
+
+    Calls that may not be made count as requests and on the high side only.
+    """
+    least = times if surely else 0
     low, high = round(characters / SPARSE), round(characters / DENSE)
     limit: int | None = getattr(config, "max_tokens", None)
     brief, wordy = (tokens if limit is None else min(tokens, limit) for tokens in reply)
     total.requests += times
-    total.input_tokens_low += low * times
+    total.input_tokens_low += low * least
     total.input_tokens_high += high * times
-    total.output_tokens_low += brief * times
+    total.output_tokens_low += brief * least
     total.output_tokens_high += wordy * times
     price: Price | None = getattr(config, "price", None)
-    total.cost_usd_low = _add(total.cost_usd_low, price, low * times, brief * times)
+    total.cost_usd_low = _add(total.cost_usd_low, price, low * least, brief * least)
     total.cost_usd_high = _add(total.cost_usd_high, price, high * times, wordy * times)
 
 

@@ -15,6 +15,7 @@ from evalflow.app.setup.composites import composites
 from evalflow.app.setup.conditions import gates_of, undecidable_gates, wrong_thresholds
 from evalflow.app.setup.data_labels import DataLabels
 from evalflow.app.setup.estimate import Estimate, Estimator
+from evalflow.app.setup.members import alike
 from evalflow.app.setup.reading import Reading
 from evalflow.app.setup.scored import Scored
 from evalflow.errors import Problem, UserError
@@ -82,20 +83,18 @@ class Inspection:
             for key, file in self.parts.settings.composed.shadowed
         ]
         notices = dict.fromkeys(judge.notice for judge in self.judges.values() if judge.notice)
-        return [*shadows, *notices, *self.remarks, *self._partial_judges(), *self._unfenced()]
+        return [*shadows, *notices, *self.remarks, *self._partial_judges(), *alike(self.parts), *self._unfenced()]
 
     def _partial_judges(self) -> list[str]:
         """Judges that are the very model they judge."""
         target = _model(self.parts.settings.run.target)
-        own = {pair.judge.name for pair in self.parts.pairs if pair.judge and self._is_target(pair.metric.name, target)}
+        asked = (one for pair in self.parts.pairs for one in self.parts.asked(pair))
+        own = {judge.name for judge, config in asked if target is not None and _model(config) == target}
         return [
             f"the judge {name} is the model that it judges ({target}), and models tend to prefer their own answers "
             "(self-preference); hold it against a judge of another family"
             for name in sorted(own)
         ]
-
-    def _is_target(self, metric: str, target: str | None) -> bool:
-        return target is not None and _model(self.parts.settings.judges[metric]) == target
 
     def _unfenced(self) -> list[str]:
         """Prompts that show a judge what it judges as if it were theirs."""
@@ -132,7 +131,8 @@ def inspect(parts: Parts) -> Inspection:
     made, unmade = composites(parts, found.scored)
     found.scored |= made
     measured = {name: one.metric for name, one in found.scored.items()}
-    problems = [*_judges_that_cannot(found), *census.problems(), *labels.problems(), *estimator.problems, *unmade]
+    problems = [*_judges_that_cannot(found), *census.problems(), *labels.problems()]
+    problems += [*estimator.problems, *estimator.silent.values(), *unmade]
     problems += wrong_thresholds(parts.settings, measured)
     found.gates = gates_of(parts.settings, measured, problems)
     recipe = found.recipe()

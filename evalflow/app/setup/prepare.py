@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from evalflow.bill import NOTHING
 from evalflow.run.folder import RunFolder
 from evalflow.run.meter import Meter
-from evalflow.run.pipeline import Pair
+from evalflow.run.pair import Pair
 from evalflow.run.prepared import PreparedFile
 from evalflow.run.tally import Tally
 

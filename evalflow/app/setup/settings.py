@@ -62,6 +62,10 @@ def written_secrets(parts: Mapping[str, Any]) -> Iterator[Problem]:
     """
     for key, part in parts.items():
         values = cast("dict[str, Any]", part) if isinstance(part, dict) else {}
+        members = values.get("members")
+        if isinstance(members, dict):
+            named = cast("dict[str, Any]", members)
+            yield from written_secrets({f"{key}.members.{name}": member for name, member in named.items()})
         for address in ("base_url", "url"):
             if _PASSWORD.search(str(values.get(address))):
                 hint = "name a variable that holds it: http://USER:${oc.env:NAME}@HOST/v1"

@@ -101,10 +101,12 @@ class Follower:
         }
 
     def _score(self, row: Mapping[str, Any]) -> None:
-        cell = tuple(row[key] for key in ("dataset", "case_id", "target", "target_repeat", "metric", "judge", "repeat"))
-        _count(self._counts, self._failed, (*cell, row.get("member_of")), row["status"])
         if row["bill"]["requests"]:
             self._pay(row["cost_usd"])
+        if row["member_of"] is not None:
+            return  # its panel's row is the score
+        cell = tuple(row[key] for key in ("dataset", "case_id", "target", "target_repeat", "metric", "judge", "repeat"))
+        _count(self._counts, self._failed, cell, row["status"])
         self._latest.appendleft({key: row[key] for key in _SHOWN})
 
     def _answer(self, row: Mapping[str, Any]) -> None:

@@ -67,6 +67,8 @@ class LiveScores:
             if found is not None:
                 found.said = answer_from_row(dict(line))
         for line in scores:
+            if line["member_of"] is not None:
+                continue  # the row of its panel tells what it said
             found = self._find(line)
             if found is not None:
                 found.scores.append(line)

@@ -121,7 +121,8 @@ def _some(run: int, found: Iterable[tuple[int, Row]]) -> Tables | None:
     for position, row in found:
         answered.append(answer_row(run, position, row.case, row.answer, (row.target, row.target_repeat)))
         tagged += tag_rows(run, position, row.case)
-        for n, score in enumerate(row.scores):
+        # A panel's members stand in the run's own files; its row tells what each of them said.
+        for n, score in enumerate(one for one in row.scores if one["member_of"] is None):
             scored.append(score_row(run, position, n, score))
             steps += step_rows(run, position, n, score)
         if len(scored) >= SCORES_AT_ONCE or len(answered) >= SCORES_AT_ONCE:

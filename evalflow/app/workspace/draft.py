@@ -25,6 +25,7 @@ from evalflow.app.workspace.space import Workspace
 from evalflow.app.workspace.validate import check_metric
 from evalflow.calls.session import CallSession
 from evalflow.config.load import Composed, compose
+from evalflow.config.panels import each_judge
 from evalflow.config.validate import Settings
 from evalflow.errors import Problem, UserError
 from evalflow.records import Case
@@ -80,7 +81,7 @@ async def assembled(settings: Settings) -> Parts:
 def keyless(settings: Settings) -> Settings:
     """The settings without keys: what is not sent needs none."""
     target = _without_key(settings.run.target)
-    judges = {name: _without_key(judge) for name, judge in settings.judges.items()}
+    judges = {name: each_judge(judge, _without_key) for name, judge in settings.judges.items()}
     embedder = _without_key(settings.run.embedder)
     run = settings.run.model_copy(update={"target": target, "embedder": embedder})
     return replace(settings, run=run, judges=judges)

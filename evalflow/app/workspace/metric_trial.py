@@ -16,11 +16,13 @@ from evalflow.app.workspace.space import Workspace
 from evalflow.calls.session import CallSession
 from evalflow.errors import JudgeError, Problem, UserError
 from evalflow.llm.openai import OpenAIJudge
+from evalflow.llm.panel import single
 from evalflow.metrics.eval_steps import Steps
 from evalflow.metrics.inputs import fields_of, obstacle
 from evalflow.protocols import Judge
 from evalflow.records import Answer, Ask, Case, Reply, ScoreRecord, Usage
-from evalflow.run.pipeline import Pair, Pipeline, Plan
+from evalflow.run.pair import Pair
+from evalflow.run.pipeline import Pipeline, Plan
 from evalflow.run.tally import Tally
 from evalflow.targets.recorded import recorded_answer
 
@@ -175,7 +177,7 @@ class _Gathered:
     def write(self, record: Answer | ScoreRecord) -> None:
         if isinstance(record, Answer):
             self.answers.append(record)
-        else:
+        elif record.member_of is None:
             self.scores.append(record)
 
 
@@ -215,11 +217,12 @@ def _expect_short(parts: Parts, case: Case) -> None:
 
 
 def sent_prompt(pair: Pair, ask: Ask) -> SentPrompt:
-    """What is sent to a judge for an ask; nothing is sent."""
-    if not isinstance(pair.judge, OpenAIJudge):
+    """What is sent to a judge for an ask, to the first of several; nothing is sent."""
+    judge = single(pair.judge)[0] if pair.judge else None
+    if not isinstance(judge, OpenAIJudge):
         messages = [(message.role, message.content) for message in ask.messages]
         return SentPrompt(ask.metric, ask.step, messages, None)
-    request, times = pair.judge.opening(ask)
+    request, times = judge.opening(ask)
     body = json.loads(request.body or b"{}")
     messages = [(message["role"], message["content"]) for message in body.pop("messages")]
     return SentPrompt(ask.metric, ask.step, messages, body, times)

@@ -28,10 +28,11 @@ from evalflow.calls.once import Once
 from evalflow.calls.session import CallSession
 from evalflow.errors import JudgeError, Problem, UserError
 from evalflow.llm.openai import OpenAIJudge
+from evalflow.llm.panel import Panel
 from evalflow.metrics.composition import CompositeMetricConfig
 from evalflow.records import Answer, Ask, Case, Reply
 from evalflow.run.folder import RunFolder
-from evalflow.run.pipeline import Pair
+from evalflow.run.pair import Pair
 from evalflow.run.prepared import PreparedFile
 
 if TYPE_CHECKING:
@@ -83,6 +84,9 @@ async def _calls(saved: Saved, case: Case, answer: Answer, score: Score) -> list
         pair = next(
             bound for own in parts.pairs for bound, _ in own.bound(case, 1) if bound.metric.name == score.metric
         )
+        if isinstance(pair.judge, Panel):
+            what = f"{pair.judge.name} is made of {len(pair.judge.members)} judges, and what each was sent is not kept"
+            raise UserError(Problem(what, "run", "the run's report has the steps of each"))
         _expect_the_same(saved, parts, pair, score)
         replayed = _Replayed(pair.judge, score.steps or ())
         judge = cast("Judge", replayed)

@@ -1,0 +1,169 @@
+"""What several judges say of one answer together: the vote of a panel, the verdict of a cascade."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import reduce
+from typing import Any
+
+from evalflow.config.panels import PanelConfig
+from evalflow.records import Direction, Outcome, Usage
+
+_DIGITS = 9
+"""Scores that differ by less are one and the same vote."""
+
+
+def vote(parts: Mapping[str, Outcome], weights: Sequence[float], config: PanelConfig, direction: Direction) -> Outcome:
+    """A panel's outcome.
+
+    It is scored where a quorum of the members scored. Otherwise it is in state error where one of them is; else skipped
+    where all of them skipped the answer; else undefined. Members without a score never count as any score.
+
+    Args:
+        parts: The members' outcomes, by name.
+        weights: Of each member, in the same order; only `vote: weighted` reads them.
+        config: How they vote.
+        direction: Which end of the scale is the worse one, which a tied majority falls to.
+    """
+    scores = {name: part.score for name, part in parts.items() if part.score is not None}
+    quorum = config.quorum or len(parts)
+    if len(scores) < quorum:
+        return _together(_short(parts, len(scores), quorum), parts, concurrent=True)
+    shares = {name: weight for name, weight in zip(parts, weights, strict=True) if name in scores}
+    score, tie = _poll(scores, shares, config, direction)
+    spread = max(scores.values()) - min(scores.values())
+    said = f"{config.vote} of {len(scores)} judges, {spread:.3g} apart"
+    outcome = Outcome(
+        status="scored",
+        score=score,
+        value=_value({name: parts[name] for name in scores}, score, shares, config, direction),
+        reason="; ".join([said, *([tie] if tie else []), *_said(parts)]),
+        path=_path(parts.values()),
+        steps=_steps(parts, {"vote": config.vote, "range": spread}),
+    )
+    return _together(outcome, parts, concurrent=True)
+
+
+def settle(parts: Mapping[str, Outcome], confidences: Mapping[str, float | None]) -> Outcome:
+    """A cascade's outcome: that of the last member that was asked.
+
+    Args:
+        parts: The outcomes of those that were asked, by name, in order.
+        confidences: How sure those were who could have been followed by another; None where that is not known.
+    """
+    *unsure, decided = parts
+    last = parts[decided]
+    doubts = [f"{name} was not sure enough ({_confidence(confidences[name])})" for name in unsure]
+    sure = f", sure enough ({_confidence(confidences[decided])})" if decided in confidences else ""
+    reason = "; ".join([*doubts, f"{decided} decides{sure}" + (f": {last.reason}" if last.reason else "")])
+    steps = _steps(parts, {"decided": decided, "escalated": bool(unsure)}, confidences)
+    outcome = replace(last, reason=last.reason if last.status == "skipped" else reason, steps=steps)
+    return _together(outcome, parts, concurrent=False)
+
+
+def _poll(
+    scores: Mapping[str, float], weights: Mapping[str, float], config: PanelConfig, direction: Direction
+) -> tuple[float, str | None]:
+    """The score, and what to say where a tie decided it."""
+    if config.vote == "mean":
+        return statistics.fmean(scores.values()), None
+    if config.vote == "weighted":
+        return statistics.fmean(scores.values(), weights=[weights[name] for name in scores]), None
+    if config.vote == "median":
+        return statistics.median(scores.values()), None
+    votes = Counter(round(score, _DIGITS) for score in scores.values())
+    most = max(votes.values())
+    tied = [score for score, count in votes.items() if count == most]
+    winner = min(tied) if direction == "higher_is_better" else max(tied)
+    tie = f"a tie of {len(tied)} scores, of which the worse one counts" if len(tied) > 1 else None
+    return next(score for score in scores.values() if round(score, _DIGITS) == winner), tie
+
+
+def _value(
+    parts: Mapping[str, Outcome], score: float, shares: Mapping[str, float], config: PanelConfig, direction: Direction
+) -> Any:
+    """The value on the metric's own scale: the vote over numbers, else that of a member who gave this very score."""
+    values = {name: part.value for name, part in parts.items()}
+    if config.vote != "majority" and all(_is_number(value) for value in values.values()):
+        return _poll(values, shares, config, direction)[0]
+    return next((part.value for part in parts.values() if part.score == score), None)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _short(parts: Mapping[str, Outcome], scored: int, quorum: int) -> Outcome:
+    """The outcome where too few members scored."""
+    states = [part.status for part in parts.values()]
+    steps = _steps(parts, {"scored": scored, "quorum": quorum})
+    if all(state == "skipped" for state in states):
+        return Outcome(status="skipped", reason=next(iter(parts.values())).reason, steps=steps)
+    missing = {name: part for name, part in parts.items() if part.score is None}
+    few = f"{scored} of {len(parts)} judges scored, and {quorum} must"
+    failed = next((part for part in parts.values() if part.status == "error"), None)
+    text = "; ".join([few, *_said(missing)])
+    if failed is None:
+        return Outcome(status="undefined", reason=text, steps=steps)
+    return Outcome(status="error", error_type=failed.error_type, error=text, steps=steps)
+
+
+def _said(parts: Mapping[str, Outcome]) -> list[str]:
+    """Who says what, in words."""
+    return [
+        f"{name} {part.status if part.score is None else f'{part.score:.3g}'}"
+        + (f" ({part.error or part.reason})" if part.error or part.reason else "")
+        for name, part in parts.items()
+    ]
+
+
+def _steps(
+    parts: Mapping[str, Outcome], how: Mapping[str, Any], confidences: Mapping[str, float | None] | None = None
+) -> tuple[Mapping[str, Any], ...]:
+    """How the members were taken together, and what each said; their own steps stand in their own rows."""
+    told: list[dict[str, Any]] = []
+    for name, part in parts.items():
+        sure = {"confidence": confidences[name]} if confidences and name in confidences else {}
+        why = part.error or part.reason
+        told.append({"reason": why, "status": part.status, "score": part.score, "value": part.value, **sure})
+    plain: dict[str, Any] = {"task": None, "probabilities": None, "reasks": 0}
+    return (
+        {"id": "together", "items": None, "reply": dict(how), **plain},
+        {"id": "members", "items": list(parts), "reply": told, **plain},
+    )
+
+
+def _together(outcome: Outcome, parts: Mapping[str, Outcome], *, concurrent: bool) -> Outcome:
+    """The outcome with its members, and with what asking them took."""
+    asked = [part for part in parts.values() if part.latency_s is not None]
+    times = [part.latency_s or 0.0 for part in asked]
+    return replace(
+        outcome,
+        parts=tuple(parts.values()),
+        usage=reduce(_plus, [part.usage for part in asked]) if asked else None,
+        cost_usd=_total([part.cost_usd for part in asked]) if asked else None,
+        latency_s=(max(times) if concurrent else sum(times)) if asked else None,
+        cached=bool(asked) and all(part.cached for part in asked),
+    )
+
+
+def _path(parts: Iterable[Outcome]) -> Any:
+    """How the members' scores came about, where that is the same for all who scored."""
+    paths = {part.path for part in parts if part.score is not None}
+    return paths.pop() if len(paths) == 1 else None
+
+
+def _confidence(sure: float | None) -> str:
+    return "no probability" if sure is None else f"p {sure:.2f}"
+
+
+def _plus(left: Usage | None, right: Usage | None) -> Usage | None:
+    return left + right if left and right else None
+
+
+def _total(costs: Sequence[float | None]) -> float | None:
+    known = [cost for cost in costs if cost is not None]
+    return sum(known) if len(known) == len(costs) else None

@@ -1,0 +1,112 @@
+"""What the members of a panel, or of a cascade, say alone, how far they agree, and where they differ most."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from evalflow.summary.schema import SLICE
+
+if TYPE_CHECKING:
+    import polars as pl
+
+_BETWEEN = "\x1f"
+_LISTED = 10
+_CELL = ("case_id", "target_repeat", "repeat")
+_TOLD = (
+    "judge", "n", "n_scored", "n_undefined", "n_error", "n_skipped", "value", "ci_low", "ci_high", "ci_method",
+    "cost_usd",
+)  # fmt: skip
+
+
+def member_key() -> pl.Expr:
+    """A name for a member that it shares with no member of another panel."""
+    import polars as pl
+
+    return pl.concat_str("member_of", "judge", separator=_BETWEEN)
+
+
+def panel_details(members: pl.LazyFrame, alone: pl.DataFrame, seed: int = 0) -> list[dict[str, Any]]:
+    """Details of the slices whose judge has members.
+
+    Args:
+        members: The rows of scores.parquet that have a `member_of`.
+        alone: The summary of these rows as if they counted by themselves, with `member_key` as the judge.
+        seed: Of bootstrap intervals.
+
+    Returns:
+        The keys of every detail, n (cells that two members or more scored), and `panel`: members (judge, the counts by
+        state, value with its interval, cost_usd, and cost_per_score where a call was made and its price is known),
+        alpha (Krippendorff's, of the scores as intervals: value, ci_low, ci_high, n, method), mean_range (of a cell's
+        scores, highest minus lowest) and widest (the cells with the largest ranges: case_id, target_repeat, repeat,
+        range, scores by member).
+    """
+    import polars as pl
+
+    overall = (pl.col("statistic") == "mean") & pl.col("tag").is_null()
+    parts = pl.col("judge").str.split_exact(_BETWEEN, 1).struct
+    told = alone.filter(overall).with_columns(panel=parts.field("field_0"), judge=parts.field("field_1"))
+    spent = _spent(members)
+    found: list[dict[str, Any]] = []
+    for values, rows in told.group_by("dataset", "target", "metric", "panel", maintain_order=True):
+        key = dict(zip(SLICE, values, strict=True))
+        own = [pl.col("member_of" if name == "judge" else name) == value for name, value in key.items()]
+        names = rows["judge"].to_list()
+        costs = dict(spent.filter(*own).select("judge", "cost_per_score").iter_rows())
+        cells = _cells(members.filter(*own), names)
+        about = {
+            "members": [
+                {**{name: row[name] for name in _TOLD}, "cost_per_score": costs.get(row["judge"])}
+                for row in rows.iter_rows(named=True)
+            ],
+            "alpha": _alpha(cells, names, seed),
+            "mean_range": cells["range"].mean(),
+            "widest": _widest(cells, names),
+        }
+        found.append({**key, "tag": None, "statistic": "mean", "n": cells.height, "panel": about})
+    return found
+
+
+def _spent(members: pl.LazyFrame) -> pl.DataFrame:
+    """What a score of each member costs where it is really asked for."""
+    import polars as pl
+
+    asked = members.filter(~pl.col("cached") & pl.col("latency_s").is_not_null())
+    keys = ("dataset", "target", "metric", "member_of", "judge")
+    return asked.group_by(keys).agg(cost_per_score=pl.col("cost_usd").mean()).collect(engine="streaming")
+
+
+def _cells(members: pl.LazyFrame, names: list[str]) -> pl.DataFrame:
+    """One row for each cell that two members or more scored: its cluster, each member's score, and their range."""
+    import polars as pl
+
+    cluster = pl.coalesce("group:" + pl.col("group"), "case:" + pl.col("case_id")).first()
+    scores = [pl.col("score").filter(pl.col("judge") == name).first().alias(name) for name in names]
+    n, high, low = pl.len(), pl.col("score").max(), pl.col("score").min()
+    return (
+        members.filter(pl.col("status") == "scored")
+        .group_by(_CELL, maintain_order=True)
+        .agg(*scores, cluster=cluster, range=high - low, n=n)
+        .filter(pl.col("n") > 1)
+        .collect(engine="streaming")
+    )
+
+
+def _alpha(cells: pl.DataFrame, names: list[str], seed: int) -> dict[str, Any]:
+    from evalflow.stats.alpha import krippendorff_alpha
+
+    ratings = cells.select(names).fill_null(float("nan")).to_numpy().T
+    found = krippendorff_alpha(ratings, "interval", cells["cluster"].to_numpy(), seed=seed)
+    return {
+        "value": found.value, "ci_low": found.low, "ci_high": found.high, "n": found.n, "method": found.method,
+    }  # fmt: skip
+
+
+def _widest(cells: pl.DataFrame, names: list[str]) -> list[dict[str, Any]]:
+    """The cells whose members differ most; none where they do not."""
+    import polars as pl
+
+    apart = cells.filter(pl.col("range") > 0).sort(pl.col("range").round(9), maintain_order=True, descending=True)
+    return [
+        {**{name: row[name] for name in (*_CELL, "range")}, "scores": {name: row[name] for name in names}}
+        for row in apart.head(_LISTED).iter_rows(named=True)
+    ]
