@@ -7,10 +7,18 @@ from typing import Any
 
 import pytest
 
-from evalflow.testing import Endpoint, Request, reply
+from evalflow.testing import Endpoint, Request, reply, status
 from tests.cli.conftest import Program, judge_arguments
 
 BETTER, WORSE = "better", "worse"
+PROGRESS = """\
+# @package metric.progress
+kind: pairwise
+description: How often the answer is preferred to that of the run before.
+needs: [question, answer, vars.baseline]
+against: vars.baseline
+criteria: The better answer is the better one.
+"""
 
 
 def rows(count: int) -> list[dict[str, str]]:
@@ -96,3 +104,42 @@ def test_the_embedded_judge_is_refused(program: Program) -> None:
     done = program("check", "dataset=rag", "metric=preference", "judge=embedded")
     assert done.returncode == 2
     assert "the embedded judge is no language model and cannot answer a free prompt" in " ".join(done.stderr.split())
+
+
+def test_two_runs_answers_are_held_against_each_other(program: Program) -> None:
+    """The first run's bot is the worse one, and its answer to c1 failed; c2 asked something else there."""
+    conf = program.folder / "conf" / "metric"
+    conf.mkdir(parents=True)
+    (conf / "progress.yaml").write_text(PROGRESS, encoding="utf-8")
+
+    def script(request: Request) -> Any:
+        if request.model == "old":
+            return status(400) if "Q1?" in request.text else reply(WORSE)
+        if request.model == "new":
+            return reply(BETTER)
+        return preferring(request) if "Preference" in (request.schema_name or "") else {"reason": "-", "score": 5}
+
+    with Endpoint(script) as endpoint:
+        asked = [{"id": f"c{i}", "question": f"Q{i}?"} for i in range(4)]
+        before = program.write("before.jsonl", *asked[:2], {"id": "c2", "question": "Something else?"}, asked[3])
+        common = (
+            "dataset=rag", "dataset.rag.fields=null", "generate=true", "target=vllm",
+            f"target.base_url={endpoint.url}", *judge_arguments(endpoint.url),
+        )  # fmt: skip
+        program(*common, f"dataset.rag.path={before}", "target.model=old", "metric=coherence")
+        baseline = program.latest
+        after = program.write("after.jsonl", *asked)
+        command = (*common, f"dataset.rag.path={after}", "target.model=new", "metric=progress")
+        refused = program("check", *command)
+        assert refused.returncode == 2
+        assert "progress compares with the baseline's answers" in " ".join(refused.stderr.split())
+        assert "baseline=outputs/runs/..." in refused.stderr
+        done = program(*command, "baseline=outputs/latest")
+    assert done.returncode == 0, done.stderr
+    assert program.manifest["config"]["baseline"] == str(baseline)
+    lines = (program.latest / "scores.jsonl").read_text(encoding="utf-8").splitlines()
+    assert {line["case_id"]: (line["status"], line["score"]) for line in map(json.loads, lines)} == {
+        "c0": ("scored", 1.0), "c1": ("skipped", None), "c2": ("skipped", None), "c3": ("scored", 1.0),
+    }  # fmt: skip
+    cases = map(json.loads, (program.latest / "cases.jsonl").read_text(encoding="utf-8").splitlines())
+    assert [case.get("vars", {}).get("baseline") for case in cases] == [WORSE, None, None, WORSE]

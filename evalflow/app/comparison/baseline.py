@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 def open_baseline(run: RunConfig) -> Scored:
-    """The baseline of a run that has gates against it.
+    """The baseline of a run that has gates against it, or compares its answers.
 
     Raises:
         UserError: It is no run, was written by another version, or has no scores.
     """
-    assert run.baseline is not None  # a gate that compares is refused without one
+    assert run.baseline is not None  # what compares is refused without one
     try:
         return open_scored(find_run(run.baseline), "baseline")
     except UserError as error:
@@ -49,7 +49,8 @@ def baseline_problems(gates: Sequence[Gate], run: RunConfig, facts: Mapping[str,
     try:
         baseline = open_baseline(run)
     except UserError as error:
-        return list(_is_target(run.baseline, facts) or error.problems)
+        folders = [Path(folder) for folder in facts["search_folders"]["conf"]]
+        return list(target_problems(run.baseline, folders) or error.problems)
     where, known = f"baseline={run.baseline}", baseline.manifest["metrics"]
     problems: list[Problem] = []
     for name in dict.fromkeys(gate.metric for gate in wanted if gate.metric in facts["metrics"]):
@@ -61,12 +62,9 @@ def baseline_problems(gates: Sequence[Gate], run: RunConfig, facts: Mapping[str,
     return problems
 
 
-def _is_target(name: str, facts: Mapping[str, Any]) -> list[Problem]:
+def target_problems(name: str, conf_folders: Iterable[Path]) -> list[Problem]:
     """What to say to somebody who names a target: a run has one, so the other one's answers are another run."""
-    targets = {
-        file.stem for folder in facts["search_folders"]["conf"] for file in Path(folder).glob("target/[!_]*.yaml")
-    }
-    if name not in targets:
+    if not any((folder / "target" / f"{name}.yaml").is_file() for folder in conf_folders):
         return []
     hint = f"let it answer in a run of its own, target={name} generate=true, and name that run's folder"
     return [Problem(f"{name} is a target, and a baseline is a run", f"baseline={name}", hint)]

@@ -75,6 +75,8 @@ def _pinned(parts: Parts) -> dict[str, Any]:
     `outputs/latest` is this very run from now on, and would lead nowhere when it is resumed.
     """
     config = deepcopy(parts.settings.composed.storable)
+    if parts.settings.run.baseline is not None:
+        config["baseline"] = parts.settings.run.baseline
     for name, metric in parts.settings.run.metric.items():
         borrowed: str | None = getattr(metric, "steps_from", None)
         if borrowed:

@@ -106,7 +106,7 @@ def assemble(settings: Settings, run_id: str = "", session: CallSession | None =
         UserError: A prompt, a metric, a key or a name is wrong.
     """
     problems: list[Problem] = []
-    settings = _priced(settings)
+    settings = _settled(settings)
     prompts = Prompts(settings.composed.prompt_folders)
     session = session or _session(settings.run, run_id)
     metrics = _metrics(settings, prompts, problems)
@@ -128,11 +128,15 @@ def _pair(metric: Metric, judge: Judge | None, embedder: Judge | None) -> Pair:
     return Pair(metric, judge, embedder, both)
 
 
-def _priced(settings: Settings) -> Settings:
-    """The settings with the list prices of models whose price they do not tell."""
-    run = settings.run.model_copy(
-        update={"target": priced(settings.run.target), "embedder": priced(settings.run.embedder)}
-    )
+def _settled(settings: Settings) -> Settings:
+    """The settings with the list prices of models whose price they do not tell, and the baseline's real folder.
+
+    `outputs/latest` is this very run as soon as it has begun.
+    """
+    run = settings.run
+    known = run.baseline is not None and Path(run.baseline).is_dir()
+    baseline = str(Path(run.baseline or "").resolve()) if known else run.baseline
+    run = run.model_copy(update={"target": priced(run.target), "embedder": priced(run.embedder), "baseline": baseline})
     judges = {name: each_judge(config, priced) for name, config in settings.judges.items()}
     return replace(settings, run=run, judges=judges)
 

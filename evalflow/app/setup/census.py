@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from evalflow import datasets
+from evalflow.app.comparison.baseline_answers import NEED
 from evalflow.app.setup.assemble import Parts
 from evalflow.app.setup.foresee import foreseen
 from evalflow.config.schema import RunConfig
@@ -156,6 +157,9 @@ class Census:
         known = f"; columns without a field: {', '.join(columns)}" if columns else ""
         what = f"{metric.name} needs {need}, and no case of {dataset} has it{known}"
         hint = f"map it: '+{key}.fields.{field}={example}'"
+        if need == NEED:
+            what = f"{metric.name} compares with the baseline's answers, and there is none to a case of {dataset}"
+            hint = "name a run of the same cases: baseline=outputs/runs/..."
         if generate is False and need == generates:
             hint = f"have it generated: generate=true target=openai (see `list target`), or {hint}"
         return Problem(what, f"{key}.fields", hint)

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from evalflow.app.comparison.baseline_answers import baseline_answers
 from evalflow.app.results.composites import undecided_parts
 from evalflow.app.results.derive import thresholds
 from evalflow.app.results.recipe import Asking, Recipe, scorers_of
@@ -118,7 +119,7 @@ def inspect(parts: Parts) -> Inspection:
         UserError: With every problem that was found.
     """
     run = parts.settings.run
-    found = Inspection(parts, Reading(run), Draw(run.sample, run.seed))
+    found = Inspection(parts, Reading(run, baseline_answers(parts.settings)), Draw(run.sample, run.seed))
     census, estimator, labels = Census(parts), Estimator(parts), DataLabels(parts.settings)
     for case in found.reading:
         census.add(case)

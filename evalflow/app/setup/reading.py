@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from evalflow import datasets
+from evalflow.app.comparison.baseline_answers import BaselineAnswers
 from evalflow.app.setup.select import offered
 from evalflow.config.schema import RunConfig
 from evalflow.records import Case
@@ -23,10 +24,12 @@ class Reading:
 
     Args:
         run: Whose data.
+        others: The baseline's answers, for metrics that compare with them.
     """
 
-    def __init__(self, run: RunConfig) -> None:
+    def __init__(self, run: RunConfig, others: BaselineAnswers | None = None) -> None:
         self._run = run
+        self._others = others
         self._kept: list[Case] | None = None
 
     def __iter__(self) -> Iterator[Case]:
@@ -34,7 +37,8 @@ class Reading:
 
     def _read(self) -> Iterator[Case]:
         kept: list[Case] | None = [] if self._are_small() else None
-        for case in offered(self._run):
+        for one in offered(self._run):
+            case = self._others.beside(one) if self._others else one
             if kept is not None:
                 kept.append(case)
                 if len(kept) > KEPT_CASES:

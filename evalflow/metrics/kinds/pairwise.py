@@ -41,8 +41,9 @@ class PairwiseMetricConfig(ChainConfig):
     """What the answer is compared with, and by what.
 
     Attributes:
-        against: The case field, or dotted path into one, that holds the other answer: reference, demo_answer or, of a
-            column, vars.COLUMN. `needs` declares it.
+        against: The case field, or dotted path into one, that holds the other answer: reference, demo_answer, of a
+            column vars.COLUMN, or vars.baseline: what the run that the root key `baseline` names answered. `needs`
+            declares it.
         criteria: What makes an answer the better one, in words.
         inconsistent: What a pair is whose verdict changes with the order. Either is counted.
         prompt: The template. Beside the fields in `needs` it knows `criteria`, `given` (a map of what `needs` names
