@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from evalflow.records import Figure, FigureSpec
 
 _SIDES = ("truth", "prediction")
+_OF_PAIR = ("lean", "longer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,14 +108,15 @@ def _counted(cells: pl.LazyFrame, *, alone: bool) -> pl.DataFrame:
     """
     import polars as pl
 
-    scored = cells.filter(pl.col("value").is_not_null())  # an undefined score may tell of a pair
+    # An undefined score may tell of a pair, and a panel's score may have no value.
+    scored = cells.filter((pl.col("status") == "scored") | pl.col("value").is_not_null())
     metric = pl.col("metric").first()
     if alone:
-        same = scored.group_by("part", "value").agg(metric, clusters=pl.len()).collect(engine="streaming")
+        same = scored.group_by("part", "value", "score").agg(metric, clusters=pl.len()).collect(engine="streaming")
         return same.with_row_index("cluster").with_columns(n=pl.lit(1, pl.UInt32))
     case = pl.when(pl.col("group").is_null()).then("case_id")
     cluster = pl.struct(dataset="dataset", group="group", case=case).alias("cluster")
-    counted = scored.group_by("part", cluster, "value").agg(metric, n=pl.len()).collect(engine="streaming")
+    counted = scored.group_by("part", cluster, "value", "score").agg(metric, n=pl.len()).collect(engine="streaming")
     return counted.with_columns(clusters=pl.lit(1, pl.UInt32))
 
 
@@ -123,23 +125,23 @@ def decoded(spec: FigureSpec, counted: pl.DataFrame) -> pl.DataFrame:
 
     Args:
         spec: What the metric declares.
-        counted: Columns: part, cluster, value (JSON text), n, clusters.
+        counted: Columns: part, cluster, value (JSON text), n, clusters; and whatever else is to be kept.
 
     Returns:
         In place of `value`: of a classification truth and prediction (canonical JSON text), confidence (null where
         none is stated) and correct; `per_label`, a row for each label too, with record (a number), label, truth,
         prediction, unexpected and unsaid (whether the label was absent from the truth, or the prediction, and taken
-        as false); of a retrieval a column per measure; of a pair score, lean and longer.
+        as false); of a retrieval a column per measure; of a pair lean and longer.
     """
     import polars as pl
 
-    values = {value: json.loads(value) for value in counted["value"].unique().to_list()}
+    values = {value: json.loads(value) for value in counted["value"].drop_nulls().unique().to_list()}
     if spec.kind == "retrieval":
         rows = [[value, *(measured.get(name) for name in spec.measures)] for value, measured in values.items()]
         schema: dict[str, Any] = dict.fromkeys(spec.measures, pl.Float64)
     elif spec.kind == "pairwise":
         rows = [[value, *_of_pair(pair)] for value, pair in values.items()]
-        schema = dict.fromkeys(("score", "lean", "longer"), pl.Float64)
+        schema = dict.fromkeys(_OF_PAIR, pl.Float64)
     elif spec.per_label:
         labels = sorted({label for pair in values.values() for side in _SIDES for label in pair[side]})
         rows = [[value, label, *_of_label(pair, label)] for value, pair in values.items() for label in labels]
@@ -152,7 +154,7 @@ def decoded(spec: FigureSpec, counted: pl.DataFrame) -> pl.DataFrame:
         ]
         schema = {"truth": pl.String, "prediction": pl.String, "confidence": pl.Float64, "correct": pl.Boolean}
     said = pl.DataFrame(rows, schema={"value": pl.String, **schema}, orient="row")
-    return counted.join(said, on="value").drop("value")
+    return counted.join(said, on="value", how="left" if spec.kind == "pairwise" else "inner").drop("value")
 
 
 def _sureness(pair: Mapping[str, Any]) -> tuple[float | None, bool]:
@@ -160,8 +162,7 @@ def _sureness(pair: Mapping[str, Any]) -> tuple[float | None, bool]:
 
 
 def _of_pair(pair: Mapping[str, Any]) -> list[float | None]:
-    score = None if pair["verdict"] is None else {"win": 1.0, "tie": 0.5, "loss": 0.0}[pair["verdict"]]
-    return [score, *(None if pair[name] is None else float(pair[name]) for name in ("lean", "longer"))]
+    return [None if pair[name] is None else float(pair[name]) for name in _OF_PAIR]
 
 
 def _of_label(pair: Mapping[str, Any], label: str) -> list[Any]:

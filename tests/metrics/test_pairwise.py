@@ -132,9 +132,17 @@ def test_what_cannot_be_meant_is_refused(bench: Any, change: dict[str, Any], mes
 def test_its_figures_are_read_from_its_values(bench: Any) -> None:
     metric = bench.shipped("preference")
     pairs = [("first", "second")] * 3 + [("second", "first")] + [("first", "first")]
-    values = [bench.score(metric, bench.judge(said(*pair))).value for pair in pairs]
+    outcomes = [bench.score(metric, bench.judge(said(*pair))) for pair in pairs]
+    values, scores = [one.value for one in outcomes], [one.score for one in outcomes]
     counted = pl.DataFrame(
-        {"part": 0, "cluster": range(5), "value": [json_text(value) for value in values], "n": 1, "clusters": 1}
+        {
+            "part": 0,
+            "cluster": range(5),
+            "value": [json_text(value) for value in values],
+            "score": scores,
+            "n": 1,
+            "clusters": 1,
+        }
     )
     found = {figure.statistic: figure for figure in compute(metric.figures, decoded(metric.figures, counted))}
     assert {name: figure.value for name, figure in found.items()} == {
