@@ -95,6 +95,14 @@ async def test_the_bot_is_asked_where_the_case_has_no_answer(space: Workspace) -
     assert found.answer.answer == "Forty."
 
 
+async def test_a_composite_is_tried_by_a_run(space: Workspace) -> None:
+    bot(space)
+    both = MetricDraft("both", {"kind": "composite", "of": ["faithfulness", "price"]})
+    with pytest.raises(UserError, match="made of the scores of faithfulness, price, which a run makes"):
+        await try_metric(space, "fees", both, CASE)
+    assert preview_metric(space, "fees", both, CASE).prompts == []
+
+
 async def test_a_metric_has_a_judge_of_its_own(space: Workspace) -> None:
     own = {"kind": "openai", "model": "other", "api_key_env": None, "price": None}
     create_bot(space, "recorded_fees", {"kind": "recorded"})

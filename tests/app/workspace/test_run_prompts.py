@@ -100,3 +100,22 @@ def test_a_score_that_no_judge_gave_has_none(space: Workspace) -> None:
     run = ended(space, RunRequest("desk", ["mine"], ["exact_match"]))
     [score] = list_scores(space, run.run_id).items
     assert score_prompts(space, run.run_id, score.id) == []
+
+
+def test_a_composite_has_scores_in_the_tables_and_its_prompts_with_its_parts(space: Workspace) -> None:
+    with Endpoint(reply) as endpoint:
+        bots.create_bot(space, "desk", {"kind": "openai", "model": "m", "base_url": endpoint.url, "api_key_env": None})
+        metrics.create_metric(space, "desk", MetricDraft("warm", WARM))
+        both = {"kind": "composite", "of": {"warm": 1, "exact_match": 2}}
+        metrics.create_metric(space, "desk", MetricDraft("both", both))
+        datasets.create_dataset(space, "mine")
+        cases.add_cases(space, "mine", [{"question": "plain?", "reference": "answer to plain?"}])
+        with pytest.raises(UserError, match="made of exact_match, which this run does not score"):
+            runs.create_run(space, RunRequest("desk", ["mine"], ["warm", "both"]))
+        run = ended(space, RunRequest("desk", ["mine"], ["warm", "exact_match", "both"]))
+    scores = {score.metric: score for score in list_scores(space, run.run_id).items}
+    warm, made = scores["warm"], scores["both"]
+    assert warm.score is not None
+    assert (made.status, made.judge) == ("scored", warm.judge)
+    assert made.score == pytest.approx((warm.score + 2) / 3)
+    assert score_prompts(space, run.run_id, made.id) == []
