@@ -53,6 +53,6 @@ def _sentences(counts: Mapping[str, Any], test: Mapping[str, Any]) -> Iterator[s
     place = "first" if first > second else "second"
     found = f"the judge prefers what it reads {place}" if p < _LEVEL else "no sign that the judge prefers a place"
     yield (
-        f"Of the cases whose verdict changes with the order {first:,} lean to what is read first, {second:,} to what "
-        f"is read second (sign test, p = {p_value(p)}): {found}."
+        f"Where the verdict changes with the order, each case or group counted once, {first:,} lean to what is read "
+        f"first and {second:,} to what is read second (sign test, p = {p_value(p)}): {found}."
     )

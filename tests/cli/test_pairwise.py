@@ -67,9 +67,9 @@ def test_a_run_tells_the_win_rate_and_what_the_judge_leans_to(program: Program) 
     }  # fmt: skip
     assert (found["consistency"]["ci_method"], found["win_rate"]["n_scored"]) == ("wilson", 10)
     sentence = (
-        "preference: of 10 pairs 2 won, 2 lost, 0 tied, and 6 decided by the order in which they were read. Of the "
-        "cases whose verdict changes with the order 6 lean to what is read first, 0 to what is read second (sign test, "
-        "p = 0.031): the judge prefers what it reads first."
+        "preference: of 10 pairs 2 won, 2 lost, 0 tied, and 6 decided by the order in which they were read. Where the "
+        "verdict changes with the order, each case or group counted once, 6 lean to what is read first and 0 to what "
+        "is read second (sign test, p = 0.031): the judge prefers what it reads first."
     )
     assert sentence in done.stdout
     for name in ("report.html", "summary.md"):
