@@ -77,7 +77,7 @@ def _score(console: Console, score: Mapping[str, Any]) -> None:
     verdict = {True: "passed", False: "failed", None: ""}[score["passed"]]
     shown = number(score["score"]) if score["status"] == "scored" else score["status"]
     who = f" by {score['judge']}" if score["judge"] else ""
-    who += f", of {score['member_of']}" if score["member_of"] else ""
+    who += f", of {score['member_of']}" if score.get("member_of") else ""
     threshold = f" (threshold {number(score['threshold'], 2)})" if score["threshold"] is not None else ""
     rest = plain(f"{who}: {shown} {verdict}{threshold}".rstrip())
     path = f", {score['path']}" if score.get("path") else ""
