@@ -74,6 +74,12 @@ def kind_of(option: Option) -> str | None:
     return None
 
 
+def endpoint_judges() -> list[str]:
+    """Names of the judges that are models of their own, behind an address that can be another one."""
+    known = declared("judge")
+    return [name for name, option in known.items() if name != "target" and kind_of(option) == "openai"]
+
+
 def own_prompts(
     name: str, definition: Mapping[str, Any], config_dir: Path | None = None
 ) -> tuple[dict[str, Any], dict[str, str]]:

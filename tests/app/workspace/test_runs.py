@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from evalflow.app.workspace import NotFoundError, TakenError, Workspace, bots, cases, datasets, metrics, runs
+from evalflow.app.workspace import NotFoundError, TakenError, Workspace, bots, cases, datasets, library, metrics, runs
 from evalflow.app.workspace.metrics import MetricDraft
 from evalflow.app.workspace.run_types import RunRequest
 from evalflow.errors import UserError
@@ -44,6 +46,21 @@ def test_an_estimate_keeps_nothing_and_tells_of_self_preference(space: Workspace
     assert (told.cases, told.scores) == ({"mine": 1}, 2)
     assert any("self-preference" in notice for notice in told.notices)
     assert list(space.runs.glob("*")) == []
+
+
+def test_a_panel_of_conf_may_judge(space: Workspace, request_: RunRequest) -> None:
+    (folder := Path("conf/judge")).mkdir(parents=True)
+    members = "defaults: [ollama@members.first, vllm@members.second]\nkind: panel\n"
+    (folder / "duo.yaml").write_text(f"{members}members: {{first: {{model: llama}}, second: {{model: qwen}}}}\n")
+    run = runs.create_run(space, replace(request_, judge="duo"), "key")
+    assert (
+        runs.estimate_run(space, replace(request_, judge="duo")).requests
+        > runs.estimate_run(space, replace(request_, judge="ollama", judge_values={"model": "llama"})).requests
+    )
+    frozen = (run.folder / "snapshot/conf/judge/duo.yaml").read_text()
+    assert "kind: panel" in frozen
+    assert "model: qwen" in frozen
+    assert "duo" not in library.endpoint_judges()
 
 
 @pytest.mark.parametrize(

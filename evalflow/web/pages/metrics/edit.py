@@ -12,7 +12,7 @@ from nicegui import ui
 from evalflow.app.workspace import Workspace
 from evalflow.app.workspace.bots import Bot, get_bot
 from evalflow.app.workspace.datasets import list_datasets
-from evalflow.app.workspace.library import own_prompts
+from evalflow.app.workspace.library import endpoint_judges, own_prompts
 from evalflow.app.workspace.metric_trial import WrittenSteps, write_steps
 from evalflow.app.workspace.metrics import (
     Metric,
@@ -30,7 +30,6 @@ from evalflow.web.pages.faults import attempt, show
 from evalflow.web.pages.frame import frame
 from evalflow.web.pages.metrics.as_yaml import YamlForm
 from evalflow.web.pages.metrics.form import MetricForm, has_form
-from evalflow.web.pages.metrics.judge import endpoints
 from evalflow.web.pages.metrics.trial import MetricTrial
 from evalflow.web.pages.parts import button, link_button, text
 from evalflow.web.pages.saving import Saving
@@ -79,7 +78,7 @@ class _Around:
 
 def _around(workspace: Workspace, bot: str) -> _Around:
     datasets = [one.name for one in list_datasets(workspace)]
-    return _Around(get_bot(workspace, bot), datasets, endpoints())
+    return _Around(get_bot(workspace, bot), datasets, endpoint_judges())
 
 
 class _Editor:

@@ -109,9 +109,3 @@ class JudgeFields:
         self._fields["judge.mode"].value = found.get("mode", "json_schema")
         if self._logprobs is not None:
             self._logprobs.value = bool(found.get("logprobs"))
-
-
-def endpoints() -> list[str]:
-    """Names of the judges of conf/ that are models of their own."""
-    known = library.declared("judge")
-    return [name for name, option in known.items() if name != "target" and library.kind_of(option) == "openai"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,7 +12,7 @@ from nicegui import ui
 from evalflow.app.workspace import Workspace
 from evalflow.app.workspace.bots import list_bots
 from evalflow.app.workspace.datasets import list_datasets
-from evalflow.app.workspace.library import declared
+from evalflow.app.workspace.library import declared, endpoint_judges
 from evalflow.app.workspace.metrics import list_library, list_metrics
 from evalflow.app.workspace.run_types import RunRequest
 from evalflow.web.pages.forms import About, Field, fieldset, line, number, pick, several, written
@@ -39,6 +39,7 @@ class Offer:
 
     Attributes:
         bots, datasets, judges: What is shown, by name.
+        endpoints: Judges that are models of their own, whose address can be another one.
         kinds: The kind of each bot.
         library: Metrics that every bot has.
     """
@@ -47,6 +48,7 @@ class Offer:
     kinds: Mapping[str, str]
     datasets: Mapping[str, str]
     judges: Mapping[str, str]
+    endpoints: Collection[str]
     library: Sequence[str]
 
 
@@ -60,6 +62,7 @@ def read_offer(workspace: Workspace) -> Offer:
         kinds={bot.name: str(bot.config.get("kind")) for bot in bots},
         datasets={name: f"{name}{size}" for name, size in datasets},
         judges={OWN_JUDGE: "What fits the bot: its own model, else embedded", **{name: name for name in judges}},
+        endpoints=endpoint_judges(),
         library=[metric.name for metric in list_library()],
     )
 
@@ -185,7 +188,7 @@ class RunForm:
         return self._offer.kinds.get(self._bot.value) != RECORDED
 
     def _asks_elsewhere(self) -> bool:
-        return self._judge.value not in (OWN_JUDGE, "embedded")
+        return self._judge.value in self._offer.endpoints
 
     async def _change(self, event: Any) -> None:
         if event.sender is self._bot:
