@@ -194,6 +194,7 @@ def test_scores_are_there_while_a_run_goes_on(space: Workspace, bot: Bot) -> Non
     until(space, run, worker, lambda _: len(rows_of(space, run)) >= 5)
     found = rows_of(space, run)
     first = scores.get_score(space, run.run_id, found[0].id)
+    assert first.score is not None
     assert (first.question, first.tags, first.passed) == (f"What is {first.case_id[1:]}?", ["t"], first.score >= 0.5)
     assert first.answer
     assert first.steps
