@@ -14,6 +14,7 @@ import argparse
 import math
 from collections.abc import Callable
 
+import _samples
 import numpy as np
 from numpy.typing import NDArray
 
@@ -177,6 +178,15 @@ def main() -> None:
             rate, covered = f1_alike(p, n, group, max(200, runs // 4))
             name = f"right {p:.0%}" + (", clusters of five" if group > 1 else "")
             print(f"  {name:28}{n:6} {rate:.3f}{'*' if rate > limit else ' '} covered {covered:.3f}", flush=True)
+    print("\ntwo samples of different cases that are alike: told apart, and how often an interval holds 0")
+    for kind in _samples.KINDS:
+        for grouping in _samples.GROUPINGS:
+            for sizes in _samples.SIZES:
+                rate, given, covered = _samples.rates(kind, grouping, sizes, max(200, runs // 4), LEVEL)
+                name, n = f"{kind}, {grouping}", f"{sizes[0]} | {sizes[1]}"
+                none = "" if given == 1 else f", none in {1 - given:.0%}"
+                mark = "*" if rate > limit else " "
+                print(f"  {name:38}{n:>12} {rate:.3f}{mark} covered {covered:.3f}{none}", flush=True)
     print("\nany finding in a table of comparisons without a difference, n = 15, judge noise shared by all")
     for size in (2, 5, 10):
         found = families(15, size, max(200, runs // 4))

@@ -93,7 +93,7 @@ def _compare(words: list[str]) -> int:
     what = "folders of runs A and B; of A alone, for the latest as B; of a sweep, for all its pairs"
     parser.add_argument("runs", nargs="*", metavar="RUN", help=what)
     parser.add_argument("--margin", type=float, help="also say whether B is not worse by more than this")
-    unpaired = "the runs are samples of different cases: means and pass rates, not case by case"
+    unpaired = "the runs are samples of different cases, not to be compared case by case"
     parser.add_argument("--unpaired", action="store_true", help=unpaired)
     parser.add_argument("--tags", action="store_true", help="also a row for each tag")
     parser.add_argument("--classes", action="store_true", help="also the figures of each class or label")

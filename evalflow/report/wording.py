@@ -23,6 +23,8 @@ _METHODS = {
     "newcombe_fisher": "Newcombe and Fisher, unpaired",
     "welch_t": "Welch's t, unpaired",
     "unpaired_cr1_t": "t, unpaired and clustered",
+    "unpaired_bootstrap_t": "bootstrap and t, unpaired",
+    "unpaired_cluster_bootstrap_t": "bootstrap and t, unpaired and clustered",
     "paired_t": "paired t",
     "paired_t_sign_flip": "paired t and sign flips",
     "paired_cr1_t": "paired t, clustered",

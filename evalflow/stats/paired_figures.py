@@ -58,6 +58,11 @@ class PairedClusters:
         """How many there are; `cases` where each case stands alone."""
         return int(self.weights.sum())
 
+    def values(self, of: Of) -> tuple[float, float]:
+        """A figure of both runs; NaN where it is undefined."""
+        a, b = (float(of((self.weights @ side)[None, :])[0]) for side in (self.a, self.b))
+        return a, b
+
     @cached_property
     def unchanged(self) -> bool:
         """Whether both runs say the same of every cluster."""
@@ -103,10 +108,9 @@ def figure_difference(figure: Of | Ratio, clusters: PairedClusters) -> Differenc
 
     of = figure.of if isinstance(figure, Ratio) else figure
     n, groups = clusters.cases, clusters.clusters
-    value_a, value_b = (float(of((clusters.weights @ side)[None, :])[0]) for side in (clusters.a, clusters.b))
+    value_a, value_b = clusters.values(of)
     if np.isnan(value_a) or np.isnan(value_b):
-        a, b = (None if np.isnan(value) else value for value in (value_a, value_b))
-        return Difference(n, groups, a, b, None, None, None, None, None, None, "none: undefined in a run")
+        return undefined(clusters, value_a, value_b)
     if isinstance(figure, Ratio) and clusters.unchanged:
         touched = int(clusters.weights @ ((clusters.a @ figure.trials) > 0))
         return alike(n, groups, (value_a, value_b), touched, figure.leverage)
@@ -119,13 +123,17 @@ def figure_difference(figure: Of | Ratio, clusters: PairedClusters) -> Differenc
     return Difference(n, groups, value_a, value_b, difference, error, df, low, high, p, method)
 
 
-def _bounds(of: Of, clusters: PairedClusters) -> tuple[float | None, float | None, float | None, str]:
+def undefined(clusters: PairedClusters, value_a: float, value_b: float) -> Difference:
+    """No difference, since the figure of a run is NaN."""
+    a, b = (None if value != value else value for value in (value_a, value_b))
+    why = "none: undefined in a run"
+    return Difference(clusters.cases, clusters.clusters, a, b, None, None, None, None, None, None, why)
+
+
+def resampled_difference(of: Of, clusters: PairedClusters) -> tuple[float | None, float | None, float | None, str]:
+    """Percentile interval and standard error of a figure's difference over the resamples; else None, and why."""
     import numpy as np
 
-    if clusters.clusters == 1:
-        return None, None, None, "none: one case" if clusters.cases == 1 else "none: one cluster"
-    if clusters.unchanged:
-        return None, None, None, "none: no answer changed, which says nothing of how much it varies"
     found = of(clusters.draws[1]) - of(clusters.draws[0])
     defined = found[~np.isnan(found)]
     if defined.size < (1 - MAX_UNDEFINED) * found.size:
@@ -133,10 +141,21 @@ def _bounds(of: Of, clusters: PairedClusters) -> tuple[float | None, float | Non
     low, high = percentiles(defined)
     if low == high:
         return None, None, None, "none: the resamples do not differ"
+    return low, high, float(defined.std(ddof=1)), ""
+
+
+def _bounds(of: Of, clusters: PairedClusters) -> tuple[float | None, float | None, float | None, str]:
+    if clusters.clusters == 1:
+        return None, None, None, "none: one case" if clusters.cases == 1 else "none: one cluster"
+    if clusters.unchanged:
+        return None, None, None, "none: no answer changed, which says nothing of how much it varies"
+    low, high, error, why = resampled_difference(of, clusters)
+    if error is None:
+        return None, None, None, why
     alone = clusters.clusters == clusters.cases
     name, few, what = ("", FEW_CASES, "cases") if alone else ("cluster_", FEW_CLUSTERS, "clusters")
     note = f": fewer than {few} {what}" if clusters.clusters < few else ""
-    return low, high, float(defined.std(ddof=1)), f"paired_{name}bootstrap_swaps{note}"
+    return low, high, error, f"paired_{name}bootstrap_swaps{note}"
 
 
 def _p_value(of: Of, clusters: PairedClusters, difference: float) -> float:

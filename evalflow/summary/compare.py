@@ -11,7 +11,7 @@ from evalflow.stats.margin import cases_needed, within_margin
 from evalflow.stats.multiple import Adjustment, adjust
 from evalflow.stats.paired import RULE_OF_THREE, Difference, alike_to_decide, paired_difference
 from evalflow.stats.power import detectable_difference
-from evalflow.summary.paired_figures import LOWER_IS_BETTER, Said, figure_differences, read_said, same_as_mean
+from evalflow.summary.figure_differences import LOWER_IS_BETTER, Said, figure_differences, read_said, same_as_mean
 from evalflow.summary.pairing import Pairing, tags_of
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ def compare_cases(
     for (dataset, metric), part in pairing.cases.group_by("dataset", "metric", maintain_order=True):
         traits = metrics.get(str(metric), Traits())
         spec = traits.figures
-        said = read_said(pairing.sides, part, spec) if spec and (by_class or not spec.per_label) else None
+        said = read_said(pairing.sides, (part, part), spec) if spec and (by_class or not spec.per_label) else None
         judge = " → ".join(dict.fromkeys(j for j in (part["judge_a"][0], part["judge_b"][0]) if j)) or None
         for tag, tagged in _slices(part, by_tag):
             about = (pair, str(dataset), str(metric), judge, tag)
@@ -199,7 +199,7 @@ def _differences(
     mean = paired_difference(a, b, cases["cluster"].to_numpy(), seed, bounded=traits.bounded)
     judged = cases.drop_nulls(["passed_a", "passed_b"])
     again = traits.higher_is_better and judged.height == cases.height and _passes_are_scores(cases)
-    figures = list(figure_differences(said, cases, seed, by_class=by_class)) if said else []
+    figures = list(figure_differences(said, (cases, cases), seed, by_class=by_class)) if said else []
     also = [*(["pass_rate"] if again else ()), *(same_as_mean(traits.figures) if traits.figures else ())]
     if said and said.spec.kind == "retrieval":
         also += [name for name, found in figures if _same(found, mean)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,6 @@ from evalflow.report.flips import Flips, flips
 from evalflow.summary import (
     ComparisonRow,
     Pairing,
-    Traits,
     adjusted,
     compare_cases,
     compare_samples,
@@ -105,19 +104,13 @@ def compare_pairs(pairs: Sequence[tuple[Scored, Scored]], how: How) -> Compariso
 
 def _samples(a: Scored, b: Scored, how: How) -> tuple[list[ComparisonRow], list[str]]:
     """Two runs as samples of different cases, and what a reader should know of that."""
-    metrics = a.traits | b.traits
-    rows, common = compare_samples(a.scores(), b.scores(), (a.name, b.name), metrics, by_tag=how.by_tag)
-    notes = (
-        ["means and pass rates alone: other figures are compared case by case only"] if _figured(metrics, rows) else []
-    )
+    by = {"by_tag": how.by_tag, "by_class": how.by_class}
+    names, seed = (a.name, b.name), b.manifest["config"]["seed"]
+    rows, common = compare_samples(a.scores(), b.scores(), names, a.traits | b.traits, **by, seed=seed)
     if common:
         said = "1 case is" if common == 1 else f"{common:,} cases are"
-        notes.append(f"{said} in both runs; without --unpaired they are compared case by case, which shows more")
-    return rows, notes
-
-
-def _figured(metrics: Mapping[str, Traits], rows: Sequence[ComparisonRow]) -> bool:
-    return any((found := metrics.get(row.metric)) and found.figures for row in rows)
+        return rows, [f"{said} in both runs; without --unpaired they are compared case by case, which shows more"]
+    return rows, []
 
 
 def _notes(a: Scored, b: Scored, pairing: Pairing, names: tuple[str, str]) -> Iterator[str]:

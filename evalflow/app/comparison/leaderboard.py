@@ -9,7 +9,7 @@ from evalflow.app.comparison.comparable import Scored, obstacles
 from evalflow.stats.multiple import adjust
 from evalflow.summary import ComparisonRow, compare_cases, pair_scores
 from evalflow.summary.compare import LEVEL
-from evalflow.summary.paired_figures import LOWER_IS_BETTER
+from evalflow.summary.figure_differences import LOWER_IS_BETTER
 
 if TYPE_CHECKING:
     import polars as pl

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,7 +10,10 @@ from evalflow.stats.classification import label_text, labels_of, of_class, over_
 from evalflow.stats.matthews import matthews
 from evalflow.stats.paired import Difference, paired_difference
 from evalflow.stats.paired_figures import PairedClusters, figure_difference
+from evalflow.stats.ratios import Of, Ratio
 from evalflow.stats.reliability import BINS, bin_of, calibration_error
+from evalflow.stats.unpaired import unpaired_difference
+from evalflow.stats.unpaired_figures import unpaired_figure_difference
 from evalflow.summary.figures import decoded
 from evalflow.summary.journal import json_text
 
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
 LOWER_IS_BETTER = ("brier", "ece")
 """Figures of which less is better; of all others more is."""
 Found = tuple[str, Difference]
+Sides = tuple["pl.DataFrame", "pl.DataFrame"]
 _SIDES = ("a", "b")
 _SCORES = ("precision", "recall", "f1", "f2")
 _TRUE = "true"
@@ -37,57 +41,66 @@ class Said:
         spec: Which figures the metric has.
         rows: One row per case, side and value: case_id, cluster, side (a or b), weight (the share of the case's scored
             repeats on that side), and what the value says, as `decoded` gives it; `per_label`, one for each label.
+        paired: Whether the cases are the same on both sides, and else two samples.
     """
 
     spec: FigureSpec
     rows: pl.DataFrame
+    paired: bool
 
 
-def read_said(sides: tuple[pl.LazyFrame, pl.LazyFrame], cases: pl.DataFrame, spec: FigureSpec) -> Said:
+def read_said(
+    scores: tuple[pl.LazyFrame, pl.LazyFrame], cases: Sides, spec: FigureSpec, *, paired: bool = True
+) -> Said:
     """Read the values of both runs' scores.
 
     Args:
-        sides: The columns of the two scores.parquet.
-        cases: Rows of a pairing, of one dataset and metric.
+        scores: The columns of the two scores.parquet.
+        cases: The cases of each run, of one dataset and metric: columns dataset, metric, case_id, cluster.
         spec: Which figures the metric has.
+        paired: Whether the cases are the same on both sides.
     """
     import polars as pl
 
-    wanted = cases.select("dataset", "metric", "case_id", "cluster").lazy()
     key = ["dataset", "metric", "case_id"]
     counted = [
         side.filter((pl.col("status") == "scored") & pl.col("member_of").is_null())
-        .join(wanted, on=key)
+        .join(own.select(*key, "cluster").lazy(), on=key)
         .group_by("case_id", "value")
         .agg(pl.col("cluster").first(), n=pl.len())
         .with_columns(side=pl.lit(name), weight=pl.col("n") / pl.col("n").sum().over("case_id"))
-        for name, side in zip(_SIDES, sides, strict=True)
+        for name, side, own in zip(_SIDES, scores, cases, strict=True)
     ]
-    return Said(spec, decoded(spec, pl.concat(counted).sort("side", "case_id", "value").collect(engine="streaming")))
+    rows = decoded(spec, pl.concat(counted).sort("side", "case_id", "value").collect(engine="streaming"))
+    return Said(spec, rows, paired)
 
 
-def figure_differences(said: Said, cases: pl.DataFrame, seed: int = 0, *, by_class: bool = False) -> Iterator[Found]:
+def figure_differences(said: Said, cases: Sides, seed: int = 0, *, by_class: bool = False) -> Iterator[Found]:
     """The differences of all figures that are not the mean over again, nor about the judge as those of pairs are.
 
-    What is a mean over cases is compared as means are, recall among them: it is a mean over the cases that bear the
-    label, which are the same in both runs.
+    What is a mean over cases is compared as means are; on the same cases recall among them, a mean over those that bear
+    the label.
 
     Args:
         said: Of these cases and perhaps others.
-        cases: Rows of a pairing.
+        cases: Those of each run; a `case_id` is all that is needed.
         seed: Of what is drawn.
         by_class: Whether each class, or label, has its own figures too.
     """
-    rows = said.rows.join(cases.select("case_id"), on="case_id", how="semi")
+    import polars as pl
+
+    wanted = pl.concat(own.select("case_id", side=pl.lit(name)) for name, own in zip(_SIDES, cases, strict=True))
+    rows = said.rows.join(wanted, on=["case_id", "side"], how="semi")
+    design = _Design(said.paired, seed)
     if said.spec.kind == "retrieval":
         for name in said.spec.measures:
-            yield name, _of_means(rows, name, seed)
+            yield name, design.of_means(rows, name)
     elif said.spec.per_label:
         for (label,), own in rows.sort("label").group_by("label", maintain_order=True) if by_class else ():
-            for name, found in _Classified(own, seed).of_class(_TRUE, _SCORES[:3]):
+            for name, found in _Classified(own, design).of_class(_TRUE, _SCORES[:3]):
                 yield f"{name}[{label}]", found
     elif said.spec.kind == "classification":
-        yield from _of_classes(rows, said.spec, seed, by_class=by_class)
+        yield from _of_classes(rows, said.spec, design, by_class=by_class)
 
 
 def same_as_mean(spec: FigureSpec) -> tuple[str, ...]:
@@ -99,16 +112,16 @@ def same_as_mean(spec: FigureSpec) -> tuple[str, ...]:
     return ("accuracy",) if spec.per_label or spec.positive is not None else ("accuracy", "weighted_recall")
 
 
-def _of_classes(rows: pl.DataFrame, spec: FigureSpec, seed: int, *, by_class: bool) -> Iterator[Found]:
-    classified = _Classified(rows, seed)
+def _of_classes(rows: pl.DataFrame, spec: FigureSpec, design: _Design, *, by_class: bool) -> Iterator[Found]:
+    classified = _Classified(rows, design)
     if spec.positive is not None:
         positive = json_text(spec.positive)
         yield from classified.of_class(positive, _SCORES[:3])
-        yield "mcc", figure_difference(matthews(classified.pairs, positive), classified.clusters)
+        yield "mcc", classified.difference(matthews(classified.pairs, positive))
     else:
         yield from ((name, found) for name, found in classified.over_classes() if name not in same_as_mean(spec))
     if spec.confidence:
-        yield from _sureness(rows, seed)
+        yield from _sureness(rows, design)
     if by_class and spec.positive is None:
         for label in labels_of(classified.pairs):
             for name, found in classified.of_class(label, _SCORES):
@@ -118,16 +131,16 @@ def _of_classes(rows: pl.DataFrame, spec: FigureSpec, seed: int, *, by_class: bo
 class _Classified:
     """What two runs said of cases that each have one truth and one prediction, counted once for all figures."""
 
-    def __init__(self, rows: pl.DataFrame, seed: int) -> None:
+    def __init__(self, rows: pl.DataFrame, design: _Design) -> None:
         import polars as pl
 
         cells = rows.select("truth", "prediction").unique().sort("truth", "prediction")
         placed = rows.join(cells.with_row_index("cell"), on=["truth", "prediction"]).with_columns(amount="weight")
-        self.rows, self.seed = rows, seed
+        self.rows, self.design = rows, design
         self.pairs: list[tuple[str, str]] = cells.rows()
-        self.clusters = _paired(placed, cells.height, seed)
+        self.difference = design.of_cells(placed, cells.height)
         # Whether each case has one truth, whichever run is asked.
-        self.one_truth = rows.select("case_id", "truth").n_unique() == rows["case_id"].n_unique()
+        self.one_truth = design.paired and rows.select("case_id", "truth").n_unique() == rows["case_id"].n_unique()
         self.hit = pl.col("prediction") == pl.col("truth")
 
     def of_class(self, label: str, names: Sequence[str]) -> Iterator[Found]:
@@ -138,54 +151,82 @@ class _Classified:
         for name in names:
             if name == "recall" and self.one_truth:
                 own = self.rows.filter(pl.col("truth") == label).with_columns(recall=self.hit.cast(pl.Float64))
-                yield name, _of_means(own, name, self.seed)
+                yield name, self.design.of_means(own, name)
             else:
-                yield name, figure_difference(ratios[name], self.clusters)
+                yield name, self.difference(ratios[name])
 
     def over_classes(self) -> Iterator[Found]:
         """The means over the classes."""
         for name, of in over_classes(self.pairs).items():
-            yield name, figure_difference(of, self.clusters)
+            yield name, self.difference(of)
 
 
-def _sureness(rows: pl.DataFrame, seed: int) -> Iterator[Found]:
-    """The Brier score and the calibration error, over the cases in which both runs state how sure they are."""
+def _sureness(rows: pl.DataFrame, design: _Design) -> Iterator[Found]:
+    """The Brier score and the calibration error, over the cases in which it is stated how sure a run is."""
     import polars as pl
 
     gap = pl.col("correct").cast(pl.Float64) - pl.col("confidence")
-    yield "brier", _of_means(rows.with_columns(brier=gap**2), "brier", seed)
-    stated = _in_both(rows.drop_nulls("confidence"))
+    yield "brier", design.of_means(rows.with_columns(brier=gap**2), "brier")
+    stated = design.known(rows, "confidence")
     bins = pl.Series("cell", bin_of(stated["confidence"].to_numpy()))
     gaps = stated.with_columns(bins, amount=gap * pl.col("weight"))
     total = stated.with_columns(cell=pl.lit(BINS, pl.Int64), amount="weight")
-    yield "ece", figure_difference(calibration_error, _paired(pl.concat([gaps, total]), BINS + 1, seed))
+    yield "ece", design.of_cells(pl.concat([gaps, total]), BINS + 1)(calibration_error)
 
 
-def _in_both(rows: pl.DataFrame) -> pl.DataFrame:
-    """The rows of the cases that both sides have, each side's weights made to add up to 1 again."""
-    import polars as pl
+@dataclass(frozen=True, slots=True)
+class _Design:
+    """How figures are compared: case by case, or as those of two samples."""
 
-    weight = pl.col("weight") / pl.col("weight").sum().over("case_id", "side")
-    return rows.filter(pl.col("side").n_unique().over("case_id") == len(_SIDES)).with_columns(weight)
+    paired: bool
+    seed: int
+
+    def known(self, rows: pl.DataFrame, name: str) -> pl.DataFrame:
+        """The rows that have a value, in pairs on both sides; the weights of each case made to add up to 1 again."""
+        import polars as pl
+
+        rows = rows.drop_nulls(name)
+        if self.paired:
+            rows = rows.filter(pl.col("side").n_unique().over("case_id") == len(_SIDES))
+        return rows.with_columns(pl.col("weight") / pl.col("weight").sum().over("case_id", "side"))
+
+    def of_means(self, rows: pl.DataFrame, name: str) -> Difference:
+        """A measure of 0..1 that each case has, compared as means are; cases in which a run has none are left out."""
+        import polars as pl
+
+        value = (pl.col(name) * pl.col("weight")).sum()
+        means = (
+            self.known(rows, name)
+            .group_by("case_id", "side")
+            .agg(pl.col("cluster").first(), value=value)
+            .sort("side", "case_id")
+        )
+        a, b = (means.filter(pl.col("side") == side) for side in _SIDES)
+        clusters = a["cluster"].to_numpy(), b["cluster"].to_numpy()
+        if self.paired:
+            return paired_difference(a["value"], b["value"], clusters[0], self.seed, bounded=True)
+        return unpaired_difference(a["value"], b["value"], *clusters)
+
+    def of_cells(self, rows: pl.DataFrame, cells: int) -> Callable[[Of | Ratio], Difference]:
+        """What compares a figure over cells, which are counted once for all figures; arguments as of `_clusters`."""
+        import polars as pl
+
+        cases = rows.select("case_id", "side").unique()
+        if self.paired:
+            clusters = _clusters(rows, cells, cases["case_id"].n_unique(), self.seed)
+            return lambda figure: figure_difference(figure, clusters)
+        clusters = _clusters(rows, cells, cases.height, self.seed)
+        a, b = (cases.filter(pl.col("side") == side).height for side in _SIDES)
+        return lambda figure: unpaired_figure_difference(figure, clusters, (a, b))
 
 
-def _of_means(rows: pl.DataFrame, name: str, seed: int) -> Difference:
-    """A measure of 0..1 that each case has, compared as means are; cases in which a run has none are left out."""
-    import polars as pl
-
-    known = _in_both(rows.drop_nulls(name))
-    value = (pl.col(name) * pl.col("weight")).sum()
-    means = known.group_by("case_id", "side").agg(pl.col("cluster").first(), value=value).sort("side", "case_id")
-    a, b = (means.filter(pl.col("side") == side) for side in _SIDES)
-    return paired_difference(a["value"], b["value"], a["cluster"].to_numpy(), seed, bounded=True)
-
-
-def _paired(rows: pl.DataFrame, cells: int, seed: int) -> PairedClusters:
+def _clusters(rows: pl.DataFrame, cells: int, cases: int, seed: int) -> PairedClusters:
     """What each cluster adds to each cell on each side; clusters with equal amounts are one pattern.
 
     Args:
         rows: Columns: case_id, cluster, side, cell (0 up to `cells`), amount.
         cells: How many there are.
+        cases: How many there are.
         seed: Of what is drawn.
     """
     import numpy as np
@@ -206,4 +247,4 @@ def _paired(rows: pl.DataFrame, cells: int, seed: int) -> PairedClusters:
     for row, (at, amount) in enumerate(zip(listed["place"], listed["amount"], strict=True)):
         matrix[row, at.to_numpy()] = amount.to_numpy()
     weights: NDArray[np.int64] = listed["weight"].cast(pl.Int64).to_numpy()
-    return PairedClusters(matrix[:, :cells], matrix[:, cells:], weights, rows["case_id"].n_unique(), seed)
+    return PairedClusters(matrix[:, :cells], matrix[:, cells:], weights, cases, seed)
