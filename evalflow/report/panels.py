@@ -80,11 +80,14 @@ def _member(one: Mapping[str, Any]) -> str:
 def _panel(detail: Mapping[str, Any]) -> Iterator[str]:
     about, n = detail["panel"], detail["n"]
     if not n:
-        yield "no answer was scored by two of them, so how far they agree is not known"
+        yield "nothing was scored by two of them, so how far they agree is not known"
         return
-    yield f"{_agreement(about['alpha'])}; they are {number(about['mean_range'])} apart on average, over {n:,} answers"
+    yield f"{_agreement(about['alpha'])}; on average they are {number(about['mean_range'])} apart, in {n:,} judgements"
     if about["widest"]:
-        yield "most apart on: " + "; ".join(_apart(one) for one in about["widest"][:_NAMED])
+        cases: dict[str, Mapping[str, Any]] = {}
+        for one in about["widest"]:
+            cases.setdefault(one["case_id"], one)  # of a case's repeats the widest
+        yield "most apart on: " + "; ".join(_apart(one) for one in [*cases.values()][:_NAMED])
 
 
 def _agreement(alpha: Mapping[str, Any]) -> str:
