@@ -45,7 +45,9 @@ def label_scale(config: MetricConfig, *, bounded: bool) -> RecordedScale:
 
 
 def read_label(scale: RecordedScale, value: Any) -> tuple[float, Any]:
-    """A person's grade as (score, value on the scale); words count in any case, as spreadsheets change it.
+    """A person's grade as (score, value on the scale), as spreadsheets write it.
+
+    Words count in any case. On a scale with bounds a number may have a decimal comma, which is no thousand there.
 
     Raises:
         ValueError: It is not on the scale.
@@ -55,6 +57,8 @@ def read_label(scale: RecordedScale, value: Any) -> tuple[float, Any]:
         if isinstance(scale, LabelScale) and value not in scale.values:
             words = [word for word in scale.values if word.casefold() == value.casefold()]
             value = words[0] if len(words) == 1 else value
+        if isinstance(scale, FractionScale | PercentageScale | LikertScale):
+            value = value.replace(",", ".") if value.count(",") == 1 else value
     return read(scale, value)
 
 

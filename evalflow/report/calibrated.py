@@ -22,7 +22,7 @@ class Corrected:
 
     Attributes:
         name: The metric, with what tells it from others of the run.
-        judge, judge_interval: The judge's own mean, with its interval.
+        alone, alone_interval: The mean as judge or metric alone has it, with its interval.
         corrected, corrected_interval: The mean corrected by people, likewise.
         method: How it was made.
         sentence: What this says.
@@ -30,8 +30,8 @@ class Corrected:
     """
 
     name: str
-    judge: str
-    judge_interval: str
+    alone: str
+    alone_interval: str
     corrected: str
     corrected_interval: str
     method: str
@@ -66,7 +66,7 @@ def _shown(row: CalibrationRow, name: str) -> Corrected:
 
 def _sentence(row: CalibrationRow, name: str) -> Iterator[str]:
     c = row.corrected
-    yield f"{name}: the {'judge' if row.judge else 'metric'} says {number(c.judge_mean)},"
+    yield f"{name}: the {row.who} says {number(c.judge_mean)},"
     if not c.n_unlabelled:
         span = "" if c.low is None else f" ({number(c.low)} to {number(c.high)} for answers like these)"
         yield f"and people, who labelled all {c.n:,} answers, say {number(c.estimate)}{span}."

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from evalflow.summary import CalibrationRow
     from evalflow.summary.raters import Raters
 
+_SHOWN = 10
+"""Disagreements that are not folded away."""
 _STYLES = ("page.css", "tables.css", "sweep.css")
 
 
@@ -42,6 +44,11 @@ class Calibration:
     notes: Sequence[str]
     rests_on: str
     disagreements: Sequence[Mapping[str, Any]]
+
+    @property
+    def who(self) -> str:
+        """Who gave the scores, in a word: judges, if any; else metrics."""
+        return next((row.who for row in self.rows if row.judge), "metric")
 
     def document(self) -> dict[str, Any]:
         """All of it as JSON."""
@@ -73,7 +80,7 @@ def document_of(row: CalibrationRow) -> dict[str, Any]:
         },
         "labels_saved": found.labels_saved,
         "rogan_gladen": None,
-        "at_random": None if row.selection is None else not row.chosen,
+        "at_random": row.at_random,
         "warnings": warnings_of(row),
     }  # fmt: skip
     if row.by_class is not None:
@@ -109,20 +116,31 @@ def write_calibration(path: Path, found: Calibration) -> None:
     """Write one self-contained page; replaces the one before."""
     manifest = found.manifest
     context = {
-        "title": "The judge, held against people",
+        "title": f"The {found.who}, held against people",
         "found": found,
         "judges": judge_lines(manifest),
         "facts": [("Run", manifest["run_id"]), ("Labels", f"{found.source}: {found.rests_on}")],
-        "blocks": [
-            {
-                "row": row,
-                "c": row.corrected,
-                "words": in_words(row),
-                "warnings": warnings_of(row),
-                "measures": [(words, one, measured(name)) for name, words, one in shown_measures(row)],
-                "pictures": calibration_pictures(row),
-            }
-            for row in found.rows
-        ],
+        "blocks": [_block(row) for row in found.rows],
+        "shown": _SHOWN,
     }
     write_page(path, "calibration.html.jinja", context, styles=_STYLES, scripts=())
+
+
+def _block(row: CalibrationRow) -> dict[str, Any]:
+    """A row as the page shows it; measures that are not known stand together by the reason."""
+    measures = shown_measures(row)
+    unknown: dict[str, list[str]] = {}
+    for _, words, one in measures:
+        if one.value is None:
+            unknown.setdefault(one.method.removeprefix("none: "), []).append(words)
+    return {
+        "row": row,
+        "c": row.corrected,
+        "words": in_words(row),
+        "warnings": warnings_of(row),
+        "measures": [(words, one, measured(name)) for name, words, one in measures if one.value is not None],
+        "unknown": list(unknown.items()),
+        "pictures": calibration_pictures(row),
+        "tags": [one for one in row.tags if one.corrected.estimate is not None],
+        "few": [one for one in row.tags if one.corrected.estimate is None],
+    }

@@ -50,13 +50,14 @@ def _print_row(console: Console, row: CalibrationRow) -> None:
     if measures:
         console.print(literal("agreement on the labelled answers, with 95 % intervals", style="dim"))
         for line in measures:
-            console.print(Padding(literal(line, style="dim"), (0, 0, 0, 2)))
+            console.print(Padding(literal(line, style="dim"), (0, 0, 0, 2), expand=False))
     tags = [one for one in row.tags if one.corrected.estimate is not None]
     if tags:
         console.print(_tags(tags))
     left = len(row.tags) - len(tags)
     if left:
-        console.print(literal(f"{left} tags have too few labels for an estimate of their own", style="dim"))
+        few = "1 tag has" if left == 1 else f"{left} tags have"
+        console.print(literal(f"{few} too few labels for an estimate by tag", style="dim"))
 
 
 def _means(row: CalibrationRow) -> Table:
@@ -68,7 +69,7 @@ def _means(row: CalibrationRow) -> Table:
     table.add_column("95 % interval", justify="right", no_wrap=True)
     table.add_column("how")
     rows = [
-        (f"{'judge' if row.judge else 'metric'} alone", c.judge_mean, row.judged.low, row.judged.high,
+        (f"{row.who} alone", c.judge_mean, row.judged.low, row.judged.high,
          row.judged.method),
         (people, c.human_mean, c.human_low, c.human_high, ""),
         ("corrected by people", c.estimate, c.low, c.high, c.method),
@@ -83,7 +84,7 @@ def _means(row: CalibrationRow) -> Table:
 def _tags(rows: list[CalibrationRow]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("tag", no_wrap=True)
-    for head in ("labels", "judge", "corrected", "95 % interval"):
+    for head in ("labels", rows[0].who, "corrected", "95 % interval"):
         table.add_column(head, justify="right", no_wrap=True)
     for row in rows:
         c = row.corrected
@@ -107,7 +108,10 @@ def _print_worst(console: Console, found: Calibration) -> None:
     """The answers on which judge and people differ most."""
     worst = found.disagreements[:_WORST]
     console.print()
-    head = "judge and people differ most (judge, people)" if worst else "judge and people say the same of every answer"
+    who = found.who
+    head = (
+        f"{who} and people differ most ({who}, people)" if worst else f"{who} and people say the same of every answer"
+    )
     console.print(literal(head, style="bold"))
     for one in worst:
         console.print(_line(one), no_wrap=True, overflow="ellipsis", crop=True)

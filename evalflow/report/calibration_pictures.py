@@ -24,7 +24,7 @@ def calibration_pictures(row: CalibrationRow) -> list[Picture]:
 
 def means_picture(row: CalibrationRow) -> Picture:
     """The judge's mean, the corrected one, and people's own, each on its interval."""
-    c, who = row.corrected, "judge" if row.judge else "metric"
+    c, who = row.corrected, row.who
     points = [
         _point(f"{who} alone", c.judge_mean, row.judged.low, row.judged.high),
         _point("people alone", c.human_mean, c.human_low, c.human_high),
@@ -35,7 +35,7 @@ def means_picture(row: CalibrationRow) -> Picture:
         f"{c.n:,} labelled answers alone have it, and as both together have it; lines are 95 % intervals. That of the "
         f"{who} alone says nothing of how far it is off."
     )
-    return draw("Judge and people", sentence, _spec(points, row))
+    return draw(f"{who.capitalize()} and people", sentence, _spec(points, row))
 
 
 def _tags(row: CalibrationRow) -> Picture | None:
@@ -57,11 +57,11 @@ def _reliability(row: CalibrationRow) -> Picture | None:
         return None
     worst = max(bins, key=lambda one: abs(one["human"] - one["judge"]))
     sentence = (
-        "Labelled answers in groups by the judge's score: across its mean, upwards that of people, with 95 % "
-        "intervals. On the dashed line the two say the same. Farthest from it: where the judge says "
+        f"Labelled answers in groups by the {row.who}'s score: across its mean, upwards that of people, with 95 % "
+        f"intervals. On the dashed line the two say the same. Farthest from it: where the {row.who} says "
         f"{number(worst['judge'])}, people say {number(worst['human'])} ({worst['n']} answers)."
     )
-    x = {"field": "judge", "type": "quantitative", "scale": {"domain": [0, 1]}, "axis": {"title": "judge"}}
+    x = {"field": "judge", "type": "quantitative", "scale": {"domain": [0, 1]}, "axis": {"title": row.who}}
     y = {"field": "human", "type": "quantitative", "scale": {"domain": [0, 1]}, "axis": {"title": "people"}}
     layers = [
         {
@@ -113,13 +113,12 @@ def _matrix(row: CalibrationRow) -> Picture | None:
     total, same = sum(map(sum, counts)), sum(counts[i][i] for i in range(len(counts)))
     names = ["fail", "pass"] if classes.by_threshold else [f"{level:g}" for level in classes.levels]
     how = " Pass and fail are those of the metric's threshold." if classes.by_threshold else ""
-    sentence = f"Judge and people say the same of {same:,} of {total:,} labelled answers.{how}"
-    return draw("Who says what", sentence, matrix_spec(names, counts, down="people", across="judge"))
+    sentence = f"{row.who.capitalize()} and people say the same of {same:,} of {total:,} labelled answers.{how}"
+    return draw("Who says what", sentence, matrix_spec(names, counts, down="people", across=row.who))
 
 
 def _spec(points: list[dict[str, Any]], row: CalibrationRow) -> dict[str, Any]:
-    bounded = bool(row.answers["score"].is_between(0, 1).all())
-    return interval_spec(points, [0, 1] if bounded else None, row.metric)
+    return interval_spec(points, [0, 1] if row.traits.bounded else None, row.metric)
 
 
 def _point(label: str, value: float | None, low: float | None, high: float | None) -> dict[str, Any]:

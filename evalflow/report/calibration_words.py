@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 KEYS: Mapping[str, str] = MappingProxyType(
     {
         "accuracy": "same verdict",
-        "sensitivity": "where people say yes or pass, so does the judge",
-        "specificity": "where people say no or fail, so does the judge",
+        "sensitivity": "where people say yes or pass, so does the {who}",
+        "specificity": "where people say no or fail, so does the {who}",
         "kappa": "beyond chance (kappa)",
         "kappa_weighted": "beyond chance, near misses count less (weighted kappa)",
         "krippendorff_alpha": "same scores (Krippendorff's alpha)",
@@ -30,7 +30,7 @@ KEYS: Mapping[str, str] = MappingProxyType(
         "auroc": "a pass above a fail (AUROC; 0.5 is chance)",
     }
 )
-"""The measures of agreement, in words."""
+"""The measures of agreement, in words; {who} is the judge, or the metric where it asks none."""
 _SEEN = 0.0005
 """A difference below this is shown as 0."""
 _ROUNDING = 1e-9
@@ -60,7 +60,7 @@ def shown_measures(row: CalibrationRow) -> list[tuple[str, str, Agreement]]:
             continue
         if name in _SHARES and one.low is not None and one.high is not None:
             one = replace(one, low=max(0.0, one.low), high=min(1.0, one.high))
-        shown.append((name, words, one))
+        shown.append((name, words.format(who=row.who), one))
     return shown
 
 
@@ -77,7 +77,7 @@ def _bias(row: CalibrationRow) -> Iterator[str]:
     found = row.corrected
     if found.bias is None:
         return
-    who = "the judge" if row.judge else "the metric"
+    who = f"the {row.who}"
     people = "people" if row.people[0] > 1 else "the person who labelled"
     known = found.bias_low is not None and found.bias_high is not None
     span = f" ({who} minus people: {signed(found.bias_low)} to {signed(found.bias_high)})" if known else ""
@@ -96,7 +96,7 @@ def _estimate(row: CalibrationRow) -> Iterator[str]:
         yield f"There is no corrected estimate: {found.method.removeprefix('none: ')}."
         return
     if not found.n_unlabelled:
-        yield "People labelled every answer, so that their mean stands, and nothing is left for the judge to tell."
+        yield f"People labelled every answer, so that their mean stands, and nothing is left for the {row.who} to tell."
         return
     if found.low is not None and found.high is not None:
         yield (
@@ -105,32 +105,33 @@ def _estimate(row: CalibrationRow) -> Iterator[str]:
         )
     saved = found.labels_saved
     if saved is not None and saved > 0:
-        yield f"The judge saved {saved:,} labels: as many more would be needed for this interval without it."
+        labels = "label" if saved == 1 else "labels"
+        yield f"The {row.who} saved {saved:,} {labels}: as many more would be needed for this interval without it."
     elif saved is not None and found.lambda_:
-        yield "The judge saved no labels: people alone give an interval as narrow."
+        yield f"The {row.who} saved no labels: people alone give an interval as narrow."
 
 
 def _raters(row: CalibrationRow) -> Iterator[str]:
     found, alpha = row.raters, row.agreement["krippendorff_alpha"]
     if found is None or found.alpha.value is None:
         return
-    beside = "" if alpha.value is None else f", the judge with them by {number(alpha.value)}"
+    beside = "" if alpha.value is None else f", the {row.who} with them by {number(alpha.value)}"
     yield (
         f"People agree among themselves by {number(found.alpha.value)}{beside} (Krippendorff's alpha); "
-        "no judge can be asked to do better than people do."
+        f"no {row.who} can be asked to do better than people do."
     )
     if found.ceiling is not None:
-        yield f"Labels as noisy as these let no judge correlate with them by more than {number(found.ceiling)}."
-    yield from _alternative(found)
+        yield f"Labels as noisy as these let no {row.who} correlate with them by more than {number(found.ceiling)}."
+    yield from _alternative(found, row.who)
 
 
-def _alternative(found: Raters) -> Iterator[str]:
+def _alternative(found: Raters, who: str) -> Iterator[str]:
     test = found.alt_test
     if test.passes is None or test.winning_rate is None:
         return
     few = test.method.partition(": ")[2]
     yield (
-        f"The judge {'may' if test.passes else 'may not'} take a person's place: it can stand in for "
+        f"The {who} {'may' if test.passes else 'may not'} take a person's place: it can stand in for "
         f"{percent(test.winning_rate)} of them (alternative annotator test{f', {few}' if few else ''})."
     )
 
@@ -144,7 +145,7 @@ def _few(row: CalibrationRow) -> Iterator[str]:
     n = row.corrected.n
     if n < MIN_LABELS and row.tag is None:
         yield (
-            f"{n} labelled answer{'' if n == 1 else 's'}: too few to tell what the judge gets wrong; the corrected "
+            f"{n} labelled answer{'' if n == 1 else 's'}: too few to tell what the {row.who} gets wrong; the corrected "
             f"estimate needs {MIN_LABELS}, and 50 are better (calibrate --sample 50)"
         )
 
@@ -154,23 +155,31 @@ def _constant(row: CalibrationRow) -> Iterator[str]:
     if labels and row.corrected.n > 1:
         value = number(row.corrected.human_mean)
         yield (
-            f"all {row.corrected.n} labels say the same ({value}): they show how often the judge is wrong about such "
-            "answers, and nothing of the others; label more"
+            f"all {row.corrected.n} labels say the same ({value}): they show how often the {row.who} is wrong about "
+            "such answers, and nothing of the others; label more"
         )
     if scores and row.corrected.n + row.corrected.n_unlabelled > 1:
         value = number(row.corrected.judge_mean)
-        yield f"the judge gives all answers the score {value}: it tells nothing, and only the labels count"
+        yield f"the {row.who} gives all answers the score {value}: it tells nothing, and only the labels count"
 
 
 def _chosen(row: CalibrationRow) -> Iterator[str]:
     found = row.selection
     where = "" if row.tag is None else f" of {row.tag}"
     if found is not None and found.chosen:
-        told = f"the judge's mean is {number(found.labelled)} on the labelled answers{where} and {number(found.rest)} "
+        told = (
+            f"the {row.who}'s mean is {number(found.labelled)} on the labelled answers{where} and {number(found.rest)} "
+        )
         told += f"on the others (p {_p(found.p_value)}), so they can hardly have been drawn at random, and the "
         told += "corrected estimate does not hold; draw them with calibrate --sample"
         told += _by_class(row)
         yield told
+    if found is not None and row.at_random is None and row.tag is None:
+        groups = "1 group" if found.clusters == 1 else f"{found.clusters} groups"
+        yield (
+            f"the labelled answers are of {groups}: too few to show whether they were drawn at random, which the "
+            "corrected estimate rests on; label answers of more groups"
+        )
     for one in row.uneven:
         yield (
             f"{percent(one.labelled)} of the answers tagged {one.tag} are labelled and {percent(one.elsewhere)} of the "
@@ -184,7 +193,7 @@ def _by_class(row: CalibrationRow) -> str:
     if other is None or other.estimate is None or other.low is None or other.high is None:
         return ""
     return (
-        ". If they were chosen by what people thought of them, and not by the judge's verdict, "
+        f". If they were chosen by what people thought of them, and not by the {row.who}'s verdict, "
         f"{number(other.estimate)} holds for the others ({number(other.low)} to {number(other.high)}, Rogan-Gladen)"
     )
 
@@ -192,7 +201,7 @@ def _by_class(row: CalibrationRow) -> str:
 def _unscored(row: CalibrationRow) -> Iterator[str]:
     n = row.unscored
     if n:
-        yield f"{n} labelled answer{' has' if n == 1 else 's have'} no score by the judge, and say nothing here"
+        yield f"{n} labelled answer{' has' if n == 1 else 's have'} no score by the {row.who}, and say nothing here"
 
 
 def _p(value: float | None) -> str:

@@ -25,6 +25,18 @@ def choice_lines(boards: Boards) -> list[tuple[str, list[str]]]:
     return [(_title(board), [_line(row) for row in board["ranking"]]) for board in boards]
 
 
+def choice_tables(boards: Boards) -> list[tuple[str, str, list[dict[str, Any]]]]:
+    """A heading, the measure, and the judges with their verdicts in words, for each dataset, metric and target."""
+    return [
+        (
+            _title(board),
+            _MEASURES[board["measure"]],
+            [{**row, "verdict": _VERDICTS[row["verdict"]]} for row in board["ranking"]],
+        )
+        for board in boards
+    ]
+
+
 def split_sentence(*, split: bool) -> str:
     """Which labels chose, and which corrected."""
     if split:

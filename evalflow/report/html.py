@@ -56,6 +56,7 @@ def write_html(path: Path, run: Reported, explorer: ExplorerWriter) -> None:
         "parts": varying(rows),
         "metrics": run.metrics,
         "corrected": corrected_means(run.calibration),
+        "who": run.calibration.who if run.calibration else None,
         "pictures": charts(run.scores, run.summary, run.details, run.metrics),
         "preferences": preference_texts(run.details),
         "noise": noise_texts(run.details),

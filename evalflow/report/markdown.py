@@ -53,19 +53,20 @@ def _lines(run: Reported) -> Iterator[str]:
     for text in preference_texts(run.details):
         yield ""
         yield _text(text)
-    yield from _corrected(corrected_means(run.calibration))
+    if run.calibration:
+        yield from _corrected(corrected_means(run.calibration), run.calibration.who)
     yield ""
     yield f"{_text(str(run.manifest['run_id']))}, cost {cost(run.manifest.get('cost_usd'))}"
 
 
-def _corrected(means: Sequence[Corrected]) -> Iterator[str]:
-    """The judge's means and those corrected by people's labels, side by side."""
+def _corrected(means: Sequence[Corrected], who: str) -> Iterator[str]:
+    """The means as they were scored and those corrected by people's labels, side by side."""
     if means:
         yield ""
-        yield "| held against people | judge alone | 95 % interval | corrected by people | 95 % interval |"
+        yield f"| held against people | {who} alone | 95 % interval | corrected by people | 95 % interval |"
         yield "|---|--:|---|--:|---|"
     for one in means:
-        cells = (_text(one.name), one.judge, one.judge_interval, f"**{one.corrected}**", one.corrected_interval)
+        cells = (_text(one.name), one.alone, one.alone_interval, f"**{one.corrected}**", one.corrected_interval)
         yield f"| {' | '.join(cells)} |"
     for one in means:
         yield ""

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evalflow.report.choice import choice_lines, choice_pictures, split_sentence
+from evalflow.report.choice import choice_pictures, choice_tables, split_sentence
 from evalflow.report.costs import cost_pictures, full_cost
 from evalflow.report.header import Fact, facts
 from evalflow.report.intervals import interval_pictures
@@ -59,7 +59,7 @@ def write_sweep_report(
         "lines": _lines(rows, columns, parts),
         "pictures": [*interval_pictures(_numbered(rows, parts)), *cost_pictures(rows, costs)],
         "boards": board_lines(boards),
-        "choice": choice_lines(choice["choice"]) if choice else [],
+        "choice": choice_tables(choice["choice"]) if choice else [],
         "choice_notes": choice["notes"] if choice else [],
         "split": split_sentence(split=choice["split"]) if choice else "",
         "choice_pictures": choice_pictures(choice["choice"]) if choice else [],

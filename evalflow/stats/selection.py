@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 LEVEL = 0.01
 """Below this p-value the labelled are taken to be chosen."""
+FEW_CLUSTERS = 7
+"""With labels of fewer, the test over clusters finds next to nothing, as t of so few degrees of freedom is wide."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +38,19 @@ class Selection:
         labelled, rest: The mean of the labelled, and of the others.
         p_value: Of the difference; None where one side is empty, or nothing varies.
         method: fisher, mann_whitney, or score_cr0 where answers come in clusters.
+        clusters: How many clusters the labelled answers are of; None where each answer stands alone.
     """
 
     labelled: float | None
     rest: float | None
     p_value: float | None
     method: str
+    clusters: int | None = None
+
+    @property
+    def telling(self) -> bool:
+        """Whether there are clusters enough for the test to find something."""
+        return self.clusters is None or self.clusters >= FEW_CLUSTERS
 
     @property
     def chosen(self) -> bool:
@@ -75,11 +84,12 @@ def selection(
     if clusters is not None and rest_clusters is not None:
         names, codes = np.unique(np.concatenate([clusters, rest_clusters]), return_inverse=True)
         codes = None if names.size == codes.size else codes
+    clustered = None if codes is None else int(np.unique(codes[: a.size]).size)
     method = "score_cr0" if codes is not None else "fisher" if values.size <= 2 else "mann_whitney"
     if not a.size or not b.size or values.size < 2:
-        return Selection(labelled_mean, rest_mean, None, method)
+        return Selection(labelled_mean, rest_mean, None, method, clustered)
     p = _alone(a, b, method) if codes is None else _clustered(a, b, codes)
-    return Selection(labelled_mean, rest_mean, p, method)
+    return Selection(labelled_mean, rest_mean, p, method, clustered)
 
 
 def _alone(a: Floats, b: Floats, method: str) -> float:

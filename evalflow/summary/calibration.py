@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,7 @@ from evalflow.stats.prediction import Corrected, corrected_mean
 from evalflow.stats.rogan_gladen import CorrectedRate, rogan_gladen
 from evalflow.stats.selection import Selection
 from evalflow.summary.agreeing import Classes, agreement, classes_of, clusters_of
+from evalflow.summary.compare import Traits
 from evalflow.summary.drawn import TagShare, selection_of, uneven_tags
 from evalflow.summary.labelled import SERIES, labelled_scores, unscored_labels
 from evalflow.summary.pairing import tags_of
@@ -27,8 +28,9 @@ class CalibrationRow:
 
     Attributes:
         dataset, metric, target, judge, tag: What it is about; judge is None where nobody was asked, tag None for all.
-        higher_is_better: Which way is up.
-        corrected: The means of judge and people, the bias, and the corrected estimate.
+        traits: Which way is up, and whether scores have bounds.
+        corrected: The means of judge and people, the bias, and the corrected estimate; where scores have bounds, so
+            have its estimate and intervals.
         judged: The interval of the judge's own mean, which knows nothing of its bias.
         agreement: Of judge and people, by measure.
         people: How many people labelled, and how many labels they gave.
@@ -50,7 +52,7 @@ class CalibrationRow:
     target: str
     judge: str | None
     tag: str | None
-    higher_is_better: bool
+    traits: Traits
     corrected: Corrected
     judged: Interval
     agreement: Mapping[str, Agreement]
@@ -67,13 +69,25 @@ class CalibrationRow:
     tags: Sequence[CalibrationRow] = ()
 
     @property
+    def who(self) -> str:
+        """Who gave the scores, in a word: the judge, or the metric where it asks none."""
+        return "judge" if self.judge else "metric"
+
+    @property
     def chosen(self) -> bool:
         """Whether the labelled answers can hardly have been drawn at random."""
         return bool(self.uneven) or (self.selection is not None and self.selection.chosen)
 
+    @property
+    def at_random(self) -> bool | None:
+        """Whether the labelled answers can have been drawn at random; None where nobody can tell."""
+        if self.chosen or self.selection is None:
+            return False if self.chosen else None
+        return True if self.selection.telling or not self.corrected.n_unlabelled else None
+
 
 def calibrate_scores(
-    scores: pl.LazyFrame, labels: pl.DataFrame, lower_is_better: Collection[str], *, seed: int = 0
+    scores: pl.LazyFrame, labels: pl.DataFrame, traits: Mapping[str, Traits], *, seed: int = 0
 ) -> list[CalibrationRow]:
     """A row for each dataset, metric, target and judge whose answers have labels, in the order of the scores.
 
@@ -83,7 +97,7 @@ def calibrate_scores(
     Args:
         scores: The columns of scores.parquet.
         labels: As `label_frame` gives them.
-        lower_is_better: Metrics of which a low score is a good one.
+        traits: Of each metric.
         seed: Of folds and resamples.
     """
     import polars as pl
@@ -93,11 +107,10 @@ def calibrate_scores(
     for names, answers in labelled_scores(scores, labels).group_by(SERIES, maintain_order=True):
         dataset, metric, target, judge = (None if name is None else str(name) for name in names)
         assert dataset is not None and metric is not None and target is not None  # noqa: PT018 - one key
-        higher = metric not in lower_is_better
         said = labels.filter(dataset=dataset, metric=metric, target=target)
-        row = _row((dataset, metric, target, judge), answers, said, higher, seed)
+        row = _row((dataset, metric, target, judge), answers, said, traits[metric], seed)
         tags = [
-            replace(_row((dataset, metric, target, judge), part, said, higher, seed), tag=tag)
+            replace(_row((dataset, metric, target, judge), part, said, traits[metric], seed), tag=tag)
             for tag, own in tags_of(answers).items()
             if (part := answers.filter(pl.col("tags").list.eval(pl.element().is_in(own)).list.any()))["people"].sum()
             and part.height < answers.height
@@ -111,7 +124,7 @@ def _row(
     names: tuple[str, str, str, str | None],
     answers: pl.DataFrame,
     said: pl.DataFrame,
-    higher: bool,
+    traits: Traits,
     seed: int,
 ) -> CalibrationRow:
     import polars as pl
@@ -120,13 +133,13 @@ def _row(
     labelled = answers.filter(pl.col("human").is_not_null())
     rest = answers.filter(pl.col("human").is_null())
     weighted = labelled["weight"].n_unique() > 1
-    classes = classes_of(labelled, higher_is_better=higher)
+    classes = classes_of(labelled, higher_is_better=traits.higher_is_better)
     own = said.join(labelled.select("case_id", "target_repeat"), on=["case_id", "target_repeat"], how="semi")
     scores = answers["score"].to_numpy()
     return CalibrationRow(
-        dataset=dataset, metric=metric, target=target, judge=judge, tag=None, higher_is_better=higher,
-        corrected=_corrected(labelled, rest, weighted=weighted, seed=seed),
-        judged=interval(scores, clusters_of(answers), bounded=_bounded(answers), seed=seed),
+        dataset=dataset, metric=metric, target=target, judge=judge, tag=None, traits=traits,
+        corrected=_within(_corrected(labelled, rest, weighted=weighted, seed=seed), bounded=traits.bounded),
+        judged=interval(scores, clusters_of(answers), bounded=traits.bounded, seed=seed),
         agreement=agreement(labelled, classes, seed=seed),
         people=(own["by"].n_unique(), own.height),
         raters=raters_of(own, labelled, seed=seed),
@@ -151,8 +164,13 @@ def _corrected(labelled: pl.DataFrame, rest: pl.DataFrame, *, weighted: bool, se
     )  # fmt: skip
 
 
-def _bounded(answers: pl.DataFrame) -> bool:
-    return bool(answers["score"].is_between(0, 1).all())
+def _within(found: Corrected, *, bounded: bool) -> Corrected:
+    """The same without what lies beyond a bounded scale, where no mean can be."""
+    if not bounded:
+        return found
+    ends = ("estimate", "low", "high", "human_low", "human_high")
+    known = {name: getattr(found, name) for name in ends}
+    return replace(found, **{name: min(max(end, 0.0), 1.0) for name, end in known.items() if end is not None})
 
 
 def _rate(labelled: pl.DataFrame, rest: pl.DataFrame) -> CorrectedRate | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import random
+import re
 import shutil
 import sys
 from dataclasses import dataclass
@@ -159,7 +160,9 @@ def test_from_a_sheet_to_a_corrected_number(lab: Lab) -> None:
     assert set(row["agreement"]["kappa"]) == {"value", "ci_low", "ci_high", "method"}
     assert [one["tag"] for one in row["tags"]] == ["even", "odd"]
     page = (lab.latest / "calibration.html").read_text(encoding="utf-8")
-    assert "Where judge and people differ most" in page
+    assert "Where metric and people differ most" in page
+    said = re.sub("<[^>]*>", "", page.partition("<body>")[2])
+    assert "judge" not in said.replace("judge: none (no metric asks one)", "")
     assert "recorded as False" in page
 
 
@@ -206,6 +209,10 @@ def test_whole_groups_may_be_drawn(lab: Lab) -> None:
     [row] = json.loads(lab("calibrate", "--labels", "labels.csv", "--json").stdout)["rows"]
     assert (row["n_labels"], row["at_random"], row["weighted"]) == (80, True, False)
     assert row["corrected"]["method"].startswith("ppi_cr1_t")
+    assert not row["warnings"]
+    [row] = calibrated(lab, *map(label, range(20)))["rows"]
+    assert row["at_random"] is None
+    assert "the labelled answers are of 5 groups: too few to show" in row["warnings"][0]
     done = lab("calibrate", "--sample", "100")
     assert "its answers were drawn by group" in done.stderr
     assert "say --by-group" in done.stderr
@@ -370,7 +377,7 @@ def test_generated_answers_need_the_hash(lab: Lab) -> None:
     lab.write("l.jsonl", *({**label(i), "metric": "exact_match"} for i in range(20)))
     done = lab("calibrate", "--labels", "l.jsonl")
     assert done.returncode == 2
-    assert "20 without an answer_hash" in done.stderr
+    assert "20 labels are without answer_hash" in " ".join(done.stderr.split())
 
 
 def test_a_labelled_run_tells_how_many_labels_a_width_needs(lab: Lab) -> None:
@@ -456,6 +463,9 @@ def test_labels_that_say_too_little_give_no_certificate(program: Program) -> Non
     program.write("few.jsonl", *rows[:14])
     said = " ".join(program("calibrate", "--labels", "few.jsonl").stdout.split())
     assert "no certificate of embedded for faithfulness: 14 labelled answers, and it takes 15" in said
+    program.write("alike.jsonl", *(row | {"value": True} for row in rows))
+    said = " ".join(program("calibrate", "--labels", "alike.jsonl").stdout.split())
+    assert "no certificate of embedded for faithfulness: all labels say the same" in said
     program.write("weights.jsonl", *(row | {"weight": 1 + i % 2} for i, row in enumerate(rows)))
     said = " ".join(program("calibrate", "--labels", "weights.jsonl").stdout.split())
     assert "no certificate of embedded for faithfulness: the labels carry weights" in said

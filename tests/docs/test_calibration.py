@@ -37,6 +37,12 @@ def test_the_page_runs_and_its_labels_are_those_that_were_drawn(tmp_path: Path) 
     assert corrected["ci_low"] < corrected["estimate"] < corrected["ci_high"]
     assert corrected["ci_low"] < sum(known.values()) / len(known) < corrected["ci_high"]
     assert f"{corrected['estimate']:.2f} ({corrected['ci_low']:.2f} to {corrected['ci_high']:.2f})" in README
+    assert f"{row['judge_mean']:.2f} ({row['judge_ci_low']:.2f} to {row['judge_ci_high']:.2f})" in README
+    assert f"it saved {row['labels_saved']} labels" in README
+    assert (
+        f"all {len(known)} labels, which the sample data bring along, say {sum(known.values()) / len(known):.2f}"
+        in (" ".join(README.split()))
+    )
 
 
 def test_the_readme_walks_the_same_way() -> None:

@@ -5,7 +5,7 @@ import yaml
 
 from evalflow.metrics.people import label_scale, read_label, scale_in_words
 from evalflow.metrics.registry import metric_config_model
-from evalflow.metrics.scale import FractionScale, LabelScale
+from evalflow.metrics.scale import FractionScale, LabelScale, NumberScale
 from evalflow.paths import share_dir
 
 
@@ -31,6 +31,11 @@ def test_a_share_is_a_number_from_0_to_1_or_a_word():
     assert [read_label(scale, value)[0] for value in ("0.5", "yes", "No", True, 1, "1", 0.25)] == [
         0.5, 1.0, 0.0, 1.0, 1.0, 1.0, 0.25,
     ]  # fmt: skip
+    assert read_label(scale, "0,25") == (0.25, 0.25)
+    with pytest.raises(ValueError, match="'0,2,5' is not a number"):
+        read_label(scale, "0,2,5")
+    with pytest.raises(ValueError, match="'1,5' is not a number"):
+        read_label(NumberScale(type="number"), "1,5")
     with pytest.raises(ValueError, match=r"'2' is not in 0\.\.1"):
         read_label(scale, "2")
 

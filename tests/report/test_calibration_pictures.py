@@ -4,7 +4,7 @@ import polars as pl
 import pytest
 
 from evalflow.report.calibration_pictures import reliability_bins
-from evalflow.summary import calibrate_scores, label_frame
+from evalflow.summary import Traits, calibrate_scores, label_frame
 
 N = 100
 ANSWER = {"dataset": "d", "target": "t", "target_repeat": 0, "metric": "m"}
@@ -31,7 +31,7 @@ def bins(size, likes):
     ]
     schema = {"member_of": pl.String, "passed": pl.Boolean, "threshold": pl.Float64, "tags": pl.List(pl.String)}
     table = pl.DataFrame(scores, schema_overrides=schema).lazy()
-    [row] = calibrate_scores(table, label_frame(said), set())
+    [row] = calibrate_scores(table, label_frame(said), {"m": Traits(bounded=True)})
     return reliability_bins(row)
 
 

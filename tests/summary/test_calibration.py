@@ -3,7 +3,7 @@
 import polars as pl
 import pytest
 
-from evalflow.summary import calibrate_scores, disagreements, label_frame
+from evalflow.summary import Traits, calibrate_scores, disagreements, label_frame
 from evalflow.summary.agreeing import classes_of
 from evalflow.summary.labelled import labelled_scores
 
@@ -11,6 +11,8 @@ SCORED = {
     "dataset": "d", "target": "t", "target_repeat": 0, "metric": "m", "judge": "j", "member_of": None, "group": None,
     "status": "scored", "passed": None, "threshold": None, "value": "1", "reason": "so",
 }  # fmt: skip
+
+TRAITS = {"m": Traits(bounded=True)}
 
 
 def table(*rows):
@@ -36,7 +38,7 @@ def test_repeats_of_the_judge_and_labels_of_several_people_are_averaged():
 
 def test_only_scored_cells_count_and_labels_of_others_are_counted():
     scores = table(*({"score": i % 2} for i in range(20)), {"score": None, "status": "undefined"})
-    [row] = calibrate_scores(scores, labels(*({"human": i % 2} for i in range(21))), set())
+    [row] = calibrate_scores(scores, labels(*({"human": i % 2} for i in range(21))), TRAITS)
     assert (row.corrected.n, row.corrected.n_unlabelled, row.unscored) == (20, 0, 1)
 
 
@@ -47,18 +49,27 @@ def test_a_member_of_a_panel_is_no_answer_of_its_own():
 
 def test_answers_to_one_case_and_cases_of_one_group_are_one_cluster():
     scores = table(*({"score": i % 2, "group": f"g{i % 20}"} for i in range(60)))
-    [row] = calibrate_scores(scores, labels(*({"human": i % 3 == 0} for i in range(40))), set())
+    [row] = calibrate_scores(scores, labels(*({"human": i % 3 == 0} for i in range(40))), TRAITS)
     assert row.corrected.method.startswith("ppi_cr1_t")
     repeated = table(*({"score": i % 2, "case_id": f"c{i // 2}", "target_repeat": i % 2} for i in range(60)))
     said = labels(*({"human": i % 3 == 0, "case_id": f"c{i // 2}", "target_repeat": i % 2} for i in range(40)))
-    [row] = calibrate_scores(repeated, said, set())
+    [row] = calibrate_scores(repeated, said, TRAITS)
     assert row.corrected.method.startswith("ppi_cr1_t")
 
 
 def test_two_judges_are_two_rows_of_the_same_labels():
     scores = table(*({"score": i % 2, "case_id": f"c{i // 2}", "judge": "jk"[i % 2]} for i in range(60)))
-    rows = calibrate_scores(scores, labels(*({"human": i % 2} for i in range(20))), set())
+    rows = calibrate_scores(scores, labels(*({"human": i % 2} for i in range(20))), TRAITS)
     assert [(row.judge, row.corrected.n, row.corrected.judge_mean) for row in rows] == [("j", 20, 0.0), ("k", 20, 1.0)]
+
+
+def test_where_scores_have_bounds_so_have_the_means():
+    scores = table(*({"score": 0.5 + (i % 3) / 4} for i in range(40)))
+    said = labels(*({"human": 1.0 if i else 0.4} for i in range(20)))
+    [within] = calibrate_scores(scores, said, TRAITS)
+    [beyond] = calibrate_scores(scores, said, {"m": Traits()})
+    assert within.corrected.high == 1.0 < beyond.corrected.high
+    assert within.corrected.low == beyond.corrected.low
 
 
 @pytest.mark.parametrize("higher", [True, False])
@@ -85,7 +96,7 @@ def test_a_short_scale_is_its_own_classes_and_means_go_to_the_nearest():
 def test_the_farthest_disagreements_come_first_and_none_that_agree():
     scores = table({"score": 1.0}, {"score": 0.5}, {"score": 0.0}, {"score": 0.2})
     said = labels({"human": 0.8}, {"human": 0.5}, {"human": 1.0, "comment": "wrong"}, {"human": 0.2})
-    [row] = calibrate_scores(scores, said, set())
+    [row] = calibrate_scores(scores, said, TRAITS)
     found = disagreements(row, 5)
     assert [one["case_id"] for one in found] == ["c2", "c0"]
     assert (found[0]["difference"], found[0]["comment"], found[1]["comment"]) == (-1.0, "wrong", None)

@@ -139,18 +139,23 @@ def _as_labels(bound: Sequence[Bound], source: str, left: LeftOut, blank: int) -
 def _notes(left: LeftOut, blank: int) -> Iterator[str]:
     if left.stale:
         yield (
-            f"{left.stale} labels are of other answers than the ones scored here, and are left out (the first: "
+            f"{_labels(left.stale)} of other answers than the ones scored here, and left out (the first: "
             f"{left.first_stale}); label these answers: python -m evalflow calibrate --sample"
         )
     if left.unbound:
-        yield f"{left.unbound} labels have no answer_hash, so nobody knows which of the generated answers they are of"
+        yield f"{_labels(left.unbound)} without answer_hash, so nobody knows of which of the generated answers"
     if left.absent:
         how = "its limit, its sample or the sweep left them out"
-        yield f"{left.absent} labels are of cases that this run does not have: {how}"
+        yield f"{_labels(left.absent)} of cases that this run does not have: {how}"
     for metric, n in left.other_metrics.items():
-        yield f"{n} labels are of {metric}, which this run did not score"
+        yield f"{_labels(n)} of {metric}, which this run did not score"
     if blank:
-        yield f"{blank} rows have no value yet, and do not count"
+        rows = "1 row has" if blank == 1 else f"{blank:,} rows have"
+        yield f"{rows} no value yet, which counts for nothing"
+
+
+def _labels(n: int) -> str:
+    return "1 label is" if n == 1 else f"{n:,} labels are"
 
 
 def _of_file(path: Path) -> Parsed:

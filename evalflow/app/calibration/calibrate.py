@@ -85,7 +85,7 @@ def _of_sweep(path: Path, jobs: Sequence[Path], options: argparse.Namespace, con
         print_choice(console, chosen.boards, split=chosen.split)
         for note in chosen.notes:
             console.print(literal(f"note: {note}", style="yellow"), soft_wrap=True)
-        for one in (one for issued in chosen.issued.values() for one in issued):
+        for one in dict.fromkeys(one for issued in chosen.issued.values() for one in issued):
             _print_issued(console, one)
         console.print(literal(f"report       {shown(page)}"), soft_wrap=True)
     known = any(row.corrected.estimate is not None for found in chosen.runs.values() for row in found.rows)

@@ -32,8 +32,7 @@ def calibration_of(saved: Saved, run: Scored, people: RunLabels) -> Calibration 
         run: Its scores.
         people: Labels of its answers.
     """
-    lower = {name for name, one in run.traits.items() if not one.higher_is_better}
-    rows = calibrate_scores(run.scores(), people.frame, lower, seed=run.manifest["config"]["seed"])
+    rows = calibrate_scores(run.scores(), people.frame, run.traits, seed=run.manifest["config"]["seed"])
     if not rows:
         return None
     return Calibration(

@@ -90,6 +90,8 @@ def _refused(row: CalibrationRow) -> str:
     n = row.corrected.n
     if n < MIN_LABELS:
         return f"{n} labelled answer{'' if n == 1 else 's'}, and it takes {MIN_LABELS}"
+    if row.constant[0]:
+        return "all labels say the same, so that nothing shows whether judge and people agree"
     if row.chosen:
         return "the labelled answers can hardly have been drawn at random"
     if row.weighted:
