@@ -485,6 +485,7 @@ def test_labels_of_the_data_that_are_wrong_are_told_before_anything_is_scored(la
         "dataset.rag.fields=null",
         "metric=likes",
         "dataset.rag.group=null",
+        "dataset.rag.labels_of=null",
     )
     before = lab.latest.resolve()
     for verb in ("check", "run"):
@@ -500,7 +501,8 @@ def test_labels_of_the_data_that_are_wrong_are_told_before_anything_is_scored(la
 
 def test_labels_of_the_data_for_what_is_no_metric_are_a_slip_of_the_pen(lab: Lab) -> None:
     path = lab.write("slip.jsonl", *(row | {"labels": {"like": "yes", "grade": 3}} for row in cases()))
-    words = (f"dataset.rag.path={path}", "dataset.rag.fields=null", "metric=likes", "dataset.rag.group=null")
+    answers = ("dataset.rag.fields=null", "dataset.rag.group=null", "dataset.rag.labels_of=null")
+    words = (f"dataset.rag.path={path}", "metric=likes", *answers)
     said = " ".join(lab("check", "dataset=rag", *words).stdout.split())
     assert "160 labels in the data are of 'like', which is no metric, and do not count; did you mean 'likes'?" in said
     assert "of 'grade'" not in said
