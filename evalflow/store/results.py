@@ -148,6 +148,17 @@ def positions(connection: Connection, run: int, dataset: str, case_id: str) -> l
     return list(connection.scalars(select(answers.c.position).where(*same).order_by(answers.c.position)))
 
 
+def common_cases(connection: Connection, one: int, other: int) -> list[tuple[str, str, str, bool]]:
+    """Dataset, id and question of the cases that two runs have, and whether answers differ; looks at all of both."""
+    a, b = answers.alias("a"), answers.alias("b")
+    same = (a.c[key] == b.c[key] for key in ("dataset", "case_id", "target_repeat"))
+    apart = or_(a.c.answer.is_distinct_from(b.c.answer), a.c.error.is_(None) != b.c.error.is_(None))
+    shown = (a.c.dataset, a.c.case_id, func.min(a.c.question), func.max(case((apart, 1), else_=0)))
+    query = select(*shown).join_from(a, b, and_(*same)).where(a.c.run == one, b.c.run == other)
+    found = connection.execute(query.group_by(a.c.dataset, a.c.case_id))
+    return [(dataset, case_id, question, bool(differs)) for dataset, case_id, question, differs in found]
+
+
 def answer(connection: Connection, run: int, position: int) -> Row | None:
     """One answer with its question."""
     return one(connection, select(answers).where(answers.c.run == run, answers.c.position == position))

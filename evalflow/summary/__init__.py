@@ -10,7 +10,7 @@ from evalflow.summary.gates import Condition, Gate, GateResult, GateRow, evaluat
 from evalflow.summary.journal import journal_record, journal_row, json_text, torn_tail
 from evalflow.summary.jsonline import json_line
 from evalflow.summary.labelled import SERIES, label_frame, labelled_scores
-from evalflow.summary.pairing import Pairing, pair_scores
+from evalflow.summary.pairing import Pairing, by_case, pair_scores
 from evalflow.summary.passing import Passing, passing_rates
 from evalflow.summary.samples import compare_samples
 from evalflow.summary.scan import Journal, Order, scan_journal
@@ -38,6 +38,7 @@ __all__ = [
     "Threshold",
     "Traits",
     "adjusted",
+    "by_case",
     "calibrate_scores",
     "cases_to_decide",
     "choose",

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
+from evalflow.app.comparison.changes import Changes, cells_between
 from evalflow.app.comparison.comparable import Obstacle, Scored, declared_obstacles, obstacles, open_scored
 from evalflow.app.comparison.comparing import How, compare_pairs
 from evalflow.app.locate import find_run
 from evalflow.app.workspace.run_types import Run
-from evalflow.app.workspace.runs import MAX_PAGE, get_run, list_runs
+from evalflow.app.workspace.runs import MAX_PAGE, get_run, list_runs, run_row
 from evalflow.app.workspace.space import TakenError, Workspace
 from evalflow.errors import EvalflowError, Problem, UserError
 
@@ -71,6 +72,21 @@ def compare_runs(space: Workspace, a: str, b: str, how: How | None = None) -> Co
     """
     pair = _pair(space, a, b)
     return compare_pairs([pair], replace(how or How(), said="allow="))
+
+
+def changed_cases(space: Workspace, a: str, b: str) -> Changes:
+    """The cases that differ between two runs in an answer or a score, to be read a page at a time.
+
+    Raises:
+        NotFoundError: One of them is not there.
+        UserError: One has no results, or they are the same.
+    """
+    from evalflow.store import results
+
+    pair = _pair(space, a, b)
+    with space.database.reading() as connection:
+        known = results.common_cases(connection, run_row(space, a)["id"], run_row(space, b)["id"])
+    return Changes(cells_between(*pair, known))
 
 
 def obstacles_between(space: Workspace, a: str, b: str) -> list[Obstacle]:

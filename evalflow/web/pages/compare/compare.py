@@ -19,7 +19,7 @@ from evalflow.app.workspace.runs import get_run
 from evalflow.errors import EvalflowError
 from evalflow.report.comparison import Comparison
 from evalflow.web.pages.address import page
-from evalflow.web.pages.compare.flips import flips
+from evalflow.web.pages.compare.changed import changed
 from evalflow.web.pages.compare.table import differences
 from evalflow.web.pages.forms import About, number, pick
 from evalflow.web.pages.frame import frame
@@ -168,4 +168,4 @@ class _Result:
         self._begin()
         with self._place:
             differences(found, self._runs)
-            flips(self._workspace, found, self._runs)
+            changed(self._workspace, found, self._runs)
