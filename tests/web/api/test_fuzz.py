@@ -14,6 +14,8 @@ from ..conftest import Api
 pytestmark = pytest.mark.slow
 TRIES = 5
 """Requests for each operation and kind."""
+NO_HTTP = "Invalid HTTP request received."
+"""What the server itself says to what is no HTTP."""
 
 
 @pytest.fixture(name="schema", scope="module")
@@ -40,6 +42,8 @@ def try_out(operation: Any, mode: GenerationMode, base: str) -> None:
     def ask(case: Any) -> None:
         response = case.call(base_url=base, headers={"X-Requested-With": "test"})
         assert response.status_code < 500, (case.as_curl_command(), response.text)
+        if response.text == NO_HTTP:  # a header that is none never reaches the application
+            return
         if response.status_code >= 400 and response.status_code != 404:
             assert response.headers["content-type"] == ["application/problem+json"], (operation.label, response.text)
             assert response.json()["status"] == response.status_code
