@@ -129,6 +129,11 @@ def tell(connection: Connection, run_id: str, **values: Any) -> None:
     connection.execute(update(runs).where(runs.c.run_id == run_id).values(**values))
 
 
+def change(connection: Connection, run_id: str, **values: Any) -> None:
+    """Write down what people have changed in a run, which makes another version of it."""
+    _set(connection, run_id, true(), **values)
+
+
 def _seen(version: int | None) -> ColumnElement[bool]:
     """Whether a run is of that version; any will do for None."""
     return true() if version is None else runs.c.version == version

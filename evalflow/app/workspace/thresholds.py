@@ -15,7 +15,7 @@ from evalflow.app.worker.process import working_on
 from evalflow.app.workspace.metrics import Metric, MetricDraft, list_library, list_metrics, update_metric
 from evalflow.app.workspace.run_types import ENDED, Run
 from evalflow.app.workspace.runs import get_run, run_row
-from evalflow.app.workspace.space import NotFoundError, TakenError, Workspace, not_found
+from evalflow.app.workspace.space import NotFoundError, TakenError, Workspace, not_found, stale
 from evalflow.errors import Problem, UserError
 from evalflow.run.folder import RunFolder
 
@@ -59,24 +59,24 @@ def passing(space: Workspace, run_id: str, metric: str, thresholds: Sequence[flo
     )
 
 
-def keep_threshold(space: Workspace, run_id: str, metric: str, value: float) -> Run:
+def keep_threshold(space: Workspace, run_id: str, metric: str, value: float, expected: int | None = None) -> Run:
     """Have a run judged by another threshold from now on, as `report RUN metric.METRIC.threshold=VALUE` does, free.
 
     Its tables, gates, exit code, reports and what certificates say of it follow.
 
     Raises:
         NotFoundError: There is no such run, or no such metric in it.
+        StaleError: It is not of the version that was expected.
         TakenError: The run has not ended, or something works on it.
         UserError: The metric takes no such threshold, or the run's files are gone.
     """
     _expect_finite(value)
-    return _rewrite(space, run_id, metric, value)
+    return _rewrite(space, run_id, metric, value, expected)
 
 
-def restore_threshold(space: Workspace, run_id: str, metric: str) -> Run:
+def restore_threshold(space: Workspace, run_id: str, metric: str, expected: int | None = None) -> Run:
     """Have a run judged by the threshold that it was made with again; raises as `keep_threshold`."""
-    folder = RunFolder(Path(run_row(space, run_id)["folder"]))
-    return _rewrite(space, run_id, metric, declared(load(folder)).get(metric))
+    return _rewrite(space, run_id, metric, None, expected, is_back=True)
 
 
 def carry_threshold(space: Workspace, run_id: str, metric: str, value: float) -> Metric:
@@ -100,19 +100,24 @@ def carry_threshold(space: Workspace, run_id: str, metric: str, value: float) ->
     return update_metric(space, run.bot, draft, found.version)
 
 
-def _rewrite(space: Workspace, run_id: str, metric: str, value: float | None) -> Run:
+def _rewrite(
+    space: Workspace, run_id: str, metric: str, value: float | None, expected: int | None, *, is_back: bool = False
+) -> Run:
     from evalflow.store import runs
 
     row = run_row(space, run_id)
     if row["state"] not in ENDED or not row["facts"]:
         raise TakenError(Problem(f"run {run_id} has not ended", "run", "wait until it has, or resume it"))
+    if expected not in (None, row["version"]):
+        raise stale("run", run_id, expected, row, {})
     folder = RunFolder(Path(row["folder"]))
     try:
         with working_on(folder.path):
             saved = load(folder)
             if metric not in saved.recipe.metrics:
                 raise not_found("metric", metric, list(saved.recipe.metrics))
-            manifest = rewrite(folder, [override_of(saved, metric, value)])
+            threshold = declared(saved).get(metric) if is_back else value
+            manifest = rewrite(folder, [override_of(saved, metric, threshold)])
             found = {"facts": facts_of_run(folder)}
     except BlockingIOError:
         raise TakenError(Problem(f"something works on run {run_id}", "run", "try again in a moment")) from None
@@ -121,7 +126,7 @@ def _rewrite(space: Workspace, run_id: str, metric: str, value: float | None) ->
     if row["exit_code"] is not None and manifest["status"] == "done":
         found["exit_code"] = manifest["exit_code"]
     with space.database.writing() as connection:
-        runs.tell(connection, run_id, **found)
+        runs.change(connection, run_id, **found)
     return get_run(space, run_id)
 
 

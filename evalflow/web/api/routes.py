@@ -34,6 +34,7 @@ def rest_api(workspace: Workspace) -> FastAPI:
         runs,
         scores,
         tags,
+        thresholds,
         transfer,
         trial,
         uploads,
@@ -53,7 +54,7 @@ def rest_api(workspace: Workspace) -> FastAPI:
     )
     app.state.workspace = workspace
     about = (bots, trial, bot_metrics, metrics, datasets, cases, uploads, checks, transfer)
-    for module in (*about, runs, run_files, events, scores, tags, compare):
+    for module in (*about, runs, run_files, events, scores, thresholds, tags, compare):
         app.include_router(module.router)
     handle_faults(app)
     describe_problems(app)

@@ -75,7 +75,8 @@ def test_it_is_kept_with_all_that_follows_and_given_back(space: Workspace, run: 
     [told] = thresholds.passing(space, run.run_id, "graded", [0.85])
     high = thresholds.keep_threshold(space, run.run_id, "graded", 0.85)
     [row] = high.facts["summary"]
-    assert (told.rate, told.low, told.high) == (row["pass_rate"], row["pass_rate_low"], row["pass_rate_high"])
+    same = [row["pass_rate"], row["pass_rate_low"], row["pass_rate_high"]]
+    assert [told.rate, told.low, told.high] == pytest.approx(same)  # a sum's last digit depends on its order
     assert told.method.startswith("cr1_t")
     assert found(high) == (0.85, 0.5, False, 1, ["metric.graded.threshold=0.85"])
     assert high.facts["summary"][0]["pass_rate"] == 0.1
