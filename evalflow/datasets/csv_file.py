@@ -19,6 +19,7 @@ _BOOLEAN = {"true": True, "false": False}
 # Longer than any cell; the module's own limit of 128 KiB is less than a document.
 _CELL_LIMIT = 2**31 - 1
 _DELIMITERS = (",", ";", "\t")
+_ENCODING = "save it as UTF-8; in Excel, as “CSV UTF-8”"
 
 
 def open_csv(path: Path) -> Table:
@@ -91,7 +92,7 @@ def _not_utf8(path: Path) -> Problem:
             except UnicodeDecodeError as error:
                 where, what = f"{shown(path)}:{number}", f"the file is not UTF-8: {error.reason}"
                 utf16 = number == 1 and line.startswith((b"\xff\xfe", b"\xfe\xff"))
-                return Broken(what, where, "the file is UTF-16; save it as UTF-8" if utf16 else "save it as UTF-8")
+                return Broken(what, where, "the file is UTF-16; save it as UTF-8" if utf16 else _ENCODING)
     return Broken("the file changed while it was read", shown(path))
 
 

@@ -144,7 +144,7 @@ def test_bytes_that_are_not_utf8(refused: Any) -> None:
     (problem,) = refused('{"question": "café"}'.encode("latin-1"))
     assert problem.where == "mine.jsonl:1"
     (problem,) = refused("question\ncafé\n".encode("latin-1"), "mine.csv")
-    assert (problem.where, problem.hint) == ("mine.csv:2", "save it as UTF-8")
+    assert (problem.where, problem.hint) == ("mine.csv:2", "save it as UTF-8; in Excel, as “CSV UTF-8”")
     (problem,) = refused("question\na\n".encode("utf-16"), "mine.csv")
     assert (problem.where, problem.hint) == ("mine.csv:1", "the file is UTF-16; save it as UTF-8")
     assert refused('{"question": "a"}'.encode("utf-16"))[0].hint == "the file is UTF-16; save it as UTF-8"

@@ -71,7 +71,7 @@ class Story:
     def say_what_good_means(self) -> None:
         """In the panel: criteria, steps that the judge writes, and a try-out on one case."""
         self.go("/bots/fees/metrics/new")
-        field(self.page, "Name").fill("names_the_fee")
+        field(self.page, "Name").fill("Names the fee")
         field(self.page, "Criteria").fill("The answer names the fee.")
         self.press("Have the judge write them")
         seen(self.page, "Written by")

@@ -37,7 +37,8 @@ def dropping(on_upload: Callable[[UploadEventArguments], Awaitable[None]]) -> No
                 f"{name} has {size / 2**20:,.0f} MB; at most {_LIMIT} can be uploaded. Split it, and upload the parts.",
             )
         else:
-            _say(said, f"{name} is of another kind; expected one of {', '.join(ENDINGS)}.")
+            how = " Save the sheet as “CSV UTF-8”, or copy its cells and paste them." if _is_sheet(name) else ""
+            _say(said, f"{name} is of another kind; expected one of {', '.join(ENDINGS)}.{how}")
 
     upload = ui.upload(on_upload=on_upload, max_file_size=_LARGEST, max_files=1, auto_upload=True)
     upload.props(f"accept={','.join(ENDINGS)} flat").classes("dropping")
@@ -47,6 +48,10 @@ def dropping(on_upload: Callable[[UploadEventArguments], Awaitable[None]]) -> No
     upload.on("failed", lambda: _say(said, f"It could not be sent; at most {_LIMIT} can be uploaded."), args=[])
     text(f"At most {_LIMIT}; {', '.join(ENDINGS)}", classes="muted small")
     said = ui.element("div").props("aria-live=assertive")
+
+
+def _is_sheet(name: str) -> bool:
+    return name.lower().endswith((".xlsx", ".xls", ".ods", ".numbers"))
 
 
 def _say(place: ui.element, what: str) -> None:

@@ -51,8 +51,8 @@ class Pairs:
 
     def _add(self, name: str, value: str) -> Field:
         with self._rows, ui.element("div").classes("pair-row") as row:
-            named = line(About("Name", example=self._example[0], required=True), name)
-            valued = line(About("Value", example=self._example[1], required=True), value)
+            named = line(About("Name", "As a prompt names it.", self._example[0], required=True), name)
+            valued = line(About("Value", "A text, a number, or JSON.", self._example[1], required=True), value)
             pair = (row, named, valued)
             remove = button("", lambda: self._remove(pair), kind="quiet", icon="close")
             remove.props('aria-label="Remove this one"')

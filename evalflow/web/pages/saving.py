@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from anyio import to_thread
 from nicegui import ui
 
 from evalflow.app.workspace import StaleError
 from evalflow.errors import EvalflowError
+from evalflow.web.pages.differing import Content, differing
 from evalflow.web.pages.faults import attempt, tell_fault
 from evalflow.web.pages.forms import Field
-from evalflow.web.pages.parts import button, message, text
+from evalflow.web.pages.parts import button, message
 from evalflow.web.pages.unsaved import leave
 
 T = TypeVar("T")
-Content = Mapping[str, Any]
-LONGEST_SHOWN = 2_000
-"""Characters of a value in the comparison."""
 
 
 class Saving(Generic[T]):
@@ -82,33 +79,7 @@ class Saving(Generic[T]):
     def _ask(self, error: StaleError, theirs: Content, mine: Content, over: Callable[[], object]) -> None:
         hint = "Yours is still in the form above, and nothing is overwritten unless you say so."
         message(error.problems[0].what, hint, "warn")
-        _compared(theirs, mine)
+        differing(("As it is now", theirs), ("Yours", mine))
         with ui.element("div").classes("actions"):
             button("Save mine over it", over, kind="danger")
             button("Take what is there now", lambda: leave(self._path))
-
-
-def _compared(theirs: Content, mine: Content) -> None:
-    """What differs, side by side."""
-    names = [name for name in dict.fromkeys([*theirs, *mine]) if _said(theirs.get(name)) != _said(mine.get(name))]
-    if not names:
-        text("Both say the same.", "p", "muted")
-        return
-    place = ui.element("div").classes("differing").props('tabindex=0 role=region aria-label="What differs"')
-    with place, ui.element("table"):
-        with ui.element("thead"), ui.element("tr"):
-            for title in ("Field", "As it is now", "Yours"):
-                text(title, "th").props("scope=col")
-        with ui.element("tbody"):
-            for name in names:
-                with ui.element("tr"):
-                    text(name, "th").props("scope=row")
-                    for content in (theirs, mine):
-                        text(_said(content.get(name)) or "–", "td")
-
-
-def _said(value: Any) -> str:
-    if value is None or value is False or value in ("", [], {}):
-        return ""
-    said = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=1)
-    return said if len(said) <= LONGEST_SHOWN else f"{said[:LONGEST_SHOWN]}…"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from evalflow.app.workspace import Workspace, bulk, cases, datasets
-from evalflow.app.workspace.uploads import examine_upload, faulty_rows, upload_cases
+from evalflow.app.workspace.uploads import columns_of, examine_upload, faulty_rows, upload_cases
 from evalflow.errors import UserError
 
 MIXED = {
@@ -93,3 +93,20 @@ def test_one_case_is_added_and_its_faults_stand_at_its_fields(space: Workspace) 
     assert [problem.key for problem in refused.value.problems] == ["id"]
     with pytest.raises(UserError, match="in it more than once: 'x'"):
         cases.add_cases(space, "mine", [{"id": "x", "question": "q"}, {"id": "x", "question": "r"}])
+
+
+@pytest.mark.parametrize("mark", ["", "\ufeff"], ids=["plain", "with a byte order mark"])
+@pytest.mark.parametrize("between", [",", ";", "\t"])
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_a_table_is_read_as_spreadsheets_write_it(
+    space: Workspace, tmp_path: Path, mark: str, between: str, end: str
+) -> None:
+    path = tmp_path / "sheet.csv"
+    rows = [["Question", "Expected answer"], ['"What is it; or, what else?"', "40 €"], ["Café?", "yes"]]
+    path.write_text(mark + "".join(between.join(row) + end for row in rows), encoding="utf-8", newline="")
+    fields = {column.field: column.name for column in columns_of(path) if column.field}
+    assert fields == {"question": "Question", "reference": "Expected answer"}
+    assert upload_cases(space, "mine", path, fields) == 2
+    kept = [case.body for case in cases.list_cases(space, "mine").items]
+    assert [row["messages"][0]["content"] for row in kept] == ["What is it; or, what else?", "Café?"]
+    assert [row["reference"] for row in kept] == ["40 €", "yes"]

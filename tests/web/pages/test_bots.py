@@ -62,12 +62,12 @@ def test_a_bot_is_described_tried_saved_changed_and_deleted(visit: Visit, pages:
 
 def test_every_fault_stands_beside_its_field(visit: Visit) -> None:
     page = visit("/bots/new")
-    field(page, "Name").fill("Not a name")
+    field(page, "Name").fill("3 fees")
     page.get_by_role("button", name="Save").click()
-    seen(page, "'Not a name' cannot be a name")
+    seen(page, "'3 fees' cannot be a name")
     field(page, "Name").fill("fine")
     page.get_by_role("button", name="Save").click()
-    model = page.locator(".field", has_text="As the endpoint calls it")
+    model = page.locator(".field", has_text="As its provider calls it")
     model.get_by_text("is required").wait_for()
     page.get_by_text("cannot be a name").wait_for(state="detached")
 
@@ -90,6 +90,22 @@ def test_somebody_elses_change_is_not_overwritten(visit: Visit, pages: Server) -
     page.get_by_role("button", name="Save").click()
     seen(page, "was changed meanwhile")
     assert pages.ask("GET", "/api/v1/bots/shared").json["description"] == "theirs"
+
+
+def test_what_somebody_else_changed_is_not_deleted_unseen(visit: Visit, pages: Server) -> None:
+    define(pages, "leaving")
+    page = visit("/bots/leaving")
+    assert pages.ask("PATCH", "/api/v1/bots/leaving", {"description": "theirs"}, If_Match='"1"').status == 200
+    page.get_by_role("button", name="Delete").click()
+    asked = page.get_by_role("dialog")
+    asked.get_by_role("button", name="Delete", exact=True).click()
+    seen(asked, "was changed meanwhile")
+    changed = asked.get_by_role("row", name="description")
+    assert changed.get_by_role("cell").all_inner_texts() == ["About leaving.", "theirs"]
+    assert pages.ask("GET", "/api/v1/bots/leaving").status == 200
+    asked.get_by_role("button", name="Delete it as it is now").click()
+    page.wait_for_url(re.compile(r":\d+/$"))
+    assert pages.ask("GET", "/api/v1/bots/leaving").status == 404
 
 
 def test_text_of_others_is_only_text(visit: Visit, pages: Server) -> None:

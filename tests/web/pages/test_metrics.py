@@ -144,7 +144,7 @@ def test_every_fault_stands_beside_its_field(visit: Visit, pages: Server) -> Non
     page.get_by_label("Another model").check(force=True)
     field(page, "Judge address").fill("localhost")
     press(page, "Save")
-    beside("Up to and including /v1").get_by_text("must start with http").wait_for()
+    beside("up to and including /v1").get_by_text("must start with http").wait_for()
 
 
 def test_a_rubric_has_any_scale_and_a_judge_of_its_own(visit: Visit, pages: Server) -> None:

@@ -40,6 +40,7 @@ class Asked:
         ("/datasets/mine/edit", "Description"),
         ("/datasets/mine/cases/new", "Question"),
         ("/datasets/mine/add", "Questions, or a table"),
+        ("/runs/new?bot=own&dataset=mine", "Title"),
     ],
 )
 def test_each_form_asks(visit: Visit, pages: Server, path: str, label: str) -> None:

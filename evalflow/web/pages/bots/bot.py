@@ -14,11 +14,10 @@ from evalflow.app.workspace.library import given
 from evalflow.web.pages.address import page
 from evalflow.web.pages.bots.index import KINDS
 from evalflow.web.pages.bots.trial import Trial
-from evalflow.web.pages.faults import attempt
+from evalflow.web.pages.deleting import Deleting, State
 from evalflow.web.pages.files import exporting
 from evalflow.web.pages.frame import frame
 from evalflow.web.pages.parts import badge, button, facts, link_button, section, text
-from evalflow.web.pages.unsaved import leave
 
 _NAMES = {
     "model": "Model",
@@ -51,9 +50,11 @@ def add(workspace: Workspace) -> None:
 
 
 def _actions(workspace: Workspace, bot: Bot) -> None:
+    if bot.origin == "workspace":
+        link_button("Metrics", f"/bots/{bot.name}/metrics", primary=True)
+    link_button("Run it", f"/runs/new?bot={bot.name}")
     link_button("Copy", f"/bots/new?source={bot.name}")
     if bot.origin == "workspace":
-        link_button("Metrics", f"/bots/{bot.name}/metrics")
         link_button("Edit", f"/bots/{bot.name}/edit")
         button("Export", exporting(workspace, bot.name).open)
         asked = _deletion(workspace, bot)
@@ -78,16 +79,16 @@ def _said(config: Mapping[str, Any], key: str) -> str:
     return "" if value is None else str(value)
 
 
-def _deletion(workspace: Workspace, bot: Bot) -> ui.dialog:
-    async def delete() -> None:
-        done = await attempt(lambda: delete_bot(workspace, bot.name, bot.version) or True, by=confirmed)
-        if done:
-            leave("/")
+def _deletion(workspace: Workspace, bot: Bot) -> Deleting:
+    return Deleting(
+        f"Delete {bot.name}?",
+        "Its metrics go with it; its runs and their results stay.",
+        lambda version: delete_bot(workspace, bot.name, version),
+        _state(bot),
+        lambda: _state(get_bot(workspace, bot.name)),
+        "/",
+    )
 
-    with ui.dialog() as asked, ui.element("div").classes("card stack").props("role=document"):
-        text(f"Delete {bot.name}?", "h2")
-        text("Its metrics go with it; its runs and their results stay.", "p", "muted")
-        with ui.element("div").classes("actions"):
-            confirmed = button("Delete", delete, kind="danger")
-            button("Keep it", asked.close)
-    return asked
+
+def _state(bot: Bot) -> State:
+    return {"description": bot.description, **bot.config}, bot.version

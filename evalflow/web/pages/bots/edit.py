@@ -78,10 +78,10 @@ class _New(_Editor):
         super().__init__(fields, "/")
 
     def named(self) -> str:
-        return (self.form.name and written(self.form.name)) or "bot"
+        return self.form.name.read() or "bot"
 
     async def keep(self, config: Mapping[str, Any], description: str) -> None:
-        name = (self.form.name and written(self.form.name)) or ""
+        name = self.form.name.read()
         work = lambda: create_bot(self._workspace, name, config, description)  # noqa: E731
         if await attempt(work, self.form.fields, self.saving):
             leave(f"/bots/{name}")

@@ -11,6 +11,7 @@ from nicegui import ui
 
 from evalflow.errors import Problem, UserError
 from evalflow.web.pages.forms import About, Choice, Field, area, choices, fieldset, line, number, pick, written
+from evalflow.web.pages.naming import NameField
 from evalflow.web.pages.parts import message, text
 
 WAYS = (
@@ -39,9 +40,8 @@ class BotForm:
         self.fields: dict[str, Field] = {}
         with fieldset("About"):
             if name is None:
-                help = "Lower-case letters, digits and _, as it will stand in every table."
-                self.name = line(About("Name", help, "support_bot", required=True))
-                self.fields["bot.name"] = self.name
+                self.name = NameField("Support bot")
+                self.fields["bot.name"] = self.name.field
             self.description = area(
                 About("Description", "What it is for, in a sentence.", "Answers questions on fees."), description
             )
@@ -76,23 +76,54 @@ class BotForm:
 
     def _openai(self) -> None:
         with fieldset("Where it answers"):
-            self._line("model", About("Model", "As the endpoint calls it.", "gpt-4.1-mini", required=True, code=True))
-            help = "Up to and including /v1; empty for OpenAI's own."
+            self._line(
+                "model",
+                About(
+                    "Model", "As its provider calls it, such as gpt-4.1-mini.", "gpt-4.1-mini", required=True, code=True
+                ),
+            )
+            help = "Where the model is reached, up to and including /v1; empty for OpenAI's own."
             self._line("base_url", About("Address", help, "http://127.0.0.1:11434/v1", code=True))
             self._key_name()
         with fieldset("How it is asked", "group"):
-            help = "Sent before every question. A Jinja template may use contexts, metadata and vars."
+            help = "Sent before every question; may name inputs of the case, such as {{ vars.plan }}."
             self._area("system_prompt", About("System prompt", help, "You answer questions about our fees."))
             with ui.element("div").classes("pair"):
                 about = About("Temperature", "0 for the same answer each time, as far as the model can.", "0")
                 self._number("temperature", about, 0, 2)
-                self._number("max_tokens", About("Longest answer", "In tokens.", "the model's own limit"), 1, None)
-            self._number("timeout_s", About("Patience", "Seconds for one try.", "60"), 1, None)
+                self._number(
+                    "max_tokens",
+                    About("Longest answer", "In tokens, such as 500; empty: the model's own limit.", "500"),
+                    1,
+                    None,
+                )
+            self._number(
+                "timeout_s",
+                About("Patience", "Seconds to wait for an answer before it is asked again, such as 60.", "60"),
+                1,
+                None,
+            )
 
     def _http(self) -> None:
         with fieldset("Where it answers"):
-            self._line("url", About("Address", "", "http://127.0.0.1:9000/chat", required=True, code=True))
-            self._add("method", pick(About("Method", required=True), METHODS, self._config.get("method", "POST")))
+            self._line(
+                "url",
+                About(
+                    "Address",
+                    "Where your bot takes questions, such as http://127.0.0.1:9000/chat.",
+                    "http://127.0.0.1:9000/chat",
+                    required=True,
+                    code=True,
+                ),
+            )
+            self._add(
+                "method",
+                pick(
+                    About("Method", "How it is asked; POST, unless its makers say otherwise.", required=True),
+                    METHODS,
+                    self._config.get("method", "POST"),
+                ),
+            )
             help = (
                 "One in each line. A secret is named, never written: ${oc.env:NAME} stands for the environment's NAME."
             )
@@ -101,7 +132,7 @@ class BotForm:
                 "headers", area(About("Headers", help, example, code=True), _as_lines(self._config.get("headers")))
             )
         with fieldset("What is sent and what comes back", "group"):
-            help = "JSON whose texts are Jinja templates; empty sends the whole case."
+            help = "JSON with {{ question }} where the question belongs; empty sends the whole case."
             self._add(
                 "body",
                 area(About("Body", help, '{"input": "{{ question }}"}', code=True), _as_json(self._config.get("body"))),
@@ -113,7 +144,12 @@ class BotForm:
             self._path(
                 "actual", "Prediction", "A label or a list of ids, for bots that classify or retrieve.", "$.label"
             )
-            self._number("timeout_s", About("Patience", "Seconds for one try.", "60"), 1, None)
+            self._number(
+                "timeout_s",
+                About("Patience", "Seconds to wait for an answer before it is asked again, such as 60.", "60"),
+                1,
+                None,
+            )
 
     def _recorded(self) -> None:
         message("Nothing to set up: runs score the answers that stand in the test cases, in the field answer.")

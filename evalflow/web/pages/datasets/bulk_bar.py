@@ -17,7 +17,7 @@ from evalflow.web.pages.forms import About, Field, line, pick, written
 from evalflow.web.pages.parts import button, text
 
 Changed = Callable[[Sequence[tuple[str, int]]], Awaitable[None]]
-_TAG = About("Tag", 'Levels with " > " between them.', "Fees > Refunds", required=True)
+_TAG = About("Tag", 'Such as fees; levels of one with " > " between them.', "Fees > Refunds", required=True)
 _GROUP = About(
     "Group", "Cases that hang together, such as by their source document; empty takes them out of theirs.", "handbook"
 )
@@ -71,7 +71,7 @@ class BulkBar:
         def work(field: Field) -> int:
             return tag_cases(self._workspace, self._dataset, list(self._selected), remove=[str(field.value)])
 
-        about = About("Tag", "Those below it go with it.", required=True)
+        about = About("Tag", "Taken from the selected cases; those below it go with it.", required=True)
         self._ask("Remove a tag", lambda: pick(about, tags, tags[0]), "Remove", work)
 
     def _set_group(self) -> None:

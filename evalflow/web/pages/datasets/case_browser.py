@@ -48,9 +48,9 @@ class CaseBrowser(Generic[T]):
         self._found: Found[T] = Found([], 0, 0)
         self._asked = 0
         with ui.element("div").classes("filters"):
-            self._text = line(About("Search", example="in the question or the id"), sought.text)
+            self._text = line(About("Search", "Words of the question, or an id.", "refund"), sought.text)
             self._text.props("debounce=300 clearable type=search")
-            self._tag = pick(About("Tag"), tag_options(tags), self._sought.tag)
+            self._tag = pick(About("Tag", "Only cases that have it."), tag_options(tags), self._sought.tag)
         self._text.on_value_change(self._filtered)
         self._tag.on_value_change(self._filtered)
         self._above_rows()

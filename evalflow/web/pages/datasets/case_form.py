@@ -91,6 +91,10 @@ class CaseForm:
         }
         return {name: value for name, value in {**self._body, **values}.items() if value is not None}
 
+    def focus(self) -> None:
+        """Go to what is asked with the cursor."""
+        self._turns.last.run_method("focus")
+
     @property
     def places(self) -> Mapping[str, Field]:
         """The field of each key, for faults."""

@@ -53,6 +53,7 @@ class _New:
             with self._place:
                 self._form = CaseForm({})
             saved()
+            self._form.focus()
 
     async def _kept(self, by: ui.button) -> StoredCase | None:
         row = self._form.read()

@@ -14,11 +14,9 @@ from evalflow.web.pages.datasets.case_list import CaseList
 from evalflow.web.pages.datasets.declared_list import DeclaredList, read_declared
 from evalflow.web.pages.datasets.index import PLACE, counted
 from evalflow.web.pages.datasets.sought import Sought, number_of
-from evalflow.web.pages.dialogs import confirmation
-from evalflow.web.pages.faults import attempt
+from evalflow.web.pages.deleting import Deleting, State
 from evalflow.web.pages.frame import frame
 from evalflow.web.pages.parts import badge, button, empty, link_button
-from evalflow.web.pages.unsaved import leave
 
 
 def add(workspace: Workspace) -> None:
@@ -43,19 +41,30 @@ def add(workspace: Workspace) -> None:
 
 
 def _actions(workspace: Workspace, dataset: Dataset) -> None:
-    async def delete() -> None:
-        if await attempt(lambda: delete_dataset(workspace, dataset.name, dataset.version) or True):
-            leave("/datasets")
-
     if dataset.cases:
         link_button("Add cases", f"/datasets/{dataset.name}/add", primary=True)
         link_button("Write one", f"/datasets/{dataset.name}/cases/new")
+        link_button("Run them", f"/runs/new?dataset={dataset.name}")
         _export(dataset)
     link_button("Edit", f"/datasets/{dataset.name}/edit")
     link_button("Copy", f"/datasets/new?source={dataset.name}")
-    about = f"Its {counted(dataset.cases or 0)} go with it; runs keep copies of their own."
-    asked = confirmation(f"Delete {dataset.name}?", about, "Delete", delete)
-    button("Delete", asked.open, kind="danger")
+    button("Delete", _deletion(workspace, dataset).open, kind="danger")
+
+
+def _deletion(workspace: Workspace, dataset: Dataset) -> Deleting:
+    return Deleting(
+        f"Delete {dataset.name}?",
+        f"Its {counted(dataset.cases or 0)} go with it; runs keep copies of their own.",
+        lambda version: delete_dataset(workspace, dataset.name, version),
+        _state(dataset),
+        lambda: _state(get_dataset(workspace, dataset.name)),
+        "/datasets",
+    )
+
+
+def _state(dataset: Dataset) -> State:
+    said = {"description": dataset.description, "reply": dataset.generates, "cases": counted(dataset.cases or 0)}
+    return said, dataset.version
 
 
 def _export(dataset: Dataset) -> None:

@@ -13,16 +13,14 @@ from evalflow.app.workspace.datasets import Dataset, Generates, create_dataset, 
 from evalflow.web.pages.address import page
 from evalflow.web.pages.datasets.index import PLACE
 from evalflow.web.pages.faults import attempt
-from evalflow.web.pages.forms import About, Field, area, line, pick, written
+from evalflow.web.pages.forms import About, Field, area, pick, written
 from evalflow.web.pages.frame import frame
+from evalflow.web.pages.naming import NameField
 from evalflow.web.pages.parts import button, link_button
 from evalflow.web.pages.saving import Saving
 from evalflow.web.pages.unsaved import form, leave
 
 _REPLIES = {"answer": "An answer in words", "actual": "A label, or a list of ids"}
-_NAME = About(
-    "Name", "Lower-case letters, digits and _, as it will stand in every table.", "fee_questions", required=True
-)
 
 
 def add(workspace: Workspace) -> None:
@@ -44,7 +42,7 @@ def add(workspace: Workspace) -> None:
 
 def _new(workspace: Workspace, copied: Dataset | None) -> None:
     async def save() -> None:
-        name = written(fields["dataset.name"]) or ""
+        name = naming.read()
         if copied:
             source = copied.name
             made = await attempt(lambda: copy_dataset(workspace, source, name), fields, saving)
@@ -55,7 +53,8 @@ def _new(workspace: Workspace, copied: Dataset | None) -> None:
             leave(f"/datasets/{made.name}")
 
     with form():
-        fields = {"dataset.name": cast("Field", line(_NAME))}
+        naming = NameField("Questions on fees")
+        fields = {"dataset.name": cast("Field", naming.field)}
         if copied is None:
             fields |= _about("", "answer")
         saving = _actions("Copy" if copied else "Create", save, f"/datasets/{copied.name}" if copied else "/datasets")

@@ -56,10 +56,15 @@ class Pieces:
 
     def _add(self, piece: Mapping[str, Any]) -> Field:
         with self._rows, ui.element("div").classes("piece card") as row:
-            said = area(About("Text", example="The licence costs 40 pounds a year.", required=True), piece.get("text"))
+            said = area(
+                About(
+                    "Text", "A passage, as the bot was given it.", "The licence costs 40 pounds a year.", required=True
+                ),
+                piece.get("text"),
+            )
             with ui.element("div").classes("pair"):
-                title = line(About("Title", example="Fees"), piece.get("title"))
-                path = line(About("Where it is from", example="/guides/fees"), piece.get("path"))
+                title = line(About("Title", "Of the document.", "Fees"), piece.get("title"))
+                path = line(About("Where it is from", "A path or an address.", "/guides/fees"), piece.get("path"))
             one = _Piece(row, said, title, path)
             with ui.element("div").classes("actions"):
                 button("Remove this piece", lambda: self._remove(one), kind="quiet", icon="close")

@@ -45,11 +45,12 @@ class Review:
         self._start_over = start_over
         self._asked = 0
         self._mapping: Mapping | None = None
-        self._columns = ui.element("div")
+        self._columns = ui.element("div").props('tabindex=-1 role=group aria-label="What was brought"')
         self._found = ui.element("div").props("aria-live=polite")
 
     async def begin(self) -> None:
-        """Read the columns, and show what comes of the likely mapping."""
+        """Read the columns, and show what comes of the likely mapping; the cursor comes here from what asked for it."""
+        ui.run_javascript(f'requestAnimationFrame(() => document.getElementById("{self._columns.html_id}").focus())')
         try:
             columns = await to_thread.run_sync(columns_of, self._path)
         except UserError as error:

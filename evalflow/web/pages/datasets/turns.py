@@ -91,7 +91,9 @@ class Turns:
         with self._place:
             if self._way == "question":
                 message = self._messages[self._asked()]
-                about = About("Question", "As a user would put it.", "What does the licence cost?", required=True)
+                about = About(
+                    "Question", "What is asked, as a user would put it.", "What does the licence cost?", required=True
+                )
                 row = ui.element("div")
                 with row:
                     self._turns.append(_Turn(row, None, area(about, message["content"]), message))
@@ -105,8 +107,11 @@ class Turns:
     def _add(self, message: Message) -> None:
         with self._rows, ui.element("div").classes("turn") as row:
             roles = {message["role"]: message["role"], **_ROLES}
-            role = pick(About("Who", required=True), roles, message["role"])
-            content = area(About("Says", example="What does the licence cost?", required=True), message["content"])
+            role = pick(About("Who", "Whose turn it is.", required=True), roles, message["role"])
+            content = area(
+                About("Says", "As it stands in the conversation.", "What does the licence cost?", required=True),
+                message["content"],
+            )
             turn = _Turn(row, role, content, message)
             remove = button("", lambda: self._remove(turn), kind="quiet", icon="close")
             remove.props('aria-label="Remove this turn"')

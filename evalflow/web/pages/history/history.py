@@ -19,7 +19,7 @@ from evalflow.web.pages.parts import Tone, badge, empty, link_button, message, s
 from evalflow.web.pages.runs.words import when
 
 _ABOUT = "How a number moved from run to run, and where it stopped meaning the same."
-_WHAT = About("Metric", "Of one bot, over one set of test cases.", required=True)
+_WHAT = About("Metric", "Of one bot, over one set of test cases, such as “fees · names_the_fee · desk”.", required=True)
 _NUMBER = About("Number", "Such as its mean, or the share of cases that pass.", required=True)
 _HEADS = ("Run", "Value", "95 % interval", "Scored", "Gate", "Since the run before")
 _OUTCOMES: dict[bool | None, tuple[str, Tone]] = {

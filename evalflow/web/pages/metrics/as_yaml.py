@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from evalflow.app.workspace.metric_yaml import KEY, metric_yaml, read_metric_yaml
-from evalflow.web.pages.forms import About, Field, area, line, written
+from evalflow.web.pages.forms import About, Field, area
+from evalflow.web.pages.naming import NameField
 from evalflow.web.pages.parts import text
 
 
@@ -24,16 +25,24 @@ class YamlForm:
     def __init__(
         self, definition: Mapping[str, Any], prompts: Mapping[str, str], name: str | None, proposed: str = ""
     ) -> None:
-        self._name = name
+        self._name, self._naming = name, None
         self.fields: dict[str, Field] = {}
         if name is None:
-            help = "Lower-case letters, digits and _, as it will stand in every table."
-            self.fields["metric.name"] = line(About("Name", help, "iso_date", required=True), proposed)
+            self._naming = NameField("ISO date", proposed)
+            self.fields["metric.name"] = self._naming.field
         help = "What the metric's file would hold below its package line; checked as the command line checks it."
         about = About("YAML", help, "kind: check", required=True, code=True)
         self.fields[KEY] = area(about, metric_yaml(definition) if definition else "")
         self._prompts = {
-            file: area(About(file, "A Jinja template.", required=True, code=True), source)
+            file: area(
+                About(
+                    file,
+                    "What the judge is sent, with names in braces where the case belongs, such as {{ question }}.",
+                    required=True,
+                    code=True,
+                ),
+                source,
+            )
             for file, source in prompts.items()
         }
         if not prompts:
@@ -42,7 +51,7 @@ class YamlForm:
 
     def named(self) -> str:
         """What the metric is called, or will be."""
-        return self._name or written(self.fields["metric.name"]) or ""
+        return self._naming.read() if self._naming else self._name or ""
 
     def read(self) -> dict[str, Any]:
         """The definition.

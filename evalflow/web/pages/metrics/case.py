@@ -15,13 +15,27 @@ from evalflow.web.pages.faults import attempt
 from evalflow.web.pages.forms import About, area, pick, written
 
 Row = Mapping[str, Any]
-_FIELDS = MappingProxyType({
-    "question": About("Question", "What the bot was asked.", "What does the licence cost?"),
-    "answer": About("Answer", "Where there is none, the bot is asked.", "It costs 40 pounds a year."),
-    "reference": About("Expected answer", "Where the metric needs one.", "40 pounds a year"),
-    "contexts": About("Context", "One passage in each line.", "The licence costs 40 pounds a year."),
-    "inputs": About("Further values", "Name: value, one in each line.", "audience: children"),
-})  # fmt: skip
+_FIELDS = MappingProxyType(
+    {
+        "question": About("Question", "What the bot is asked, as a user would put it.", "What does the licence cost?"),
+        "answer": About(
+            "Answer", "What the bot said; leave it empty to have the bot asked now.", "It costs 40 pounds a year."
+        ),
+        "reference": About(
+            "Expected answer",
+            "What you would have liked to read.",
+            "40 pounds a year",
+        ),
+        "contexts": About(
+            "Context",
+            "What the answer should rest on, one passage in each line.",
+            "The licence costs 40 pounds a year.",
+        ),
+        "inputs": About(
+            "Further values", "Additional inputs of the metric as name: value, one in each line.", "audience: children"
+        ),
+    }
+)
 
 
 class CaseFields:
@@ -38,9 +52,13 @@ class CaseFields:
         self._rows: list[Row] = []
         with ui.element("div").classes("pair"):
             known = {"": "written here", **{name: name for name in datasets}}
-            about = About("Take a case from", "Any of your test cases, or of the examples.", required=True)
+            about = About(
+                "Take a case from",
+                "Any of your test cases or of the examples, such as rag; or write one here.",
+                required=True,
+            )
             pick(about, known, "").on_value_change(lambda event: self._open(str(event.value or "")))
-            about = About("Case", "By its question; the first twenty.")
+            about = About("Case", "One of the first twenty, by its question; can be changed below.")
             self._picked = pick(about, {"": ""}, "")
             self._picked.on_value_change(lambda event: self._take(str(event.value or "")))
         self.fields: dict[str, ui.textarea] = {}

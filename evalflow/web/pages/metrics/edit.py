@@ -26,12 +26,13 @@ from evalflow.app.workspace.metrics import (
 )
 from evalflow.errors import EvalflowError, UserError
 from evalflow.web.pages.address import page
+from evalflow.web.pages.deleting import Deleting
 from evalflow.web.pages.faults import attempt, show
 from evalflow.web.pages.frame import frame
 from evalflow.web.pages.metrics.as_yaml import YamlForm
 from evalflow.web.pages.metrics.form import MetricForm, has_form
 from evalflow.web.pages.metrics.trial import MetricTrial
-from evalflow.web.pages.parts import button, link_button, text
+from evalflow.web.pages.parts import button, link_button
 from evalflow.web.pages.saving import Saving
 from evalflow.web.pages.unsaved import form, leave
 
@@ -192,21 +193,14 @@ class _Edit(_Editor):
             lambda _: leave(self._path),
         )
 
-    def deletion(self) -> ui.dialog:
+    def deletion(self) -> Deleting:
         """Asks before the metric is deleted."""
-
-        async def delete() -> None:
-            bot, metric = self._bot.name, self._metric
-            done = await attempt(
-                lambda: delete_metric(self._workspace, bot, metric.name, metric.version) or True, by=confirmed
-            )
-            if done:
-                leave(self._path)
-
-        with ui.dialog() as asked, ui.element("div").classes("card stack").props("role=document"):
-            text(f"Delete {self._metric.name}?", "h2")
-            text("Runs that used it stay, with their scores.", "p", "muted")
-            with ui.element("div").classes("actions"):
-                confirmed = button("Delete", delete, kind="danger")
-                button("Keep it", asked.close)
-        return asked
+        metric = self._metric
+        return Deleting(
+            f"Delete {metric.name}?",
+            "Runs that used it stay, with their scores.",
+            lambda version: delete_metric(self._workspace, self._bot.name, metric.name, version),
+            ({**metric.definition, **metric.prompts}, metric.version),
+            self._there,
+            self._path,
+        )

@@ -28,6 +28,7 @@ from evalflow.web.pages.forms import (
 from evalflow.web.pages.metrics.judge import JudgeFields
 from evalflow.web.pages.metrics.scale import ScaleFields
 from evalflow.web.pages.metrics.steps import StepsFields, Write
+from evalflow.web.pages.naming import NameField
 
 WAYS = (
     Choice("g_eval", "G-Eval", "Criteria in words, steps to work through, a weighted grade.", "checklist_rtl"),
@@ -81,11 +82,11 @@ class MetricForm:
         self._definition = dict(definition)
         self._kind: str = definition.get("kind", "g_eval")
         self._write = write
-        self._name = name
+        self._name, self._naming = name, None
         self.fields: dict[str, Field] = {}
         if name is None:
-            help = "Lower-case letters, digits and _, as it will stand in every table."
-            self.fields["metric.name"] = line(About("Name", help, "factual_accuracy", required=True), proposed)
+            self._naming = NameField("Factual Accuracy", proposed)
+            self.fields["metric.name"] = self._naming.field
         choices("How it is graded", WAYS, self._kind, self._choose)
         self._graded = ui.element("div").classes("form")
         self._fill()
@@ -95,7 +96,7 @@ class MetricForm:
 
     def named(self) -> str:
         """What the metric is called, or will be."""
-        return self._name or written(self.fields["metric.name"]) or ""
+        return self._naming.read() if self._naming else self._name or ""
 
     def read(self) -> dict[str, Any]:
         """The definition that the fields say.
@@ -141,7 +142,9 @@ class MetricForm:
             with fieldset("How a grade is given", "group"):
                 self._scale = ScaleFields(self._of_kind(), self.fields, weighted=self._kind == "g_eval")
                 if self._kind == "g_eval":
-                    help = "The score is 1 where nothing at all is to be objected to, else 0; the threshold becomes 1."
+                    help = (
+                        "All or nothing: 1 where the judge has nothing to object to, else 0; the threshold becomes 1."
+                    )
                     self._strict = tick(About("Strict", help), bool(self._of_kind().get("strict")))
 
     def _of_kind(self) -> Mapping[str, Any]:
@@ -149,7 +152,7 @@ class MetricForm:
         return self._definition if self._definition.get("kind") == self._kind else {}
 
     def _criterion(self) -> None:
-        help = "What a good answer is, in words; the judge reads exactly this."
+        help = "What a good answer is, in your words; the judge reads exactly this."
         example = "Assess factual correctness based on the context provided."
         key = _SAID[self._kind]
         said = self._definition.get(key) or self._definition.get("criteria") or self._definition.get("description")
@@ -161,13 +164,14 @@ class MetricForm:
         needs, optional = self._listed("needs", ["question", "answer"]), self._listed("optional", [])
         options = {**SHOWN, **{name: name for name in (*needs, *optional) if not name.startswith(f"{_INPUTS}.")}}
         options = {name: SHOWN.get(name, name) for name in options}
-        help = "A case that lacks one of these is skipped."
+        help = "What the judge must see, such as the question and the answer; a case that lacks one is skipped."
         about = About("Needed", help, required=True)
         self.fields["needs"] = several(about, options, [name for name in needs if name in options])
         if self._kind == "g_eval":
-            about = About("Where there is one", "Shown too where the case has it.")
+            help = "Shown too where a case has it, such as the expected answer; a case without it is still scored."
+            about = About("Where there is one", help)
             self.fields["optional"] = several(about, options, [name for name in optional if name in options])
-        help = "Names of further columns of your test cases, separated by commas."
+        help = "Names of further columns of your test cases, separated by commas, such as audience, product."
         extra = [name.partition(".")[2] for name in (*needs, *optional) if name not in options]
         self.fields[_INPUTS] = line(About("Additional inputs", help, "audience, product"), ", ".join(extra))
 
@@ -183,12 +187,16 @@ class MetricForm:
 
     def _passes(self) -> None:
         with ui.element("div").classes("pair"):
-            about = About("Threshold", "From 0 to 1: this score or a better one passes.", "0.5")
+            about = About("Threshold", "From 0 to 1, such as 0.5: this score or a better one passes.", "0.5")
             self.fields["threshold"] = number(about, self._definition.get("threshold", 0.5), low=0, high=1)
             direction = self._definition.get("direction", "higher_is_better")
-            about = About("Direction", "Which end of the scale is the good one.", required=True)
+            about = About(
+                "Direction",
+                "Which end is the good one; lower for what should be rare, such as mistakes.",
+                required=True,
+            )
             self.fields["direction"] = pick(about, DIRECTIONS, direction)
-        help = "Each score is printed with the judge's steps as it is made; the results always keep them."
+        help = "The log shows the judge's steps with each score as it is made; the results keep them either way."
         self._verbose = tick(About("Verbose", help), bool(self._definition.get("verbose")))
 
 

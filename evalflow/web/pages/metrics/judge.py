@@ -84,14 +84,27 @@ class JudgeFields:
             message(what, hint)
 
     def _other(self) -> None:
-        about = About("Start from", "Fills in what is known of a provider.")
+        about = About("Start from", "Fills in what is known of a provider, such as openai; empty: nothing.")
         pick(about, ["", *self._judges], "").on_value_change(lambda event: self._begin(str(event.value)))
-        self._line("model", About("Judge model", "As the endpoint calls it.", "gpt-4.1-mini", required=True, code=True))
-        help = "Up to and including /v1; empty for OpenAI's own."
+        self._line(
+            "model",
+            About(
+                "Judge model",
+                "As its provider calls it, such as gpt-4.1-mini.",
+                "gpt-4.1-mini",
+                required=True,
+                code=True,
+            ),
+        )
+        help = "Where the model is reached, up to and including /v1; empty for OpenAI's own."
         self._line("base_url", About("Judge address", help, "http://127.0.0.1:11434/v1", code=True))
         help = "Name of the environment variable that holds the key, never the key itself; empty sends none."
         self._line("api_key_env", About("Judge key", help, "OPENAI_API_KEY", code=True))
-        about = About("Form of replies", "How the endpoint is told what a reply must look like.", required=True)
+        about = About(
+            "Form of replies",
+            "How the model is told what a reply must look like; JSON schema, unless it knows none.",
+            required=True,
+        )
         self._fields["judge.mode"] = pick(about, MODES, self._judge.get("mode", "json_schema"))
         self._weighing()
 

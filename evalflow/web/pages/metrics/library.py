@@ -53,7 +53,9 @@ class _Library:
         query = f"?bot={quote(bot)}" if bot else ""
         self._families: list[tuple[ui.element, list[tuple[ui.element, str]]]] = []
         with ui.element("div").classes("filters"):
-            self._search = line(About("Search", example="name, description, family, or what it needs: contexts"))
+            self._search = line(
+                About("Search", "By name, description, family, or what a metric needs.", "faithful, contexts")
+            )
             self._search.props("clearable type=search").on_value_change(self._filter)
         self._number = text("", classes="muted small").props("role=status")
         for family, members in groupby(sorted(metrics, key=_order), key=_family):
@@ -116,7 +118,7 @@ def _copying(metric: str, bots: list[str], bot: str) -> None:
             link_button("New bot", "/bots/new", primary=True)
             return
         with ui.element("div").classes("form"):
-            about = About("For the bot", "The copy belongs to it.", required=True)
+            about = About("For the bot", "The copy belongs to it; other bots have copies of their own.", required=True)
             chosen = pick(about, bots, bot if bot in bots else bots[0])
             with ui.element("div").classes("actions"):
                 button(

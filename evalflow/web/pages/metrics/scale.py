@@ -38,7 +38,11 @@ class ScaleFields:
         self._fields = fields
         self._type: str = "likert" if weighted else self._scale["type"]
         if not weighted:
-            made = pick(About("Scale", "What the judge may answer.", required=True), TYPES, self._type)
+            made = pick(
+                About("Scale", "What the judge may answer, such as yes or no, or grades from 1 to 5.", required=True),
+                TYPES,
+                self._type,
+            )
             made.on_value_change(lambda event: self._choose(cast("str", event.value)))
             fields["scale.type"] = made
         self._place = ui.element("div").classes("form")
@@ -88,9 +92,9 @@ class ScaleFields:
     def _grades(self) -> None:
         low, high = self._scale.get("min", 1), self._scale.get("max", 10 if self._weighted else 5)
         with ui.element("div").classes("pair"):
-            about = About("Lowest grade", "Becomes the score 0.", "1", required=True)
+            about = About("Lowest grade", "Such as 1; becomes the score 0.", "1", required=True)
             self._fields["scale.min"] = number(about, low)
-            about = About("Highest grade", "Becomes the score 1.", "10", required=True)
+            about = About("Highest grade", "Such as 10; becomes the score 1.", "10", required=True)
             self._fields["scale.max"] = self._fields["scale"] = number(about, high)
         ranges = "Grades or ranges of them" if self._weighted else "Grades"
         help = f"{ranges} and what such an answer is like, one in each line. The grades between lie between."

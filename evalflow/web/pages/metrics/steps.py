@@ -41,8 +41,8 @@ class StepsFields:
         self._list = ui.element("div")
         with ui.element("div").classes("actions"):
             self._writing = button("Have the judge write them", self._generate, icon="auto_awesome")
-            self._freezing = button("Freeze", lambda: self._set(frozen=True), icon="lock")
-            self._thawing = button("Edit", lambda: self._set(frozen=False), icon="edit")
+            self._freezing = button("Freeze", self._freeze, icon="lock")
+            self._thawing = button("Edit", self._thaw, icon="edit")
         self._field.on_value_change(lambda: self._freezing.set_enabled(bool(self.read())))
         self._note = text("", classes="aside").props("aria-live=polite")
         self._set(frozen=bool(steps))
@@ -60,6 +60,15 @@ class StepsFields:
         cost = f" for ${found.cost_usd:.4f}" if found.cost_usd else ""
         self._set(frozen=False)
         self._note.text = f"Written by {found.judge}{took}{cost}. Read them, change what is wrong, then freeze them."
+
+    def _freeze(self) -> None:
+        self._set(frozen=True)
+        # The button that was pressed is gone, and with it the cursor. A frame later the other one is there.
+        ui.run_javascript(f'requestAnimationFrame(() => document.getElementById("{self._thawing.html_id}").focus())')
+
+    def _thaw(self) -> None:
+        self._set(frozen=False)
+        self._field.run_method("focus")
 
     def _set(self, *, frozen: bool) -> None:
         steps = self.read() or []

@@ -94,7 +94,10 @@ class MetricTrial:
 
 def _show_preview(found: PromptPreview) -> None:
     if found.nothing:
-        message("Nothing would be asked", found.nothing)
+        hint = (
+            "Fill it in above, and look again. The bot is asked for its answer by “Score it” alone, which is paid for."
+        )
+        message(f"Nothing would be asked yet: {found.nothing}", hint)
         return
     asked = f"{found.judge} ({found.nature})" if found.judge else ""
     facts([("Judge", asked), ("Requests", str(sum(prompt.times for prompt in found.prompts)))])

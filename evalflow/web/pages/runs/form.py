@@ -26,9 +26,21 @@ _ANSWERS = {
 }
 _GENERATE: Mapping[str, bool | str] = {"true": True, "missing": "missing", "false": False}
 _ENDPOINT = {
-    "model": About("Its model", "Empty: the one that conf/ names.", "gpt-4.1-mini", code=True),
-    "base_url": About("Its address", "Up to and including /v1.", "http://127.0.0.1:11434/v1", code=True),
-    "api_key_env": About("Its API key", "The environment variable that holds it.", "OPENAI_API_KEY", code=True),
+    "model": About(
+        "Its model", "As its provider calls it; empty: the one that conf/ names.", "gpt-4.1-mini", code=True
+    ),
+    "base_url": About(
+        "Its address",
+        "Where it is reached, up to and including /v1; empty: the one that conf/ names.",
+        "http://127.0.0.1:11434/v1",
+        code=True,
+    ),
+    "api_key_env": About(
+        "Its API key",
+        "The NAME of the environment variable that holds it, never the key itself.",
+        "OPENAI_API_KEY",
+        code=True,
+    ),
 }
 _COUNTS = ("repeats.target", "repeats.judge", "budget.usd", "budget.requests")
 
@@ -130,7 +142,15 @@ class RunForm:
         self._bot = pick(about, offer.bots, request.bot if request.bot in offer.bots else None)
         generate = next((word for word, value in _GENERATE.items() if value == request.options.get("generate")), "true")
         with ui.element("div") as answers:
-            self._answers = pick(About("Answers", "Where they come from.", required=True), _ANSWERS, generate)
+            self._answers = pick(
+                About(
+                    "Answers",
+                    "Where they come from: the bot is asked, or those in the test cases are scored.",
+                    required=True,
+                ),
+                _ANSWERS,
+                generate,
+            )
         answers.bind_visibility_from(self._bot, "value", lambda _: self._asks_the_bot())
         about = About(
             "Test cases", "One dataset or several, such as “rag”, which comes along.", "Choose", required=True
@@ -142,7 +162,10 @@ class RunForm:
             "Metrics", "What is measured: the bot's own first, then those of the library.", "Choose", required=True
         )
         self._metrics = several(about, {name: name for name in request.metrics}, request.metrics, searched=True)
-        self._title = line(About("Title", "To find the run again.", "After the new prompt"), request.title)
+        self._title = line(
+            About("Title", "To find the run again.", "After the new prompt"),
+            request.title,
+        )
         self.fields |= {
             "bot": self._bot, "target": self._bot, "generate": self._answers, "datasets": self._datasets,
             "dataset": self._datasets, "metrics": self._metrics, "metric": self._metrics, "title": self._title,

@@ -19,6 +19,7 @@ from evalflow.web.pages.frame import frame
 from evalflow.web.pages.parts import button, facts, link_button, message, text
 from evalflow.web.pages.runs.form import Offer, RunForm, read_offer
 from evalflow.web.pages.runs.words import name_of
+from evalflow.web.pages.unsaved import form, leave
 
 SETTLE_S = 0.4
 """How long nothing may change before a look is taken at what the run would take."""
@@ -46,7 +47,7 @@ class _New:
         self._changes = 0
         self._key = uuid.uuid4().hex
         with ui.element("div").classes("beside"):
-            with ui.element("div").classes("form"):
+            with form():
                 self._form = RunForm(workspace, offer, request, self._look)
             with ui.element("aside").classes("card stack estimate").props('aria-label="What it will take"'):
                 text("What it will take", "h2")
@@ -98,7 +99,7 @@ class _New:
         )
         if run is not None:
             self._key = uuid.uuid4().hex
-            ui.navigate.to(f"/runs/{run.run_id}")
+            leave(f"/runs/{run.run_id}")
 
     def _clear_faults(self) -> None:
         for field in self._form.fields.values():

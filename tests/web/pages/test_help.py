@@ -1,0 +1,57 @@
+"""Every field has a name and a line of help that a screen reader finds, and one to be written in has an example."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from ..conftest import Server
+from .test_datasets import define
+
+pytestmark = pytest.mark.browser
+Visit = Callable[..., Any]
+MODEL = {"kind": "openai", "model": "m", "base_url": "http://127.0.0.1:9/v1"}
+LACKING = """() => [...document.querySelectorAll(".field:not(fieldset)")].flatMap((field) => {
+  const input = field.querySelector("input, textarea, [role=checkbox]");
+  const label = input.getAttribute("aria-label") || [...input.labels ?? []].map((one) => one.innerText).join("");
+  const holder = field.querySelector("[aria-describedby]");
+  const help = holder && document.getElementById(holder.getAttribute("aria-describedby"));
+  const written = input.matches("textarea, input[type=text]:not([role=combobox]), input[type=number]");
+  const example = !written || input.placeholder;
+  return label && help?.textContent && example ? [] : [field.innerText];
+})"""
+
+
+@pytest.fixture(name="defined", scope="module")
+def _defined(pages: Server) -> None:
+    assert pages.ask("POST", "/api/v1/bots", {"name": "own", "config": MODEL}).status == 201
+    define(pages, "mine", {"id": "a", "question": "q", "vars": {"plan": "basic"}, "contexts": ["c"]})
+
+
+@pytest.mark.usefixtures("defined")
+@pytest.mark.parametrize(
+    ("path", "shown"),
+    [
+        ("/bots/new", ["HTTP service"]),
+        ("/bots/own/metrics/new", ["Rubric", "Another model"]),
+        ("/bots/own/metrics/new?view=yaml", []),
+        ("/library", []),
+        ("/library/faithfulness", []),
+        ("/datasets/new", []),
+        ("/datasets/mine", []),
+        ("/datasets/mine/add", []),
+        ("/datasets/mine/cases/new", ["A conversation"]),
+        ("/datasets/mine/cases/1", []),
+        ("/runs/new?bot=own", []),
+    ],
+)
+def test_every_field_says_what_belongs_there(visit: Visit, path: str, shown: list[str]) -> None:
+    page = visit(path)
+    page.locator(".field").first.wait_for()
+    assert page.evaluate(LACKING) == []
+    for choice in shown:
+        page.locator("label.choice", has_text=choice).click()
+        page.wait_for_timeout(300)
+        assert page.evaluate(LACKING) == []
