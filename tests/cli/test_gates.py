@@ -8,7 +8,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from tests.cli.conftest import Program
+from evalflow.testing import Endpoint
+from tests.cli.conftest import Program, judge_arguments
 from tests.cli.test_compare import cases, evaluate
 
 WORDS = ("dataset=rag", "dataset.rag.path=mine.jsonl", "dataset.rag.fields=null", "metric=exact_match")
@@ -70,6 +71,19 @@ def test_a_baseline_whose_answers_are_the_same(program: Program, n: int, code: i
     done = program(*words, f"baseline={before}", "gate={exact_match: {pass_rate: {not_worse_by: 0.02}}}")
     assert done.returncode == code, done.stdout + done.stderr
     assert ("about 149 cases would decide" in done.stdout) is (code == 3)
+
+
+def test_a_judges_metric_is_the_one_of_the_baseline(program: Program) -> None:
+    """Its scale has anchors, whose numbers run.json keeps as text."""
+    rows = ({"id": f"c{i}", "question": f"Q{i}?", "answer": f"A{i}."} for i in range(4))
+    program.write("mine.jsonl", *rows)
+    with Endpoint(lambda _: {"reason": "so it seems", "score": 4}) as endpoint:
+        words = (*WORDS[:-1], "metric=coherence", *judge_arguments(endpoint.url))
+        assert program(*words).returncode == 0
+        gate = "gate={coherence: {mean: {not_worse_by: 0.9}}}"
+        done = program(*words, f"baseline={program.latest}", gate)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "gate passed  coherence mean not worse than the baseline by 0.9" in done.stdout
 
 
 def test_figures_are_held_against_a_baseline(program: Program) -> None:

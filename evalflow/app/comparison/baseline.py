@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -52,13 +53,15 @@ def baseline_problems(gates: Sequence[Gate], run: RunConfig, facts: Mapping[str,
         folders = [Path(folder) for folder in facts["search_folders"]["conf"]]
         return list(target_problems(run.baseline, folders) or error.problems)
     where, known = f"baseline={run.baseline}", baseline.manifest["metrics"]
+    # As a manifest gives them out again: the anchors of a scale under text.
+    now: dict[str, Any] = json.loads(json.dumps(facts))
     problems: list[Problem] = []
-    for name in dict.fromkeys(gate.metric for gate in wanted if gate.metric in facts["metrics"]):
+    for name in dict.fromkeys(gate.metric for gate in wanted if gate.metric in now["metrics"]):
         if name not in known:
             problems.append(Problem(f"the baseline has no metric {name!r}", where, did_you_mean(str(name), known)))
             continue
         hint = "run the baseline again as this run is, and name that"
-        problems += [Problem(o.what, where, hint) for o in unlike_metrics(str(name), baseline.manifest, facts)]
+        problems += [Problem(o.what, where, hint) for o in unlike_metrics(str(name), baseline.manifest, now)]
     return problems
 
 
