@@ -46,6 +46,12 @@ def test_scores_go_by_welchs_t():
     assert (found.n, found.method) == (55, "welch_t: 20 against 35 cases")
 
 
+def test_without_pairs_the_same_scores_show_far_less():
+    a = [0.9, 0.8, 0.4, 1.0, 0.6, 0.7, 0.2, 0.95, 0.5, 0.85, 0.3, 0.75]
+    b = [0.8, 0.85, 0.3, 0.9, 0.6, 0.5, 0.25, 0.9, 0.4, 0.8, 0.2, 0.7]
+    assert unpaired_difference(b, a).std_error == pytest.approx(0.10715413, abs=1e-6)
+
+
 def test_clusters_of_one_run_widen_the_difference():
     rng = np.random.default_rng(1)
     of_a, of_b = np.repeat(np.arange(12), 5), np.repeat(np.arange(100, 115), 5)

@@ -63,6 +63,7 @@ def compare_pairs(pairs: Sequence[tuple[Scored, Scored]], how: How) -> Compariso
     notes: list[str] = []
     listed: list[Flips] = []
     refused: list[Problem] = []
+    apart = False
     for a, b in pairs:
         found = [o for o in obstacles(a, b) if not (how.unpaired and o.kind == "cases")]
         try:
@@ -76,6 +77,7 @@ def compare_pairs(pairs: Sequence[tuple[Scored, Scored]], how: How) -> Compariso
             rows, notes = [*rows, *own], [*notes, *own_notes]
             continue
         pairing = pair_scores(a.scores(), b.scores())
+        apart |= bool(pairing.counts["only_a"].sum() and pairing.counts["only_b"].sum())
         notes += _notes(a, b, pairing, ("A", "B") if len(pairs) == 1 else (a.name, b.name))
         metrics, seed = a.traits | b.traits, b.manifest["config"]["seed"]
         by = {"by_tag": how.by_tag, "by_class": how.by_class}
@@ -83,7 +85,12 @@ def compare_pairs(pairs: Sequence[tuple[Scored, Scored]], how: How) -> Compariso
         lower = [name for name, traits in metrics.items() if not traits.higher_is_better]
         listed.append(flips((a.name, b.name), pairing.cases, b.scores(), lower, _FLIPS))
     if not rows:
-        what, hint = "the runs have no scored case in common", "two samples of different cases: compare ... --unpaired"
+        what, hint = (
+            "the runs have no scored case in common",
+            "why cases have no score: python -m evalflow cases RUN --failed",
+        )
+        if apart:
+            hint = "two samples of different cases: compare ... --unpaired"
         if how.unpaired:
             what, hint = "the runs have no metric in common that both have scored, on datasets of one name", ""
         nothing = Problem(what, " and ".join(run.name for run in pairs[0]), hint)
