@@ -14,6 +14,7 @@ from evalflow.app.workspace.score_types import Distribution
 from evalflow.app.workspace.scores import distribution
 from evalflow.report.wording import method, number, series_name, varying, without_means_of_figures
 from evalflow.web.pages.parts import text
+from evalflow.web.pages.runs.overview import anchor
 from evalflow.web.pages.runs.spread import bars, in_words
 from evalflow.web.pages.runs.threshold import ThresholdBar
 from evalflow.web.pages.runs.words import history_path
@@ -45,7 +46,8 @@ class MetricCard:
         self._moved, self._pick = moved, pick
         self._lies: Distribution | None = None
         rows = [row for row in without_means_of_figures(run.facts["summary"]) if row["metric"] == self._name]
-        with ui.element("div").classes("card metric"):
+        with ui.element("div").classes("card metric") as card:
+            card.props["id"] = anchor(self._name)
             with ui.element("div").classes("actions named"):
                 text(self._name, "h3")
                 link = ui.link("Over time", history_path(run, self._name)).classes("small")

@@ -11,6 +11,7 @@ from evalflow.app.workspace.scores import run_tags
 from evalflow.web.pages.parts import section
 from evalflow.web.pages.runs.gates import gates
 from evalflow.web.pages.runs.metric_card import MetricCard
+from evalflow.web.pages.runs.overview import overview
 from evalflow.web.pages.runs.score_filter import Wanted
 from evalflow.web.pages.runs.score_list import ScoreList
 from evalflow.web.pages.runs.tag_table import TagTable
@@ -21,6 +22,7 @@ class Results:
 
     def __init__(self, workspace: Workspace, run: Run, wanted: Wanted, tags: list[tuple[str, int]]) -> None:
         self._thresholds: dict[str, float] = {}
+        overview(run)
         about = "Each metric over all cases, with its 95 % interval. Moving a threshold asks nobody anything."
         with section("Overall", about), ui.element("div").classes("metrics"):
             self._cards = [

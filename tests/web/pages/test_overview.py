@@ -1,0 +1,69 @@
+"""The numbers of a run with several metrics, at a glance."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from evalflow.app.worker import Worker
+from evalflow.app.workspace import Workspace, bots, cases, datasets, metrics, runs
+from evalflow.app.workspace.metrics import MetricDraft
+from evalflow.app.workspace.run_types import RunRequest
+
+from ..conftest import Server, working_in
+from ..finished import EXACT, PATIENCE_S
+from .conftest import paged
+
+pytestmark = pytest.mark.browser
+NAMES = ["exact", "again", "backwards"]
+PLAIN = {key: value for key, value in EXACT.items() if key != "gate"}
+ROWS = [{"id": f"c{i}", "question": f"q{i}?", "reference": "a", "answer": "a" if i < 3 else "b"} for i in range(12)]
+
+
+@pytest.fixture(name="made", scope="module")
+def _made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, str]]:
+    folder = tmp_path_factory.mktemp("several")
+    with working_in(folder) as workspace:
+        run = finished_run(workspace)
+    with paged(folder) as server:
+        yield server, run
+
+
+@pytest.fixture(name="pages", scope="module")
+def _pages(made: tuple[Server, str]) -> Server:
+    return made[0]
+
+
+def finished_run(space: Workspace) -> str:
+    bots.create_bot(space, "desk", {"kind": "recorded"})
+    for name, definition in zip(NAMES, (EXACT, PLAIN, {**PLAIN, "direction": "lower_is_better"}), strict=True):
+        metrics.create_metric(space, "desk", MetricDraft(name, definition))
+    datasets.create_dataset(space, "mine")
+    cases.add_cases(space, "mine", ROWS)
+    run = runs.create_run(space, RunRequest("desk", ["mine"], NAMES)).run_id
+    worker, deadline = Worker(space), time.monotonic() + PATIENCE_S
+    while runs.get_run(space, run).state in ("queued", "running"):
+        assert time.monotonic() < deadline
+        if not worker.step():
+            time.sleep(0.05)
+    return run
+
+
+def test_each_number_has_a_line_that_leads_to_its_metric(visit: Callable[..., Any], made: tuple[Server, str]) -> None:
+    page = visit(f"/runs/{made[1]}", 390)
+    lines = page.locator(".glance li")
+    lines.nth(2).wait_for()
+    assert lines.count() == 3
+    first = lines.nth(0).inner_text()
+    assert "0.25" in first
+    assert "25 % pass" in first
+    assert "gate failed" in first or "gate undecided" in first
+    assert "lower is better" in lines.nth(2).inner_text()
+    assert page.locator(".glance").get_by_role("img").count() == 3
+    page.get_by_role("link", name="backwards", exact=True).press("Enter")
+    page.wait_for_url("**#metric-backwards")
+    assert page.locator("#metric-backwards").count() == 1
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
