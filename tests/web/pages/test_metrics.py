@@ -101,7 +101,7 @@ def test_the_library_is_searched_while_one_types(visit: Visit, pages: Server) ->
     whole = cards.count()
     field(page, "Search").press_sequentially("faithfulness contexts")
     page.wait_for_function(f"document.querySelectorAll('a.card:not(.hidden)').length < {whole}")
-    seen(page, "faithfulness")
+    page.locator("a.card", has_text="faithfulness").locator("visible=true").first.wait_for()
     page.locator("a.card", has_text="exact_match").first.wait_for(state="hidden")
     field(page, "Search").fill("no such metric")
     seen(page, "No metric is like that")
@@ -115,7 +115,7 @@ def test_a_template_that_cannot_be_rendered_is_told_beside_it(visit: Visit, page
     template = page.locator("textarea").nth(1)
     template.fill("{{ answer + 1 }}")
     press(page, "Save")
-    page.locator(".field", has_text="A Jinja template").get_by_text("cannot be rendered").first.wait_for()
+    page.locator(".field", has_text="What the judge is sent").get_by_text("cannot be rendered").first.wait_for()
     assert pages.ask("GET", "/api/v1/bots/templated/metrics").json["items"] == []
 
 
@@ -124,7 +124,7 @@ def test_every_fault_stands_beside_its_field(visit: Visit, pages: Server) -> Non
     page = visit("/bots/faulty/metrics/new")
     beside = lambda help: page.locator(".field", has_text=help)  # noqa: E731
     press(page, "Save")
-    beside("as it will stand in every table").get_by_text("cannot be a name").wait_for()
+    beside("tables and files have it as").get_by_text("cannot be a name").wait_for()
     field(page, "Name").fill("price")
     press(page, "Save")
     beside("the judge reads exactly this").get_by_text("criteria are blank").wait_for()
