@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.cli.conftest import Program
+from evalflow.testing import Endpoint
+from tests.cli.conftest import Program, judge_arguments
 
 
 def cases(right: int, n: int = 12, **fields: Any) -> list[dict[str, Any]]:
@@ -125,6 +126,21 @@ def test_no_case_in_common(program: Program, two: tuple[str, str]) -> None:
     document = json.loads(program("compare", *two, "--unpaired", "--json").stdout)
     assert (document["paired"], document["flips"], document["rows"][0]["n"]) == (False, [], 25)
     assert "12 cases are in both runs" in document["notes"][0]
+
+
+def test_runs_without_a_score_are_not_sent_to_other_samples(program: Program) -> None:
+    program.write("mine.jsonl", {"id": "c0", "question": "Q?", "answer": "A."})
+    runs: list[str] = []
+    with Endpoint(lambda _: "no JSON") as endpoint:
+        for _ in range(2):
+            done = program("dataset=rag", "dataset.rag.path=mine.jsonl", "dataset.rag.fields=null", "metric=coherence",
+                           *judge_arguments(endpoint.url))  # fmt: skip
+            assert done.returncode == 3, done.stderr
+            runs.append(str(program.latest))
+    done = program("compare", *runs)
+    assert done.returncode == 2
+    assert "no scored case in common" in done.stderr
+    assert "python -m evalflow cases RUN --failed" in done.stderr
 
 
 def test_every_pair_of_a_sweep(program: Program) -> None:
