@@ -13,10 +13,10 @@ from evalflow.run.folder import RunFolder
 
 WINDOW_S = 15.0
 """What `lately` means for the rate."""
-LATEST = 5
+LATEST = 8
 AT_ONCE = 5_000
 """Lines that are read before they are written down."""
-_SHOWN = ("metric", "dataset", "case_id", "status", "score", "reason")
+_SHOWN = ("metric", "dataset", "case_id", "target_repeat", "status", "score", "reason")
 _BLOCK = 4 << 20
 
 

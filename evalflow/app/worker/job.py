@@ -127,7 +127,10 @@ class Job:
 
         found = self._follower.read()
         live = self._taken(*found)
-        values: dict[str, Any] = {"progress": self._follower.progress(), "heartbeat": time.time()}
+        progress = self._follower.progress()
+        if live is not None:
+            progress["latest"] = [{**line, "position": live.position(line)} for line in progress["latest"]]
+        values: dict[str, Any] = {"progress": progress, "heartbeat": time.time()}
         if live is not None and "summary" not in self._row["facts"]:
             values["facts"] = live.facts  # of a run that has ended before, those stand until it has ended again
         with self._space.database.writing() as connection:

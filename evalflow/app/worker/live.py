@@ -73,6 +73,11 @@ class LiveScores:
             if found is not None:
                 found.scores.append(line)
 
+    def position(self, line: Line) -> int | None:
+        """Where the answer of a line that was taken in stands; None where the data does not hold it."""
+        place = self._places.get(line["dataset"], line["case_id"])
+        return None if place is None else self._position(place[0], line["target_repeat"])
+
     def write(self, connection: Connection) -> None:
         """Write down what was taken in; `wrote` says that this has come to stay."""
         from evalflow.store import growing, results
@@ -110,7 +115,10 @@ class LiveScores:
             return None
         index, case = place
         pair = (line["target"], line["target_repeat"])
-        return self._waiting.setdefault(index * self._repeats + pair[1], _Answered(case, pair))
+        return self._waiting.setdefault(self._position(index, pair[1]), _Answered(case, pair))
+
+    def _position(self, index: int, repeat: int) -> int:
+        return index * self._repeats + repeat
 
     def _add_answer(self, rows: _Rows, position: int, found: _Answered, there: Line | None) -> None:
         """Unless it is there already: a failed one gives way to what was said when it was asked again."""

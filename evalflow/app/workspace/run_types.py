@@ -53,7 +53,8 @@ class Progress:
         rate: Scores a second, lately.
         seconds_left: None where it cannot be told.
         cost_usd: So far; None where a price is unknown.
-        latest: The last finished scores, the newest first: metric, case_id, status, score, reason.
+        latest: The last finished scores, the newest first: metric, dataset, case_id, target_repeat, status, score,
+            reason; and position, where the answer stands in the run, if it can be shown already.
         loaded: Answers whose scores are in the tables, at the end.
     """
 

@@ -29,11 +29,15 @@ GOOD: dict[str, Any] = {
 
 
 class Bot:
-    """A bot and its judge behind one endpoint; replies wait until `go` is set, and case 3 cannot be judged."""
+    """A bot and its judge behind one endpoint; replies wait until `go` is set, and case 3 cannot be judged.
+
+    A puzzle is judged for each release of `turns`.
+    """
 
     def __init__(self) -> None:
         self.go = threading.Event()
         self.go.set()
+        self.turns = threading.Semaphore(0)
         self.endpoint = Endpoint(self._reply)
 
     def _reply(self, request: Request) -> Any:
@@ -42,6 +46,8 @@ class Bot:
             return f"answer to {request.text[-9:]}"
         if "game 3" in request.text:
             return status(400)
+        if "puzzle" in request.text:
+            self.turns.acquire(timeout=60)
         return {"reason": MARKUP, "score": 5 if "game 1" in request.text else 2}
 
 
@@ -156,7 +162,8 @@ def test_a_threshold_moves_the_pass_rate_and_asks_nobody(visit: Visit, bot: Bot,
     slider = page.get_by_role("slider")
     slider.focus()
     page.keyboard.press("Home")
-    seen(page, "100 % pass (3 of 3); not kept, the run's own is 0.50")
+    seen(page, "100 % pass (3 of 3)")
+    seen(page, "not kept, the run's own is 0.50")
     page.locator("ul.scores .badge.fail", has_text="failed").first.wait_for(state="detached")
     page.get_by_label("State").click()
     page.get_by_role("option", name="Failed").click()
@@ -179,6 +186,36 @@ def test_a_slow_run_is_cancelled_and_resumed(visit: Visit, bot: Bot, pages: Serv
     wait(page, "3 scored")
     page = visit("/runs")
     seen(page, "helper on games")
+
+
+def test_scores_come_while_a_run_goes_on_and_become_its_results(visit: Visit, bot: Bot, pages: Server) -> None:
+    ask(pages, "POST", "/datasets", {"name": "puzzles"})
+    rows = [{"id": f"p{i}", "question": f"How long is puzzle {i} lent?"} for i in range(4)]
+    ask(pages, "POST", "/datasets/puzzles/cases", {"items": rows})
+    bot.go.clear()
+    start(pages, options={"cache": {"mode": "off"}})  # so that the one after it waits
+    page = visit(start(pages, datasets=["puzzles"]))
+    state = page.locator(".said-of-run .badge").first
+    state.get_by_text("waiting").wait_for()
+    seen(page, "Nothing is scored yet")
+    page.evaluate("window.same = true")
+    bot.go.set()
+    state.get_by_text("running").wait_for(timeout=PATIENCE_MS)
+    scored = page.locator("ul.scores > li", has_text=MARKUP)
+    for number in range(2):
+        bot.turns.release()
+        scored.nth(number).wait_for(timeout=PATIENCE_MS)
+    page.get_by_label("Search").fill("puzzle")
+    page.wait_for_url("**?search=puzzle")
+    case = visit(page.locator("ul.latest a").first.get_attribute("href"))
+    seen(case, MARKUP)
+    bot.turns.release(2)
+    wait(page, "4 scored")
+    seen(page, "4 scores")
+    assert scored.count() == 4
+    assert page.get_by_label("Search").input_value() == "puzzle"
+    assert page.get_by_role("button", name="Cancel the run").count() == 0
+    assert page.evaluate("window.same")
 
 
 def test_a_run_that_fails_says_why_and_what_next(visit: Visit, bot: Bot, pages: Server) -> None:

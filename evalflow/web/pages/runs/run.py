@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from anyio import to_thread
 from nicegui import ui
@@ -12,6 +13,7 @@ from evalflow.app.workspace import Workspace
 from evalflow.app.workspace.run_files import RunFile, list_files
 from evalflow.app.workspace.run_types import Run
 from evalflow.app.workspace.runs import cancel_run, delete_run, get_run, resume_run, retry_errors
+from evalflow.app.workspace.scores import run_tags
 from evalflow.errors import UserError
 from evalflow.web.pages.address import page
 from evalflow.web.pages.faults import attempt, tell
@@ -20,11 +22,13 @@ from evalflow.web.pages.parts import badge, button, facts, link_button, message,
 from evalflow.web.pages.runs.copy import copyable
 from evalflow.web.pages.runs.files import files
 from evalflow.web.pages.runs.onward import Onward
-from evalflow.web.pages.runs.results import results
+from evalflow.web.pages.runs.results import Results
 from evalflow.web.pages.runs.score_filter import Wanted
 from evalflow.web.pages.runs.watch import Watch
 from evalflow.web.pages.runs.words import ACTIVE, name_of, state_of, took, when
 
+LOOK_S = 0.5
+"""Between two looks at a run under way; the worker writes down how far it is once a second."""
 _INCONCLUSIVE = 3
 _GATE_FAILED = 1
 
@@ -37,21 +41,75 @@ def add(workspace: Workspace) -> None:
         run: str, metric: str = "", status: str = "", tag: str = "", search: str = "", low: str = "", high: str = ""
     ) -> None:
         found = await to_thread.run_sync(get_run, workspace, run)
-        wanted = Wanted(metric, status, tag, search, low, high)
+        beside = await to_thread.run_sync(_beside, workspace, found)
         with frame(name_of(found), place="Runs", trail=[("Runs", "/runs")]) as actions:
-            with actions:
-                _actions(workspace, found)
-            state = _said(found)
-            if found.facts:
-                Onward(workspace, found)
-            if found.state in ACTIVE:
-                Watch(workspace, found, state)
+            RunView(workspace, found, beside, Wanted(metric, status, tag, search, low, high), actions)
+
+
+@dataclass(frozen=True, slots=True)
+class _Beside:
+    """What a page shows beside the run itself."""
+
+    tags: list[tuple[str, int]]
+    files: list[RunFile]
+
+
+class RunView:
+    """The page of a run. It follows a run that is under way, and becomes its results in place when it has ended.
+
+    Args:
+        workspace: The door to what is stored.
+        run: As it is now.
+        beside: What else there is of it.
+        wanted: Which scores are to be seen at first.
+        actions: The element beside the heading.
+    """
+
+    def __init__(self, workspace: Workspace, run: Run, beside: _Beside, wanted: Wanted, actions: ui.element) -> None:
+        self._workspace, self._run, self._actions = workspace, run, actions
+        self._watch: Watch | None = None
+        self._above = ui.element("div")
+        self._results = Results(workspace, run, wanted, beside.tags)
+        self._below = ui.element("div")
+        self._build(beside.files)
+        ui.timer(0, self._results.fill, once=True)
+        if run.state in ACTIVE:
+            self._timer = ui.timer(LOOK_S, self._look)
+
+    def _build(self, found: list[RunFile]) -> None:
+        """All but the results; in the place of what is there."""
+        for place in (self._actions, self._above, self._below):
+            place.clear()
+        with self._actions:
+            _actions(self._workspace, self._run)
+        with self._above:
+            state = _said(self._run)
+            if self._run.facts:
+                Onward(self._workspace, self._run)
+            if self._run.state in ACTIVE:
+                self._watch = Watch(self._run, state)
             else:
-                _ending(found)
-            if found.facts:
-                await results(workspace, found, wanted)
-            files(found.run_id, await to_thread.run_sync(_files, workspace, found))
-            _repeating(found)
+                _ending(self._run)
+        with self._below:
+            files(self._run.run_id, found)
+            _repeating(self._run)
+
+    async def _look(self) -> None:
+        before, self._run = self._run, await to_thread.run_sync(get_run, self._workspace, self._run.run_id)
+        if self._run.state not in ACTIVE:
+            self._timer.deactivate()
+            beside = await to_thread.run_sync(_beside, self._workspace, self._run)
+            self._build(beside.files)
+            self._results.show(self._run, beside.tags)
+            await self._results.fill()
+        elif self._run != before and self._watch is not None:
+            self._watch.show(self._run)
+            if self._run.progress.done != before.progress.done:
+                await self._results.add()
+
+
+def _beside(workspace: Workspace, run: Run) -> _Beside:
+    return _Beside(run_tags(workspace, run.run_id), _files(workspace, run))
 
 
 def _files(workspace: Workspace, run: Run) -> list[RunFile]:

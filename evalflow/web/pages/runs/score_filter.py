@@ -6,7 +6,7 @@ import math
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlencode
 
 from nicegui import ui
@@ -81,9 +81,9 @@ class FilterBar:
         self._changed = changed
         self._fields: dict[str, ValueElement[Any]] = {}
         with ui.element("div").classes("filter").props('role=search aria-label="Which scores"'):
-            self._select("Metric", "metric", {"": "Every metric", **{name: name for name in metrics}}, wanted)
+            self._select("Metric", "metric", _metrics(metrics), wanted)
             self._select("State", "status", STATUSES, wanted)
-            self._select("Tag", "tag", {"": "Every tag", **{name: f"{name} ({n:,})" for name, n in tags}}, wanted)
+            self._select("Tag", "tag", _tags(tags), wanted)
             self._line("Search", "search", "question, answer or id", wanted)
             self._line("Score from", "low", "0", wanted)
             self._line("to", "high", "1", wanted)
@@ -91,6 +91,13 @@ class FilterBar:
             button("Clear", self.clear, kind="quiet")
         self.wanted = self._said()
         self._order()
+
+    def offer(self, metrics: Sequence[str], tags: Sequence[tuple[str, int]]) -> None:
+        """Have other metrics and tags to choose from; what is chosen stays."""
+        for name, options in (("metric", _metrics(metrics)), ("tag", _tags(tags))):
+            field = cast("ui.select", self._fields[name])
+            chosen = str(field.value or "")
+            field.set_options({**options, chosen: options.get(chosen, chosen)})  # pyright: ignore - untyped in NiceGUI
 
     async def set(self, **values: str) -> None:
         """Ask for something else; what is not named stays."""
@@ -146,6 +153,14 @@ def _labelled(label: str, classes: str = "") -> Generator[ui.element]:
     with ui.element("div").classes(f"one {classes}"):
         around = text(label, "label", "small muted")
         yield around
+
+
+def _metrics(names: Sequence[str]) -> dict[str, str]:
+    return {"": "Every metric", **{name: name for name in names}}
+
+
+def _tags(found: Sequence[tuple[str, int]]) -> dict[str, str]:
+    return {"": "Every tag", **{name: f"{name} ({n:,})" for name, n in found}}
 
 
 def _number(said: str) -> float | None:

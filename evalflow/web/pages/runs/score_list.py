@@ -17,6 +17,7 @@ from evalflow.web.pages.parts import badge, button, text
 from evalflow.web.pages.runs.prompts import Prompts
 from evalflow.web.pages.runs.score_filter import FilterBar, Wanted
 from evalflow.web.pages.runs.score_parts import details, steps, verdict, why
+from evalflow.web.pages.runs.words import ACTIVE, metrics_of
 
 AT_ONCE = 25
 
@@ -43,8 +44,8 @@ class ScoreList:
         self._workspace, self._run, self._thresholds = workspace, run, thresholds
         self._cursors: list[str | None] = [None]
         self._asked = 0
-        metrics = [one["name"] for one in run.facts.get("metrics", [])]
-        self.bar = FilterBar(wanted, metrics, tags, self._choose)
+        self._rows_of: dict[str, tuple[Score, ui.element]] = {}
+        self.bar = FilterBar(wanted, metrics_of(run), tags, self._choose)
         with ui.element("div").classes("above"):
             self._count = text("", "span", "muted small").props("aria-live=polite")
             self._verbose = ui.switch("Show the judge's steps and prompts", on_change=self._again).props("dense")
@@ -54,8 +55,16 @@ class ScoreList:
             self._after = button("Next", self._on)
         self._next: str | None = None
 
+    def follow(self, run: Run, tags: Sequence[tuple[str, int]]) -> None:
+        """Go on with the run as it is now; the rows follow with `load`."""
+        self._run = run
+        self.bar.offer(metrics_of(run), tags)
+
     async def load(self) -> None:
-        """Show what is asked for, and then how many there are; what was asked for in the meantime wins."""
+        """Show what is asked for, and then how many there are; what was asked for in the meantime wins.
+
+        Rows that are there already stay as they are. While the run goes on, their number is not told.
+        """
         self._asked += 1
         asked, wanted, cursor = self._asked, self.bar.wanted, self._cursors[-1]
         try:
@@ -68,6 +77,8 @@ class ScoreList:
         self._show(found)
         if len(self._cursors) == 1:
             self._count.set_text("")
+            if self._run.state in ACTIVE:
+                return
             number = await to_thread.run_sync(self._number, wanted)
             if asked == self._asked:
                 self._count.set_text(f"{number:,} score{'' if number == 1 else 's'}")
@@ -119,16 +130,35 @@ class ScoreList:
         self._next = found.next
         self._before.set_enabled(len(self._cursors) > 1)
         self._after.set_enabled(found.next is not None)
-        self._rows.clear()
-        with self._rows:
-            for score in found.items:
-                _row(self._workspace, self._run.run_id, score)
-            if not found.items:
-                text("No score is like that. Clear the fields above to see all of them.", "li", "muted none")
+        before, self._rows_of = self._rows_of, {}
+        for score in found.items:
+            known = before.get(score.id)
+            if known is not None and known[0] == score:
+                self._rows_of[score.id] = before.pop(score.id)
+            else:
+                with self._rows:
+                    self._rows_of[score.id] = (score, _row(self._workspace, self._run.run_id, score))
+        self._order([row for _, row in self._rows_of.values()])
+
+    def _order(self, rows: list[ui.element]) -> None:
+        """Have these rows and no others in the list, or else a word on why there is none."""
+        if not rows:
+            with self._rows:
+                rows = [text(self._nothing(), "li", "muted none")]
+        for other in [one for one in self._rows if one not in rows]:
+            other.delete()
+        for place, row in enumerate(rows):
+            if self._rows.default_slot.children[place] is not row:
+                row.move(target_index=place)
+
+    def _nothing(self) -> str:
+        if self._run.state in ACTIVE and not self.bar.wanted.query:
+            return "Nothing is scored yet. Each score comes here as soon as it is there."
+        return "No score is like that. Clear the fields above to see all of them."
 
 
-def _row(workspace: Workspace, run: str, score: Score) -> None:
-    with ui.element("li"):
+def _row(workspace: Workspace, run: str, score: Score) -> ui.element:
+    with ui.element("li") as row:
         verdict(score)
         with ui.element("div").classes("about"):
             with ui.element("div").classes("of"), ui.link(target=f"/runs/{run}/cases/{score.position}"):
@@ -145,3 +175,4 @@ def _row(workspace: Workspace, run: str, score: Score) -> None:
                 steps(score.steps)
                 if score.judge:
                     Prompts(workspace, run, score)
+    return row

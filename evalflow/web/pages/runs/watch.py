@@ -5,32 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from anyio import to_thread
 from nicegui import ui
 from nicegui.elements.mixins.text_element import TextElement
 
-from evalflow.app.workspace import Workspace
 from evalflow.app.workspace.run_types import Progress, Run
-from evalflow.app.workspace.runs import get_run
 from evalflow.report.wording import cost, number
 from evalflow.web.pages.parts import badge, text
-from evalflow.web.pages.runs.words import ACTIVE, span, state_of
-
-LOOK_S = 0.5
-"""Between two looks; the worker writes progress down once a second."""
+from evalflow.web.pages.runs.words import span, state_of
 
 
 class Watch:
-    """A card that follows a run, and shows the page anew when the run has ended.
+    """A card that tells how far a run is.
 
     Args:
-        workspace: The door to what is stored.
-        run: As the page was built for it.
+        run: As it is now.
         state: The badge of its state, which follows, too: most pages are opened before a worker has claimed the run.
     """
 
-    def __init__(self, workspace: Workspace, run: Run, state: TextElement) -> None:
-        self._workspace, self._run, self._state = workspace, run, state
+    def __init__(self, run: Run, state: TextElement) -> None:
+        self._state = state
         with ui.element("div").classes("card stack watch"):
             self._what = text("", "h2").props("aria-live=polite")
             with (
@@ -43,24 +36,15 @@ class Watch:
                 self._facts = {name: _fact(name) for name in ("Done", "Errors", "Rate", "Cost so far", "Time left")}
             text("Came last", "h3")
             self._latest = ui.element("ul").classes("latest")
-        self._show()
-        self._timer = ui.timer(LOOK_S, self._look)
+        self.show(run)
 
-    async def _look(self) -> None:
-        run = await to_thread.run_sync(get_run, self._workspace, self._run.run_id)
-        if run.state not in ACTIVE:
-            self._timer.deactivate()
-            ui.navigate.reload()
-        elif run != self._run:
-            self._run = run
-            self._show()
-
-    def _show(self) -> None:
-        progress = self._run.progress
-        word, tone = state_of(self._run)
+    def show(self, run: Run) -> None:
+        """Tell how far it is now."""
+        progress = run.progress
+        word, tone = state_of(run)
         self._state.set_text(word)
         self._state.classes(replace=f"badge {tone}")
-        self._what.set_text(_doing(self._run))
+        self._what.set_text(_doing(run))
         share = min(1.0, progress.done / progress.expected) if progress.expected else 0.0
         self._filled.style(f"width: {100 * share:.1f}%")
         self._bar.props["aria-valuenow"] = round(100 * share)
@@ -68,7 +52,7 @@ class Watch:
             self._facts[name].set_text(value)
         self._latest.clear()
         with self._latest:
-            _latest(progress.latest)
+            _latest(run.run_id, progress.latest)
 
 
 def _fact(name: str) -> TextElement:
@@ -102,7 +86,7 @@ def _numbers(progress: Progress) -> dict[str, str]:
     }
 
 
-def _latest(scores: Sequence[Mapping[str, Any]]) -> None:
+def _latest(run: str, scores: Sequence[Mapping[str, Any]]) -> None:
     if not scores:
         text("Nothing yet.", "li", "muted")
     for score in scores:
@@ -111,5 +95,9 @@ def _latest(scores: Sequence[Mapping[str, Any]]) -> None:
                 text(number(score["score"], 2), "span", "reading")
             else:
                 badge(score["status"], "fail" if score["status"] == "error" else "")
-            text(f"{score['metric']} · {score['case_id']}", "span", "small muted line")
+            of = f"{score['metric']} · {score['case_id']}"
+            if score.get("position") is None:
+                text(of, "span", "small muted line")
+            else:
+                ui.link(of, f"/runs/{run}/cases/{score['position']}").classes("small line")
             text(score["reason"] or "", "span", "line")
