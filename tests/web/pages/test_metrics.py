@@ -194,7 +194,7 @@ def test_a_case_is_taken_from_the_examples(visit: Visit, pages: Server) -> None:
 def test_the_library_is_read_and_copied(visit: Visit, pages: Server) -> None:
     define(pages, "copier")
     page = visit("/library?bot=copier")
-    page.get_by_role("link", name="faithfulness", exact=False).first.click()
+    page.locator("a.card[href^='/library/faithfulness?']").click()
     seen(page, "A template that it sends, read-only.")
     press(page, "Copy")
     page.wait_for_url(re.compile("/bots/copier/metrics/new"))
