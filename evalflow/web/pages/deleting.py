@@ -48,6 +48,7 @@ class Deleting:
             with ui.element("div").classes("actions"):
                 self._doing = button("Delete", self._delete, kind="danger")
                 button("Keep it", self._asked.close)
+        self._asked.props["aria-label"] = title
 
     def open(self) -> None:
         """Ask."""

@@ -26,4 +26,5 @@ def confirmation(title: str, about: str, action: str, do: Callable[[], Awaitable
         with ui.element("div").classes("actions"):
             doing = button(action, confirmed, kind="danger")
             button("Keep it", asked.close)
+    asked.props["aria-label"] = title
     return asked

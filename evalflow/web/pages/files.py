@@ -47,6 +47,7 @@ def exporting(workspace: Workspace, bot: str) -> ui.dialog:
         with ui.element("div").classes("actions"):
             confirmed = button("Export", export, kind="primary")
             button("Cancel", asked.close)
+    asked.props["aria-label"] = f"Export {bot}"
     return asked
 
 
@@ -71,4 +72,5 @@ def importing(workspace: Workspace) -> ui.dialog:
         with ui.element("div").classes("actions"):
             confirmed = button("Import", take, kind="primary")
             button("Cancel", asked.close)
+    asked.props["aria-label"] = "Import a folder"
     return asked

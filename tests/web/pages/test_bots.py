@@ -97,7 +97,7 @@ def test_what_somebody_else_changed_is_not_deleted_unseen(visit: Visit, pages: S
     page = visit("/bots/leaving")
     assert pages.ask("PATCH", "/api/v1/bots/leaving", {"description": "theirs"}, If_Match='"1"').status == 200
     page.get_by_role("button", name="Delete").click()
-    asked = page.get_by_role("dialog")
+    asked = page.get_by_role("dialog", name="Delete leaving?")
     asked.get_by_role("button", name="Delete", exact=True).click()
     seen(asked, "was changed meanwhile")
     changed = asked.get_by_role("row", name="description")

@@ -123,6 +123,7 @@ class BulkBar:
                 button("Cancel", asked.close)
         if isinstance(field, ui.input):
             field.props("autofocus").on("keydown.enter", confirmed)
+        asked.props["aria-label"] = title
         asked.on("hide", asked.delete)
         asked.open()
 

@@ -185,6 +185,7 @@ def _deletion(workspace: Workspace, run: Run) -> ui.dialog:
         with ui.element("div").classes("actions"):
             confirmed = button("Delete", delete, kind="danger")
             button("Keep it", asked.close)
+    asked.props["aria-label"] = "Delete this run?"
     return asked
 
 
