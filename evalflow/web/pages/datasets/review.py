@@ -50,7 +50,9 @@ class Review:
 
     async def begin(self) -> None:
         """Read the columns, and show what comes of the likely mapping; the cursor comes here from what asked for it."""
-        ui.run_javascript(f'requestAnimationFrame(() => document.getElementById("{self._columns.html_id}").focus())')
+        go = f'requestAnimationFrame(() => document.getElementById("{self._columns.html_id}").focus())'
+        with self._columns:  # the button that asked for it is gone
+            ui.run_javascript(go)
         try:
             columns = await to_thread.run_sync(columns_of, self._path)
         except UserError as error:
