@@ -11,10 +11,10 @@ from evalflow.errors import EvalflowError
 from evalflow.protocols import Judge, Sink, Target
 from evalflow.records import Answer, Case, Outcome, ScoreRecord
 from evalflow.run.answers import AnswerBook
-from evalflow.run.bench import Bench, Judgement
 from evalflow.run.deadline import Deadlines, LateError
 from evalflow.run.finished import cell_digest
 from evalflow.run.pair import Pair
+from evalflow.run.scorer import Judgement, Scorer
 from evalflow.run.tally import Tally
 
 Cell = tuple[Pair, int]
@@ -65,7 +65,7 @@ class Pipeline:
         self._tally = tally
         self._stopping = False
         self._deadlines = Deadlines(plan.case_timeout_s)
-        self._bench = Bench(tally, self._deadlines)
+        self._scorer = Scorer(tally, self._deadlines)
 
     def stop(self) -> None:
         """Begin no further case; those under way are finished."""
@@ -187,7 +187,7 @@ class Pipeline:
 
     async def _cell(self, case: Case, answer: Answer, pair: Pair, repeat: int) -> float | None:
         """Score one cell, and write its record, after those of a panel's members; gives the score."""
-        judgements = await self._bench.judge(pair, case, answer, repeat)
+        judgements = await self._scorer.score(pair, case, answer, repeat)
         for one in judgements[:-1]:
             self._sink.write(self._record(case, answer, pair, repeat, one))
         self._write(self._record(case, answer, pair, repeat, judgements[-1]))

@@ -54,6 +54,7 @@ class MetricCard:
                 link.props["aria-label"] = f"{self._name} from run to run"
             if metric.get("description"):
                 text(str(metric["description"]), "p", "muted small clamp").props["title"] = str(metric["description"])
+            text(metric["judged"], "p", "muted small said-by")
             apart = varying(rows)
             for row in rows:
                 _figure(row, series_name(row, apart), bounded=metric["bounded"])
@@ -61,7 +62,6 @@ class MetricCard:
             self._bars = ui.element("div").classes("spread")
             self._edges = ui.element("div").classes("edges muted small")
             self._threshold = ui.element("div").classes("threshold")
-            text(metric["judged"], "p", "muted small said-by")
 
     async def load(self) -> None:
         """Draw how the scores lie, and set up the threshold."""

@@ -35,7 +35,7 @@ class Judgement:
     member_of: str | None = None
 
 
-class Bench:
+class Scorer:
     """Has cells scored.
 
     Args:
@@ -47,7 +47,7 @@ class Bench:
         self._tally = tally
         self._deadlines = deadlines
 
-    async def judge(self, pair: Pair, case: Case, answer: Answer, repeat: int) -> Sequence[Judgement]:
+    async def score(self, pair: Pair, case: Case, answer: Answer, repeat: int) -> Sequence[Judgement]:
         """Score one cell; the last judgement is the cell's, those before it are its judge's members'.
 
         Raises:
