@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -27,7 +28,7 @@ from evalflow.run.tally import Tally
 from evalflow.targets.recorded import recorded_answer
 
 LONGEST_S = 300.0
-"""How long an answer, and a score, may take, all tries included."""
+"""How long an answer, a score, and steps may take, all tries included."""
 LONGEST_PROMPT = 1_000_000
 """Characters of one prompt; few models read as many."""
 
@@ -132,7 +133,11 @@ async def write_steps(space: Workspace, bot: str, draft: MetricDraft) -> Written
         parts = await assembled(settings)
         try:
             pair = parts.pairs[0]
-            reply = await _reply(cast("Judge", pair.judge), pair.metric.preparation()[0])
+            async with asyncio.timeout(LONGEST_S):
+                reply = await _reply(cast("Judge", pair.judge), pair.metric.preparation()[0])
+        except TimeoutError:
+            what = f"the judge wrote no steps within {LONGEST_S:g} s"
+            raise UserError(Problem(what, "metric.judge", "is it running? Or write the steps by hand")) from None
         finally:
             await parts.close()
     steps = cast("Steps", reply.parsed).steps

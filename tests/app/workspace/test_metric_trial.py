@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import pytest
 
-from evalflow.app.workspace import Workspace
+from evalflow.app.workspace import Workspace, metric_trial
 from evalflow.app.workspace.bots import create_bot
 from evalflow.app.workspace.metric_trial import preview_metric, try_metric, write_steps
 from evalflow.app.workspace.metrics import MetricDraft, create_metric, get_library
@@ -72,6 +73,21 @@ async def test_the_judge_writes_the_steps(space: Workspace) -> None:
         written = await write_steps(space, "fees", draft(steps=["an old one"]))
     assert (list(written.steps), written.judge) == (STEPS, "target:m")
     assert endpoint.count == 1
+
+
+async def test_steps_that_do_not_come_are_given_up(space: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metric_trial, "LONGEST_S", 0.05)
+    held = threading.Event()
+
+    def reply(_: Request) -> dict[str, Any]:
+        held.wait(60)
+        return {"steps": STEPS}
+
+    with Endpoint(reply) as endpoint:
+        bot(space, endpoint.url)
+        with pytest.raises(UserError, match="the judge wrote no steps within"):
+            await write_steps(space, "fees", draft())
+        held.set()
 
 
 async def test_one_case_is_scored_as_in_a_run(space: Workspace) -> None:
