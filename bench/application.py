@@ -71,6 +71,7 @@ def facts(cases: int, per_case: int) -> dict[str, Any]:
     about = {
         "judge": "j",
         "threshold": 0.5,
+        "declared": 0.5,
         "direction": "higher_is_better",
         "bounded": True,
         "description": "How good.",
@@ -78,7 +79,7 @@ def facts(cases: int, per_case: int) -> dict[str, Any]:
     row = {
         **{"dataset": "d", "target": "helper", "statistic": "mean", "judge": "j", "tag": None, "n": n, "n_scored": n},
         **{"n_undefined": 0, "n_error": 0, "n_skipped": 0, "value": 0.5, "ci_low": 0.49, "ci_high": 0.51},
-        **{"ci_method": "t"},
+        **{"ci_method": "t", "pass_rate": 0.5, "pass_rate_low": 0.49, "pass_rate_high": 0.51},
     }
     return {
         "metrics": [{"name": name, "judged": "judge: j, uncalibrated", **about} for name in METRICS],
