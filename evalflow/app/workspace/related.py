@@ -12,6 +12,7 @@ from evalflow.app.workspace.datasets import list_datasets
 from evalflow.app.workspace.run_types import Run
 from evalflow.app.workspace.runs import get_run
 from evalflow.app.workspace.space import NotFoundError, Workspace
+from evalflow.errors import EvalflowError
 
 _LOOKED_AT = 10
 """How many earlier runs are looked at for one that can be compared as it is."""
@@ -25,7 +26,7 @@ class Related:
         bot: Its name; empty where there is none of that name here, as of a run of the command line.
         datasets: Those of its datasets that are here.
         before: The latest earlier run of the same bot that shares a dataset and a metric with it, one that can be
-            compared as it is first; None where there is none, or it has no results itself.
+            compared as it is first; None where there is none, or it has no results itself or they are gone.
     """
 
     bot: str
@@ -60,6 +61,9 @@ def _before(space: Workspace, run: Run) -> Candidate | None:
         for other in scored_runs(space)
         if other.bot == run.bot and other.created_at < run.created_at and share_scores(run, other)
     )
-    scored = scored_of(run)
+    try:
+        scored = scored_of(run)
+    except EvalflowError:
+        return None
     found = [candidate(other, scored) for other in islice(earlier, _LOOKED_AT)]
     return next((one for one in found if not one.obstacles), found[0] if found else None)

@@ -33,7 +33,7 @@ def passing(space: Workspace, run_id: str, metric: str, thresholds: Sequence[flo
         thresholds: In any order.
 
     Returns:
-        None where nothing was scored, or the run's tables are gone.
+        Empty where nothing was scored, or the tables of the run are gone.
 
     Raises:
         NotFoundError: There is no such run, or no such metric in it.

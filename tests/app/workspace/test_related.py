@@ -1,0 +1,47 @@
+"""Where one can go on from a run."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+from evalflow.app.worker import Worker
+from evalflow.app.workspace import Workspace, bots, cases, datasets, metrics, runs
+from evalflow.app.workspace.metrics import MetricDraft
+from evalflow.app.workspace.related import related
+from evalflow.app.workspace.run_types import Run, RunRequest
+
+GRADED: dict[str, Any] = {
+    "kind": "recorded",
+    "description": "What somebody gave.",
+    "needs": ["answer"],
+    "field": "grade",
+    "scale": {"type": "percentage"},
+}
+
+
+def ended(space: Workspace) -> Run:
+    run = runs.create_run(space, RunRequest("desk", ["mine"], ["graded"]))
+    worker, deadline = Worker(space), time.monotonic() + 240
+    while (found := runs.get_run(space, run.run_id)).state in ("queued", "running"):
+        assert time.monotonic() < deadline, found
+        if not worker.step():
+            time.sleep(0.05)
+    return found
+
+
+def test_a_run_leads_to_the_one_before_it_and_on_without_it_where_its_own_folder_is_gone(space: Workspace) -> None:
+    bots.create_bot(space, "desk", {"kind": "recorded"})
+    metrics.create_metric(space, "desk", MetricDraft("graded", GRADED))
+    datasets.create_dataset(space, "mine")
+    cases.add_cases(space, "mine", [{"id": "c", "question": "q?", "answer": "a", "vars": {"grade": 50}}])
+    first, second = ended(space), ended(space)
+    assert related(space, first.run_id).before is None
+    found = related(space, second.run_id)
+    assert (found.bot, found.datasets) == ("desk", ["mine"])
+    assert found.before is not None
+    assert (found.before.run.run_id, found.before.obstacles) == (first.run_id, [])
+    shutil.rmtree(Path(second.folder))
+    assert related(space, second.run_id).before is None
