@@ -113,9 +113,12 @@ def test_a_failed_answer_is_an_error_of_every_score_of_it(bench, shipped_name):
     known = {"guardrails": {"g": True}, "triggered": True, "chunks": ["a"], "pages": ["a"]}
     checks = ({"identifier": "correctness", "params": {"reference": "Anna."}},)
     case = bench.case(vars={"chatbot_role": "A porter."}, expected=known, checks=checks)
-    (metric,) = bench.shipped(shipped_name).bind(case)
-    outcome = bench.score(metric, bench.judge({}), case=case, answer=failed(bench))
-    assert (outcome.status, outcome.error_type, outcome.error) == ("error", "target: timeout", "no reply in 60 s")
+    shipped = bench.shipped(shipped_name)
+    bound = tuple(shipped.bind(case))
+    assert len(bound) == (shipped.config.kind != "composite")  # which follows from other metrics' scores
+    for metric in bound:
+        outcome = bench.score(metric, bench.judge({}), case=case, answer=failed(bench))
+        assert (outcome.status, outcome.error_type, outcome.error) == ("error", "target: timeout", "no reply in 60 s")
 
 
 def test_a_failed_answer_to_a_case_that_is_no_matter_of_the_metric_is_skipped(bench):
@@ -172,6 +175,7 @@ def test_preview_of_what_would_not_be_asked_is_empty(bench):
 
 def test_a_metric_of_one_kind_is_itself_when_bound_and_prepared(bench, shipped_name):
     metric = bench.shipped(shipped_name)
-    own = () if shipped_name == "checks" else (metric,)  # the case brings none along
+    # The case brings no checks along, and a composite is none.
+    own = () if metric.config.kind in ("checks", "composite") else (metric,)
     assert tuple(metric.bind(bench.case())) == own
     assert asyncio.run(metric.prepare(None, bench.notes)) is metric
