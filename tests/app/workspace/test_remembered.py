@@ -13,7 +13,10 @@ import pytest
 from evalflow.app.workspace import Workspace, bots, library
 from evalflow.app.workspace.remembered import SETTLED_S, Remembered
 
-LATER = time.time() + 10 * SETTLED_S
+
+def later() -> float:
+    """When all that was just written has settled."""
+    return time.time() + 10 * SETTLED_S
 
 
 def reader(file: Path, made: list[str]) -> Callable[[], dict[str, Any]]:
@@ -27,7 +30,7 @@ def reader(file: Path, made: list[str]) -> Callable[[], dict[str, Any]]:
 def test_a_value_is_made_once_and_everybody_has_one_of_their_own(tmp_path: Path) -> None:
     file, made = tmp_path / "a.yaml", list[str]()
     file.write_text("one", encoding="utf-8")
-    remembered = Remembered(lambda: LATER)
+    remembered = Remembered(later)
     for _ in range(3):
         found = remembered.get("a", [tmp_path], reader(file, made))
         assert found == {"said": ["one"]}
@@ -42,7 +45,7 @@ def test_any_change_of_a_file_makes_it_anew(tmp_path: Path, change: str) -> None
     target = tmp_path / "real.yaml"
     target.write_text("one", encoding="utf-8")
     file.symlink_to(target) if change == "link" else file.write_text("one", encoding="utf-8")
-    remembered = Remembered(lambda: LATER)
+    remembered = Remembered(later)
     remembered.get("a", [folder], reader(file, made))
     times = (file.stat().st_atime_ns, file.stat().st_mtime_ns)
     if change == "name":
@@ -72,7 +75,7 @@ def test_what_fails_is_tried_again(tmp_path: Path) -> None:
     def failing() -> dict[str, Any]:
         raise ValueError("not now")
 
-    remembered = Remembered(lambda: LATER)
+    remembered = Remembered(later)
     with pytest.raises(ValueError, match="not now"):
         remembered.get("a", [tmp_path], failing)
     assert remembered.get("a", [tmp_path], lambda: {"a": 1}) == {"a": 1}
@@ -87,7 +90,7 @@ def test_a_bot_of_conf_is_composed_once(space: Workspace, tmp_path: Path, monkey
         return content(group, name, config_dir)
 
     monkeypatch.setattr(library, "content", counted)
-    monkeypatch.setattr(space.remembered, "_now", lambda: LATER)
+    monkeypatch.setattr(space.remembered, "_now", later)
     first = bots.get_bot(space, "ollama")
     assert bots.get_bot(space, "ollama") == first
     assert composed == ["ollama"]
