@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from evalflow.report.terminal import literal
+from evalflow.report.told import Told, print_told
 from evalflow.report.wording import PARTS, number, percent, series_name, varying
 
 if TYPE_CHECKING:
@@ -18,20 +17,7 @@ _TAGS = 8
 _SLICE = ("metric", *PARTS)
 
 
-@dataclass(frozen=True, slots=True)
-class NoiseText:
-    """What the repeats of one metric (and dataset, target, judge) tell.
-
-    Attributes:
-        title: Which, and how often its cases were repeated.
-        lines: One thing each.
-    """
-
-    title: str
-    lines: Sequence[str]
-
-
-def noise_texts(details: Sequence[Mapping[str, Any]]) -> list[NoiseText]:
+def noise_texts(details: Sequence[Mapping[str, Any]]) -> list[Told]:
     """One text for each metric whose cases were repeated, with a line for each tag; none where nothing was.
 
     Args:
@@ -39,27 +25,17 @@ def noise_texts(details: Sequence[Mapping[str, Any]]) -> list[NoiseText]:
     """
     repeated = [detail for detail in details if "noise" in detail]
     parts = varying(repeated)
-    found: list[NoiseText] = []
+    found: list[Told] = []
     for detail in (detail for detail in repeated if detail["tag"] is None):
         tags = [one for one in repeated if one["tag"] is not None and all(one[key] == detail[key] for key in _SLICE)]
         name = " · ".join(text for text in (detail["metric"], series_name(detail, parts)) if text)
-        found.append(NoiseText(f"{name}: {_repeats(detail)}", [*_lines(detail["noise"]), *_by_tag(tags)]))
+        found.append(Told(f"{name}: {_repeats(detail)}", [*_lines(detail["noise"]), *_by_tag(tags)]))
     return found
 
 
 def print_noise(console: Console, details: Sequence[Mapping[str, Any]]) -> None:
     """The same on a terminal."""
-    from rich.padding import Padding
-
-    texts = noise_texts(details)
-    if texts:
-        console.print(literal("repeats (noise as standard deviations)", style="bold"))
-    for text in texts:
-        console.print(literal(f"  {text.title}"))
-        for line in text.lines:
-            console.print(Padding(literal(line, style="dim"), (0, 0, 0, 4)))
-    if texts:
-        console.print()
+    print_told(console, "repeats (noise as standard deviations)", noise_texts(details))
 
 
 def _repeats(detail: Mapping[str, Any]) -> str:

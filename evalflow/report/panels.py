@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from evalflow.report.terminal import literal
+from evalflow.report.told import Told, print_told
 from evalflow.report.wording import cost, number, percent
 
 if TYPE_CHECKING:
@@ -17,20 +16,7 @@ _AGREED, _HARDLY = 0.8, 0.667
 """Krippendorff (2004): conclusions from 0.8 on, tentative ones from 0.667 on."""
 
 
-@dataclass(frozen=True, slots=True)
-class PanelText:
-    """What the members of one judge tell of one metric.
-
-    Attributes:
-        title: Which.
-        lines: One thing each.
-    """
-
-    title: str
-    lines: Sequence[str]
-
-
-def panel_texts(details: Sequence[Mapping[str, Any]], manifest: Mapping[str, Any]) -> list[PanelText]:
+def panel_texts(details: Sequence[Mapping[str, Any]], manifest: Mapping[str, Any]) -> list[Told]:
     """One text for each metric (and dataset and target) whose judge has members.
 
     Args:
@@ -38,30 +24,20 @@ def panel_texts(details: Sequence[Mapping[str, Any]], manifest: Mapping[str, Any
         manifest: run.json, whose judges say which of them are cascades.
     """
     judges: Mapping[str, Mapping[str, Any]] = manifest.get("judges") or {}
-    found: list[PanelText] = []
+    found: list[Told] = []
     for detail in (detail for detail in details if "panel" in detail):
         about = judges.get(detail["judge"], {})
         cascade = about.get("kind") == "cascade"
         members = _in_order(detail["panel"]["members"], about.get("members") or ())
         lines = _cascade(members) if cascade else _panel(detail)
         title = f"{detail['metric']} on {detail['dataset']} · {detail['target']} · {detail['judge']}"
-        found.append(PanelText(title, [*(_member(one) for one in members), *lines]))
+        found.append(Told(title, [*(_member(one) for one in members), *lines]))
     return found
 
 
 def print_panels(console: Console, details: Sequence[Mapping[str, Any]], manifest: Mapping[str, Any]) -> None:
     """The same on a terminal."""
-    from rich.padding import Padding
-
-    texts = panel_texts(details, manifest)
-    if texts:
-        console.print(literal("panels and cascades (their members alone)", style="bold"))
-    for text in texts:
-        console.print(literal(f"  {text.title}"))
-        for line in text.lines:
-            console.print(Padding(literal(line, style="dim"), (0, 0, 0, 4)))
-    if texts:
-        console.print()
+    print_told(console, "panels and cascades (their members alone)", panel_texts(details, manifest))
 
 
 def _in_order(members: Sequence[Mapping[str, Any]], order: Sequence[str]) -> list[Mapping[str, Any]]:
