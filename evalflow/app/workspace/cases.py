@@ -81,15 +81,6 @@ def list_cases(
     return CasePage([stored_case(one) for one in found[:limit]], more)
 
 
-def count_cases(space: Workspace, dataset: str, *, tag: str | None = None, text: str | None = None) -> int:
-    """How many cases a dataset has, all or some; see `list_cases`."""
-    from evalflow.store import cases
-
-    row = own_row(space, dataset)
-    with space.database.reading() as connection:
-        return cases.count(connection, row["id"], readers.tag_name(tag) if tag else None, text)
-
-
 def get_case(space: Workspace, dataset: str, case: int) -> StoredCase:
     """One case.
 

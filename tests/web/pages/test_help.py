@@ -52,6 +52,7 @@ def test_every_field_says_what_belongs_there(visit: Visit, path: str, shown: lis
     page.locator(".field").first.wait_for()
     assert page.evaluate(LACKING) == []
     for choice in shown:
+        before = page.locator("main").inner_text()
         page.locator("label.choice", has_text=choice).click()
-        page.wait_for_timeout(300)
+        page.wait_for_function("before => document.querySelector('main').innerText !== before", arg=before)
         assert page.evaluate(LACKING) == []

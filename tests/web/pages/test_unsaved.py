@@ -53,8 +53,8 @@ def test_each_form_asks(visit: Visit, pages: Server, path: str, label: str) -> N
     first = field(page, label)
     before = first.input_value()
     first.fill(f"{before} more")
-    page.get_by_role("link", name="Compare").click(no_wait_after=True)
-    page.wait_for_timeout(300)
+    with page.expect_event("dialog"):
+        page.get_by_role("link", name="Compare").click(no_wait_after=True)
     assert (asked.times, page.url) == (1, start)
     first.fill(before)
     page.get_by_role("link", name="Compare").click()
@@ -71,11 +71,11 @@ def test_back_and_reload_ask_too_and_what_was_saved_does_not(visit: Visit, pages
     case = page.url
     press(page, "Add a piece")
     page.locator(".piece").wait_for()
-    page.evaluate("history.back()")
-    page.wait_for_timeout(300)
+    with page.expect_event("dialog"):
+        page.evaluate("history.back()")
     assert (asked.times, page.url) == (1, case)
-    page.evaluate("location.reload()")
-    page.wait_for_timeout(300)
+    with page.expect_event("dialog"):
+        page.evaluate("location.reload()")
     assert asked.times == 2
     press(page, "Remove this piece")
     page.locator(".piece").wait_for(state="detached")
