@@ -77,7 +77,7 @@ class CallError(EvalflowError):
 
     Attributes:
         error_type: A short cause code: rate_limit, timeout, connection, server, malformed, bad_request, refused,
-            schema, truncated, context_length, unsupported.
+            schema, truncated, too_large, context_length, unsupported.
         raw: The last reply as it came, or None where there was none.
         requests: Calls that were answered before it failed, and so have been paid.
         usage, cost_usd: What those took; None where unknown.

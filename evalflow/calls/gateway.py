@@ -16,7 +16,7 @@ from evalflow.calls.budget import Account, Amount
 from evalflow.calls.faults import CHAT, Dialect, Fault
 from evalflow.calls.limiter import Limiter, Slot
 from evalflow.calls.retry import RetryPolicy
-from evalflow.calls.transport import Request, Response, Transport, TransportError
+from evalflow.calls.transport import MAX_REPLY, Request, Response, Transport, TransportError
 from evalflow.calls.watchdog import Watchdog
 from evalflow.errors import CallError, InfrastructureError
 from evalflow.frozen import record
@@ -35,7 +35,7 @@ class Billed(Protocol):
 T = TypeVar("T", bound=Billed)
 
 
-MAYBE_PAID = frozenset({"timeout", "connection", "malformed"})
+MAYBE_PAID = frozenset({"timeout", "connection", "malformed", "too_large"})
 """Faults after which the model may have answered, unheard."""
 PATIENT = 0.9
 """The part of its timeout after which a call has waited long enough, since clocks and timers are not exact."""
@@ -151,6 +151,9 @@ class Gateway:
             self._limiter.pause(self._capped(rest))
         if not 200 <= response.status < 300:
             return self._eased(self._dialect.of_status(response), slot)
+        if len(response.body) > MAX_REPLY:
+            what = f"the reply is longer than {MAX_REPLY:,} bytes"
+            return Fault("give_up", "too_large", what, raw=faults.excerpt(response.body))
         try:
             value = decode(response)
         except Malformed as error:

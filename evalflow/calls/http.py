@@ -14,10 +14,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from evalflow import __version__
-from evalflow.calls.transport import CONNECT_S, Request, Response, TransportError
+from evalflow.calls.transport import CONNECT_S, Request, Response, TransportError, beginning
 
 if TYPE_CHECKING:
-    from aiohttp import ClientConnectorError, ClientResponse, ClientSession, ClientTimeout
+    from aiohttp import ClientConnectorError, ClientSession, ClientTimeout
     from multidict import CIMultiDict
     from yarl import URL
 
@@ -39,7 +39,6 @@ class HttpTransport:
         max_connections: Connections that may be open at the same time.
         first_byte_s: Seconds without any byte after which a try is given up; None: only its timeout counts.
         headers: Sent with every request, in the place of the usual ones of the same names.
-        max_bytes: What is read of a body at the most, and one part more; None: all of it.
     """
 
     def __init__(
@@ -50,14 +49,12 @@ class HttpTransport:
         first_byte_s: float | None = None,
         *,
         headers: Mapping[str, str] | None = None,
-        max_bytes: int | None = None,
     ) -> None:
         self._base_url = base_url
         self._api_key = api_key
         self._max_connections = max_connections
         self._first_byte_s = first_byte_s
         self._own_headers = headers or {}
-        self._max_bytes = max_bytes
         self._session: ClientSession | None = None
         self._urls: dict[str, URL] = {}
         self._timeouts: dict[float, ClientTimeout] = {}
@@ -76,7 +73,7 @@ class HttpTransport:
                 timeout=self._timeouts.get(request.timeout_s) or self._timeout(request.timeout_s),
                 allow_redirects=False,
             ) as response:
-                body = await (response.read() if self._max_bytes is None else _beginning(response, self._max_bytes))
+                body = await beginning(response.content.iter_any())
         except aiohttp.ConnectionTimeoutError:
             raise TransportError("unreachable", f"no connection within {CONNECT_S:g} s") from None
         except aiohttp.SocketTimeoutError:
@@ -151,16 +148,6 @@ class HttpTransport:
 
         timeout = aiohttp.ClientTimeout(total=seconds, connect=CONNECT_S, sock_read=self._first_byte_s)
         return self._timeouts.setdefault(seconds, timeout)
-
-
-async def _beginning(response: ClientResponse, size: int) -> bytes:
-    """A body, read until it is longer than `size`."""
-    read = bytearray()
-    async for part in response.content.iter_any():
-        read += part
-        if len(read) > size:
-            break
-    return bytes(read)
 
 
 def _trust() -> ssl.SSLContext:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterable, Mapping
 from typing import Literal, Protocol
 
 from evalflow.frozen import record
 
 CONNECT_S = 5.0
 """Seconds for making one connection, the look-up of its name and TLS included."""
+
+MAX_REPLY = 32 * 1024**2
+"""Bytes that a reply may have once it is unpacked; little more than these is ever read."""
 
 TransportFault = Literal["unreachable", "certificate", "broken", "timeout"]
 
@@ -41,7 +44,7 @@ class Response:
     Attributes:
         status: The HTTP status.
         headers: Found by lower-case name.
-        body: The whole body, decompressed.
+        body: The whole body, decompressed; of one above MAX_REPLY, its beginning, which is longer than that too.
         elapsed_s: Seconds from sending to the last byte.
     """
 
@@ -61,6 +64,16 @@ class TransportError(Exception):
     def __init__(self, fault: TransportFault, message: str) -> None:
         self.fault: TransportFault = fault
         super().__init__(message)
+
+
+async def beginning(parts: AsyncIterable[bytes]) -> bytes:
+    """A body that comes in parts, read until it ends or is longer than MAX_REPLY."""
+    read = bytearray()
+    async for part in parts:
+        read += part
+        if len(read) > MAX_REPLY:
+            break
+    return bytes(read)
 
 
 class Transport(Protocol):

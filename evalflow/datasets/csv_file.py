@@ -5,19 +5,18 @@ from __future__ import annotations
 import csv
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from pydantic_core import from_json
 
-from evalflow.datasets.rows import Broken, Row, Table, refuse_too_large, shown
+from evalflow.datasets.rows import MAX_RECORD, Broken, Row, Table, refuse_too_large, shown, too_long
 from evalflow.errors import Problem
 
 _NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?\Z")
 _BOOLEAN = {"true": True, "false": False}
-# Longer than any cell; the module's own limit of 128 KiB is less than a document.
-_CELL_LIMIT = 2**31 - 1
 _DELIMITERS = (",", ";", "\t")
 _ENCODING = "save it as UTF-8; in Excel, as “CSV UTF-8”"
 
@@ -32,44 +31,72 @@ def open_csv(path: Path) -> Table:
 
 def raw_records(path: Path) -> Iterator[str]:
     """The text of the header, then of every record, as it stands in a file that can be read to its end."""
-    csv.field_size_limit(_CELL_LIMIT)
     text: list[str] = []
-
-    def lines(file: Iterable[str]) -> Iterator[str]:
-        for line in file:
-            text.append(line)
-            yield line
-
     with path.open(encoding="utf-8-sig", newline="") as file:
-        for cells in csv.reader(lines(file), delimiter=_delimiter(path), strict=True):
+        for cells in _reader(_Lines(file, text), path):
             if cells:
                 yield "".join(text).rstrip("\r\n") + "\n"
             text.clear()
 
 
+class _TooLong(Exception):
+    """A record has more than MAX_RECORD."""
+
+
+@dataclass(slots=True)
+class _Lines:
+    """The lines of a file, up to a record that is too long: a quote that never ends makes one of all that follows.
+
+    Attributes:
+        file: What is read.
+        text: The lines of the record that is being read; whoever reads records clears it after each.
+    """
+
+    file: TextIO
+    text: list[str]
+    length: int = 0
+
+    def __iter__(self) -> Iterator[str]:
+        while line := self.file.readline(MAX_RECORD + 1):
+            self.length = self.length + len(line) if self.text else len(line)
+            if self.length > MAX_RECORD:
+                raise _TooLong
+            self.text.append(line)
+            yield line
+
+
+def _reader(lines: _Lines, path: Path) -> Iterator[list[str]]:
+    csv.field_size_limit(MAX_RECORD)  # the module's own limit of 128 KiB is less than a document
+    return csv.reader(lines, delimiter=_delimiter(path), strict=True)
+
+
 def _delimiter(path: Path) -> str:
     with path.open(encoding="utf-8-sig", errors="replace") as file:
-        header = file.readline()
+        header = file.readline(MAX_RECORD)
     return max(_DELIMITERS, key=header.count)
 
 
 def _rows(path: Path) -> Iterator[Row | Problem]:
     name = shown(path)
-    csv.field_size_limit(_CELL_LIMIT)
     line = 1
+    text: list[str] = []
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.reader(file, delimiter=_delimiter(path), strict=True)
+            reader = _reader(_Lines(file, text), path)
             header = next(reader, None) or []
             twice = [column for column, n in Counter(header).items() if n > 1]
             if twice:
                 yield Broken(f"the header names {twice[0]!r} more than once", f"{name}:1")
                 return
-            line = reader.line_num + 1
+            line += len(text)
+            text.clear()
             for cells in reader:
                 if cells:
                     yield _row(header, cells, f"{name}:{line}")
-                line = reader.line_num + 1
+                line += len(text)
+                text.clear()
+    except _TooLong:
+        yield too_long(f"{name}:{line}", "is a quote left open? One inside a cell is written twice")
     except csv.Error as error:
         yield Broken(f"broken CSV: {error}", f"{name}:{line}", "a quote inside a cell is written twice")
     except UnicodeDecodeError:

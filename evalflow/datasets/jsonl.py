@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
-from evalflow.datasets.rows import Row, Table, parse_json, record, shown
+from evalflow.datasets.rows import MAX_RECORD, Row, Table, parse_json, record, shown, too_long
 from evalflow.errors import Problem
 
 BOM = b"\xef\xbb\xbf"
@@ -27,6 +28,9 @@ def _rows(path: Path) -> Iterator[Row | Problem]:
     name = shown(path)
     with path.open("rb") as file:
         for line, text in _objects(file):
+            if len(text) > MAX_RECORD:
+                yield too_long(f"{name}:{line}")
+                return
             value = parse_json(text, name, line)
             if isinstance(value, Problem):
                 yield value if value.hint or not text.startswith(b"[") else _as_list(value.what, value.where)
@@ -41,22 +45,24 @@ def _as_list(what: str, where: str) -> Problem:
     return Problem(what, where, _LIST)
 
 
-def _objects(lines: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
-    """Each object's text with the number of its first line.
+def _objects(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
+    """Each object's text with the number of its first line; the last is longer than MAX_RECORD where one is.
 
     An object may be spread over lines as pretty-printers do: from a line that is `{` to one that begins with `}`.
     """
     spread: list[bytes] = []
-    start = 0
-    for number, raw in enumerate(lines, 1):
+    start = length = number = 0
+    while raw := file.readline(MAX_RECORD + 2):
+        number += 1
         line = (raw.removeprefix(BOM) if number == 1 else raw).rstrip()
         if spread and line.startswith(b"{"):  # the one before never ended: report it alone, and go on here
             yield start, b"\n".join(spread)
             spread = []
         if spread or line == b"{":
             start = start if spread else number
+            length = length + len(line) if spread else len(line)
             spread.append(line)
-            if line.startswith(b"}"):
+            if line.startswith(b"}") or length > MAX_RECORD:
                 yield start, b"\n".join(spread)
                 spread = []
         elif line:

@@ -8,10 +8,13 @@ import math
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from evalflow.datasets.rows import Broken, Row, Table, shown
+from evalflow.datasets.rows import MAX_RECORD, Broken, Row, Table, shown, too_long
 from evalflow.errors import Problem
+
+if TYPE_CHECKING:
+    import polars as pl
 
 # Rows that are decoded together, in columns, and of these the rows that are Python values at a time.
 BATCH = 8192
@@ -31,11 +34,35 @@ def _rows(path: Path) -> Iterator[Row | Problem]:
     try:
         scan = pl.scan_parquet(path, glob=False)
         while not (batch := scan.slice(index, BATCH).collect()).is_empty():
-            for data in batch.iter_rows(named=True, buffer_size=ROWS):
+            sizes = batch.select(size=_bytes_of(pl.struct(pl.all()), pl.Struct(batch.schema)))["size"]
+            long = (sizes > MAX_RECORD).arg_max()
+            if long is not None and sizes[long] > MAX_RECORD:
+                yield too_long(f"{name}[{index + long}]")
+                return
+            together = max(1, min(ROWS, MAX_RECORD // max(1, int(cast("int", sizes.max())))))
+            for data in batch.iter_rows(named=True, buffer_size=together):
                 yield _row(data, f"{name}[{index}]")
                 index += 1
     except pl.exceptions.PolarsError as error:
         yield Broken(f"broken Parquet: {str(error).splitlines()[0]}", name)
+
+
+def _bytes_of(value: pl.Expr, dtype: Any) -> pl.Expr:
+    """The bytes of all text in a column, row by row: compressed, a small file may hold any number of them."""
+    import polars as pl
+
+    if isinstance(dtype, pl.Struct):
+        parts = [_bytes_of(value.struct.field(field.name), field.dtype) for field in dtype.fields]
+        return pl.sum_horizontal(pl.lit(0, pl.UInt64), *parts)
+    if isinstance(dtype, pl.Array):
+        value, dtype = value.arr.to_list(), pl.List(dtype.inner)
+    if isinstance(dtype, pl.List):
+        return value.list.eval(_bytes_of(pl.element(), dtype.inner)).list.sum().fill_null(0).cast(pl.UInt64)
+    if dtype == pl.String:
+        return value.str.len_bytes().fill_null(0).cast(pl.UInt64)
+    if dtype == pl.Binary:
+        return value.bin.size().fill_null(0).cast(pl.UInt64)
+    return pl.lit(0, pl.UInt64)
 
 
 def _row(data: dict[str, Any], where: str) -> Row | Problem:

@@ -48,6 +48,15 @@ class Table:
     cells: bool = False
 
 
+MAX_RECORD = 32 * 1024**2
+"""Characters that one record of CSV may have; of JSON lines and Parquet, bytes."""
+
+
+def too_long(where: str, hint: str = "") -> Broken:
+    """The problem that a record has more than MAX_RECORD."""
+    return Broken(f"the record is longer than {MAX_RECORD:,} characters", where, hint)
+
+
 def shown(path: Path) -> str:
     """The path as messages name it: relative where it lies below the working directory."""
     here = Path.cwd()

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import ssl
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from evalflow.calls.transport import CONNECT_S, Request, Response, TransportError
+from evalflow.calls.transport import CONNECT_S, Request, Response, TransportError, beginning
 
 if TYPE_CHECKING:
     import httpx2
@@ -100,6 +100,29 @@ class SdkTransport:
         import httpx2
         from openai import DefaultAsyncHttpxClient
 
+        class BoundedClient(DefaultAsyncHttpxClient):
+            """Reads no more of a body than `beginning` does, where the SDK would read and unpack all of it."""
+
+            async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+                options["stream"] = True
+                response = await super().send(request, **options)
+                try:
+                    body = await beginning(response.aiter_bytes())
+                finally:
+                    await response.aclose()
+                unpacked = [
+                    (name, value)
+                    for name, value in response.headers.multi_items()
+                    if name.lower() not in {"content-encoding", "content-length", "transfer-encoding"}
+                ]
+                return httpx2.Response(
+                    response.status_code,
+                    headers=unpacked,
+                    content=body,
+                    request=request,
+                    extensions=response.extensions,
+                )
+
         # `send` bounds the whole exchange. One more connection than the limiter lets calls through, for the watchdog's
         # probe; so nothing ever waits for the pool. Redirects: a key must not go where nobody sent it.
         timeout = httpx2.Timeout(None, connect=CONNECT_S, read=self._first_byte_s)
@@ -107,7 +130,7 @@ class SdkTransport:
             max_connections=self._max_connections + 1, max_keepalive_connections=self._max_connections
         )
         try:
-            return DefaultAsyncHttpxClient(limits=limits, timeout=timeout, follow_redirects=False)
+            return BoundedClient(limits=limits, timeout=timeout, follow_redirects=False)
         except (ImportError, ValueError) as error:  # a proxy in the environment that needs a package, or is none
             raise TransportError("unreachable", f"no connection: {error}") from None
 

@@ -12,15 +12,11 @@ from evalflow.calls.session import CallSession
 from evalflow.calls.transport import Request, Response
 from evalflow.config.address import public_address, without_user
 from evalflow.config.targets import SECRET_HEADER, HttpTargetConfig
-from evalflow.errors import TargetError
 from evalflow.llm.chat import canonical
 from evalflow.prompts import Prompts
 from evalflow.records import Case, Usage
 from evalflow.targets.body import Body
 from evalflow.targets.service import Heard, account, digest
-
-MAX_REPLY = 32 * 1024**2
-"""Bytes that a reply may have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +47,7 @@ class HttpWay:
         self._body = Body(config.body, "target.body", prompts)
         bounds = config.concurrency
         self._gateway = Gateway(
-            HttpTransport(config.url, None, bounds.max, headers=config.headers, max_bytes=MAX_REPLY),
+            HttpTransport(config.url, None, bounds.max, headers=config.headers),
             session.limiters.get(("http", config.url), bounds.start, bounds.max),
             policy or RetryPolicy(attempts=config.attempts),
             public_address(config.url),
@@ -76,8 +72,6 @@ class HttpWay:
         """Send it. See `Way`."""
         request = Request(self._config.method, "", data, self._config.timeout_s)
         sent = await self._gateway.send(request, _received)
-        if len(sent.value.body) > MAX_REPLY:
-            raise TargetError("too_large", f"the reply is longer than {MAX_REPLY:,} bytes", requests=1)
         return Heard(sent.value.body, sent.latency_s)
 
     async def close(self) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from evalflow.config.schema import DatasetConfig
 from evalflow.datasets import columns, digest, files, read
+from evalflow.datasets.rows import MAX_RECORD
 from evalflow.errors import UserError
 
 
@@ -306,6 +307,26 @@ def test_a_record_with_more_cells_than_the_header(refused: Any) -> None:
 def test_a_quote_that_never_ends(refused: Any) -> None:
     (problem,) = refused('question,answer\na,b\n"a,b\nc,d\n', "mine.csv")
     assert (problem.where, problem.what) == ("mine.csv:3", "broken CSV: unexpected end of data")
+
+
+@pytest.mark.parametrize(
+    ("name", "head", "place"),
+    [("a.csv", "question\n", "a.csv:2"), ("a.csv", 'question\na\n"', "a.csv:3"), ("a.jsonl", "{}\n", "a.jsonl:2")],
+)
+def test_a_record_without_end_is_refused_and_not_read(refused: Any, name: str, head: str, place: str) -> None:
+    lines = name == "a.csv" and head.endswith('"')
+    *_, problem = refused(head + ("x\n" * (MAX_RECORD // 2) if lines else "x" * MAX_RECORD) + "x", name)
+    assert (problem.where, problem.what) == (place, "the record is longer than 33,554,432 characters")
+
+
+def test_texts_of_parquet_that_unpack_to_too_much_are_refused() -> None:
+    half = "x" * (MAX_RECORD // 2)
+    for long in ({"question": "q", "contexts": [half, half]}, {"question": "q", "vars": {"a": half, "b": [half]}}):
+        rows = [dict.fromkeys(long), long]
+        pl.DataFrame(rows, infer_schema_length=None).write_parquet("mine.parquet")
+        assert Path("mine.parquet").stat().st_size < 1_000_000
+        with pytest.raises(UserError, match=r"mine\.parquet\[1\]: the record is longer than 33,554,432 characters"):
+            list(read("mine", DatasetConfig(path="mine.parquet")))
 
 
 def test_a_header_with_a_name_twice(refused: Any) -> None:

@@ -15,6 +15,7 @@ import pytest
 from pydantic import BaseModel, ValidationError
 
 from evalflow.calls.retry import RetryPolicy
+from evalflow.calls.transport import MAX_REPLY
 from evalflow.config.endpoints import OpenAIJudgeConfig
 from evalflow.errors import InfrastructureError, JudgeError, UserError
 from evalflow.llm.openai import OpenAIJudge
@@ -80,6 +81,16 @@ async def test_once_an_endpoint_answered_an_outage_is_an_error_of_the_call(
             await judge.ask(ASK)
     assert failed.value.error_type == error_type
     assert endpoint.count == (2 if error_type == "bad_request" else 4)
+
+
+async def test_a_reply_without_end_is_an_error_of_the_call_and_not_asked_for_again(build: Build) -> None:
+    async with Endpoint(lambda request: reply("x" * MAX_REPLY) if request.number else None) as endpoint:
+        judge = build(endpoint.url)
+        await judge.ask(ASK)
+        with pytest.raises(JudgeError, match="the reply is longer than 33,554,432 bytes") as failed:
+            await judge.ask(ASK)
+    assert failed.value.error_type == "too_large"
+    assert endpoint.count == 2
 
 
 @pytest.mark.parametrize(

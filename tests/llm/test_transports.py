@@ -6,6 +6,8 @@ import asyncio
 import gzip
 import ssl
 import subprocess
+import tracemalloc
+import zlib
 from base64 import b64encode
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
@@ -15,7 +17,7 @@ from typing import Any
 import pytest
 
 from evalflow.calls.http import HttpTransport
-from evalflow.calls.transport import Request, Transport, TransportError
+from evalflow.calls.transport import MAX_REPLY, Request, Transport, TransportError
 from evalflow.llm.sdk import SdkTransport
 
 pytestmark = pytest.mark.anyio
@@ -136,6 +138,26 @@ async def test_what_comes_compressed_is_unpacked(make: Make, server: Server) -> 
     body = gzip.compress(b'{"b": 2}')
     server.answer = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
     assert (await make().send(POST)).body == b'{"b": 2}'
+
+
+@pytest.mark.parametrize("status", ["200 OK", "400 Bad Request"])
+async def test_of_a_reply_that_unpacks_to_gigabytes_no_more_is_unpacked_than_a_reply_may_have(
+    make: Make, server: Server, status: str
+) -> None:
+    packer = zlib.compressobj(wbits=zlib.MAX_WBITS | 16)
+    zeros = bytes(1 << 20)
+    body = b"".join(packer.compress(zeros) for _ in range(256)) + packer.flush()
+    head = f"HTTP/1.1 {status}\r\nContent-Encoding: gzip\r\nContent-Length: {len(body)}\r\n\r\n"
+    server.answer = head.encode() + body
+    transport = make()
+    tracemalloc.start()
+    response = await transport.send(POST)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert MAX_REPLY < len(response.body) < MAX_REPLY + (4 << 20)
+    assert peak < 4 * MAX_REPLY
+    server.answer = GOOD
+    assert (await transport.send(POST)).body == b"{}"
 
 
 @pytest.mark.parametrize(
