@@ -33,7 +33,7 @@ from evalflow.web.application import application
 from evalflow.web.serve import answer
 
 sock, address = bind(loopback("127.0.0.1", 0))
-app = application(open_workspace(), address, None)
+app = application(open_workspace(), address, None, None)
 print(address.url, flush=True)
 answer(app, sock)
 """

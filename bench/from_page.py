@@ -80,7 +80,7 @@ class Application:
 @contextmanager
 def application(work: Path) -> Iterator[Application]:
     """Serve in a folder."""
-    command = [sys.executable, "-m", "evalflow", "serve", "--port", "0"]
+    command = [sys.executable, "-m", "evalflow", "serve", "--port", "0", "--no-token"]
     with subprocess.Popen(command, cwd=work, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as server:
         try:
             assert server.stdout

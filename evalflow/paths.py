@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 from pathlib import Path
 
 GROUPS = ("dataset", "metric", "target", "judge")
+OWN_FOLDER = ".evalflow"
+"""What evalflow keeps in a working directory: the database, the cache, the token and the like."""
 
 
 def share_dir() -> Path:
@@ -42,6 +46,29 @@ def resolve(path: str) -> Path:
     here = Path.cwd() / path
     shipped = share_dir() / path
     return shipped if not _matches(here) and _matches(shipped) else here
+
+
+def private_folder(folder: Path) -> Path:
+    """Make a folder, and those above it, for its owner alone, whatever the umask.
+
+    One that is there stays as it is, for it may be shared on purpose; `.evalflow` is ours, and is tightened.
+    """
+    missing = [one for one in (folder, *folder.parents) if not one.exists()]
+    for one in reversed(missing):
+        one.mkdir(mode=0o700, exist_ok=True)
+    if folder.name == OWN_FOLDER and os.name != "nt" and folder.stat().st_mode & 0o077:
+        with contextlib.suppress(PermissionError):
+            folder.chmod(0o700)
+    return folder
+
+
+def private_file(path: Path, flags: int) -> int:
+    """Open a file for its owner alone, whatever the umask and whoever made it; as `os.open`."""
+    file = os.open(path, flags, 0o600)
+    if os.name != "nt" and os.fstat(file).st_mode & 0o077:
+        with contextlib.suppress(PermissionError):  # it is somebody else's, who shares it
+            os.fchmod(file, 0o600)
+    return file
 
 
 def _matches(path: Path) -> bool:

@@ -260,8 +260,11 @@ def _serve(words: list[str]) -> int:
     url = "its database, such as postgresql://USER@HOST/NAME; without it, a file in .evalflow/"
     parser.add_argument("--database-url", metavar="URL", help=url)
     parser.add_argument("--open", action="store_true", help="show it in a browser")
+    free = "answer without a token: for a container of one's own, where nobody else reaches the port"
+    parser.add_argument("--no-token", action="store_true", help=free)
     options = parser.parse_args(words)
-    return serve(options.host, options.port, options.database_url, opens=options.open, tell=_tell)
+    asks = not options.no_token
+    return serve(options.host, options.port, options.database_url, opens=options.open, tell=_tell, asks_token=asks)
 
 
 def _tell(line: str) -> None:

@@ -55,7 +55,7 @@ def loopback(host: str, port: int) -> Address:
     except ValueError:
         ip = None
     if ip is None or not ip.is_loopback:
-        what = f"{host!r} is not an address of this machine alone; the application has no users and no passwords"
+        what = f"{host!r} is not an address of this machine alone; the application has no users and no encryption"
         hint = (
             "leave --host out, or use 127.0.0.1; from elsewhere, through a tunnel: ssh -L 8000:127.0.0.1:8000 MACHINE"
         )

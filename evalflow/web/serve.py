@@ -20,11 +20,23 @@ NEEDED = ("nicegui", "fastapi", "uvicorn", "sqlalchemy", "alembic")
 """Packages of the extra `web`."""
 LARGEST_MESSAGE = 2 * 1024**2
 """Bytes of one message of a page's websocket; NiceGUI's own pages send at most one million."""
+UNGUARDED = (
+    "no token is asked for: every account and program that reaches this port can read and change all that is here, and "
+    "start runs with your keys"
+)
 DRAIN_S = 3
 """How long what is being answered may still take after an interrupt."""
 
 
-def serve(host: str, port: int, database_url: str | None, *, opens: bool, tell: Callable[[str], None]) -> int:
+def serve(
+    host: str,
+    port: int,
+    database_url: str | None,
+    *,
+    opens: bool,
+    tell: Callable[[str], None],
+    asks_token: bool = True,
+) -> int:
     """Serve the application until it is interrupted.
 
     Args:
@@ -33,6 +45,7 @@ def serve(host: str, port: int, database_url: str | None, *, opens: bool, tell: 
         database_url: None: the file below `.evalflow/`.
         opens: Whether a browser is pointed at it.
         tell: Shows one line.
+        asks_token: Whether only those who bring the token are answered.
 
     Returns:
         The exit code.
@@ -44,7 +57,7 @@ def serve(host: str, port: int, database_url: str | None, *, opens: bool, tell: 
     require_packages()
     sock, address = bind(address)
     try:
-        return _serve(sock, address, database_url, opens=opens, tell=tell)
+        return _serve(sock, address, database_url, opens=opens, tell=tell, asks_token=asks_token)
     finally:
         sock.close()
 
@@ -62,18 +75,29 @@ def require_packages(needed: Sequence[str] = NEEDED) -> None:
 
 
 def _serve(
-    sock: socket.socket, address: Address, database_url: str | None, *, opens: bool, tell: Callable[[str], None]
+    sock: socket.socket,
+    address: Address,
+    database_url: str | None,
+    *,
+    opens: bool,
+    tell: Callable[[str], None],
+    asks_token: bool,
 ) -> int:
     from evalflow.app.workspace import open_workspace
     from evalflow.web.application import application
     from evalflow.web.child import Child
+    from evalflow.web.security.token import kept_token, opening_page
 
     words = ["worker", "--attached", *(["--database-url", database_url] if database_url else [])]
     with closing(open_workspace(database_url)) as workspace:
-        app = application(workspace, address, Child(words))
-        tell(f"evalflow is at {address.url} (on this machine only; Ctrl-C ends it)")
+        token = kept_token(workspace.root) if asks_token else None
+        app = application(workspace, address, Child(words), token)
+        url = f"{address.url}/?token={token}" if token else address.url
+        tell(f"evalflow is at {url} (on this machine only; Ctrl-C ends it)")
+        if token is None:
+            tell(UNGUARDED)
         if opens:
-            webbrowser.open(address.url)
+            webbrowser.open(opening_page(workspace.root, url).as_uri() if token else url)
         answer(app, sock)
     return 0
 

@@ -57,12 +57,14 @@ def test_every_command_works_in_the_order_of_the_page(tmp_path: Path) -> None:
     with started([*serve, "--port", "0"], tmp_path, "stdout") as line:
         found = re.search(r"http://127\.0\.0\.1:\d+", line)
         assert found, line
+        token = (tmp_path / ".evalflow" / "token").read_text(encoding="utf-8").strip()
+        assert f"{found[0]}/?token={token} " in line
         said: list[Any] = []
         for words in asked:
-            words = [word.replace(ADDRESS, found[0]) for word in words]
+            words = [word.replace(ADDRESS, found[0]).replace("$(cat .evalflow/token)", token) for word in words]
             if "RUN" in words[-1]:
                 run = said[-1]["run_id"]
-                ended(f"{found[0]}/api/v1/runs/{run}")
+                ended([*words[:-1], f"{found[0]}/api/v1/runs/{run}"])
                 words[-1] = words[-1].replace("RUN", run)
             said.append(curl(words))
     assert [metric["name"] for metric in said[2]["items"]] == ["no_excuse"]
@@ -77,9 +79,9 @@ def curl(words: list[str]) -> Any:
     return json.loads(done.stdout)
 
 
-def ended(url: str) -> None:
+def ended(words: list[str]) -> None:
     for _ in range(TRIES):
-        if curl(["curl", url])["state"] not in ("queued", "running"):
+        if curl(words)["state"] not in ("queued", "running"):
             return
         time.sleep(0.1)
     raise AssertionError("the run did not end")

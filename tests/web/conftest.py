@@ -24,9 +24,11 @@ from evalflow.app.workspace import Workspace, open_workspace
 from evalflow.web.address import Address, bind, loopback
 from evalflow.web.api.routes import rest_api
 from evalflow.web.application import API, guards
+from evalflow.web.security.token import cookie_name
 
 from .finished import Finished, finish_runs
 
+TOKEN = "a-token-that-the-tests-know-and-nobody-else"
 FLAGS = ("--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync")
 
 
@@ -46,10 +48,21 @@ class Server:
     """A server, asked as no client library would: with any header, or without."""
 
     address: Address
+    token: str | None = TOKEN
+
+    @property
+    def known(self) -> dict[str, str]:
+        """The header of those who know the token."""
+        return {"Authorization": f"Bearer {self.token}"} if self.token else {}
+
+    @property
+    def cookie(self) -> Any:
+        """What a browser has once it was shown the token."""
+        return {"name": cookie_name(self.address.port), "value": self.token, "url": self.address.url}
 
     def ask(self, method: str, path: str, body: Any = None, **headers: str) -> Answer:
-        """Headers with `_` for `-`; JSON is sent as JSON, bytes as they are."""
-        sent = {name.replace("_", "-"): value for name, value in headers.items()}
+        """Headers with `_` for `-`; JSON is sent as JSON, bytes as they are, and the token unless it is None."""
+        sent = self.known | {name.replace("_", "-"): value for name, value in headers.items()}
         if body is not None and not isinstance(body, bytes):
             sent.setdefault("Content-Type", "application/json")
             body = json.dumps(body).encode()
@@ -94,7 +107,7 @@ def api_served(folder: Path) -> Iterator[Server]:
     """The REST API behind its guards, without the pages, which NiceGUI keeps for a whole process."""
 
     def make(address: Address) -> Starlette:
-        return Starlette(routes=[Mount(API, rest_api(workspace))], middleware=guards(address))
+        return Starlette(routes=[Mount(API, rest_api(workspace))], middleware=guards(address, TOKEN))
 
     with working_in(folder) as workspace, served(make) as server:
         yield server

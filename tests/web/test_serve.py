@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -41,9 +42,9 @@ def serving(cwd: Path) -> Iterator[tuple[subprocess.Popen[str], Server]]:
     try:
         assert process.stdout is not None
         line = process.stdout.readline()
-        found = re.search(r"http://127\.0\.0\.1:(\d+) ", line)
+        found = re.search(r"http://127\.0\.0\.1:(\d+)/\?token=(\S+) ", line)
         assert found, line
-        yield process, Server(Address("127.0.0.1", int(found[1])))
+        yield process, Server(Address("127.0.0.1", int(found[1])), found[2])
     finally:
         process.terminate()
         process.wait(timeout=60)
@@ -76,6 +77,9 @@ def test_it_runs_its_worker_starts_it_again_and_ends_it(tmp_path: Path) -> None:
     with serving(tmp_path) as (process, server):
         assert server.ask("GET", "/healthz").json == {"status": "ok"}
         assert server.ask("GET", "/readyz").json == {"status": "ok", "faults": []}
+        stranger = replace(server, token=None)
+        for path in ("/", "/assets/theme.css", "/_nicegui_ws/socket.io/?EIO=4&transport=polling", "/api/v1/bots"):
+            assert (server.ask("GET", path).status, stranger.ask("GET", path).status) == (200, 401), path
         (first,) = children(process.pid)
         os.kill(first, signal.SIGKILL)
         second = until(lambda: next((pid for pid in children(process.pid) if pid != first), None))

@@ -181,7 +181,9 @@ def _story(browser: Any, tmp_path: Path) -> Iterator[Story]:
     with Endpoint(reply) as endpoint, serving(tmp_path) as (_, server):
         context = browser.new_context(viewport={"width": 1280, "height": 844})
         context.set_default_timeout(60_000)
-        yield Story(context.new_page(), server, tmp_path, endpoint)
+        page = context.new_page()
+        page.goto(f"{server.address.url}/?token={server.token}")
+        yield Story(page, server, tmp_path, endpoint)
         context.close()
 
 
@@ -213,6 +215,7 @@ def _photographed(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Pho
         for width in (1280, 390):
             for colours in ("light", "dark"):
                 context = browser.new_context(viewport={"width": width, "height": 844}, color_scheme=colours)
+                context.add_cookies([server.cookie])
                 page = context.new_page()
                 for name, path in paths.items():
                     page.goto(f"{server.address.url}{path}")

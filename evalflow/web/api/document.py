@@ -27,6 +27,9 @@ def describe_problems(app: FastAPI) -> None:
 
 
 def _describe(document: dict[str, Any]) -> None:
+    token = {"type": "http", "scheme": "bearer", "description": "In .evalflow/token; `serve --no-token` asks for none."}
+    document.setdefault("components", {})["securitySchemes"] = {"token": token}
+    document["security"] = [{"token": []}]
     schema = ProblemDocument.model_json_schema(ref_template=_REF)
     schemas = document.setdefault("components", {}).setdefault("schemas", {})
     schemas |= {**schema.pop("$defs", {}), "ProblemDocument": schema}

@@ -12,8 +12,9 @@ if TYPE_CHECKING:
     from evalflow.app.workspace import Workspace
 
 _ABOUT = """What evalflow's pages do, for programs. Every error is a problem document (RFC 9457), whose `errors` say
-where and what to do. What changes anything carries `Content-Type: application/json`, or the header `X-Requested-With`.
-A change names the version it was made from in `If-Match`; a creation may be sent again under one `Idempotency-Key`."""
+where and what to do. Every request brings the server's token. What changes anything carries `Content-Type:
+application/json`, or the header `X-Requested-With`. A change names the version it was made from in `If-Match`; a
+creation may be sent again under one `Idempotency-Key`."""
 
 
 def rest_api(workspace: Workspace) -> FastAPI:

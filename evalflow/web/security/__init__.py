@@ -1,7 +1,8 @@
 """What stands before every route and page: no other web page may drive or read this server.
 
-The server has no password, so a page of any other origin that runs in the same browser is the attacker:
+Another account of this machine reaches the port, and a page of any other origin runs in the same browser:
 
+- `token`: who does not bring the server's token is not answered.
 - `hosts`: a name that somebody else points at 127.0.0.1 (DNS rebinding) is refused by the Host header.
 - `origins`: what another origin starts is refused by Origin and Sec-Fetch-Site: everything that changes anything, the
   pages' websocket, and also reading, but for following a link here.

@@ -24,7 +24,7 @@ def test_a_body_that_does_not(api: Api) -> None:
     address = api.server.address
     for key in ({}, {"Idempotency-Key": "large"}):
         connection = http.client.HTTPConnection(address.host, address.port, timeout=30)
-        headers = {"Content-Type": "application/json", "Transfer-Encoding": "chunked", **key}
+        headers = {"Content-Type": "application/json", "Transfer-Encoding": "chunked", **key, **api.server.known}
         chunks = (b" " * 1024**2 for _ in range(LARGE // 1024**2))
         with contextlib.suppress(ConnectionError):  # it was refused while more came
             connection.request("POST", "/api/v1/bots", chunks, headers, encode_chunked=True)

@@ -9,7 +9,7 @@ import schemathesis
 from hypothesis import HealthCheck, given, settings
 from schemathesis.generation import GenerationMode
 
-from ..conftest import Api
+from ..conftest import Api, Server
 
 pytestmark = pytest.mark.slow
 TRIES = 5
@@ -28,10 +28,10 @@ def test_no_request_is_a_fault_of_the_server(schema: Any, api: Api, mode: Genera
     operations = [found.ok() for found in schema.get_all_operations()]
     assert len(operations) > 15
     for operation in operations:
-        try_out(operation, mode, f"{api.server.address.url}/api/v1")
+        try_out(operation, mode, api.server)
 
 
-def try_out(operation: Any, mode: GenerationMode, base: str) -> None:
+def try_out(operation: Any, mode: GenerationMode, server: Server) -> None:
     @given(case=operation.as_strategy(generation_mode=mode))
     @settings(
         max_examples=TRIES,
@@ -40,7 +40,9 @@ def try_out(operation: Any, mode: GenerationMode, base: str) -> None:
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
     )
     def ask(case: Any) -> None:
-        response = case.call(base_url=base, headers={"X-Requested-With": "test"})
+        response = case.call(
+            base_url=f"{server.address.url}/api/v1", headers={"X-Requested-With": "test", **server.known}
+        )
         assert response.status_code < 500, (case.as_curl_command(), response.text)
         if response.text == NO_HTTP:  # a header that is none never reaches the application
             return

@@ -56,7 +56,7 @@ def followed(api: Api, run: str) -> list[str]:
     """The kinds of events until the run has ended."""
     address = api.server.address
     connection = http.client.HTTPConnection(address.host, address.port, timeout=30)
-    connection.request("GET", f"/api/v1/runs/{run}/events")
+    connection.request("GET", f"/api/v1/runs/{run}/events", headers=api.server.known)
     reply = connection.getresponse()
     assert reply.headers["Content-Type"].startswith("text/event-stream")
     lines = reply.read().decode().splitlines()

@@ -16,11 +16,12 @@ import pytest
 
 from evalflow.web.address import Address
 
-from ..conftest import Server
+from ..conftest import TOKEN, Server
 
 ROOT = Path(__file__).parents[3]
 # With a worker where the module of the test has a WORKER; what is seen elsewhere needs no run.
-CODE = """
+CODE = f"""
+TOKEN = {TOKEN!r}
 import sys
 from evalflow.app.workspace import open_workspace
 from evalflow.web.address import bind, loopback
@@ -31,7 +32,7 @@ from evalflow.web.serve import answer
 sock, address = bind(loopback("127.0.0.1", 0))
 print(address.port, flush=True)
 worker = Child(["worker", "--attached"]) if "worker" in sys.argv else None
-answer(application(open_workspace(), address, worker), sock)
+answer(application(open_workspace(), address, worker, TOKEN), sock)
 """
 
 
@@ -73,6 +74,7 @@ def _visit(browser: Any, pages: Server, request: pytest.FixtureRequest) -> Itera
     def visit(path: str, width: int = 1280, colours: str = "light") -> Any:
         context = browser.new_context(viewport={"width": width, "height": 844}, color_scheme=colours)
         contexts.append(context)
+        context.add_cookies([pages.cookie])
         context.set_default_timeout(60_000)
         page = context.new_page()
         page.on("pageerror", lambda error: troubles.append(str(error)))

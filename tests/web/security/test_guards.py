@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 from starlette.applications import Starlette
@@ -14,8 +18,9 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
 from evalflow.web.application import guards
+from evalflow.web.security.token import kept_token, opening_page
 
-from ..conftest import Server, served
+from ..conftest import TOKEN, Server, served
 
 
 async def anything(request: Request) -> Response:
@@ -38,10 +43,11 @@ def _server() -> Iterator[Server]:
     routes = [
         Route("/", anything, methods=["GET", "POST"]),
         Route("/page", page),
+        Route("/healthz", anything),
         Route("/api/v1/x", anything, methods=["GET", "POST", "DELETE"]),
         WebSocketRoute("/ws", socket),
     ]
-    with served(lambda address: Starlette(routes=routes, middleware=guards(address))) as server:
+    with served(lambda address: Starlette(routes=routes, middleware=guards(address, TOKEN))) as server:
         yield server
 
 
@@ -92,9 +98,10 @@ def test_a_change_without_a_body_needs_the_mark(server: Server) -> None:
 
 def test_the_websocket_is_for_our_own_pages(server: Server) -> None:
     url = server.address.url.replace("http:", "ws:") + "/ws"
-    with connect(url, additional_headers={"Origin": server.address.url}) as opened:
+    known = {"Authorization": f"Bearer {TOKEN}"}
+    with connect(url, additional_headers={"Origin": server.address.url, **known}) as opened:
         assert opened.recv() == "hello"
-    for headers in ({"Origin": "http://evil.example"}, {}):
+    for headers in ({"Origin": "http://evil.example", **known}, known, {"Origin": server.address.url}):
         with pytest.raises(InvalidStatus, match="403"):
             connect(url, additional_headers=headers)
 
@@ -121,3 +128,66 @@ def test_only_the_pages_own_scripts_run(server: Server) -> None:
     assert "unsafe-inline" not in policy
     assert first.body.decode() == f'<html><style nonce="{nonce}">a{{}}</style><script nonce="{nonce}">1</script></html>'
     assert nonce not in second.headers["Content-Security-Policy"]
+
+
+@pytest.mark.parametrize("path", ["/", "/page", "/nowhere", "/api/v1/x"])
+def test_nobody_is_answered_without_the_token(server: Server, path: str) -> None:
+    stranger = replace(server, token=None)
+    other = f"evalflow-{server.address.port + 1}={TOKEN}"
+    for wrong in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": f"Basic {TOKEN}"}, {"Cookie": other}):
+        answer = stranger.ask("GET", path, **wrong)
+        assert (answer.status, answer.headers["WWW-Authenticate"]) == (401, "Bearer"), wrong
+        assert TOKEN not in answer.body.decode()
+    assert stranger.ask("GET", f"{path}?token=wrong").status == 401
+    assert stranger.ask("POST", path, {}, Origin=server.address.url).status == 401
+    assert stranger.ask("GET", path, Cookie=f"a=b; evalflow-{server.address.port}={TOKEN}").status != 401
+    assert stranger.ask("GET", "/healthz").status == 200
+
+
+def test_the_address_with_the_token_leaves_a_cookie_and_leads_to_the_one_without(server: Server) -> None:
+    stranger = replace(server, token=None)
+    answer = stranger.ask("GET", f"/page?a=1&token={TOKEN}&b=2")
+    assert (answer.status, answer.headers["Location"]) == (303, f"{server.address.url}/page?a=1&b=2")
+    cookie = answer.headers["Set-Cookie"]
+    assert cookie.startswith(f"evalflow-{server.address.port}={TOKEN};")
+    assert "HttpOnly" in cookie
+    assert "SameSite=strict" in cookie
+    assert stranger.ask("GET", f"//evil.example/?token={TOKEN}").headers["Location"].startswith(server.address.url)
+
+
+def test_who_follows_a_link_here_is_asked_again_by_our_own_page(server: Server) -> None:
+    stranger = replace(server, token=None)
+    link = {"Sec_Fetch_Mode": "navigate", "Sec_Fetch_Dest": "document"}
+    followed = stranger.ask("GET", "/page", Sec_Fetch_Site="cross-site", **link)
+    assert (followed.status, b"refresh" in followed.body) == (401, True)
+    typed = stranger.ask("GET", "/page", Sec_Fetch_Site="same-origin", **link)
+    assert (typed.status, b"refresh" in typed.body) == (401, False)
+
+
+def test_the_token_is_its_owners_alone_and_stays(tmp_path: Path) -> None:
+    token = kept_token(tmp_path)
+    assert kept_token(tmp_path) == token
+    assert stat.S_IMODE((tmp_path / ".evalflow").stat().st_mode) == 0o700
+    file = tmp_path / ".evalflow" / "token"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    file.chmod(0o644)
+    assert kept_token(tmp_path) != token  # others could have read it
+    page = opening_page(tmp_path, "http://127.0.0.1:1/?token=x")
+    assert stat.S_IMODE(page.stat().st_mode) == 0o600
+
+
+def test_a_browser_enters_by_the_page_that_serve_opens_and_by_links(
+    server: Server, browser: Any, tmp_path: Path
+) -> None:
+    kept_token(tmp_path)
+    page = browser.new_context().new_page()
+    page.goto(f"{server.address.url}/page")
+    assert "asks for its token" in page.content()
+    page.goto(opening_page(tmp_path, f"{server.address.url}/page?token={TOKEN}").as_uri())
+    page.wait_for_url(f"{server.address.url}/page")
+    page.wait_for_function("document.querySelector('style') !== null")
+    link = tmp_path / "link.html"
+    link.write_text(f'<a href="{server.address.url}/page">there</a>', encoding="utf-8")
+    page.goto(link.as_uri())
+    page.get_by_text("there").click()
+    page.wait_for_function("document.querySelector('style') !== null")
