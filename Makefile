@@ -60,12 +60,10 @@ clean: ## Remove what the tools wrote, .venv/ included; outputs/ stays
 
 # --- set-up ----------------------------------------------------------------------------------------------------------
 
-comma := ,
-
 # Compiled here and not by pip, since here it uses every core; without, the first start would compile a thousand modules.
 define install
 	@echo "Setting up $(VENV)/, which takes about a minute ..."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[$(1)]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.$(1)'
 	@$(BIN)/python -m compileall -q -j 0 -x '/tests/' evalflow $(VENV)/lib >/dev/null || true
 endef
 
@@ -75,13 +73,13 @@ $(BIN)/python:
 	@$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.ready: pyproject.toml constraints.txt | $(BIN)/python
-	$(call install,embedded)
+	$(call install)
 	@touch $@
 
 $(VENV)/.ready-web: pyproject.toml constraints.txt | $(BIN)/python
-	$(call install,embedded$(comma)web)
+	$(call install,[web])
 	@touch $@ $(VENV)/.ready
 
 $(VENV)/.ready-dev: pyproject.toml constraints.txt | $(BIN)/python
-	$(call install,dev)
+	$(call install,[dev])
 	@touch $@ $(VENV)/.ready $(VENV)/.ready-web

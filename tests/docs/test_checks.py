@@ -7,9 +7,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from evalflow.llm.minilm import MiniLM
 from evalflow.metrics.checks.params import PARAMS
 from evalflow.testing import Endpoint, Request
 from tests.docs.test_readme import ADDRESS, ROOT, blocks, run
@@ -76,7 +73,6 @@ def test_every_link_leads_somewhere() -> None:
     assert all((ROOT / "docs" / link).is_file() for link in links)
 
 
-@pytest.mark.skipif(bool(MiniLM.missing()), reason="the extra `embedded` is not installed")
 def test_the_known_limit_is_as_the_page_says(tmp_path: Path) -> None:
     said = "The capital of France is Paris, which is located in the {} part of the country."
     check = {"identifier": "semantic_similarity", "params": {"reference": said.format("northern"), "threshold": 0.8}}

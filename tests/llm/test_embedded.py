@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field, create_model
 from evalflow.config.endpoints import EmbeddedJudgeConfig
 from evalflow.errors import JudgeError
 from evalflow.llm.embedded import EmbeddedJudge
-from evalflow.llm.minilm import MiniLM
+from evalflow.llm.evidence import weigh, windows
 from evalflow.protocols import Judge
 from evalflow.records import Ask, Context, Reply, Usage
 
@@ -41,20 +41,11 @@ class Grades(BaseModel):
     results: list[Grade]
 
 
-@pytest.fixture
-def lexical() -> Iterator[EmbeddedJudge]:
-    judge = EmbeddedJudge(EmbeddedJudgeConfig(kind="embedded"), minilm=None)
-    yield judge
-    asyncio.run(judge.close())
-
-
-@pytest.fixture
-def full() -> Iterator[EmbeddedJudge]:
-    if MiniLM.missing():
-        pytest.skip(f"sentence embeddings are not installed: {', '.join(MiniLM.missing())}")
-    judge = EmbeddedJudge(EmbeddedJudgeConfig(kind="embedded"))
-    yield judge
-    asyncio.run(judge.close())
+@pytest.fixture(scope="module")
+def judge() -> Iterator[EmbeddedJudge]:
+    made = EmbeddedJudge(EmbeddedJudgeConfig(kind="embedded"))
+    yield made
+    asyncio.run(made.close())
 
 
 def ask(judge: Judge, task: str | None, model: type[BaseModel], items: Any = None, **variables: Any) -> Reply:
@@ -68,41 +59,33 @@ def verify(judge: Judge, items: Any, against: Any = (CONTEXT,), model: type[Base
     return ask(judge, "verify_claims", model, items=items, against=against)
 
 
-def test_it_says_what_it_is(lexical: EmbeddedJudge) -> None:
-    assert lexical.name == "embedded"
-    assert lexical.nature == "text overlap, not an LLM"
-    assert lexical.weighted
-    assert not lexical.calibrated
-    named = EmbeddedJudge(EmbeddedJudgeConfig(kind="embedded", name="mine", calibrated=True), minilm=None)
+def test_it_says_what_it_is(judge: EmbeddedJudge) -> None:
+    assert judge.name == "embedded"
+    assert judge.nature == "text overlap and sentence similarity, not an LLM"
+    assert judge.weighted
+    assert not judge.calibrated
+    named = EmbeddedJudge(EmbeddedJudgeConfig(kind="embedded", name="mine", calibrated=True))
     assert (named.name, named.calibrated) == ("mine", True)
 
 
-def test_similarity_changes_the_nature_the_identity_and_the_tasks(lexical: EmbeddedJudge, full: EmbeddedJudge) -> None:
-    assert full.nature == "text overlap and sentence similarity, not an LLM"
-    assert full.identity != lexical.identity
-    assert full.tasks - lexical.tasks == {"rate_relevance"}
-    assert full.notice is None
-    assert "without sentence similarity" in (lexical.notice or "")
-
-
-def test_claims_are_the_sentences_that_state_something(lexical: EmbeddedJudge) -> None:
-    reply = ask(lexical, "extract_claims", Claims, source="Yes! It opened in 1987. Entry is free.")
+def test_claims_are_the_sentences_that_state_something(judge: EmbeddedJudge) -> None:
+    reply = ask(judge, "extract_claims", Claims, source="Yes! It opened in 1987. Entry is free.")
     assert reply.parsed == Claims(claims=["It opened in 1987.", "Entry is free."])
     assert reply.probabilities is None
 
 
-def test_claims_come_from_contexts_too_under_whatever_name(lexical: EmbeddedJudge) -> None:
+def test_claims_come_from_contexts_too_under_whatever_name(judge: EmbeddedJudge) -> None:
     facts = create_model("Facts", facts=(list[str], ...))
-    reply = ask(lexical, "extract_claims", facts, source=(CONTEXT, Context(text="It has a garden.")))
+    reply = ask(judge, "extract_claims", facts, source=(CONTEXT, Context(text="It has a garden.")))
     assert reply.parsed.model_dump()["facts"][-2:] == ["Entry costs 12 euros.", "It has a garden."]
 
 
-def test_an_empty_text_has_no_claims(lexical: EmbeddedJudge) -> None:
-    assert ask(lexical, "extract_claims", Claims, source="").parsed == Claims(claims=[])
+def test_an_empty_text_has_no_claims(judge: EmbeddedJudge) -> None:
+    assert ask(judge, "extract_claims", Claims, source="").parsed == Claims(claims=[])
 
 
-def test_each_claim_gets_a_verdict_a_reason_and_a_graded_probability(lexical: EmbeddedJudge) -> None:
-    reply = verify(lexical, ("It is closed on Mondays.", "Dinosaurs roam the museum cellar."))
+def test_each_claim_gets_a_verdict_a_reason_and_a_graded_probability(judge: EmbeddedJudge) -> None:
+    reply = verify(judge, ("It is closed on Mondays.", "Dinosaurs roam the museum cellar."))
     supported, absent = reply.parsed.model_dump()["results"]
     assert supported["verdict"] == "supported"
     assert 'closest passage: "The museum opened in 1987.' in supported["reason"]
@@ -113,11 +96,11 @@ def test_each_claim_gets_a_verdict_a_reason_and_a_graded_probability(lexical: Em
     assert 0 < reply.probabilities[1]["verdict"]["supported"] < 0.5
 
 
-def test_a_reply_costs_nothing_and_carries_its_own_json(lexical: EmbeddedJudge) -> None:
-    reply = verify(lexical, ("It opened in 1987.",))
+def test_a_reply_costs_nothing_and_carries_its_own_json(judge: EmbeddedJudge) -> None:
+    reply = verify(judge, ("It opened in 1987.",))
     assert (reply.usage, reply.cost_usd, reply.reasks) == (Usage(), 0.0, 0)
     assert Verdicts.model_validate_json(reply.raw) == reply.parsed
-    assert reply.identity == lexical.identity
+    assert reply.identity == judge.identity
     assert reply.latency_s > 0
 
 
@@ -132,45 +115,45 @@ def test_a_reply_costs_nothing_and_carries_its_own_json(lexical: EmbeddedJudge) 
     ],
 )
 @pytest.mark.parametrize("against", [CONTEXT.text, CONTEXT, [CONTEXT], (CONTEXT.text,)])
-def test_claims_and_texts_come_in_several_shapes(lexical: EmbeddedJudge, item: Any, against: Any) -> None:
-    reply = verify(lexical, (item,), against)
+def test_claims_and_texts_come_in_several_shapes(judge: EmbeddedJudge, item: Any, against: Any) -> None:
+    reply = verify(judge, (item,), against)
     assert reply.probabilities == [{"verdict": {"supported": 1.0, "not_in_context": 0.0}}]
 
 
-def test_without_contexts_nothing_is_supported(lexical: EmbeddedJudge) -> None:
-    reply = verify(lexical, ("It opened in 1987.",), against=())
+def test_without_contexts_nothing_is_supported(judge: EmbeddedJudge) -> None:
+    reply = verify(judge, ("It opened in 1987.",), against=())
     assert reply.parsed.model_dump()["results"] == [
         {"reason": "there is nothing to compare it with", "verdict": "not_in_context"}
     ]
 
 
-def test_no_claims_get_no_verdicts(lexical: EmbeddedJudge) -> None:
-    assert verify(lexical, ()).parsed == Verdicts(results=[])
+def test_no_claims_get_no_verdicts(judge: EmbeddedJudge) -> None:
+    assert verify(judge, ()).parsed == Verdicts(results=[])
 
 
-def test_similarity_lifts_a_paraphrase_and_keeps_a_copy_at_one(full: EmbeddedJudge, lexical: EmbeddedJudge) -> None:
+def test_similarity_lifts_a_paraphrase_and_keeps_a_copy_at_one(judge: EmbeddedJudge) -> None:
     items = ("The doors stay shut at the start of the week.", "Entry costs 12 euros.")
-    with_it, without = (verify(judge, items).probabilities or [] for judge in (full, lexical))
-    assert with_it[0]["verdict"]["supported"] > without[0]["verdict"]["supported"]
+    with_it = verify(judge, items).probabilities or []
+    assert with_it[0]["verdict"]["supported"] > weigh(items[0], windows([CONTEXT.text])).support
     assert with_it[1]["verdict"]["supported"] == pytest.approx(1, abs=1e-5)
 
 
-def test_blind_spot_a_negation_is_called_supported(full: EmbeddedJudge) -> None:
-    reply = verify(full, ("The museum is not closed on Mondays.",))
+def test_blind_spot_a_negation_is_called_supported(judge: EmbeddedJudge) -> None:
+    reply = verify(judge, ("The museum is not closed on Mondays.",))
     assert reply.parsed.model_dump()["results"][0]["verdict"] == "supported"
 
 
-def test_blind_spot_swapped_names_are_called_supported(full: EmbeddedJudge) -> None:
-    reply = verify(full, ("Carl sued Anna in 1987.",), against="Anna sued Carl in 1987.")
+def test_blind_spot_swapped_names_are_called_supported(judge: EmbeddedJudge) -> None:
+    reply = verify(judge, ("Carl sued Anna in 1987.",), against="Anna sued Carl in 1987.")
     assert reply.parsed.model_dump()["results"][0]["verdict"] == "supported"
 
 
-def test_relevance_of_an_answer_and_of_items(full: EmbeddedJudge) -> None:
+def test_relevance_of_an_answer_and_of_items(judge: EmbeddedJudge) -> None:
     question = "When does the museum open?"
-    on_topic = ask(full, "rate_relevance", Grade, question=question, answer="It opens at nine.")
-    off_topic = ask(full, "rate_relevance", Grade, question=question, answer="Bananas contain potassium.")
+    on_topic = ask(judge, "rate_relevance", Grade, question=question, answer="It opens at nine.")
+    off_topic = ask(judge, "rate_relevance", Grade, question=question, answer="Bananas contain potassium.")
     items = (CONTEXT, "Bananas contain potassium.")
-    each = ask(full, "rate_relevance", Grades, items=items, question=question)
+    each = ask(judge, "rate_relevance", Grades, items=items, question=question)
     grades = [grade["grade"] for grade in each.parsed.model_dump()["results"]]
     assert on_topic.parsed.model_dump()["grade"] > off_topic.parsed.model_dump()["grade"]
     assert grades[0] > grades[1] == off_topic.parsed.model_dump()["grade"]
@@ -178,7 +161,7 @@ def test_relevance_of_an_answer_and_of_items(full: EmbeddedJudge) -> None:
     assert len(each.probabilities) == 2
 
 
-def test_equal_questions_get_equal_replies_under_concurrency(full: EmbeddedJudge) -> None:
+def test_equal_questions_get_equal_replies_under_concurrency(judge: EmbeddedJudge) -> None:
     asked = Ask(
         metric="m",
         step="s",
@@ -191,7 +174,7 @@ def test_equal_questions_get_equal_replies_under_concurrency(full: EmbeddedJudge
 
     async def many() -> list[Reply]:
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(full.ask(asked)) for _ in range(8)]
+            tasks = [group.create_task(judge.ask(asked)) for _ in range(8)]
         return [task.result() for task in tasks]
 
     replies = asyncio.run(many())
@@ -203,7 +186,6 @@ def test_equal_questions_get_equal_replies_under_concurrency(full: EmbeddedJudge
     [
         (None, Grade, None, {}, "a free prompt"),
         ("write_poem", Grade, None, {}, "'write_poem'"),
-        ("rate_relevance", Grade, None, {"question": "q", "answer": "a"}, "needs sentence similarity"),
         ("extract_claims", Grade, None, {"source": "x"}, "one list of str"),
         ("extract_claims", Claims, None, {}, "needs the variable source"),
         ("verify_claims", Verdicts, None, {"against": "x"}, "needs `one_per`"),
@@ -213,19 +195,18 @@ def test_equal_questions_get_equal_replies_under_concurrency(full: EmbeddedJudge
     ],
 )
 def test_what_it_is_not_made_for_is_refused_by_name(
-    lexical: EmbeddedJudge, task: str | None, model: type[BaseModel], items: Any, variables: dict[str, Any], names: str
+    judge: EmbeddedJudge, task: str | None, model: type[BaseModel], items: Any, variables: dict[str, Any], names: str
 ) -> None:
     with pytest.raises(JudgeError, match=names) as refused:
-        ask(lexical, task, model, items, **variables)
+        ask(judge, task, model, items, **variables)
     assert refused.value.error_type == "unsupported"
     assert str(refused.value).startswith("m, step s: ")
 
 
-def test_refusals_can_be_had_before_a_run(lexical: EmbeddedJudge, full: EmbeddedJudge) -> None:
-    assert lexical.explain_refusal("verify_claims") is None
-    assert "rate_relevance" in (lexical.explain_refusal("rate_relevance") or "")
-    assert full.explain_refusal("rate_relevance") is None
-    assert "no language model" in (full.explain_refusal(None) or "")
+def test_refusals_can_be_had_before_a_run(judge: EmbeddedJudge) -> None:
+    assert judge.explain_refusal("verify_claims") is None
+    assert judge.explain_refusal("rate_relevance") is None
+    assert "no language model" in (judge.explain_refusal(None) or "")
 
 
 def test_making_one_loads_nothing_heavy() -> None:

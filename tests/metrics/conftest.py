@@ -36,7 +36,6 @@ class ScriptedJudge:
     calibrated: bool = True
     tasks: frozenset[str] | None = None
     remote: bool = False
-    notice: str | None = None
 
     def explain_refusal(self, task: str | None) -> str | None:
         return None

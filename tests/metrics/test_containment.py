@@ -64,7 +64,7 @@ class QuotingJudge:
     """Says whatever the reply model allows, with a hostile text wherever it allows text."""
 
     name = identity = nature = "quoting"
-    calibrated, weighted, remote, tasks, notice = True, False, False, None, None
+    calibrated, weighted, remote, tasks = True, False, False, None
 
     def __init__(self, text: str) -> None:
         self._text = text

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
+import tomllib
 import zipfile
 from pathlib import Path
 
 import pytest
 
+from evalflow.llm import minilm
+
 ROOT = Path(__file__).parents[2]
 BUILT_FROM = ("pyproject.toml", "README.md", "LICENSE", ".gitignore", "evalflow", "conf", "prompts", "data")
+
+
+def test_what_the_default_judge_needs_is_no_extra() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    installed = {re.split("[<>=~]", wanted)[0] for wanted in project["dependencies"]}
+    assert {"numpy", "onnxruntime", "tokenizers", minilm.MODEL[0], minilm.TOKENIZER[0]} <= installed
 
 
 @pytest.fixture(scope="module")

@@ -58,7 +58,6 @@ class FakeJudge:
     weighted: bool = False
     tasks: frozenset[str] | None = None
     remote: bool = True
-    notice: str | None = None
     asked: list[Ask] = field(default_factory=list)
 
     def explain_refusal(self, task: str | None) -> str | None:

@@ -82,9 +82,9 @@ async def test_a_judge_that_sends_nothing_adds_no_request(kit):
 
 
 async def test_a_meter_is_the_judge_to_whoever_asks_and_does_not_close_it(kit):
-    inner = kit.judge(name="n", identity="i", weighted=True, calibrated=False, tasks=frozenset({"x"}), notice="mind")
+    inner = kit.judge(name="n", identity="i", weighted=True, calibrated=False, tasks=frozenset({"x"}))
     meter: Judge = Meter(inner, Tally())
-    for name in ("name", "nature", "identity", "calibrated", "weighted", "tasks", "remote", "notice"):
+    for name in ("name", "nature", "identity", "calibrated", "weighted", "tasks", "remote"):
         assert getattr(meter, name) == getattr(inner, name), name
     assert (meter.explain_refusal("unknown"), meter.explain_refusal(None)) == ("no unknown", None)
     await meter.close()

@@ -83,8 +83,7 @@ class Inspection:
             f"{key} comes from {file}, in place of the packaged one"
             for key, file in self.parts.settings.composed.shadowed
         ]
-        notices = dict.fromkeys(judge.notice for judge in self.judges.values() if judge.notice)
-        return [*shadows, *notices, *self.remarks, *self._partial_judges(), *alike(self.parts), *self._unfenced()]
+        return [*shadows, *self.remarks, *self._partial_judges(), *alike(self.parts), *self._unfenced()]
 
     def _partial_judges(self) -> list[str]:
         """Judges that are the very model they judge."""
