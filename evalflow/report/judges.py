@@ -11,8 +11,9 @@ from rich.table import Table
 from evalflow.report.terminal import literal
 
 Metrics = Mapping[str, Mapping[str, Any]]
-# The first that is known says how well judge and people agree.
-_HEADLINES = (("kappa", "kappa"), ("spearman", "Spearman"), ("accuracy", "accuracy"))
+# Agreement beyond chance: of the first line that has a value, a measure whose interval lies above 0 if there is one.
+_MEASURES = ((("kappa", "kappa"), ("kappa_weighted", "weighted kappa")), (("spearman", "Spearman"),))
+_PERFECT = 1 - 1e-9
 
 
 def judge_line(name: str, about: Mapping[str, Any], metrics: Metrics | None = None) -> str:
@@ -22,7 +23,7 @@ def judge_line(name: str, about: Mapping[str, Any], metrics: Metrics | None = No
         name: The judge's name, as in the column `judge`.
         about: Its entry under `judges` in run.json: `nature`.
         metrics: The metrics that it judged, as in run.json. Where one has a `certificate` that is not stale, the judge
-            is calibrated for it: it was held against people's labels. Nothing else makes it so.
+            was held against people's labels on it: it is calibrated, if these show that the two agree.
     """
     nature = about.get("nature")
     held = "; ".join(_held(metrics or {})) or "uncalibrated"
@@ -58,8 +59,27 @@ def certificate_table(certificates: Sequence[Mapping[str, Any]]) -> Table:
     return table
 
 
+def verdict_of(metric: str, certificate: Mapping[str, Any]) -> str:
+    """How a judge did against people: `calibrated for tone: kappa 0.61 ...`, or that no agreement was shown.
+
+    Args:
+        metric: What was judged.
+        certificate: With the fields of a certificate.
+    """
+    if _agreement_shown(certificate):
+        return f"calibrated for {metric}: {_result(certificate)}"
+    found = ", ".join([*_found(certificate), f"on {certificate['dataset']}"])
+    return f"{metric} checked against {certificate['n_labels']} labels: no agreement shown, {found}"
+
+
+def _agreement_shown(certificate: Mapping[str, Any]) -> bool:
+    """Whether labels show that judge and people agree beyond chance: the measure's interval lies above 0."""
+    measure = _measure(certificate)
+    return measure is not None and _above_chance(measure[1])
+
+
 def _held(metrics: Metrics) -> Iterator[str]:
-    """For which metrics the judge is calibrated and how well it did, and for which it is not; nothing without any."""
+    """For which metrics the judge was held against people and how well it did, and for which it was not."""
     certificates = {name: facts.get("certificate") for name, facts in metrics.items()}
     if not any(certificates.values()):
         return
@@ -69,13 +89,36 @@ def _held(metrics: Metrics) -> Iterator[str]:
         elif certificate["stale"]:
             yield f"uncalibrated for {name} (not the same any more since its labels: {', '.join(certificate['stale'])})"
         else:
-            yield f"calibrated for {name}: {_result(certificate)}"
+            yield verdict_of(name, certificate)
 
 
 def _result(certificate: Mapping[str, Any]) -> str:
-    measures: Mapping[str, Mapping[str, Any]] = certificate["agreement"]
-    found = [(word, measures[key]["value"]) for key, word in _HEADLINES if key in measures]
-    agreement = [f"{word} {value:.2f}" for word, value in found if value is not None][:1]
+    none = "" if _agreement_shown(certificate) else "no agreement shown, "
+    return none + ", ".join([*_found(certificate), f"{certificate['n_labels']} labels on {certificate['dataset']}"])
+
+
+def _found(certificate: Mapping[str, Any]) -> Iterator[str]:
+    """The measure of agreement with its interval, and the bias."""
+    measure = _measure(certificate)
+    if measure is not None:
+        word, one = measure
+        low, high = one.get("ci_low"), one.get("ci_high")
+        yield f"{word} {one['value']:.2f}" + ("" if low is None or high is None else f" ({low:.2f} to {high:.2f})")
     bias = certificate["bias"]["value"]
-    off = [f"bias {bias:+.3f}"] if bias is not None else []
-    return ", ".join([*agreement, *off, f"{certificate['n_labels']} labels on {certificate['dataset']}"])
+    if bias is not None:
+        yield f"bias {bias:+.3f}"
+
+
+def _measure(certificate: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]] | None:
+    """The measure that says how well judge and people agree, with its name; None where none has a value."""
+    measures: Mapping[str, Mapping[str, Any]] = certificate["agreement"]
+    for line in _MEASURES:
+        known = [(word, measures[key]) for key, word in line if measures.get(key, {}).get("value") is not None]
+        if known:
+            return next((one for one in known if _above_chance(one[1])), known[0])
+    return None
+
+
+def _above_chance(measure: Mapping[str, Any]) -> bool:
+    low = measure.get("ci_low")
+    return measure["value"] > _PERFECT if low is None else low > 0

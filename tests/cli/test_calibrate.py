@@ -404,7 +404,7 @@ def test_a_certificate_is_issued_and_shown_by_this_run_and_by_later_ones(program
     assert ", uncalibrated" in (program.latest / "report.html").read_text(encoding="utf-8")
     done = program(*JUDGED, "repeats.judge=2")
     said = " ".join(program("calibrate", "--labels", str(labels)).stdout.split())
-    assert "embedded is now calibrated for faithfulness" in said
+    assert "embedded: faithfulness checked against 25 labels: no agreement shown, Spearman" in said
     [certificate] = json.loads(program("list", "certificates", "--json").stdout)
     assert (certificate["n_labels"], certificate["n_people"], certificate["dataset"]) == (25, 1, "rag")
     assert certificate["consistency"] == {"answers": 40, "repeats": 2.0, "same": 1.0, "sd": 0.0}
@@ -427,7 +427,7 @@ def test_a_run_whose_data_bring_labels_is_calibrated_by_itself(program: Program)
     done = program(*JUDGED)
     said = " ".join(done.stdout.split())
     assert "and people, who labelled all 40 answers, say 0.650" in said
-    assert "calibrated for faithfulness: Spearman" in said
+    assert "faithfulness checked against 40 labels: no agreement shown, Spearman" in said
     assert not (program.latest / "calibration.html").exists()
     before = (program.latest / "calibration.json").read_bytes()
     (program.latest / "calibration.json").unlink()

@@ -48,7 +48,7 @@ def test_a_run_that_matches_shows_it(program: Program, certificate: Certificate)
     assert len(list(folder.iterdir())) == 1
     keep(replace(certificate, n_labels=61, issued_at="2026-11-21T10:00:00+00:00"), folder)
     done = program(*RUN, "metric.faithfulness.threshold=0.5")
-    assert "calibrated for faithfulness: kappa 0.61, bias +0.100, 61 labels on rag" in done.stdout
+    assert "calibrated for faithfulness: kappa 0.61 (0.40 to 0.80), bias +0.100, 61 labels on rag" in done.stdout
     assert program.manifest["metrics"]["faithfulness"]["certificate"]["stale"] == []
 
 
@@ -75,7 +75,7 @@ def test_they_are_listed(program: Program, certificate: Certificate) -> None:
     keep(certificate, program.folder / CERTIFICATES)
     words = " ".join(program("list", "certificates").stdout.split())
     assert "faithfulness" in words
-    assert "kappa 0.61, 95% the" in words
+    assert "kappa 0.61" in words
     [told] = json.loads(program("list", "certificates", "--json").stdout)
     assert Certificate(**told) == certificate
 
@@ -103,13 +103,13 @@ def test_it_is_stale_once_the_judge_is_asked_otherwise(program: Program) -> None
     )
     path = program.write("a.jsonl", *({"id": f"c{i}", "question": "Q?", "answer": f"Answer {i}."} for i in range(24)))
     program.write(
-        "l.jsonl", *({"case_id": f"c{i}", "metric": "polite", "value": i % 3 == 0, "by": "a"} for i in range(20))
+        "l.jsonl", *({"case_id": f"c{i}", "metric": "polite", "value": str(i).startswith("1"), "by": "a"} for i in range(20))
     )
     with Endpoint(verdict) as endpoint:
         words = ["dataset=rag", f"dataset.rag.path={path}", "dataset.rag.fields=null", "dataset.rag.group=null"]
         words += ["metric=polite", "judge=vllm", "judge.model=m", f"judge.base_url={endpoint.url}"]
         assert ", uncalibrated" in program(*words).stdout
-        assert "is now calibrated for polite" in " ".join(program("calibrate", "--labels", "l.jsonl").stdout.split())
+        assert "calibrated for polite: kappa" in " ".join(program("calibrate", "--labels", "l.jsonl").stdout.split())
         assert "calibrated for polite: kappa" in " ".join(program(*words).stdout.split())
         said = " ".join(program(*words, "judge.temperature=0.7").stdout.split())
         assert "uncalibrated for polite (not the same any more since its labels: the judge's settings)" in said

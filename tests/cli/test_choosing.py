@@ -99,7 +99,7 @@ def test_all_labels_may_do_both_and_that_is_said(
     assert "Cohen's kappa on 60 labelled answers" in said
     assert "by 60 labels" in said
     assert "which flatters the judge that won" in said
-    assert said.count("is now calibrated for polite") == 3
+    assert said.count("calibrated for polite: kappa") + said.count("no agreement shown") == 3
 
 
 METRICS = ("polite", "kind")

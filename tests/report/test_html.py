@@ -3,6 +3,7 @@ import hashlib
 import json
 import re
 from html.parser import HTMLParser
+from typing import Any
 
 import pytest
 
@@ -238,7 +239,7 @@ def test_a_judge_is_uncalibrated_until_a_certificate_says_otherwise():
     held = {
         "dataset": "rag",
         "n_labels": 40,
-        "agreement": {"kappa": {"value": None}, "accuracy": {"value": 0.875}},
+        "agreement": {"kappa": {"value": None}, "spearman": {"value": 0.61, "ci_low": 0.4, "ci_high": 0.8}},
         "bias": {"value": -0.0625},
         "stale": [],
     }
@@ -251,12 +252,38 @@ def test_a_judge_is_uncalibrated_until_a_certificate_says_otherwise():
     }
     judges = {"a": {"nature": "an LLM"}, "b": {}, "c": {"nature": "an LLM", "calibrated": True}}
     assert judge_lines({"judges": judges, "metrics": metrics}) == [
-        "judge: a (an LLM), calibrated for faithfulness: accuracy 0.88, bias -0.062, 40 labels on rag; "
+        "judge: a (an LLM), calibrated for faithfulness: Spearman 0.61 (0.40 to 0.80), bias -0.062, 40 labels on rag; "
         "uncalibrated for coherence",
         "judge: b, uncalibrated for tone (not the same any more since its labels: its prompts)",
         "judge: c (an LLM), uncalibrated",
     ]
     assert judge_lines({"judges": {}}) == ["judge: none (no metric asks one)"]
+
+
+@pytest.mark.parametrize(
+    ("agreement", "said"),
+    [
+        ({"spearman": {"value": 0.08, "ci_low": -0.25, "ci_high": 0.39}}, "Spearman 0.08 (-0.25 to 0.39), "),
+        ({"kappa": {"value": 0.0}, "spearman": {"value": None}, "accuracy": {"value": 0.9}}, "kappa 0.00, "),
+        ({"kappa": {"value": -0.5, "ci_low": -0.7, "ci_high": -0.2}}, "kappa -0.50 (-0.70 to -0.20), "),
+        ({"kappa": {"value": None}, "accuracy": {"value": 0.9, "ci_low": 0.8, "ci_high": 0.97}}, ""),
+    ],
+)
+def test_a_judge_is_not_called_calibrated_by_labels_that_show_no_agreement(agreement: dict[str, Any], said: str):
+    held = {"dataset": "rag", "n_labels": 40, "agreement": agreement, "bias": {"value": -0.034}, "stale": []}
+    manifest = {"judges": {"a": {}}, "metrics": {"tone": {"judge": "a", "certificate": held}}}
+    [line] = judge_lines(manifest)
+    assert line == f"judge: a, tone checked against 40 labels: no agreement shown, {said}bias -0.034, on rag"
+
+
+def test_grades_that_are_one_off_throughout_agree_by_weighted_kappa():
+    agreement = {
+        "kappa": {"value": 0.05, "ci_low": -0.05, "ci_high": 0.15},
+        "kappa_weighted": {"value": 0.7, "ci_low": 0.5, "ci_high": 0.85},
+    }
+    held = {"dataset": "rag", "n_labels": 40, "agreement": agreement, "bias": {"value": None}, "stale": []}
+    [line] = judge_lines({"judges": {"a": {}}, "metrics": {"tone": {"judge": "a", "certificate": held}}})
+    assert line == "judge: a, calibrated for tone: weighted kappa 0.70 (0.50 to 0.85), 40 labels on rag"
 
 
 def test_script_json_is_json_without_a_way_out():

@@ -96,8 +96,8 @@ def _print_issued(console: Console, one: Issued) -> None:
     if one.path is None:
         console.print(literal(f"no certificate of {one.judge} for {one.metric}: {one.why}", style="yellow"))
         return
-    words = f"{one.judge} is now calibrated for {one.metric}; later runs with the same judge, metric and "
-    console.print(literal(f"{words}prompts show it (list certificates)"))
+    words = "later runs with the same judge, metric and prompts show it (list certificates)"
+    console.print(literal(f"{one.judge}: {one.why}; {words}"))
     console.print(literal(f"certificate  {shown(one.path)}"), soft_wrap=True)
 
 

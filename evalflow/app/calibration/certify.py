@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evalflow.app.calibration.certificates import Certificate, keep, key_of
 from evalflow.report.calibration import Calibration, alt_of, value_of
+from evalflow.report.judges import verdict_of
 from evalflow.run.folder import RunFolder
 from evalflow.run.manifest import now
 from evalflow.stats.prediction import MIN_LABELS
@@ -27,13 +28,13 @@ class Issued:
     Attributes:
         metric, judge: Of whom.
         path: The file; None where there is no certificate.
-        why: Why not; empty where there is one.
+        why: Why not; where there is one, how the judge did.
     """
 
     metric: str
     judge: str
     path: Path | None
-    why: str = ""
+    why: str
 
 
 def certify(found: Calibration, scores: pl.LazyFrame, folder: RunFolder) -> list[Issued]:
@@ -77,7 +78,7 @@ def _issue(
         alt_test=_alt_test(row),
         consistency=consistency(own), replies=replies(own),
     )  # fmt: skip
-    return Issued(row.metric, judge, keep(certificate))
+    return Issued(row.metric, judge, keep(certificate), verdict_of(row.metric, asdict(certificate)))
 
 
 def _alt_test(row: CalibrationRow) -> dict[str, Any] | None:

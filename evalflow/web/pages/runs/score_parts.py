@@ -39,11 +39,22 @@ def details(score: Score) -> None:
         ("Judge", score.judge or ""),
         ("On its own scale", "" if score.value is None else _said(score.value)),
         ("Threshold", "" if score.threshold is None else number(score.threshold, 2)),
-        ("Found by", {"weighted": "token probabilities", "reasked": "a second asking"}.get(score.path or "", "")),
+        ("Found by", found_by(score)),
         ("Took", "" if score.latency_s is None else f"{score.latency_s:.2f} s"),
         ("Cost", "" if score.cost_usd is None else cost(score.cost_usd)),
         ("Repeat of the judge", repeat),
     ])  # fmt: skip
+
+
+def found_by(score: Score) -> str:
+    """How the score came out of the judge's replies; empty where it is the one grade of a first reply."""
+    if score.path != "weighted":
+        return "a second asking" if score.path == "reasked" else ""
+    weighed = [step for step in score.steps or () if step.get("probabilities")]
+    if any("mass" in step for step in weighed):
+        return "token probabilities"
+    drawn = next((step["samples"] for step in weighed if "samples" in step), None)
+    return f"the mean of {drawn} sampled replies" if drawn else "probabilities of the judge"
 
 
 def steps(found: Sequence[Mapping[str, Any]]) -> None:
