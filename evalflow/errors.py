@@ -1,6 +1,6 @@
 """Every error evalflow raises on purpose, by what the caller can do about it.
 
-EvalflowError                 never seen itself; carries the exit code
+EvalflowError                 never seen itself; carries the exit code, 5, that a bug of our own has too
 |-- UserError            2    configuration or data is wrong; nothing was sent
 |-- BudgetError          4    the budget ran out; what is done is kept
 |-- InfrastructureError  5    every further call would fail too (key refused, endpoint gone)

@@ -76,7 +76,8 @@ def read_config(path: Path) -> Imported:
     form, metrics = _TASKS[task]
     name = f"govuk_{task}"
     imported = Imported()
-    imported.datasets[name] = {**_shipped(form), "path": str(data)}
+    about = f"Cases of {data.name}, in the form of {task}."
+    imported.datasets[name] = {**_shipped(form), "description": about, "path": str(data)}
     experiment: dict[str, Any] = {"defaults": [{"override /dataset": name}], "generate": config.generate}
     chosen = _metrics(config, imported.notes)
     if task == "rag_answers" and not chosen:

@@ -106,9 +106,12 @@ def _estimate(row: CalibrationRow) -> Iterator[str]:
     saved = found.labels_saved
     if saved is not None and saved > 0:
         labels = "label" if saved == 1 else "labels"
-        yield f"The {row.who} saved {saved:,} {labels}: as many more would be needed for this interval without it."
+        yield (
+            f"On these labels the {row.who} is worth {saved:,} more {labels}: people alone would need as many for this "
+            "interval. Another draw may say otherwise."
+        )
     elif saved is not None and found.lambda_:
-        yield f"The {row.who} saved no labels: people alone give an interval as narrow."
+        yield f"On these labels the {row.who} is worth none: people alone give an interval as narrow."
 
 
 def _raters(row: CalibrationRow) -> Iterator[str]:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from evalflow.cli import help_text, run_command
+from evalflow.cli.verbs import VERBS
 
 
 @pytest.mark.parametrize(
@@ -74,3 +75,18 @@ def test_the_text_of_an_error_cannot_steer_the_terminal(capsys: pytest.CaptureFi
     shown = capsys.readouterr().err
     assert "owned" in shown
     assert "\x1b" not in shown
+
+
+def test_a_bug_of_our_own_says_so_and_blames_no_endpoint(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(words: list[str]) -> int:
+        raise RuntimeError(f"{words} went wrong")
+
+    monkeypatch.setitem(VERBS, "schema", broken)
+    assert run_command(["schema"]) == 5
+    assert "This is a bug in evalflow, not your mistake." in capsys.readouterr().err
+    assert "or a bug of evalflow" in help_text()
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    [row] = [line for line in readme.splitlines() if line.startswith("| 5 |")]
+    assert "or a bug of evalflow, which then says so" in row

@@ -103,7 +103,8 @@ def test_it_is_stale_once_the_judge_is_asked_otherwise(program: Program) -> None
     )
     path = program.write("a.jsonl", *({"id": f"c{i}", "question": "Q?", "answer": f"Answer {i}."} for i in range(24)))
     program.write(
-        "l.jsonl", *({"case_id": f"c{i}", "metric": "polite", "value": str(i).startswith("1"), "by": "a"} for i in range(20))
+        "l.jsonl",
+        *({"case_id": f"c{i}", "metric": "polite", "value": str(i).startswith("1"), "by": "a"} for i in range(20)),
     )
     with Endpoint(verdict) as endpoint:
         words = ["dataset=rag", f"dataset.rag.path={path}", "dataset.rag.fields=null", "dataset.rag.group=null"]

@@ -38,7 +38,8 @@ def test_the_page_runs_and_its_labels_are_those_that_were_drawn(tmp_path: Path) 
     assert corrected["ci_low"] < sum(known.values()) / len(known) < corrected["ci_high"]
     assert f"{corrected['estimate']:.2f} ({corrected['ci_low']:.2f} to {corrected['ci_high']:.2f})" in README
     assert f"{row['judge_mean']:.2f} ({row['judge_ci_low']:.2f} to {row['judge_ci_high']:.2f})" in README
-    assert f"it saved {row['labels_saved']} labels" in README
+    assert row["agreement"]["spearman"]["ci_low"] < 0 < row["agreement"]["spearman"]["ci_high"]
+    assert "no agreement with people is shown" in " ".join(README.split())
     assert (
         f"all {len(known)} labels, which the sample data bring along, say {sum(known.values()) / len(known):.2f}"
         in (" ".join(README.split()))

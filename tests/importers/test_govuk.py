@@ -55,6 +55,8 @@ def test_the_default_config_of_rag_answers_composes_into_a_run() -> None:
         "judge: Amazon Bedrock in eu-west-1; another region is judge.base_url "
         "(now https://bedrock-runtime.eu-west-1.amazonaws.com/openai/v1)"
     ]
+    [dataset] = imported.datasets.values()
+    assert dataset["description"] == "Cases of data.jsonl, in the form of rag_answers."
     for name, text in imported.files().items():
         target = Path("conf") / name
         target.parent.mkdir(parents=True, exist_ok=True)
