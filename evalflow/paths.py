@@ -56,19 +56,37 @@ def private_folder(folder: Path) -> Path:
     missing = [one for one in (folder, *folder.parents) if not one.exists()]
     for one in reversed(missing):
         one.mkdir(mode=0o700, exist_ok=True)
-    if folder.name == OWN_FOLDER and os.name != "nt" and folder.stat().st_mode & 0o077:
-        with contextlib.suppress(PermissionError):
-            folder.chmod(0o700)
+    for one in (folder, *folder.parents):
+        if one.name == OWN_FOLDER:
+            _tighten(one, 0o700)
     return folder
 
 
 def private_file(path: Path, flags: int) -> int:
     """Open a file for its owner alone, whatever the umask and whoever made it; as `os.open`."""
     file = os.open(path, flags, 0o600)
-    if os.name != "nt" and os.fstat(file).st_mode & 0o077:
-        with contextlib.suppress(PermissionError):  # it is somebody else's, who shares it
-            os.fchmod(file, 0o600)
+    _tighten(path, 0o600)
     return file
+
+
+def private_database(path: Path) -> None:
+    """Make SQLite's file for its owner alone, empty where there is none; SQLite gives its log the same rights.
+
+    A file that is there is not opened: closing it would end the locks that SQLite holds on it in this process.
+    """
+    private_folder(path.parent)
+    with contextlib.suppress(FileExistsError):
+        if not path.exists():
+            os.close(os.open(path, os.O_RDONLY | os.O_CREAT | os.O_EXCL, 0o600))
+    for file in (path, path.with_name(f"{path.name}-wal"), path.with_name(f"{path.name}-shm")):
+        _tighten(file, 0o600)
+
+
+def _tighten(path: Path, mode: int) -> None:
+    """Take others' rights away; what is somebody else's, who shares it, stays as it is."""
+    with contextlib.suppress(OSError):
+        if os.name != "nt" and path.stat().st_mode & 0o077:
+            path.chmod(mode)
 
 
 def _matches(path: Path) -> bool:

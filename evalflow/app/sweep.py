@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from evalflow.app.comparison.comparable import Scored
 from evalflow.app.comparison.leaderboard import leaderboards
+from evalflow.paths import private_folder
 from evalflow.report.agreement import agreement
 from evalflow.report.sweep import write_sweep_report
 from evalflow.run.folder import RunFolder
@@ -39,7 +40,7 @@ class SweepTables:
 
 def open_sweep(folder: Path, run_id: str, overrides: Sequence[str]) -> None:
     """Write the sweep's run.json before its first job."""
-    folder.mkdir(parents=True, exist_ok=True)
+    private_folder(folder)
     RunFolder(folder).write_manifest(
         {
             "schema": SCHEMA,

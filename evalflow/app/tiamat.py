@@ -17,6 +17,7 @@ from evalflow.app.screen import TerminalScreen
 from evalflow.errors import Problem, UserError
 from evalflow.importers.files import Imported
 from evalflow.importers.tiamat import read_test
+from evalflow.paths import private_folder
 from evalflow.report.pairs import native_means, print_pairs
 from evalflow.run.folder import RunFolder, write_atomically
 
@@ -68,7 +69,7 @@ def _written(imported: Imported) -> Path:
     try:
         for name, text in files.items():
             path = folder / name
-            path.parent.mkdir(parents=True, exist_ok=True)
+            private_folder(path.parent)
             if not path.is_file():
                 write_atomically(path, text)
     except OSError as error:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from evalflow.calls.damage import Corrupt, Foreign, files_of, is_busy, told
 from evalflow.calls.entry import Entry
+from evalflow.paths import private_database
 from evalflow.records import Usage
 
 APPLICATION_ID = 0x65_76_66_63  # "evfc"
@@ -79,7 +80,7 @@ class Store:
     def __init__(self, path: Path, *, reading: bool = False) -> None:
         self.path = path
         if not reading:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            private_database(path)
         where = f"{path.absolute().as_uri()}?mode={'rw' if reading else 'rwc'}"
         self._db = sqlite3.connect(where, uri=True, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
         try:

@@ -6,9 +6,11 @@ What leaves this module is plain: dicts, paths and strings.
 from __future__ import annotations
 
 import codecs
+import os
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -133,13 +135,13 @@ def launch(
     def task(config: DictConfig) -> None:
         job = _job(config, config_dir)
         try:
-            with others_may_compose(run_id, overrides):
+            with others_may_compose(run_id, overrides), _umask(own):
                 run(job)
         except Exception as error:
             failures.append(error)  # Hydra would print its own traceback, and end the sweep
 
     failures: list[Exception] = []
-    with _LAUNCHING:
+    with _LAUNCHING, _umask(0o077) as own:  # the folders that Hydra makes are their owner's alone
         argv, sys.argv = sys.argv, ["evalflow", *flags, *overrides]  # argparse wants them apart
         try:
             with composing(config_dir, run_id, overrides):
@@ -163,6 +165,16 @@ def resolved(storable: Mapping[str, Any]) -> dict[str, Any]:
     """
     with as_user_errors(()):
         return cast("dict[str, Any]", OmegaConf.to_container(OmegaConf.create(dict(storable)), resolve=True))
+
+
+@contextmanager
+def _umask(mask: int) -> Generator[int]:
+    """What the whole process leaves out of the rights of new files; gives the mask that held before."""
+    before = os.umask(mask)
+    try:
+        yield before
+    finally:
+        os.umask(before)
 
 
 def _compose(overrides: Sequence[str], config_dir: Path | None, run_id: str, *, complete: bool = True) -> Composed:

@@ -19,6 +19,7 @@ from typing import Any
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from evalflow.llm.contract import Prepared, ReplyMode, prepare
+from evalflow.paths import private_folder
 
 log = logging.getLogger("evalflow")
 
@@ -73,7 +74,7 @@ def _write(path: Path, found: Prepared) -> None:
     contract = TypeAdapter(Prepared).dump_python(found)
     text = json.dumps({"sha256": _digest(contract), "contract": contract})
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        private_folder(path.parent)
         descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".tmp")
         try:
             with os.fdopen(descriptor, "w", encoding="utf-8") as file:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from evalflow.errors import InfrastructureError, Problem, UserError
+from evalflow.paths import private_file
 from evalflow.records import Answer, ScoreRecord
 from evalflow.run.answers import answer_row
 from evalflow.run.folder import RunFolder
@@ -89,7 +90,7 @@ class Journal:
 
 
 def _open(path: Path) -> int:
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+    return private_file(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
 
 
 def _lock(file: int, folder: Path) -> None:

@@ -14,6 +14,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
 
 from evalflow.errors import InfrastructureError, Problem, UserError
+from evalflow.paths import private_database
 from evalflow.store.migrate import bring_up_to_date
 
 CACHE_KB = 64 * 1024
@@ -111,7 +112,7 @@ def _engine(url: URL, file: Path | None) -> Engine:
         raise UserError(Problem("a database in memory is lost at once", "--database-url", "name a file"))
     try:
         if file is not None:
-            file.parent.mkdir(parents=True, exist_ok=True)
+            private_database(file)
             engine = create_engine(url, connect_args={"timeout": BUSY_S})
             event.listen(engine, "connect", _set_up_sqlite)
             event.listen(engine, "begin", _begin_sqlite)

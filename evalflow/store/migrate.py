@@ -15,6 +15,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine, func, inspect, select
 
 from evalflow.errors import Problem, UserError
+from evalflow.paths import private_database
 
 FOLDER = Path(__file__).with_name("migrations")
 KEPT = 3
@@ -72,6 +73,7 @@ def _copied(file: Path, revision: str) -> Path:
     stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%f")
     copy = file.with_name(f"{file.name}.{revision}.{stamp}.backup")
     draft = copy.with_suffix(".draft")  # so that no half of a copy is taken for one
+    private_database(draft)
     with closing(sqlite3.connect(file)) as source, closing(sqlite3.connect(draft)) as target:
         source.backup(target)
     draft.replace(copy)

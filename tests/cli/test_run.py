@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import csv
 import json
+import os
+import stat
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import polars as pl
 import pytest
 
+from evalflow.app.workspace import open_workspace
+from evalflow.cli import run_command
 from evalflow.testing import Endpoint, Request, malformed, reply, status
 from tests.cli.conftest import Program, faithful_judge, judge_arguments
 
@@ -366,3 +371,32 @@ def test_a_folder_that_holds_a_run_is_not_written_again(program: Program) -> Non
     assert "resume" in done.stderr
     assert len((program.folder / "same" / "scores.jsonl").read_text(encoding="utf-8").splitlines()) == 2
     assert program.latest == program.folder / "same"
+
+
+def test_what_a_run_writes_is_its_owners_alone_whatever_the_umask(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".evalflow").mkdir(mode=0o755)
+    rows = [{"question": "What is it?", "reference": "It is so."}, {"question": "And that?", "reference": "It is so."}]
+    (tmp_path / "mine.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    before = os.umask(0)
+    try:
+        with Endpoint(lambda _: "It is so.") as endpoint:
+            target = ("target=vllm", "target.model=m", f"target.base_url={endpoint.url}")
+            data = ("dataset=rag", "dataset.rag.path=mine.jsonl", "dataset.rag.fields=null", "metric=exact_match")
+            assert run_command([*data, "generate=true", *target]) == 0, capsys.readouterr().err
+        with closing(open_workspace()):
+            opened = {path: mode(path) for path in (tmp_path / ".evalflow").iterdir()}
+        assert os.umask(0) == 0
+    finally:
+        os.umask(before)
+    run = (tmp_path / "outputs" / "latest").resolve()
+    assert {mode(path) for path in (tmp_path / ".evalflow", tmp_path / "outputs" / "runs", run)} == {0o700}
+    assert {"evalflow.db", "evalflow.db-wal", "cache.db"} <= {path.name for path in opened}
+    assert set(opened.values()) == {0o600}
+    assert {mode(run / name) for name in ("scores.jsonl", "answers.jsonl")} == {0o600}
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)

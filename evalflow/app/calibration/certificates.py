@@ -20,6 +20,7 @@ from rich.console import Console
 
 from evalflow.app.comparison.comparable import declared_meaning
 from evalflow.errors import Problem, UserError
+from evalflow.paths import private_folder
 from evalflow.report.judges import certificate_table
 from evalflow.run.folder import RunFolder, write_atomically
 
@@ -108,7 +109,7 @@ def keep(certificate: Certificate, folder: Path = CERTIFICATES) -> Path:
     """
     path = folder / certificate.file_name
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        private_folder(folder)
         text = json.dumps({"schema": _SCHEMA, **asdict(certificate)}, indent=2, ensure_ascii=False)
         write_atomically(path, text + "\n")
     except OSError as error:

@@ -10,6 +10,7 @@ from evalflow.app.setup.order import Order
 from evalflow.calls.budget import Amount
 from evalflow.calls.entry import Entry
 from evalflow.errors import Problem, UserError
+from evalflow.paths import private_folder
 from evalflow.records import Usage
 from evalflow.run import manifest as manifests
 from evalflow.run.finished import Finished, read_finished
@@ -28,7 +29,7 @@ def open_folder(order: Order) -> RunFolder:
         hint = f"choose another folder, or go on with that run: python -m evalflow resume {order.folder}"
         raise UserError(Problem("this folder holds a run already", str(order.folder), hint))
     try:
-        folder.path.mkdir(parents=True, exist_ok=True)
+        private_folder(folder.path)
         if not folder.prepared.exists():
             write_atomically(folder.prepared, "{}\n")
     except OSError as error:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from evalflow.errors import Problem, UserError
+from evalflow.paths import private_file
 
 LOCK, OUTPUT = "process.lock", "process.log"
 TOLD = 4000
@@ -32,10 +33,10 @@ def start(folder: Path, arguments: Sequence[str], root: Path) -> subprocess.Pope
     Raises:
         BlockingIOError: A process works on the run already.
     """
-    lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+    lock = private_file(folder / LOCK, os.O_RDWR | os.O_CREAT)
     try:
         _lock(lock)
-        with (folder / OUTPUT).open("ab") as output:
+        with os.fdopen(private_file(folder / OUTPUT, os.O_WRONLY | os.O_CREAT | os.O_APPEND), "ab") as output:
             return subprocess.Popen(  # noqa: S603 - our own program, with the arguments of a checked run
                 [sys.executable, "-m", "evalflow", *arguments],
                 cwd=root,
@@ -56,7 +57,7 @@ def working_on(folder: Path) -> Generator[None]:
     Raises:
         BlockingIOError: A process works on it already.
     """
-    lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+    lock = private_file(folder / LOCK, os.O_RDWR | os.O_CREAT)
     try:
         _lock(lock)
         yield

@@ -20,7 +20,7 @@ from evalflow.config.literal import escaped, escaped_but_environment, yaml_of
 from evalflow.config.load import Composed, compose
 from evalflow.config.schema import DatasetConfig
 from evalflow.config.validate import Settings
-from evalflow.paths import prompt_dirs
+from evalflow.paths import private_folder, prompt_dirs
 
 GROUPS = ("dataset", "metric", "target", "judge", "embedder")
 BASES = MappingProxyType({"openai": ["_openai", "_self_"], "http": ["_service", "_self_"]})
@@ -106,6 +106,7 @@ def freeze(folder: Path, own: Own, choice: Choice) -> list[str]:
     Raises:
         UserError: Something in it is wrong.
     """
+    private_folder(folder)
     write_own(folder, own)
     conf = folder / "conf"
     for group in GROUPS:
