@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 _SHOWN = ("mean", "pass_rate")
 _VERDICTS = {
     "best": "leads",
+    "better": "better than the first on the cases that both have scored",
     "worse": "worse",
     "cannot_tell": "cannot be told apart",
     "not_comparable": "not comparable",
@@ -24,13 +25,13 @@ def board_lines(boards: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[str
     """A heading and a line per run, the leader first, for each board.
 
     Args:
-        boards: Each with dataset, metric, judge, statistic, also (what is the same number) and leaderboard (run, value,
-            ci_low, ci_high, n, n_scored, p_adjusted, verdict).
+        boards: Each with dataset, metric, judge, statistic, also (what is the same number), cases, cases_left_out and
+            leaderboard (run, value, ci_low, ci_high, n, n_scored, p_adjusted, verdict).
     """
     found: list[tuple[str, list[str]]] = []
     for board in boards:
         parts = (board["metric"], _statistic(board), board["dataset"], board["judge"])
-        title = " · ".join(text for text in parts if text)
+        title = " · ".join(text for text in (*parts, _cases(board)) if text)
         found.append((title, [_line(row) for row in board["leaderboard"]]))
     return found
 
@@ -54,6 +55,14 @@ def _statistic(board: Mapping[str, Any]) -> str:
     if board["statistic"] == "mean":
         return "accuracy" if "accuracy" in board["also"] else ""
     return board["statistic"].replace("_", " ")
+
+
+def _cases(board: Mapping[str, Any]) -> str:
+    """On which cases the values are, where the runs have not scored the same ones."""
+    cases, left = board["cases"], board["cases_left_out"]
+    if not left:
+        return ""
+    return f"on the {cases:,} of {cases + left:,} cases that all have scored" if cases else "no case that all have scored"
 
 
 def _line(row: Mapping[str, Any]) -> str:

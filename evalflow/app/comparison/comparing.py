@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from evalflow.app.comparison.comparable import Scored, obstacles, refuse
-from evalflow.app.results.saved import load
+from evalflow.app.results.saved import load, read_cases
 from evalflow.errors import Problem, UserError
 from evalflow.report.comparison import Comparison
 from evalflow.report.flips import Flips, flips
@@ -76,13 +76,11 @@ def compare_pairs(pairs: Sequence[tuple[Scored, Scored]], how: How) -> Compariso
             own, own_notes = _samples(a, b, how)
             rows, notes = [*rows, *own], [*notes, *own_notes]
             continue
-        pairing = pair_scores(a.scores(), b.scores())
+        own, pairing = compare_two(a, b, how)
         apart |= bool(pairing.counts["only_a"].sum() and pairing.counts["only_b"].sum())
         notes += _notes(a, b, pairing, ("A", "B") if len(pairs) == 1 else (a.name, b.name))
-        metrics, seed = a.traits | b.traits, b.manifest["config"]["seed"]
-        by = {"by_tag": how.by_tag, "by_class": how.by_class}
-        rows += compare_cases(pairing, (a.name, b.name), metrics, **by, seed=seed)
-        lower = [name for name, traits in metrics.items() if not traits.higher_is_better]
+        rows += own
+        lower = [name for name, traits in (a.traits | b.traits).items() if not traits.higher_is_better]
         listed.append(flips((a.name, b.name), pairing.cases, b.scores(), lower, _FLIPS))
     if not rows:
         what, hint = (
@@ -107,6 +105,14 @@ def compare_pairs(pairs: Sequence[tuple[Scored, Scored]], how: How) -> Compariso
         questions=dict(_questions(runs, listed)),
         paired=not how.unpaired,
     )
+
+
+def compare_two(a: Scored, b: Scored, how: How) -> tuple[list[ComparisonRow], Pairing]:
+    """The differences of two runs case by case, not yet adjusted for their number, and the cases that they share."""
+    pairing = pair_scores(a.scores(), b.scores())
+    by = {"by_tag": how.by_tag, "by_class": how.by_class}
+    seed = b.manifest["config"]["seed"]
+    return compare_cases(pairing, (a.name, b.name), a.traits | b.traits, **by, seed=seed), pairing
 
 
 def _samples(a: Scored, b: Scored, how: How) -> tuple[list[ComparisonRow], list[str]]:
@@ -144,6 +150,8 @@ def _questions(runs: dict[str, Scored], listed: Sequence[Flips]) -> Iterator[tup
         wanted = {(row["dataset"], row["case_id"]) for row in found.rows}
         if not wanted:
             continue
-        for case in load(runs[found.pair[1]].folder).cases():
+        run = runs[found.pair[1]]
+        is_written = run.folder.cases.is_file()
+        for case in read_cases(run.folder, run.manifest) if is_written else load(run.folder).cases():
             if (case.dataset, case.id) in wanted:
                 yield (case.dataset, case.id), case.question or ""
