@@ -106,6 +106,9 @@ def validate(
         group: {part.name or key: part for key, part in parts.items()}
         for group, parts in (("dataset", datasets), ("metric", metrics))
     }
+    rest["gate"] = _gates_by_name(
+        rest.get("gate"), {key: name for (group, name), key in keys.items() if group == "metric"}
+    )
     run = RunConfig.model_validate({**rest, **named, "judge": judge, "target": target, "embedder": embedder})
     return Settings(run, {metrics[key].name or key: own for key, own in judges.items()}, composed, keys)
 
@@ -182,6 +185,19 @@ def _changed(shared: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str,
     for name, member in _parts(changes, "members").items():
         members[name] = {**members.get(name, {}), **member}
     return {**shared, **changes, **({"members": members} if members else {})}
+
+
+def _gates_by_name(gates: Any, names: Mapping[str, str]) -> Any:
+    """The gates with each metric under its name; a gate may also use the key that the metric stands under."""
+    if not isinstance(gates, Mapping):
+        return gates
+    found: dict[str, Any] = {}
+    for about, conditions in cast("Mapping[str, Mapping[str, Any]]", gates).items():
+        key, at, tag = about.partition("@")
+        known = about in names.values() or key in names.values() or key not in names
+        about = about if known else f"{names[key]}{at}{tag}"
+        found[about] = {**found.get(about, {}), **conditions}
+    return found
 
 
 def _keys(checker: _Checker, groups: Mapping[str, Mapping[str, Any]]) -> dict[tuple[str, str], str]:

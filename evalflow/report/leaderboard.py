@@ -62,7 +62,9 @@ def _cases(board: Mapping[str, Any]) -> str:
     cases, left = board["cases"], board["cases_left_out"]
     if not left:
         return ""
-    return f"on the {cases:,} of {cases + left:,} cases that all have scored" if cases else "no case that all have scored"
+    return (
+        f"on the {cases:,} of {cases + left:,} cases that all have scored" if cases else "no case that all have scored"
+    )
 
 
 def _line(row: Mapping[str, Any]) -> str:

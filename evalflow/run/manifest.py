@@ -15,7 +15,7 @@ from evalflow import __version__
 from evalflow.run.tally import Tally
 
 PACKAGES = ("hydra-core", "omegaconf", "pydantic", "instructor", "openai", "polars", "jinja2")
-SCHEMA = 3
+SCHEMA = 4
 """Raised when the files of a run change their meaning."""
 
 

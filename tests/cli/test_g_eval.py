@@ -11,6 +11,7 @@ from typing import Any
 import polars as pl
 import pytest
 
+from evalflow.cli import run_command
 from evalflow.testing import Endpoint, Request, malformed, reply
 from tests.cli.conftest import Program, judge_arguments
 
@@ -89,6 +90,21 @@ def test_a_resumed_run_keeps_to_its_steps_though_the_judge_would_write_others(pr
         asked = Counter(request.schema_name for request in endpoint.requests)
         assert asked["Steps"] == 1
         assert {"Step of request 0." in r.text for r in endpoint.requests if r.schema_name == "Score"} == {True}
+
+
+def test_a_run_compares_with_its_repeat_from_the_cache_and_with_one_that_took_its_steps(
+    program: Program, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(program.folder)
+    with Endpoint(judge) as endpoint:
+        words = arguments(program, endpoint.url)
+        assert run_command(words) == 0
+        first = str(program.latest)
+        for more in ((), (f"metric.factual_accuracy.steps_from={first}",)):
+            assert run_command([*words, *more]) == 0
+            files = [(Path(run) / "prepared.json").read_text(encoding="utf-8") for run in (first, program.latest)]
+            assert files[0] != files[1]
+            assert run_command(["compare", first]) == 0, capsys.readouterr().err
 
 
 def test_another_judge_can_grade_by_the_steps_of_the_latest_run(program: Program) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import polars as pl
 import pytest
 
+from evalflow.cli import run_command
 from evalflow.testing import Endpoint, Request, reply
 from tests.cli.conftest import Program, judge_arguments
 from tests.importers.test_tiamat import DATASET, METRIC, Files
@@ -140,3 +141,23 @@ def test_a_killed_or_failed_run_of_it_can_be_resumed(program: Program, files: Fi
         assert program("resume", "budget.requests=10").returncode == 0
         assert endpoint.count == 4
     assert pl.read_parquet(Path(program.latest) / "scores.parquet")["status"].to_list() == ["scored", "scored"]
+
+
+def test_two_runs_compare_and_gates_find_a_metric_by_name_and_by_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The name, a title with spaces, is not the key that the metric stands under."""
+    monkeypatch.chdir(tmp_path)
+    Files(tmp_path).test([DATASET], [METRIC, HISTORY])
+    with Endpoint(script) as endpoint:
+        words = ["tiamat", "test.json", *bot(endpoint.url), *judge_arguments(endpoint.url)]
+        assert run_command(words) == 0
+        first = str((tmp_path / "outputs/latest").resolve())
+        gates = "{Example Metric: {mean: '>= 0.1'}, memory_manners: {n_scored: '>= 1'}}"
+        assert run_command([*words, f"gate={gates}"]) == 0, capsys.readouterr().err
+        assert "gate passed  Memory & ${manners} n_scored >= 1: 1" in capsys.readouterr().out
+        gate = "gate={example_metric: {mean: {not_worse_by: 0.9}}}"
+        assert run_command([*words, f"baseline={first}", gate]) == 0, capsys.readouterr().err
+        assert run_command(["compare", first]) == 0, capsys.readouterr().err
+        assert "Example Metric" in capsys.readouterr().out
+        assert run_command([*words, "-m", "judge.model=scripted,other"]) == 0, capsys.readouterr().err

@@ -18,7 +18,7 @@ from typing import Any, cast
 
 from rich.console import Console
 
-from evalflow.app.comparison.comparable import declared_meaning
+from evalflow.app.comparison.comparable import declared_meaning, prepared_steps
 from evalflow.errors import Problem, UserError
 from evalflow.paths import private_folder
 from evalflow.report.judges import certificate_table
@@ -90,9 +90,7 @@ def key_of(manifest: Mapping[str, Any], metric: str, folder: RunFolder) -> dict[
         folder: The run's, whose prepared.json has the steps that were written for the metric.
     """
     facts = manifest["metrics"][metric]
-    text = folder.prepared.read_text(encoding="utf-8") if folder.prepared.is_file() else "{}"
-    entries: dict[str, dict[str, Any]] = json.loads(text)
-    steps = [entry["steps"] for entry in entries.values() if entry.get("metric") == metric]
+    steps = prepared_steps(folder, metric)
     return {
         "judge": _digest(manifest["judges"][facts["judge"]]["identity"]),
         "metric": _digest([facts["version"], declared_meaning(manifest, metric)]),

@@ -149,17 +149,26 @@ def declared_meaning(manifest: Mapping[str, Any], name: str) -> dict[str, Any]:
     return {key: value for key, value in _declared(manifest, name).items() if key not in (*_FREE, "version")}
 
 
+def prepared_steps(folder: RunFolder, name: str) -> list[Any]:
+    """The steps that were written for a metric of a run, without their cost and where they were copied from."""
+    path = folder.prepared
+    entries: dict[str, dict[str, Any]] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    return [entry["steps"] for entry in entries.values() if entry.get("metric") == name]
+
+
 def _unlike(a: Scored, b: Scored) -> Iterator[Obstacle]:
     shared = [name for name in a.manifest["metrics"] if name in b.manifest["metrics"]]
     for name in shared:
         yield from unlike_metrics(name, a.manifest, b.manifest)
-    if shared and _prepared(a) != _prepared(b):
-        yield Obstacle("prompt", "what the judge wrote once per run (prepared.json) is not the same")
+    for name in shared:
+        if prepared_steps(a.folder, name) != prepared_steps(b.folder, name):
+            what = f"the steps that the judge wrote once per run for metric {name} (prepared.json) are not the same"
+            yield Obstacle("prompt", what)
 
 
 def _declared(manifest: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     """The configuration of a metric; of a case's check, that of the metric which brought it along."""
-    return manifest["config"]["metric"][manifest["metrics"][name]["declared"]]
+    return manifest["config"]["metric"][manifest["metrics"][name]["key"]]
 
 
 def _identity(manifest: Mapping[str, Any], judge: str | None) -> Any:
@@ -174,11 +183,6 @@ def _versions(run: Scored) -> dict[str, int]:
 
 def _declared_versions(run: Scored) -> dict[str, int]:
     return {name: facts["version"] for name, facts in run.manifest["metrics"].items()}
-
-
-def _prepared(run: Scored) -> Any:
-    path = run.folder.prepared
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
 
 
 def _changed_cases(a: Scored, b: Scored) -> list[str]:

@@ -167,9 +167,7 @@ def _held(
     return [*held, *({**row, "p_adjusted": None, "verdict": "not_comparable"} for row in rest)]
 
 
-def _against(
-    pairs: Mapping[tuple[str, str], ComparisonRow], first: str, other: str
-) -> tuple[float | None, str]:
+def _against(pairs: Mapping[tuple[str, str], ComparisonRow], first: str, other: str) -> tuple[float | None, str]:
     """The adjusted p-value and the verdict of the other run against the first."""
     row = pairs.get((first, other))
     if row is not None:

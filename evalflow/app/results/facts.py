@@ -37,6 +37,7 @@ def facts_of(inspection: Inspection) -> dict[str, Any]:
         "metrics": {
             name: {
                 "declared": one.declared,
+                "key": parts.settings.keys["metric", one.declared],
                 "description": one.metric.config.description,
                 "version": one.metric.config.version,
                 "prompt_sha256": parts.prompts.digest(one.metric.prompts) if one.metric.prompts else None,

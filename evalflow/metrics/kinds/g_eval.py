@@ -182,8 +182,11 @@ class GEvalMetric(ChainMetric[GEvalMetricConfig]):
 
     @property
     def prompts(self) -> tuple[str, ...]:
-        """The names of its templates; that of the steps only where they are yet to be written."""
-        return (*super().prompts, *([self.config.steps_prompt] if self._is_to_write else []))
+        """The names of its templates; that of the steps unless the configuration states them.
+
+        A run that borrows another's steps names it too: it compares with the run that had them written.
+        """
+        return (*super().prompts, *([self.config.steps_prompt] if self.config.steps is None else []))
 
     @property
     def _is_to_write(self) -> bool:

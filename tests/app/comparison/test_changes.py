@@ -39,7 +39,7 @@ def scored(folder: Path, cells: Sequence[Cell]) -> Scored:
     )  # fmt: skip
     run = RunFolder(folder)
     frame.write_parquet(run.scores)
-    facts = {name: {"declared": name, "bounded": name == "good", "figures": None} for name in ("good", "slow")}
+    facts = {name: {"key": name, "bounded": name == "good", "figures": None} for name in ("good", "slow")}
     config = {"metric": {"good": {}, "slow": {"direction": "lower_is_better"}}}
     return Scored(folder.name, run, {"metrics": facts, "config": config})
 

@@ -58,8 +58,9 @@ def _verdicts(pairs: Sequence[tuple[Scored, Scored]]) -> dict[tuple[str, str, st
     try:
         rows = compare_pairs(pairs, How()).rows
     except UserError as error:
-        assert error.problems[0].what == "the runs have no scored case in common"
-        return {}
+        if error.problems[0].what == "the runs have no scored case in common":
+            return {}
+        raise
     found: dict[tuple[str, str, str], tuple[str, float | None]] = {}
     for row in rows:
         for statistic in (row.statistic, *row.also):
@@ -81,7 +82,7 @@ def _run(folder: Path, scores: Scores, direction: Any) -> Scored:
     with_passed(frame, [Threshold("m", "j", 0.5, direction)]).collect().write_parquet(run.scores)
     run.cases.write_text("".join(f'{{"id": "c{i}", "question": "Q?"}}\n' for i in range(len(scores))))
     manifest: dict[str, Any] = {
-        "metrics": {"m": {"declared": "m", "bounded": True, "figures": None, "prompt_sha256": None, "judge": "j"}},
+        "metrics": {"m": {"key": "m", "bounded": True, "figures": None, "prompt_sha256": None, "judge": "j"}},
         "judges": {"j": {"identity": "i", "nature": None, "calibrated": True}},
         "config": {"metric": {"m": {"direction": direction}}, "seed": 0},
         "datasets": {"d": {"sha256": "same", "cases": len(scores)}},
