@@ -12,6 +12,7 @@ from evalflow.app.catalogue.catalogue import find_option, options
 from evalflow.app.screen import shown
 from evalflow.config.schema import IDENTIFIER, DatasetConfig
 from evalflow.errors import Problem, UserError
+from evalflow.files import write_atomically
 from evalflow.paths import prompt_dirs
 from evalflow.prompts import Prompts
 from evalflow.report.terminal import literal, plain
@@ -152,7 +153,7 @@ def write_new(files: dict[Path, str], console: Console) -> None:
         raise UserError([Problem("the file is there already", str(path), "choose another name") for path in taken])
     for path, text in files.items():
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        write_atomically(path, text)
         console.print(literal(f"wrote {shown(path)}"), soft_wrap=True)
 
 

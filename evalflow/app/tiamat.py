@@ -15,11 +15,12 @@ from evalflow.app.results.derive import Derived
 from evalflow.app.results.recipe import Recipe
 from evalflow.app.screen import TerminalScreen
 from evalflow.errors import Problem, UserError
+from evalflow.files import write_atomically
 from evalflow.importers.files import Imported
 from evalflow.importers.tiamat import read_test
 from evalflow.paths import private_folder
 from evalflow.report.pairs import native_means, print_pairs
-from evalflow.run.folder import RunFolder, write_atomically
+from evalflow.run.folder import RunFolder
 
 _FOLDER = Path(".evalflow") / "tiamat"
 _SHOWN = 20

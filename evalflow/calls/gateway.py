@@ -20,6 +20,7 @@ from evalflow.calls.transport import MAX_REPLY, Request, Response, Transport, Tr
 from evalflow.calls.watchdog import Watchdog
 from evalflow.errors import CallError, InfrastructureError
 from evalflow.frozen import record
+from evalflow.jsonvalues import mended
 from evalflow.records import Usage
 
 
@@ -143,9 +144,7 @@ class Gateway:
             response = await self._watchdog.send(request)
         except TransportError as error:
             return faults.of_transport(error)
-        if self._echo and self._echo.search(response.body):
-            # It would be written down with the reply.
-            response = replace(response, body=self._echo.sub(b"***", response.body))
+        response = self._clean(response)
         rest = rest_s(response.headers)
         if rest > 0:
             self._limiter.pause(self._capped(rest))
@@ -161,6 +160,13 @@ class Gateway:
         self._succeeded = True
         self._limiter.succeeded(slot, response.elapsed_s, request.kind)
         return Sent(value, response.elapsed_s)
+
+    def _clean(self, response: Response) -> Response:
+        """The response without what may not, or cannot, be written down with it."""
+        body = mended(response.body)
+        if self._echo:
+            body = self._echo.sub(b"***", body)
+        return response if body == response.body else replace(response, body=body)
 
     def _spent(self, outcome: Sent[T] | Fault, reserved: Amount) -> Amount:
         """What a try took, as far as that is known; what is not known to be less took all that was reserved."""

@@ -7,12 +7,12 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from pydantic_core import from_json
 
 from evalflow.errors import Problem
-from evalflow.jsonvalues import kind
+from evalflow.jsonvalues import is_finite, kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ def parse_json(text: bytes, file: str, first_line: int = 1) -> Any | Problem:
         line = first_line + int(place["line"]) - 1
         spot = f"line {line}, column {place['column']}"
         return Problem(f"broken JSON at {spot}: {place['reason']}", f"{file}:{line}", _json_hint(text))
-    if _is_finite(value):
+    if is_finite(value):
         return value
     found = _overflow(text)
     where = f"{file}:{first_line + text.count(_NEWLINE, 0, found.start())}"
@@ -116,17 +116,8 @@ def refuse_too_large(value: Any, text: str) -> None:
     Raises:
         ValueError: It holds one.
     """
-    if not _is_finite(value):
+    if not is_finite(value):
         raise ValueError(too_large(_overflow(text.encode())[0].decode()))
-
-
-def _is_finite(value: Any) -> bool:
-    """Whether no float in a JSON value is infinite."""
-    if isinstance(value, float):
-        return math.isfinite(value)
-    if isinstance(value, dict):
-        return all(map(_is_finite, cast("dict[str, Any]", value).values()))
-    return not isinstance(value, list) or all(map(_is_finite, cast("list[Any]", value)))
 
 
 def _overflow(text: bytes) -> re.Match[bytes]:

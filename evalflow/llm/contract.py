@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ValidationError
 
+from evalflow.jsonvalues import mended
 from evalflow.records import Message
 
 if TYPE_CHECKING:
@@ -118,7 +119,7 @@ class Contract:
         """
         raw = self._text(completion)
         try:
-            parsed = self._reply_model.model_validate_json(self._json(raw))
+            parsed = self._reply_model.model_validate_json(mended(self._json(raw).encode("utf-8", "replace")))
         except ValidationError as error:
             raise InvalidReply(_told(error), raw) from None
         if count is None:

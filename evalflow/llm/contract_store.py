@@ -9,8 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import os
-import tempfile
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
@@ -18,6 +16,7 @@ from typing import Any
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
+from evalflow.files import write_atomically
 from evalflow.llm.contract import Prepared, ReplyMode, prepare
 from evalflow.paths import private_folder
 
@@ -75,14 +74,7 @@ def _write(path: Path, found: Prepared) -> None:
     text = json.dumps({"sha256": _digest(contract), "contract": contract})
     try:
         private_folder(path.parent)
-        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".tmp")
-        try:
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                file.write(text)
-            Path(name).replace(path)
-        except OSError:
-            Path(name).unlink(missing_ok=True)
-            raise
+        write_atomically(path, text)
     except OSError as error:
         log.info("%s cannot be written: %s", path, error)
 

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import Any, cast
 
+from evalflow.jsonvalues import mended
+
 Find = Callable[[Any], Sequence[Any]]
 Fault = Callable[[Any], str | None]
 
@@ -20,12 +22,13 @@ def json_of(value: Any) -> Any:
 
     Raises:
         NoJson: The text spells out none.
+        ValueError, RecursionError: It does, and Python cannot read it: a number of thousands of digits, say.
     """
     if not isinstance(value, str):
         return value
     try:
-        return json.loads(value)
-    except (ValueError, RecursionError) as error:
+        return json.loads(mended(value.encode("utf-8", "replace")))
+    except json.JSONDecodeError as error:
         raise NoJson(f"no JSON: {error}") from None
 
 

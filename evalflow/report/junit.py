@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from xml.sax.saxutils import escape, quoteattr
 
-from evalflow.report.files import replacing
+from evalflow.files import replacing
 from evalflow.report.judges import judge_lines
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from evalflow.files import replacing
 from evalflow.records import Case
-from evalflow.report.files import replacing
 from evalflow.report.results import safe_text
 
 COLUMNS = (
@@ -48,8 +48,7 @@ def write_label_sheet(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
     table = [dict(row) for row in rows]
     columns = list(dict.fromkeys((*COLUMNS, *(column for row in table for column in row))))
     as_csv = path.suffix.lower() == ".csv"
-    # A lone surrogate, which JSON may carry, cannot be written as UTF-8.
-    with replacing(path, errors="backslashreplace", newline="") as file:
+    with replacing(path, newline="") as file:
         if not as_csv:
             lines = ({column: row.get(column) for column in columns} for row in table)
             file.writelines(json.dumps(line, ensure_ascii=False, default=str) + "\n" for line in lines)

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from evalflow.files import replacing
 from evalflow.report.calibrated import Corrected, corrected_means
-from evalflow.report.files import replacing
 from evalflow.report.header import title
 from evalflow.report.judges import judge_lines
 from evalflow.report.preference import preference_texts
@@ -29,7 +29,7 @@ def write_markdown(path: Path, run: Reported) -> None:
         path: The file.
         run: What to show.
     """
-    with replacing(path, errors="replace") as file:
+    with replacing(path) as file:
         for line in _lines(run):
             file.write(f"{line}\n")
 

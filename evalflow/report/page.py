@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from evalflow.files import replacing
 from evalflow.report import wording
-from evalflow.report.files import replacing
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -31,8 +31,7 @@ def write_page(
     """
     style, script = _assets(styles, scripts)
     policy = content_policy(styles, scripts)
-    # A lone surrogate, which JSON may carry, cannot be written as UTF-8; inside JSON its escape means the same.
-    with replacing(path, errors="backslashreplace") as file:
+    with replacing(path) as file:
         page = environment().get_template(template)
         file.writelines(page.generate(context, style=style, script=script, policy=policy))
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Protocol
 
+from evalflow.files import replacing
 from evalflow.report.explorer import ExplorerWriter
-from evalflow.report.files import replacing
 from evalflow.report.html import write_html
 from evalflow.report.inputs import Reported
 from evalflow.report.join import Row, rows
@@ -40,16 +40,15 @@ def write_reports(folder: Path, run: Reported) -> None:
         UserError: The cases are not those that were scored; the files are as they were.
     """
     with ExitStack() as stack:
-        # Lone surrogates cannot be written as UTF-8: JSON has an escape for them, a table has not.
-        table = stack.enter_context(replacing(folder / "results.csv", errors="replace", newline=""))
-        cases = stack.enter_context(replacing(folder / "cases.jsonl", errors="backslashreplace"))
+        table = stack.enter_context(replacing(folder / "results.csv", newline=""))
+        cases = stack.enter_context(replacing(folder / "cases.jsonl"))
         index, details = (
-            stack.enter_context(TemporaryFile("w+", encoding="utf-8", errors="backslashreplace")) for _ in range(2)
+            stack.enter_context(TemporaryFile("w+", encoding="utf-8", errors="replace")) for _ in range(2)
         )
         explorer = ExplorerWriter(index, details, most_telling(run.scores, run.metrics))
         sinks: list[RowSink] = [ResultsWriter(table, run.scores), CasesWriter(cases), explorer]
         if run.categorising:
-            file = stack.enter_context(replacing(folder / "miscategorised.csv", errors="replace", newline=""))
+            file = stack.enter_context(replacing(folder / "miscategorised.csv", newline=""))
             sinks.append(MiscategorisedWriter(file, run.categorising))
         for row in rows(run.cases, run.answers, run.scores):
             for sink in sinks:

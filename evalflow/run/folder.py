@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from evalflow.errors import EvalflowError, InfrastructureError, Problem, UserError
+from evalflow.files import write_atomically
 
 log = logging.getLogger("evalflow")
 
@@ -103,13 +104,6 @@ class RunFolder:
     def write_manifest(self, manifest: dict[str, Any]) -> None:
         """Write run.json; a reader never sees half of it."""
         write_atomically(self.manifest, json.dumps(manifest, indent=2, ensure_ascii=False) + "\n")
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Write a file so that a reader, or a crash, sees the old or the new text and nothing between."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    draft.write_text(text, encoding="utf-8")
-    draft.replace(path)
 
 
 @contextmanager

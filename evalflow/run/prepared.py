@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 from evalflow.errors import Problem, UserError
-from evalflow.run.folder import RunFolder, write_atomically
+from evalflow.files import write_atomically
+from evalflow.run.folder import RunFolder
 
 
 class PreparedFile:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from evalflow.files import completed
 from evalflow.records import Direction
 from evalflow.summary.composites import Composite
 from evalflow.summary.scan import Journal, Order
@@ -73,4 +74,6 @@ def with_passed(scores: pl.LazyFrame, thresholds: Sequence[Threshold]) -> pl.Laz
 def write_scores(scores: pl.LazyFrame, path: Path) -> None:
     """Write scores.parquet."""
     # Small row groups: with their long texts, the writer holds a few of them in memory.
-    scores.sink_parquet(path, compression="zstd", row_group_size=16_384, mkdir=True)
+    # Opened here: Polars may still make a file when it has said already that it failed.
+    with completed(path) as draft, draft.open("wb") as file:
+        scores.sink_parquet(file, compression="zstd", row_group_size=16_384)

@@ -6,16 +6,20 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from evalflow.files import completed, write_atomically
+
 if TYPE_CHECKING:
     from evalflow.summary.summarise import Summary
 
 
 def write_summary(summary: Summary, folder: Path) -> None:
     """Write summary.parquet, summary.csv and summary.json into an existing folder."""
-    summary.frame.write_parquet(folder / "summary.parquet")
-    summary.frame.write_csv(folder / "summary.csv")
+    with completed(folder / "summary.parquet") as draft:
+        summary.frame.write_parquet(draft)
+    with completed(folder / "summary.csv") as draft:
+        summary.frame.write_csv(draft)
     text = json.dumps(summary_document(summary), ensure_ascii=False, indent=1, allow_nan=False)
-    (folder / "summary.json").write_text(text + "\n", encoding="utf-8")
+    write_atomically(folder / "summary.json", text + "\n")
 
 
 def summary_document(summary: Summary) -> dict[str, Any]:

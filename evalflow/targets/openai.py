@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -16,6 +15,7 @@ from evalflow.calls.session import CallSession
 from evalflow.calls.transport import Request
 from evalflow.config.targets import OpenAITargetConfig
 from evalflow.errors import CallError, Problem, TargetError, UserError, did_you_mean
+from evalflow.jsonvalues import parsed
 from evalflow.llm.chat import ChatClient, identity
 from evalflow.llm.completion import Completion
 from evalflow.prompts import Prompts, render
@@ -164,8 +164,8 @@ def predicted(text: str, form: Form) -> Any:
         return scalar(text)
     fenced = _FENCED.fullmatch(text.strip())
     try:
-        value: Any = json.loads(fenced[1] if fenced else text)
-    except (ValueError, RecursionError):
+        value: Any = parsed((fenced[1] if fenced else text).encode())
+    except ValueError:
         value = text
     row = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
     try:
@@ -180,8 +180,8 @@ def scalar(text: str) -> Any:
     """A prediction from a reply's text: a boolean (True and TRUE too), a number or a JSON string, else the text."""
     bare = text.strip()
     try:
-        value: Any = json.loads(bare.lower() if bare.lower() in {"true", "false"} else bare)
-    except (ValueError, RecursionError):
+        value: Any = parsed((bare.lower() if bare.lower() in {"true", "false"} else bare).encode())
+    except ValueError:
         return bare
     return value if isinstance(value, bool | int | float | str) else bare
 

@@ -11,7 +11,7 @@ from evalflow.calls.faults import excerpt
 from evalflow.config.targets import ContextsExtract, Extract, ReplyConfig, value_name
 from evalflow.contexts import contexts
 from evalflow.errors import TargetError
-from evalflow.jsonvalues import Path, json_path, kind
+from evalflow.jsonvalues import Path, Unusable, json_path, kind, parsed
 from evalflow.records import Context
 from evalflow.targets.form import Form, Generated
 
@@ -94,10 +94,10 @@ class ReplyReader:
 
 
 def _parsed(body: bytes) -> Any:
-    from pydantic_core import from_json
-
     try:
-        return from_json(body, allow_inf_nan=False)
+        return parsed(body)
+    except Unusable as error:
+        raise TargetError("malformed", f"the reply cannot be used: {error}", excerpt(body)) from None
     except ValueError as error:
         text = excerpt(body)
         page = " (a web page?)" if text[:1] == "<" else ""

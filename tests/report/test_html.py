@@ -202,8 +202,8 @@ def test_a_run_without_cases_has_a_page(make_run, tmp_path):
 def test_lone_surrogates_do_not_stop_a_report(make_run, make_case, tmp_path):
     write_reports(tmp_path, make_run([make_case(0, answer="a\ud800b")], [{"case_id": "case-0", "score": 0.5}]))
     page = Page((tmp_path / "report.html").read_text(encoding="utf-8"))
-    assert page.lines()[0][0]["answers"][0]["answer"] == "a\ud800b"
-    assert json.loads((tmp_path / "cases.jsonl").read_text(encoding="utf-8"))["answer"] == "a\ud800b"
+    assert page.lines()[0][0]["answers"][0]["answer"] == "a?b"
+    assert json.loads((tmp_path / "cases.jsonl").read_text(encoding="utf-8"))["answer"] == "a?b"
 
 
 def test_the_header_says_what_the_manifest_knows():

@@ -12,9 +12,10 @@ from evalflow.app.comparison.comparable import Scored
 from evalflow.app.results.answered import answered_rows
 from evalflow.app.results.saved import Saved
 from evalflow.errors import Problem, UserError
+from evalflow.files import write_atomically
 from evalflow.report.calibration import Calibration
 from evalflow.report.join import as_answered
-from evalflow.run.folder import RunFolder, write_atomically
+from evalflow.run.folder import RunFolder
 from evalflow.summary import calibrate_scores, disagreements, label_frame
 
 if TYPE_CHECKING:

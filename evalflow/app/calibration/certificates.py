@@ -20,9 +20,10 @@ from rich.console import Console
 
 from evalflow.app.comparison.comparable import declared_meaning, prepared_steps
 from evalflow.errors import Problem, UserError
+from evalflow.files import write_atomically
 from evalflow.paths import private_folder
 from evalflow.report.judges import certificate_table
-from evalflow.run.folder import RunFolder, write_atomically
+from evalflow.run.folder import RunFolder
 
 log = logging.getLogger("evalflow")
 

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 from evalflow.app.calibration.certificates import key_of
 from evalflow.app.comparison.comparable import Scored, open_scored
 from evalflow.errors import Problem, UserError
+from evalflow.files import write_atomically
 from evalflow.report.costs import full_cost
-from evalflow.run.folder import RunFolder, write_atomically
+from evalflow.run.folder import RunFolder
 from evalflow.stats.prediction import MIN_LABELS
 from evalflow.summary import SERIES, Candidate, choose, chooses, label_frame, labelled_scores
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 from rich.console import Console
 
 from evalflow.config.schema import DatasetConfig, RunConfig
+from evalflow.files import write_atomically
 from evalflow.llm.registry import embedder_kinds, judge_kinds
 from evalflow.metrics.registry import metric_kinds
 from evalflow.report.terminal import literal
@@ -42,7 +43,7 @@ def print_schema(group: str | None, out: Path | None, console: Console) -> int:
         return 0
     out.mkdir(parents=True, exist_ok=True)
     for name, schema in found.items():
-        (out / f"{name}.json").write_text(json.dumps(schema, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        write_atomically(out / f"{name}.json", json.dumps(schema, indent=2, ensure_ascii=False) + "\n")
     places = {f"{out.as_posix()}/{name}.json": f"conf/{name}/*.yaml" for name in found}
     console.print(f"{len(found)} schemas in {out}; for the YAML extension of VS Code, in .vscode/settings.json:")
     console.print(literal(json.dumps({"yaml.schemas": places}, indent=2)), soft_wrap=True)

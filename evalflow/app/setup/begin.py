@@ -10,11 +10,12 @@ from evalflow.app.setup.order import Order
 from evalflow.calls.budget import Amount
 from evalflow.calls.entry import Entry
 from evalflow.errors import Problem, UserError
+from evalflow.files import write_atomically
 from evalflow.paths import private_folder
 from evalflow.records import Usage
 from evalflow.run import manifest as manifests
 from evalflow.run.finished import Finished, read_finished
-from evalflow.run.folder import RunFolder, write_atomically
+from evalflow.run.folder import RunFolder
 from evalflow.run.tally import Tally
 
 

@@ -9,9 +9,9 @@ from tempfile import TemporaryDirectory
 from typing import Any, cast
 
 from evalflow import datasets as readers
-from evalflow.app.workspace.nesting import DEEPEST, is_too_deep
 from evalflow.config.schema import DatasetConfig
 from evalflow.errors import Problem, UserError
+from evalflow.jsonvalues import DEEPEST, is_too_deep
 from evalflow.records import Case, Message
 
 

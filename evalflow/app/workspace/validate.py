@@ -14,12 +14,12 @@ from pydantic import BaseModel, ValidationError
 
 from evalflow.app.setup.settings import written_secrets
 from evalflow.app.workspace.made_up import placed, unrenderable
-from evalflow.app.workspace.nesting import DEEPEST, is_too_deep
 from evalflow.config.explain import problems_of
 from evalflow.config.literal import MISSING
 from evalflow.config.schema import IDENTIFIER, TargetConfig
 from evalflow.config.validate import ModelOf
 from evalflow.errors import Problem, UserError
+from evalflow.jsonvalues import DEEPEST, is_too_deep
 from evalflow.llm.registry import judge_config_model
 from evalflow.metrics.registry import build_metric, metric_config_model
 from evalflow.paths import prompt_dirs

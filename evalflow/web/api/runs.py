@@ -8,7 +8,6 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Query, Request, Response
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from evalflow.app.workspace.nesting import DEEPEST, is_too_deep
 from evalflow.app.workspace.opened import open_run
 from evalflow.app.workspace.run_types import Run, RunEstimate, RunRequest, State
 from evalflow.app.workspace.runs import (
@@ -21,6 +20,7 @@ from evalflow.app.workspace.runs import (
     resume_run,
     retry_errors,
 )
+from evalflow.jsonvalues import DEEPEST, is_too_deep
 from evalflow.web.api.deps import Expected, Name, Seen, Space, created, tagged
 from evalflow.web.api.paging import Cursor, Page
 
