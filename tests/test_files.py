@@ -9,14 +9,19 @@ from evalflow.files import replacing, write_atomically
 from evalflow.summary import write_scores
 
 
-def test_a_file_is_the_old_one_until_the_new_one_is_complete(tmp_path: Path) -> None:
-    path = tmp_path / "a.txt"
-    write_atomically(path, "old")
-    with pytest.raises(KeyboardInterrupt), replacing(path) as file:
+def _stopped(path: Path) -> None:
+    with replacing(path) as file:
         file.write("half")
         file.flush()
         assert path.read_text() == "old"
         raise KeyboardInterrupt
+
+
+def test_a_file_is_the_old_one_until_the_new_one_is_complete(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    write_atomically(path, "old")
+    with pytest.raises(KeyboardInterrupt):
+        _stopped(path)
     assert [one.name for one in tmp_path.iterdir()] == ["a.txt"]
     write_atomically(path, "neu \ud83d 😀")
     assert path.read_text(encoding="utf-8") == "neu ? 😀"
