@@ -1,20 +1,35 @@
-"""Hydra plugins that give evalflow its search order: the user's folders before the packaged conf/."""
+"""Hydra plugins that give evalflow its search order: the user's folders before the packaged conf/.
+
+Hydra builds objects from what a configuration says below `hydra` (callbacks, launchers, sweepers, logging), and so runs
+code that YAML names. A config folder can be somebody else's, so that nothing in its files may reach there.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable, Iterator
 from contextvars import ContextVar
 from pathlib import Path
+from typing import Any, cast
 
 from hydra._internal.core_plugins.file_config_source import FileConfigSource
 from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.object_type import ObjectType
 from hydra.core.plugins import Plugins
+from hydra.plugins.config_source import ConfigResult
 from hydra.plugins.search_path_plugin import SearchPathPlugin
+from omegaconf import OmegaConf
+
+from evalflow.errors import Problem, UserError
 
 USER_FOLDERS: ContextVar[tuple[Path, ...]] = ContextVar("USER_FOLDERS", default=())
 """The folders to search before the packaged one, for the composition under way."""
 
 PRIMARY = "config"
+_CHOICE = re.compile(r"\$\{(oc\.env:\w+(,[\w-]+)?|[\w/]+)\}")
+"""A choice that a variable of the environment, or another choice, makes."""
+_NOT_HYDRA = "a config folder sets nothing of Hydra's own, which can run code, but for hydra.sweeper.params"
+_ON_THE_LINE = "say it on the command line, such as: hydra.run.dir=FOLDER"
 
 
 class UserConfigSource(FileConfigSource):
@@ -25,6 +40,19 @@ class UserConfigSource(FileConfigSource):
         """The scheme of search paths that this source serves."""
         return "user"
 
+    def load_config(self, config_path: str) -> ConfigResult:
+        """Read a file.
+
+        Raises:
+            UserError: It could have Hydra run code.
+        """
+        found = super().load_config(config_path)
+        file = Path(self.path, config_path.removesuffix(".yaml") + ".yaml")
+        problems = list(_problems(config_path, found))
+        if problems:
+            raise UserError([Problem(what, f"{file}: {key}", hint) for key, what, hint in problems])
+        return found
+
     def is_config(self, config_path: str) -> bool:
         """Whether the folder holds that config file."""
         return config_path.removesuffix(".yaml") != PRIMARY and super().is_config(config_path)
@@ -32,6 +60,69 @@ class UserConfigSource(FileConfigSource):
     def list(self, config_path: str, results_filter: ObjectType | None) -> list[str]:
         """The names in a group; an absent group is an empty one."""
         return super().list(config_path, results_filter) if self.is_group(config_path) else []
+
+
+def _problems(config_path: str, found: ConfigResult) -> Iterator[tuple[str, str, str]]:
+    """The keys of a user's file that could have Hydra run code, with what is wrong and what to do."""
+    package = found.header.get("package") or ""
+    name = config_path.removesuffix(".yaml").rpartition("/")[2]
+    if config_path.lstrip("/").startswith("hydra/") or _reaches_hydra(package.replace("_name_", name)):
+        yield ("# @package", _NOT_HYDRA, _ON_THE_LINE) if package else ("hydra", _NOT_HYDRA, _ON_THE_LINE)
+    values: Any = OmegaConf.to_container(found.config, resolve=False)
+    if not isinstance(values, dict):
+        return
+    values = cast("dict[Any, Any]", values)
+    for path in _targets(values, ""):
+        yield path, "a configuration runs no code, and _target_ names some", f"remove {path}"
+    own = values.get("hydra")
+    if own is not None and not _only_sweeps(own):
+        yield "hydra", _NOT_HYDRA, _ON_THE_LINE
+    for number, entry in enumerate(cast("list[Any]", values.get("defaults") or [])):
+        pairs = cast("dict[Any, Any]", entry).items() if isinstance(entry, dict) else [(str(entry), "")]
+        for group, option in pairs:
+            _, _, packages = str(group).partition("@")
+            if any(_reaches_hydra(one) or "_name_" in one for one in packages.split(":")):
+                yield f"defaults[{number}]", _NOT_HYDRA, _ON_THE_LINE
+            elif not (_is_inside(str(group)) and all(_is_inside(one) for one in _options(option))):
+                yield f"defaults[{number}]", f"{entry} can lead out of the folder", "name a file of the folder"
+
+
+def _only_sweeps(own: Any) -> bool:
+    """Whether all that is said below `hydra` are the values that a sweep goes over."""
+    sweeper = cast("dict[Any, Any]", own).get("sweeper") if isinstance(own, dict) else None
+    params = cast("dict[Any, Any]", sweeper).get("params") if isinstance(sweeper, dict) else None
+    if own != {"sweeper": {"params": params}} or not isinstance(params, dict):
+        return False
+    values = cast("dict[Any, Any]", params).values()
+    return all(isinstance(value, str | int | float) and "${" not in str(value) for value in values)
+
+
+def _targets(value: Any, path: str) -> Iterator[str]:
+    """Where `_target_` stands, however deep."""
+    inner: Iterable[tuple[Any, Any]] = ()
+    if isinstance(value, dict):
+        inner = cast("dict[Any, Any]", value).items()
+    elif isinstance(value, list):
+        inner = enumerate(cast("list[Any]", value))
+    for key, one in inner:
+        here = f"{path}.{key}" if path else str(key)
+        if key == "_target_":
+            yield here
+        yield from _targets(one, here)
+
+
+def _reaches_hydra(package: str) -> bool:
+    first = package.strip().removeprefix("_global_.").partition(".")[0]
+    return first == "hydra" or "${" in package
+
+
+def _options(option: Any) -> list[str]:
+    return [str(one) for one in (cast("list[Any]", option) if isinstance(option, list) else [option])]
+
+
+def _is_inside(name: str) -> bool:
+    """Whether a name in a defaults list stays below the folder; a computed one could come to be anything."""
+    return ".." not in name and ("${" not in name or bool(_CHOICE.fullmatch(name)))
 
 
 class UserSearchPath(SearchPathPlugin):

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from evalflow.app.setup.settings import composed_settings, settings_of
+from evalflow.cli import run_command
 from evalflow.config.load import compose
 from evalflow.errors import UserError
 
@@ -256,3 +257,59 @@ def test_shadowing_is_said(tmp_path: Path, folder: Folder) -> None:
     done = run("--config-dir", str(own), "dataset=rag", "metric=exact_match", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("in place of the packaged") == 1
+
+
+EVIL = "{_target_: subprocess.check_call, args: [touch, marker]}"
+LOGGING = "{version: 1, formatters: {f: {(): subprocess.check_call, args: [touch, marker]}}}"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "key"),
+    [
+        ("local/default.yaml", f"# @package _global_\nhydra: {{callbacks: {{x: {EVIL}}}}}\n", "hydra"),
+        ("local/default.yaml", f"# @package _global_\nhydra: {{sweeper: {{params: {{x: {EVIL}}}}}}}\n", "hydra"),
+        ("local/default.yaml", "# @package _global_\nhydra: {job: {env_set: {LD_PRELOAD: x}}}\n", "hydra"),
+        ("local/default.yaml", "# @package _global_\nhydra: '${oc.create:{callbacks:{x:1}}}'\n", "hydra"),
+        ("local/default.yaml", f"# @package _global_\nx: [{EVIL}]\n", "x.0._target_"),
+        ("local/default.yaml", f"# @package hydra.callbacks.x\n{EVIL}\n", "# @package"),
+        ("local/default.yaml", f"# @package hydra\njob_logging: {LOGGING}\n", "# @package"),
+        ("hydra/default.yaml", f"job_logging: {LOGGING}\n", "hydra"),
+        ("target/recorded.yaml", "defaults: [{/experiment@_global_.hydra.callbacks.x: y}]\n", "defaults[0]"),
+        ("target/recorded.yaml", "defaults: [../../elsewhere/x]\n", "defaults[0]"),
+        ("target/recorded.yaml", "defaults: [{/experiment: '${oc.decode:.}./x'}]\n", "defaults[0]"),
+    ],
+)
+def test_a_config_folder_has_nothing_run(
+    folder: Folder,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+    text: str,
+    key: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    own = folder({name: text, "experiment/y.yaml": f"# @package _global_\n{LOGGING}\n"})
+    assert run_command(["dataset=rag", "metric=exact_match", "limit=1", "--config-dir", str(own)]) == 2
+    said = capsys.readouterr().err
+    assert f"{own / name}: {key}" in said
+    assert "Traceback" not in said
+    assert [path.name for path in tmp_path.iterdir()] == ["own"]
+
+
+def test_no_job_of_a_sweep_has_anything_run_either(
+    folder: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    evil = f"# @package _global_\nhydra: {{job_logging: {LOGGING}}}\n"
+    own = folder({"experiment/fine.yaml": "# @package _global_\nlimit: 1\n", "experiment/evil.yaml": evil})
+    chosen = ["-m", "dataset=rag", "metric=exact_match", "experiment=fine,evil"]
+    assert run_command([*chosen, "--config-dir", str(own)]) == 2
+    assert f"{own / 'experiment/evil.yaml'}: hydra" in capsys.readouterr().err
+    assert not (tmp_path / "marker").exists()
+
+
+def test_a_config_folder_may_say_what_a_sweep_goes_over(folder: Folder) -> None:
+    text = "# @package _global_\nhydra: {sweeper: {params: {seed: '1,2'}}}\n"
+    own = folder({"experiment/both.yaml": text})
+    assert compose(["dataset=rag", "metric=exact_match", "experiment=both"], own).values["seed"] == 0
