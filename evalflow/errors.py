@@ -4,6 +4,7 @@ EvalflowError                 never seen itself; carries the exit code, 5, that 
 |-- UserError            2    configuration or data is wrong; nothing was sent
 |-- BudgetError          4    the budget ran out; what is done is kept
 |-- InfrastructureError  5    every further call would fail too (key refused, endpoint gone)
+|-- IncompleteError      3    a run has come to its end and scores are missing
 `-- JudgeError           -    one judge call failed for good; becomes a score in state `error`
 `-- TargetError          -    one generation failed for good; becomes an answer in state `error`
 """
@@ -70,6 +71,12 @@ class InfrastructureError(EvalflowError):
     def __init__(self, what: str, hint: str = "") -> None:
         self.hint = hint
         super().__init__(f"{what}\n  hint: {hint}" if hint else what)
+
+
+class IncompleteError(EvalflowError):
+    """A run has come to its end and scores are missing."""
+
+    exit_code = 3
 
 
 class CallError(EvalflowError):

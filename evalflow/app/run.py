@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import shlex
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack, closing
@@ -26,10 +27,11 @@ from evalflow.app.setup.known import answered, remembering
 from evalflow.app.setup.order import Order
 from evalflow.app.setup.prepare import prepare
 from evalflow.app.setup.settings import settings_of
-from evalflow.errors import EvalflowError, InfrastructureError, UserError
+from evalflow.errors import EvalflowError, IncompleteError, InfrastructureError, UserError
 from evalflow.protocols import Sink
 from evalflow.records import ScoreRecord
 from evalflow.run import manifest as manifests
+from evalflow.run.finished import read_finished
 from evalflow.run.folder import RunFolder, point_latest, telling_full_disks
 from evalflow.run.interrupt import interruptible
 from evalflow.run.journal import Journal
@@ -38,6 +40,7 @@ from evalflow.run.tally import Tally
 from evalflow.run.watched import WatchedSink
 
 log = logging.getLogger("evalflow")
+_NAMED = 5
 _KEPT = "the scores are kept; put the data back, then: python -m evalflow report"
 
 
@@ -69,6 +72,7 @@ def run(order: Order, watcher: Watcher) -> int:
     Raises:
         UserError: The configuration or the data is wrong; nothing was sent and nothing written.
         InfrastructureError, BudgetError: A call could not be made any more; what was finished is written.
+        IncompleteError: It came to its end without all scores; likewise.
         KeyboardInterrupt: Likewise.
     """
     parts = assemble(settings_of(order.composed), order.run_id)
@@ -87,7 +91,7 @@ def run(order: Order, watcher: Watcher) -> int:
         if order.latest:
             point_latest(order.latest)
         watcher.starts(inspection, folder)
-        status, code = "failed", EvalflowError.exit_code
+        status, code, incomplete = "failed", EvalflowError.exit_code, None
         try:
             _score(order, inspection, journal, tally, watcher)
             status = "done"
@@ -105,6 +109,9 @@ def run(order: Order, watcher: Watcher) -> int:
         finally:
             recipe = inspection.recipe()
             derived = derive(folder, recipe)
+            if status == "done" and derived.cells < inspection.cells:
+                incomplete = _incomplete(order, inspection)
+                status, code = "failed", incomplete.exit_code
             code = derived.exit_code if status == "done" else code
             ended = manifests.closing(opening, status, code, tally, derived.states, time.monotonic() - started)
             if status == "done":
@@ -112,6 +119,8 @@ def run(order: Order, watcher: Watcher) -> int:
             ended = certified(ended, folder)
             folder.write_manifest(ended)
             _report(folder, recipe, derived, inspection, ended)
+        if incomplete:
+            raise incomplete
         watcher.ends(folder, ended, recipe, derived)
     return derived.exit_code
 
@@ -164,6 +173,22 @@ def _score(order: Order, found: Inspection, journal: Journal, tally: Tally, watc
     with ExitStack() as known:
         if asyncio.run(work(known)):
             raise KeyboardInterrupt
+
+
+def _incomplete(order: Order, found: Inspection) -> IncompleteError:
+    """Which scores a run lacks though it was not stopped."""
+    parts, repeats = found.parts, found.parts.settings.run.repeats
+    plan = Plan(order.run_id, parts.target, tuple(parts.pairs), repeats.target, repeats.judge)
+    finished = read_finished(RunFolder(order.folder), Tally(), errors_too=True).cells
+    names = [
+        f"{case.dataset}/{case.id} {pair.metric.name}"
+        + (f" (answer {answer}, repeat {repeat})" if answer or repeat else "")
+        for case, answer, pair, repeat in plan.missing(found.selected(), finished)
+    ]
+    log.error("missing scores: %s", "; ".join(names))
+    more = f" and {len(names) - _NAMED} more, which evalflow.log names" if len(names) > _NAMED else ""
+    what = f"{len(names)} of {found.cells} scores are missing at the end: {'; '.join(names[:_NAMED])}{more}"
+    return IncompleteError(f"{what}\n  hint: make them: python -m evalflow resume {shlex.quote(str(order.folder))}")
 
 
 def _watched(journal: Journal, parts: Parts, watcher: Watcher) -> Sink:

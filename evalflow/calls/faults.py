@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Literal, cast
 
 from evalflow.calls.allowance import retry_after_s
@@ -123,6 +125,13 @@ def excerpt(body: bytes) -> str:
     """The beginning of a body, in one line, for messages."""
     text = " ".join(body[: 4 * EXCERPT].decode("utf-8", "replace").split())
     return text if len(text) <= EXCERPT else f"{text[:EXCERPT]}..."
+
+
+def of_exception(error: BaseException) -> str:
+    """The last line of the traceback, and where in the code it was raised."""
+    line = excerpt(traceback.format_exception_only(error)[-1].encode("utf-8", "replace"))
+    frames = traceback.extract_tb(error.__traceback__)
+    return f"{line} ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else line
 
 
 def _details(body: bytes) -> dict[str, Any]:

@@ -1,16 +1,48 @@
-"""A bound on how long one piece of work may take, however many calls, tries and waits it is made of."""
+"""What a target, a judge or a metric does for one cell: bounded in time, and its failures its own."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Coroutine
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
+
+from evalflow.calls.faults import of_exception
+from evalflow.errors import BudgetError, CallError, EvalflowError, InfrastructureError
+from evalflow.frozen import record
 
 T = TypeVar("T")
+log = logging.getLogger("evalflow")
 
 
 class LateError(Exception):
     """The work was given up."""
+
+
+@record()
+class Failed:
+    """Why there is no result, as an answer or a score in state error says it."""
+
+    error_type: str
+    error: str
+
+
+class Owner:
+    """The current task, as the one whose cancellation means that work is to stop.
+
+    A CancelledError alone does not say so: some libraries let their own ones out. Nor does the count of a task in
+    which task groups have failed, which leave it too high (Python 3.11).
+    """
+
+    def __init__(self) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._task = task
+        self._before = task.cancelling()
+
+    def is_cancelled(self) -> bool:
+        """Whether the task was cancelled since."""
+        return self._task.cancelling() > self._before
 
 
 class _Watch:
@@ -29,12 +61,51 @@ class Deadlines:
 
     Args:
         seconds: What each piece of work may take, by the clock of the event loop; None: as long as it wants.
+        owner: Whose cancellation ends all work; None: each task's own.
     """
 
-    def __init__(self, seconds: float | None) -> None:
+    def __init__(self, seconds: float | None, owner: Owner | None = None) -> None:
         self.seconds = seconds
         self._watched: dict[_Watch, None] = {}  # in the order of their deadlines
         self._timer: asyncio.TimerHandle | None = None
+        self._logged: set[str] = set()
+        self._owner = owner
+        self._ended = False
+
+    async def attempt(self, work: Coroutine[Any, Any, T], *ending: type[EvalflowError]) -> T | Failed:
+        """Do the work; whatever goes wrong with it is told, and ends nothing else.
+
+        Args:
+            work: What a target, a judge or a metric does.
+            ending: Errors that end the run, beside those that always do.
+
+        Raises:
+            InfrastructureError, BudgetError: No further call can be made.
+            CancelledError: The current task is being cancelled.
+        """
+        owner = self._owner or Owner()
+        try:
+            return await self.within(work)
+        except (Exception, asyncio.CancelledError, SystemExit) as error:
+            # Whatever the work makes of being cancelled is no result.
+            if self._ended or owner.is_cancelled():
+                raise asyncio.CancelledError from None
+            return self._failed(error, ending)
+
+    def _failed(self, error: BaseException, ending: tuple[type[EvalflowError], ...]) -> Failed:
+        if isinstance(error, LateError):
+            return Failed("timeout", self.missed())
+        fatal = _first(error, (InfrastructureError, BudgetError, *ending))
+        if fatal:
+            self._ended = True
+            raise fatal from None
+        if isinstance(error, EvalflowError):
+            return Failed(error.error_type if isinstance(error, CallError) else "exception", str(error))
+        what = of_exception(error)
+        if what not in self._logged:
+            self._logged.add(what)
+            log.error("%s", what, exc_info=error)
+        return Failed("exception", what)
 
     async def within(self, work: Coroutine[Any, Any, T]) -> T:
         """Do the work in the current task.
@@ -51,15 +122,20 @@ class Deadlines:
         self._watched[watch] = None
         if self._timer is None:
             self._timer = loop.call_at(watch.at, self._give_up)
-        others = task.cancelling()
+        owner = self._owner or Owner()
         try:
-            return await work
-        except asyncio.CancelledError:
-            if watch.late and task.uncancel() <= others:
-                raise LateError from None
+            done = await work
+        except (Exception, asyncio.CancelledError):  # an exception, where the work made one of being cancelled
+            if watch.late:
+                task.uncancel()
+                if not owner.is_cancelled():
+                    raise LateError from None
             raise
         finally:
             self._watched.pop(watch, None)
+        if watch.late:  # it took no notice of being cancelled, and is done all the same
+            task.uncancel()
+        return done
 
     def missed(self) -> str:
         """What is said of work that was given up."""
@@ -82,3 +158,11 @@ class Deadlines:
             watch.late = True
             del self._watched[watch]
             watch.task.cancel()
+
+
+def _first(error: BaseException, kinds: tuple[type[EvalflowError], ...]) -> BaseException | None:
+    """The first error of these kinds, also in what the task groups of a metric have put together."""
+    if not isinstance(error, BaseExceptionGroup):
+        return error if isinstance(error, kinds) else None
+    group = cast("BaseExceptionGroup[BaseException]", error)
+    return next((found for one in group.exceptions if (found := _first(one, kinds))), None)

@@ -11,7 +11,7 @@ from evalflow.errors import EvalflowError
 from evalflow.protocols import Judge, Sink, Target
 from evalflow.records import Answer, Case, Outcome, ScoreRecord
 from evalflow.run.answers import AnswerBook
-from evalflow.run.deadline import Deadlines, LateError
+from evalflow.run.deadline import Deadlines, Failed, Owner
 from evalflow.run.finished import cell_digest
 from evalflow.run.pair import Pair
 from evalflow.run.scorer import Judgement, Scorer
@@ -49,6 +49,31 @@ class Plan:
     case_timeout_s: float | None = None
     answered: AnswerBook | None = None
 
+    def strands(self, case: Case) -> Iterator[list[Cell]]:
+        """The cells of the case. Those in one list are scored one after the other, the lists at once."""
+        for pair in self.pairs:
+            cells = (
+                (bound, repeat) for bound, repeats in pair.bound(case, self.judge_repeats) for repeat in range(repeats)
+            )
+            if pair.metric.stops:
+                yield list(cells)
+            else:
+                yield from ([cell] for cell in cells)
+
+    def digest(self, case: Case, target_repeat: int, pair: Pair, repeat: int) -> int:
+        """What stands for a cell."""
+        target = self.target.name
+        return cell_digest(case.dataset, case.id, target, target_repeat, pair.metric.name, _name(pair.judge), repeat)
+
+    def missing(self, cases: Iterable[Case], finished: Set[int]) -> Iterator[tuple[Case, int, Pair, int]]:
+        """The cells of the cases that are not among the finished ones, each with its target's and judge's repeat."""
+        for case in cases:
+            for target_repeat in range(self.target_repeats):
+                for strand in self.strands(case):
+                    for pair, repeat in strand:
+                        if self.digest(case, target_repeat, pair, repeat) not in finished:
+                            yield case, target_repeat, pair, repeat
+
 
 class Pipeline:
     """Runs a plan over cases.
@@ -64,8 +89,6 @@ class Pipeline:
         self._sink = sink
         self._tally = tally
         self._stopping = False
-        self._deadlines = Deadlines(plan.case_timeout_s)
-        self._scorer = Scorer(tally, self._deadlines)
 
     def stop(self) -> None:
         """Begin no further case; those under way are finished."""
@@ -78,6 +101,8 @@ class Pipeline:
             InfrastructureError, BudgetError: A call cannot be made any more; what is finished is in the sink.
         """
         queue = iter(cases)
+        self._deadlines = Deadlines(self._plan.case_timeout_s, Owner())
+        self._scorer = Scorer(self._tally, self._deadlines)
         try:
             async with asyncio.TaskGroup() as workers:
                 for _ in range(self._plan.width):
@@ -113,21 +138,21 @@ class Pipeline:
 
     async def _ask_target(self, case: Case, target_repeat: int) -> Answer:
         target = self._plan.target
-        try:
-            return await self._deadlines.within(target.answer(case, target_repeat))
-        except LateError:
-            self._tally.unpriced = True  # what was answered before it was given up has been paid all the same
-            return Answer(
-                dataset=case.dataset,
-                index=case.index,
-                case_id=case.id,
-                target=target.name,
-                target_repeat=target_repeat,
-                status="error",
-                messages=case.messages,
-                error_type="timeout",
-                error=self._deadlines.missed(),
-            )
+        answer = await self._deadlines.attempt(target.answer(case, target_repeat))
+        if not isinstance(answer, Failed):
+            return answer
+        self._tally.unpriced = True  # what was answered before it failed has been paid all the same
+        return Answer(
+            dataset=case.dataset,
+            index=case.index,
+            case_id=case.id,
+            target=target.name,
+            target_repeat=target_repeat,
+            status="error",
+            messages=case.messages,
+            error_type=answer.error_type,
+            error=answer.error,
+        )
 
     def _answered(self, case: Case, target_repeat: int) -> Answer | None:
         book = self._plan.answered
@@ -139,27 +164,14 @@ class Pipeline:
 
     def _remaining(self, case: Case, target_repeat: int) -> list[list[Cell]]:
         """The strands of the case that are not finished."""
-        strands = list(self._strands(case))
+        strands = list(self._plan.strands(case))
         if not self._plan.finished:
             return strands
         return [
             strand
             for strand in strands
-            if any(self._digest(case, target_repeat, *cell) not in self._plan.finished for cell in strand)
+            if any(self._plan.digest(case, target_repeat, *cell) not in self._plan.finished for cell in strand)
         ]
-
-    def _strands(self, case: Case) -> Iterator[list[Cell]]:
-        """The cells of the case. Those in one list are scored one after the other, the lists at once."""
-        for pair in self._plan.pairs:
-            cells = (
-                (bound, repeat)
-                for bound, repeats in pair.bound(case, self._plan.judge_repeats)
-                for repeat in range(repeats)
-            )
-            if pair.metric.stops:
-                yield list(cells)
-            else:
-                yield from ([cell] for cell in cells)
 
     async def _strand(self, case: Case, answer: Answer, cells: Sequence[Cell]) -> None:
         """Score what is not finished; what comes after a failed check is skipped."""
@@ -169,7 +181,7 @@ class Pipeline:
         failed: str | None = None
         for pair, repeat in cells:
             name = pair.metric.name
-            digest = self._digest(case, answer.target_repeat, pair, repeat)
+            digest = self._plan.digest(case, answer.target_repeat, pair, repeat)
             if digest in self._plan.finished:
                 holds = digest not in self._plan.failed
             elif failed and failed != name:
@@ -180,10 +192,6 @@ class Pipeline:
             else:
                 holds = await self._cell(case, answer, pair, repeat) != 0
             failed = failed or (None if holds else name)
-
-    def _digest(self, case: Case, target_repeat: int, pair: Pair, repeat: int) -> int:
-        target = self._plan.target.name
-        return cell_digest(case.dataset, case.id, target, target_repeat, pair.metric.name, _name(pair.judge), repeat)
 
     async def _cell(self, case: Case, answer: Answer, pair: Pair, repeat: int) -> float | None:
         """Score one cell, and write its record, after those of a panel's members; gives the score."""

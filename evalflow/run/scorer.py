@@ -11,7 +11,7 @@ from evalflow.frozen import record
 from evalflow.llm.panel import Panel
 from evalflow.metrics.combine import settle, vote
 from evalflow.records import Answer, Case, Outcome
-from evalflow.run.deadline import Deadlines, LateError
+from evalflow.run.deadline import Deadlines, Failed
 from evalflow.run.meter import Meter
 from evalflow.run.pair import Pair
 from evalflow.run.sounding import SoundingMeter
@@ -40,7 +40,7 @@ class Scorer:
 
     Args:
         tally: Counts every call.
-        deadlines: What one judge may take for one cell.
+        deadlines: What one score may take, by one judge or without any.
     """
 
     def __init__(self, tally: Tally, deadlines: Deadlines) -> None:
@@ -54,7 +54,8 @@ class Scorer:
             InfrastructureError, BudgetError: No further call can be made.
         """
         if pair.judge is None:
-            return [Judgement(await pair.metric.score(case, answer, None, repeat), None)]
+            found = await self._deadlines.attempt(pair.metric.score(case, answer, None, repeat))
+            return [Judgement(_outcome(found), None)]
         if not isinstance(pair.judge, Panel):
             return [await self._by(Meter(pair.judge, self._tally), pair, case, answer, repeat)]
         if isinstance(pair.judge.config, CascadeConfig):
@@ -98,11 +99,14 @@ class Scorer:
         self, meter: Meter, pair: Pair, case: Case, answer: Answer, repeat: int, member_of: str | None = None
     ) -> Judgement:
         """What one judge says."""
-        try:
-            outcome = await self._deadlines.within(pair.metric.score(case, answer, meter, repeat))
-        except LateError:
-            outcome = Outcome(status="error", error_type="timeout", error=self._deadlines.missed())
+        outcome = _outcome(await self._deadlines.attempt(pair.metric.score(case, answer, meter, repeat)))
         return Judgement(meter.fill(outcome), meter.name, meter.bill(), member_of)
+
+
+def _outcome(found: Outcome | Failed) -> Outcome:
+    if isinstance(found, Failed):
+        return Outcome(status="error", error_type=found.error_type, error=found.error)
+    return found
 
 
 def _sure(outcome: Outcome, meter: Meter, config: CascadeConfig) -> bool:

@@ -8,7 +8,6 @@ import hashlib
 import importlib
 import inspect
 import threading
-import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -16,7 +15,7 @@ from typing import Any
 
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
-from evalflow.calls.faults import excerpt
+from evalflow.calls.faults import of_exception
 from evalflow.calls.session import CallSession
 from evalflow.config.targets import PythonTargetConfig
 from evalflow.errors import CallError, Problem, TargetError, UserError
@@ -63,6 +62,8 @@ class PythonWay:
 
     async def _call(self, data: bytes) -> bytes:
         case = from_json(data)
+        task = asyncio.current_task()
+        cancelled = task.cancelling() if task else 0
         try:
             if inspect.iscoroutinefunction(self._callable):
                 reply = await self._callable(case)
@@ -72,8 +73,10 @@ class PythonWay:
                     reply = await reply
         except CallError:
             raise
-        except Exception as error:
-            raise TargetError("exception", _last_line(error), requests=1) from error
+        except (Exception, SystemExit, asyncio.CancelledError) as error:
+            if task and task.cancelling() > cancelled:  # and no CancelledError that the callable has let out
+                raise
+            raise TargetError("exception", of_exception(error), requests=1) from error
         try:
             return to_json(reply)
         except (PydanticSerializationError, ValueError) as error:
@@ -102,15 +105,8 @@ async def _in_thread(function: Callable[[Any], Any], argument: Any) -> Any:
     threading.Thread(target=work, name="evalflow.target", daemon=True).start()
     value, error = await ended
     if error is not None:
-        raise TargetError("exception", _last_line(error), requests=1) from error
+        raise TargetError("exception", of_exception(error), requests=1) from error
     return value
-
-
-def _last_line(error: BaseException) -> str:
-    """The last line of the traceback, and where in the code it was raised."""
-    line = excerpt(traceback.format_exception_only(error)[-1].encode())
-    frames = traceback.extract_tb(error.__traceback__)
-    return f"{line} ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else line
 
 
 def _imported(call: str) -> tuple[ModuleType, Callable[[Any], Any]]:
@@ -118,7 +114,7 @@ def _imported(call: str) -> tuple[ModuleType, Callable[[Any], Any]]:
     try:
         module = importlib.import_module(name)
     except Exception as error:
-        what = f"the module {name!r} cannot be imported: {_last_line(error)}"
+        what = f"the module {name!r} cannot be imported: {of_exception(error)}"
         raise UserError(Problem(what, "target.call", HINT)) from error
     found: Any = module
     for part in attribute.split("."):

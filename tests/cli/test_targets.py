@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from evalflow.cli import run_command
 from evalflow.testing import Endpoint, Request, html, status
 from tests.cli.conftest import Program
 
@@ -93,3 +97,55 @@ def test_a_callable_runs_and_is_resumed_by_its_own_command_line(program: Program
     assert done.returncode == 0, done.stderr
     assert program("resume").returncode == 0
     assert program("report").returncode == 0
+
+
+LEAKING = """
+import asyncio
+import os
+
+async def leaks(case):
+    if case["question"].endswith(("1", "2", "3")):
+        raise asyncio.CancelledError
+    return True
+
+async def loses(case):
+    if case["question"] == "Question 9":
+        os.truncate("outputs/latest/scores.jsonl", 0)
+    return True
+"""
+
+
+def in_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, *overrides: str
+) -> tuple[int, dict[str, Any]]:
+    """Run a Python target over 40 cases in this process: the exit code and run.json."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "leaking_bot.py").write_text(LEAKING)
+    program = Program(tmp_path)
+    path = program.write("mine.jsonl", *({"question": f"Question {i}", "expected_outcome": True} for i in range(40)))
+    call = f"target.call=leaking_bot:{call}"
+    code = run_command([*BASE, f"dataset.jailbreak_guardrails.path={path}", "target=python", call, *overrides])
+    return code, program.manifest
+
+
+def test_a_cancellation_that_a_target_lets_out_is_an_error_of_its_case(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code, manifest = in_process(tmp_path, monkeypatch, "leaks")
+    assert (code, manifest["status"]) == (3, "done")
+    assert (manifest["scores"]["scored"], manifest["scores"]["error"]) == (28, 12)
+    assert "CancelledError (leaking_bot.py:7)" in (tmp_path / "outputs/latest/answers.jsonl").read_text()
+
+
+def test_a_run_that_ends_without_all_its_scores_says_which_and_makes_them_when_resumed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, manifest = in_process(tmp_path, monkeypatch, "loses", "target.concurrency.max=1")
+    assert (code, manifest["status"], manifest["exit_code"]) == (3, "failed", 3)
+    said = capsys.readouterr().err
+    assert "of 40 scores are missing at the end: jailbreak_guardrails/" in said
+    hint = said.partition("hint: make them: python -m evalflow ")[2].splitlines()[0]
+    assert run_command(shlex.split(hint)) == 0
+    manifest = Program(tmp_path).manifest
+    assert (manifest["status"], manifest["scores"]["scored"]) == ("done", 40)

@@ -50,7 +50,7 @@ class FakeTarget:
 class FakeJudge:
     """Gives its replies in turn; an exception among them is raised, and the last one stays."""
 
-    replies: Sequence[Reply | Exception] = ()
+    replies: Sequence[Reply | BaseException] = ()
     name: str = "judge"
     nature: str = "a fake"
     identity: str = "judge"
@@ -66,7 +66,7 @@ class FakeJudge:
     async def ask(self, ask: Ask) -> Reply:
         reply = self.replies[min(len(self.asked), len(self.replies) - 1)]
         self.asked.append(ask)
-        if isinstance(reply, Exception):
+        if isinstance(reply, BaseException):
             raise reply
         return reply
 

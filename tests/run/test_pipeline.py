@@ -124,11 +124,100 @@ async def test_an_error_out_of_a_judge_comes_out_of_all_task_groups(kit):
         await run(plan(kit.target(), *pairs), kit.cases(5), kit.sink())
 
 
-async def test_what_nobody_planned_is_not_taken_for_one_of_our_errors(kit):
-    judge = kit.judge([JudgeError("schema", "no reply"), ZeroDivisionError()])
-    with pytest.raises(ExceptionGroup) as caught:
-        await run(plan(kit.target(fault=lambda _: 1 // 0), Pair(kit.metric(), judge)), kit.cases(1), kit.sink())
-    assert caught.group_contains(ZeroDivisionError)
+UNPLANNED = [ZeroDivisionError("no"), asyncio.CancelledError(), SystemExit(0), JudgeError("schema", "no reply")]
+
+
+def failing(error, index=1):
+    def fault(case):
+        if case.index == index:
+            raise error
+        return None
+
+    return fault
+
+
+@pytest.mark.parametrize("error", UNPLANNED, ids=repr)
+async def test_an_exception_out_of_a_target_is_an_error_of_its_cells_alone(kit, error):
+    sink, tally = kit.sink(), Tally()
+    target = kit.target(fault=failing(error))
+    await run(
+        plan(target, Pair(kit.metric("a"), None), Pair(kit.metric("b"), None), width=1), kit.cases(3), sink, tally
+    )
+    kind = "schema" if isinstance(error, JudgeError) else "exception"
+    assert [(s.case_id, s.error_type) for s in sink.scores if s.status == "error"] == [("c1", f"target: {kind}")] * 2
+    assert (sink.answers[1].status, sink.answers[1].error_type, tally.done) == ("error", kind, 6)
+    assert str(error) in sink.answers[1].error
+    assert asyncio.current_task().cancelling() == 0
+
+
+@pytest.mark.parametrize("error", UNPLANNED, ids=repr)
+@pytest.mark.parametrize("metrics", [1, 2])
+async def test_an_exception_out_of_a_judge_is_an_error_of_its_cell_and_keeps_what_was_paid(kit, error, metrics):
+    paid = kit.reply(cost_usd=0.5)
+    judges = [kit.judge([paid, error, paid], name=f"j{i}") for i in range(metrics)]
+    sink, tally = kit.sink(), Tally()
+    pairs = [Pair(kit.metric(f"m{i}", asks_of=2), judge) for i, judge in enumerate(judges)]
+    await run(plan(kit.target(), *pairs, width=1), kit.cases(2), sink, tally)
+    assert [(s.case_id, s.status, s.cost_usd) for s in sink.scores] == [
+        *[("c0", "error", 0.5)] * metrics,
+        *[("c1", "scored", 1.0)] * metrics,
+    ]
+    assert tally.done == 2 * metrics
+
+
+async def test_an_error_of_the_endpoint_is_found_among_those_of_a_metrics_own_tasks(kit):
+    class Asking(kit.metric):
+        async def score(self, case, answer, judge, repeat):
+            async with asyncio.TaskGroup() as asking:
+                asking.create_task(judge.ask(kit.question()))
+
+    asked = plan(kit.target(), Pair(Asking(), kit.judge([InfrastructureError("gone")])))
+    with pytest.raises(InfrastructureError, match="gone"):
+        await run(asked, kit.cases(1), kit.sink())
+
+
+async def test_a_target_that_cancels_the_task_it_works_in_ends_only_its_own_cells(kit):
+    class Selfish(kit.target):
+        async def answer(self, case, repeat):
+            if case.index == 1:
+                asyncio.current_task().cancel()
+            await asyncio.sleep(0)
+            return await super().answer(case, repeat)
+
+    sink = kit.sink()
+    await run(plan(Selfish(), Pair(kit.metric(), None), width=1), kit.cases(3), sink)
+    assert [(s.case_id, s.status) for s in sink.scores] == [("c0", "scored"), ("c1", "error"), ("c2", "scored")]
+
+
+async def test_a_target_that_makes_an_error_of_being_stopped_is_not_asked_again(kit):
+    class Deaf(kit.target):
+        async def answer(self, case, repeat):
+            self.asked.append(case.id)
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                raise ValueError("not now") from None
+
+    target, sink = Deaf(), kit.sink()
+    work = asyncio.create_task(run(plan(target, Pair(kit.metric(), None), width=1), kit.cases(3), sink))
+    while not target.asked:
+        await asyncio.sleep(0)
+    work.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await work
+    assert (target.asked, sink.written) == (["c0"], [])
+
+
+async def test_what_is_missing_is_told(kit):
+    judge, sink = kit.judge([kit.reply()]), kit.sink()
+    pairs = [Pair(kit.metric("a"), None), Pair(kit.metric("b"), judge)]
+    wanted = plan(kit.target(), *pairs, judge_repeats=2, width=1)
+    await run(wanted, kit.cases(2), sink)
+    done = {
+        cell_digest(s.dataset, s.case_id, s.target, s.target_repeat, s.metric, s.judge, s.repeat) for s in sink.scores
+    }
+    lacking = [(case.id, pair.metric.name, repeat) for case, _, pair, repeat in wanted.missing(kit.cases(3), done)]
+    assert lacking == [("c2", "a", 0), ("c2", "b", 0), ("c2", "b", 1)]
 
 
 async def test_stop_finishes_what_is_under_way_and_begins_nothing(kit):

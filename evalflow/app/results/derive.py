@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +40,7 @@ class Derived:
         scores: The columns of scores.parquet.
         summary: The summary with its details.
         states: How many scores are in each state.
+        cells: How many of them were made in the run; the others are made of these.
         gates: What became of each gate.
         error_types: Causes of errors with their counts, the most frequent first.
         error_example: The message of one error of the most frequent cause, in one line; None without errors.
@@ -50,6 +51,7 @@ class Derived:
     scores: pl.LazyFrame
     summary: Summary
     states: Mapping[str, int]
+    cells: int
     gates: tuple[Mapping[str, Any], ...]
     error_types: tuple[str, ...]
     error_example: str | None
@@ -74,7 +76,8 @@ def derive(folder: RunFolder, recipe: Recipe) -> Derived:
     run = recipe.settings.run
     order = Order(datasets=list(run.dataset), metrics=list(recipe.metrics))
     limits = thresholds(recipe)
-    table = score_table(scan_journal(folder.journal), limits, order, composites_of(recipe, limits))
+    composites = composites_of(recipe, limits)
+    table = score_table(scan_journal(folder.journal), limits, order, composites)
     write_scores(table, folder.scores)
     scores = pl.scan_parquet(folder.scores)
     summary = summarise(scores, recipe.metrics, run.seed)
@@ -86,6 +89,7 @@ def derive(folder: RunFolder, recipe: Recipe) -> Derived:
         scores=scores,
         summary=summary,
         states=states,
+        cells=sum(states.values()) - _rows(scores, [composite.name for composite in composites]),
         gates=tuple(rows),
         error_types=error_types,
         error_example=error_example,
@@ -174,6 +178,14 @@ def _states(scores: pl.LazyFrame) -> dict[str, int]:
     own = scores.filter(pl.col("member_of").is_null())
     counted = dict(own.select("status").collect(engine="streaming")["status"].value_counts().iter_rows())
     return {state: counted.get(state, 0) for state in ("scored", "undefined", "error", "skipped")}
+
+
+def _rows(scores: pl.LazyFrame, metrics: Sequence[str]) -> int:
+    import polars as pl
+
+    if not metrics:
+        return 0
+    return scores.filter(pl.col("metric").is_in(metrics)).select(pl.len()).collect(engine="streaming").item()
 
 
 def _errors(scores: pl.LazyFrame) -> tuple[tuple[str, ...], str | None]:

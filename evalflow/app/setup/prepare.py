@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from evalflow.bill import NOTHING
+from evalflow.errors import UserError
+from evalflow.protocols import Metric
+from evalflow.records import Case, Outcome
+from evalflow.run.deadline import Deadlines, Failed
 from evalflow.run.folder import RunFolder
 from evalflow.run.meter import Meter
 from evalflow.run.pair import Pair
@@ -33,8 +37,29 @@ async def prepare(pairs: Sequence[Pair], folder: RunFolder, tally: Tally, reader
     for pair in pairs:
         judge = Meter(pair.judge, tally) if pair.judge else None
         told = _Told(file, pair.metric.name, judge, folder, reader)
-        ready.append(replace(pair, metric=await pair.metric.prepare(judge, told)))
+        metric = await Deadlines(None).attempt(pair.metric.prepare(judge, told), UserError)
+        if isinstance(metric, Failed):
+            metric = cast("Metric", _Unprepared(pair.metric, metric))
+        ready.append(replace(pair, metric=metric))
     return tuple(ready)
+
+
+class _Unprepared:
+    """A metric that could not be prepared: each of its scores is an error that says so."""
+
+    def __init__(self, metric: Metric, failed: Failed) -> None:
+        self._metric = metric
+        self._failed = failed
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._metric, name)
+
+    def bind(self, case: Case) -> Sequence[_Unprepared]:
+        return [_Unprepared(metric, self._failed) for metric in self._metric.bind(case)]
+
+    async def score(self, *_: object) -> Outcome:
+        what = f"the metric could not be prepared: {self._failed.error}"
+        return Outcome(status="error", error_type=self._failed.error_type, error=what)
 
 
 class _Told:
