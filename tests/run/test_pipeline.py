@@ -147,7 +147,7 @@ async def test_an_exception_out_of_a_target_is_an_error_of_its_cells_alone(kit, 
     assert [(s.case_id, s.error_type) for s in sink.scores if s.status == "error"] == [("c1", f"target: {kind}")] * 2
     assert (sink.answers[1].status, sink.answers[1].error_type, tally.done) == ("error", kind, 6)
     assert str(error) in sink.answers[1].error
-    assert asyncio.current_task().cancelling() == 0
+    assert asyncio.current_task().cancelling() == 0  # pyright: ignore[reportOptionalMemberAccess]
 
 
 @pytest.mark.parametrize("error", UNPLANNED, ids=repr)
@@ -180,7 +180,7 @@ async def test_a_target_that_cancels_the_task_it_works_in_ends_only_its_own_cell
     class Selfish(kit.target):
         async def answer(self, case, repeat):
             if case.index == 1:
-                asyncio.current_task().cancel()
+                asyncio.current_task().cancel()  # pyright: ignore[reportOptionalMemberAccess]
             await asyncio.sleep(0)
             return await super().answer(case, repeat)
 
