@@ -8,7 +8,7 @@ from collections.abc import Collection
 from typing import Any, TextIO
 
 from evalflow.report.join import Row, Score
-from evalflow.report.results import safe_text
+from evalflow.summary import safe_text
 
 COLUMNS = (
     "dataset", "case_id", "target", "target_repeat", "metric", "question", "expected", "actual", "confidence", "tags",

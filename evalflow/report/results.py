@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TextIO
 
 from evalflow.report.join import Row, Score, as_answered
-from evalflow.summary import json_line
+from evalflow.summary import json_line, safe_text
 
 if TYPE_CHECKING:
     import polars as pl
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 FIXED = ("dataset", "case_id", "target", "target_repeat", "tags", "question", "answer")
 """The columns of results.csv that every run has."""
 
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 _Key = tuple[str, str | None, int]
 
 
@@ -88,11 +87,6 @@ class CasesWriter:
             self._last = key
             line = json_line(case_to_row(as_answered(row.case, row.answer)))
             self._file.write(f"{line.decode()}\n")
-
-
-def safe_text(text: str) -> str:
-    """`text`, with an apostrophe before it where a spreadsheet would take it for a formula."""
-    return f"'{text}" if text.startswith(_FORMULA) else text
 
 
 def _series(scores: pl.LazyFrame) -> Sequence[_Series]:

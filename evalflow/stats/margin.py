@@ -58,15 +58,18 @@ def cases_needed(value: float, low: float, high: float, limit: float, n: int) ->
         n: How many cases there are.
 
     Returns:
-        The number; None where the estimate is the limit, which no number of cases decides.
+        The number; None where the estimate is the limit, or so close to it that no number of cases decides.
     """
-    if value == limit:
+    gap = value - limit
+    if not gap:
         return None
     trials = _wilson_trials(value, low, high)
     if trials is not None and 0 < limit < 1:
-        return math.ceil(n * _Z2 * limit * (1 - limit) / (value - limit) ** 2 / trials)
-    reach = value - low if value > limit else high - value
-    return math.ceil(n * (reach / (value - limit)) ** 2)
+        needed = n * _Z2 * limit * (1 - limit) / gap / gap / trials
+    else:
+        times = (value - low if value > limit else high - value) / gap
+        needed = n * times * times
+    return math.ceil(needed) if math.isfinite(needed) else None
 
 
 def _wilson_trials(value: float, low: float, high: float) -> float | None:

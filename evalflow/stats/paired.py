@@ -22,6 +22,7 @@ many that the two tests agree.
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -148,9 +149,9 @@ def alike_to_decide(found: Difference, margin: float) -> int | None:
         margin: Above 0.
 
     Returns:
-        The number; None for a margin that nothing could exceed.
+        The number; None for a margin that nothing could exceed, or that is too small for any number.
     """
-    if not found.high or not 0 < margin < 1:
+    if not found.high or not sys.float_info.epsilon < margin < 1:
         return None
     now, wanted = (bound / (found.leverage - (found.leverage - 1) * bound) for bound in (found.high, margin))
     touched = round(math.log(1 - CONFIDENCE) / math.log1p(-now))

@@ -17,7 +17,7 @@ from evalflow.summary.scan import Journal, Order, scan_journal
 from evalflow.summary.schema import journal_schema, scores_schema, summary_schema
 from evalflow.summary.summarise import Summary, summarise
 from evalflow.summary.table import Threshold, score_table, with_passed, write_scores
-from evalflow.summary.write import summary_document, write_summary
+from evalflow.summary.write import safe_text, summary_document, write_summary
 
 __all__ = [
     "SERIES",
@@ -59,6 +59,7 @@ __all__ = [
     "parse_condition",
     "parse_gates",
     "passing_rates",
+    "safe_text",
     "scan_journal",
     "score_table",
     "scores_schema",

@@ -95,7 +95,8 @@ def test_runs_that_are_none(program: Program, two: tuple[str, str]) -> None:
     assert "compare with what?" in program("compare").stderr
     assert "this is no folder of a run" in program("compare", two[0], "nowhere").stderr
     assert "3 runs" in program("compare", *two, two[0]).stderr
-    assert "say how much worse is acceptable" in program("compare", *two, "--margin", "-1").stderr
+    for margin in ("-1", "5e-324", "nan", "inf"):
+        assert "say how much worse is acceptable" in program("compare", *two, f"--margin={margin}").stderr
     (Path(two[0]) / "scores.parquet").rename(Path(two[0]) / "gone")
     assert "ended before its tables were written" in program("compare", *two).stderr
     other = json.loads((Path(two[0]) / "run.json").read_text()) | {"schema": 0}

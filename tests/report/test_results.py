@@ -7,8 +7,9 @@ import pytest
 
 from evalflow.errors import UserError
 from evalflow.report.join import rows
-from evalflow.report.results import CasesWriter, ResultsWriter, safe_text
+from evalflow.report.results import CasesWriter, ResultsWriter
 from evalflow.report.write import write_reports
+from evalflow.summary import safe_text
 
 
 def table(run):

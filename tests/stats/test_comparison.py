@@ -161,6 +161,9 @@ def test_the_cases_that_wilsons_interval_needs_are_those_that_decide(k: int, n: 
 def test_other_intervals_shrink_with_the_root_of_the_cases():
     assert cases_needed_for(0.6, 0.4, 0.8, 0.5, 10) == 40
     assert cases_needed_for(0.5, 0.3, 0.7, 0.5, 10) is None
+    assert cases_needed_for(0.0, -0.2, 0.2, -5e-324, 10) is None
+    low, high = (float(end) for end in wilson(0, 10))
+    assert cases_needed_for(0.0, low, high, 5e-324, 10) is None
 
 
 SCORES = st.floats(0, 1).map(lambda x: round(x, 3))

@@ -277,6 +277,21 @@ def test_figures_of_a_classification_follow_its_mean(record: Make, table: Table,
     assert summary_document(summary)["rows"] == summary.frame.to_dicts()
 
 
+@pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@x", "\tx", "\rx"])
+def test_formulas_are_made_text_in_every_text_column_of_the_csv(
+    record: Make, table: Table, declare: Declare, tmp_path: Path, text: str
+):
+    scores = table([record(dataset=text, target=text, judge=text, metric=text, tags=("=1+1",), score=-0.5)])
+    summary = summarise(scores, {text: declare(name=text)})
+    write_summary(summary, tmp_path)
+    whole, tagged = pl.read_csv(tmp_path / "summary.csv").rows(named=True)
+    for column in ("dataset", "target", "judge", "metric"):
+        assert tagged[column] == f"'{text}"
+    assert tagged["tag"] == "'=1+1"
+    assert (whole["tag"], whole["value"]) == (None, -0.5)
+    assert pl.read_parquet(tmp_path / "summary.parquet")["tag"].to_list() == [None, "=1+1"]
+
+
 def test_figures_rest_on_cases_and_not_on_their_repeats(record: Make, table: Table, declare: Declare):
     metric = declare(kind="recorded", figures=FigureSpec("classification", True))
     cells = [r for k in range(4) for r in classified(record, 6, 2, 8, 2, repeat=k)]

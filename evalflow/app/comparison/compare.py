@@ -31,15 +31,10 @@ def compare(options: argparse.Namespace, console: Console) -> int:
     Raises:
         UserError: There is no such run, or what the runs measured is not the same.
     """
-    if options.margin is not None and not options.margin > 0:
-        raise UserError(
-            Problem(
-                f"--margin is {options.margin:g}", "command line", "say how much worse is acceptable: --margin 0.02"
-            )
-        )
-    folder, pairs = _pairs(options.runs)
     by = {"by_tag": options.tags, "by_class": options.classes, "unpaired": options.unpaired}
-    found = compare_pairs(pairs, How(options.allow, options.adjust, options.margin, **by))
+    how = How(options.allow, options.adjust, options.margin, **by)
+    folder, pairs = _pairs(options.runs)
+    found = compare_pairs(pairs, how)
     write_comparison(folder / "compare.html", found)
     if options.json:
         document = found.document() | {"page": str(folder / "compare.html")}

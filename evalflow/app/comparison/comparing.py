@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from evalflow.stats.multiple import Adjustment
 
 _FLIPS = 200
+SMALLEST_MARGIN, LARGEST_MARGIN = 1e-9, 1e9
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +34,15 @@ class How:
     Attributes:
         allow: What may differ though the scores then may not mean the same; see `comparable.KINDS`.
         adjust: For the number of comparisons.
-        margin: How much worse is still acceptable, above 0; None where nobody asks.
+        margin: How much worse is still acceptable, within `SMALLEST_MARGIN` and `LARGEST_MARGIN`; None where nobody
+            asks.
         by_tag: Whether each tag gets rows of its own.
         by_class: Whether the figures of each class, or label, get rows of their own.
         unpaired: Whether the runs are samples of different cases, and not to be held against each other case by case.
         said: How `allow` is written, for messages.
+
+    Raises:
+        UserError: The margin is out of bounds.
     """
 
     allow: Collection[str] = ()
@@ -47,6 +52,11 @@ class How:
     by_class: bool = False
     unpaired: bool = False
     said: str = "--allow "
+
+    def __post_init__(self) -> None:
+        if self.margin is not None and not SMALLEST_MARGIN <= self.margin <= LARGEST_MARGIN:
+            what = f"a margin of {self.margin:g} is not between {SMALLEST_MARGIN:g} and {LARGEST_MARGIN:g}"
+            raise UserError(Problem(what, "margin", "say how much worse is acceptable, such as 0.02"))
 
 
 def compare_pairs(pairs: Sequence[tuple[Scored, Scored]], how: How) -> Comparison:

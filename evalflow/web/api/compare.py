@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query
 from pydantic import BaseModel, Field
 
 from evalflow.app.comparison.comparable import Kind
-from evalflow.app.comparison.comparing import How
+from evalflow.app.comparison.comparing import LARGEST_MARGIN, SMALLEST_MARGIN, How
 from evalflow.app.workspace import comparing
 from evalflow.web.api.deps import Space
 from evalflow.web.api.paging import Page
@@ -84,7 +84,8 @@ def read_comparison(
     allow: Annotated[Sequence[Kind], Query(max_length=4, description="What may differ all the same.")] = (),
     adjust: Annotated[Literal["holm", "bh", "by"], Query(description="For the number of comparisons.")] = "holm",
     margin: Annotated[
-        float | None, Query(gt=0, allow_inf_nan=False, description="How much worse is acceptable.")
+        float | None,
+        Query(ge=SMALLEST_MARGIN, le=LARGEST_MARGIN, allow_inf_nan=False, description="How much worse is acceptable."),
     ] = None,
     tags: Annotated[bool, Query(description="Also a row for each tag.")] = False,
     classes: Annotated[bool, Query(description="Also the figures of each class or label.")] = False,

@@ -48,7 +48,15 @@ def test_those_that_can_be_compared_come_first(api: Api, finished: Finished) -> 
 
 @pytest.mark.parametrize(
     ("query", "status"),
-    [("a=x&b=y", 404), ("a=x", 422), ("a={0}&b={0}", 422), ("a={0}&b={1}&allow=x", 422), ("a={0}&b={1}&margin=0", 422)],
+    [
+        ("a=x&b=y", 404),
+        ("a=x", 422),
+        ("a={0}&b={0}", 422),
+        ("a={0}&b={1}&allow=x", 422),
+        ("a={0}&b={1}&margin=0", 422),
+        ("a={0}&b={1}&margin=5e-324", 422),
+        ("a={0}&b={1}&margin=1e300", 422),
+    ],
 )
 def test_wrong_questions_are_refused(api: Api, finished: Finished, query: str, status: int) -> None:
     answer = api("GET", f"/compare?{query.format(finished.worse, finished.better)}")
