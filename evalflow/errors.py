@@ -2,6 +2,7 @@
 
 EvalflowError                 never seen itself; carries the exit code, 5, that a bug of our own has too
 |-- UserError            2    configuration or data is wrong; nothing was sent
+|   `-- ConflictError         what was to be written does not fit what is there by now
 |-- BudgetError          4    the budget ran out; what is done is kept
 |-- InfrastructureError  5    every further call would fail too (key refused, endpoint gone)
 |-- IncompleteError      3    a run has come to its end and scores are missing
@@ -55,6 +56,10 @@ class UserError(EvalflowError):
     def __init__(self, problems: Iterable[Problem] | Problem) -> None:
         self.problems: Sequence[Problem] = (problems,) if isinstance(problems, Problem) else tuple(problems)
         super().__init__("\n".join(str(problem) for problem in self.problems))
+
+
+class ConflictError(UserError):
+    """What was to be written does not fit what is there, or what somebody else has written meanwhile."""
 
 
 class BudgetError(EvalflowError):

@@ -8,6 +8,7 @@ import subprocess
 import tempfile
 from collections.abc import Generator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
 
@@ -23,28 +24,50 @@ def programs() -> Path | None:
     return Path(there).parent if there else None
 
 
+@dataclass(frozen=True)
+class Cluster:
+    """A PostgreSQL in a folder of its own."""
+
+    programs: Path
+    folder: Path
+
+    @property
+    def url(self) -> str:
+        return f"postgresql://postgres@/postgres?host={self.folder}"
+
+    def make(self) -> None:
+        self._run("initdb", "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync")
+
+    def start(self) -> None:
+        options = f"-c listen_addresses= -c unix_socket_directories={self.folder} -c fsync=off"
+        self._run("pg_ctl", "-l", str(self.folder / "log"), "-w", "-o", options, "start")
+
+    def stop(self) -> None:
+        self._run("pg_ctl", "-m", "immediate", "-w", "stop")
+
+    def _run(self, program: str, *arguments: str) -> None:
+        as_user = ["runuser", "-u", "postgres", "--"] if os.geteuid() == 0 else []  # it refuses to be run by root
+        command = [*as_user, str(self.programs / program), "-D", str(self.folder / "data"), *arguments]
+        subprocess.run(command, check=True, capture_output=True, cwd=self.folder)
+
+
 @contextmanager
-def cluster(bin_dir: Path) -> Generator[str]:
-    """A running cluster; gives its URL."""
+def cluster() -> Generator[Cluster]:
+    """A running cluster; skips the test, saying so, where there is no PostgreSQL."""
+    bin_dir = programs()
+    if bin_dir is None:
+        pytest.skip("NO POSTGRESQL: what is tested on it is left out; apt-get install postgresql")
     folder = Path(tempfile.mkdtemp(prefix="evalflow-postgres-"))
-    as_user: list[str] = []
-    if os.geteuid() == 0:  # PostgreSQL refuses to be run by root
-        shutil.chown(folder, "postgres")
-        as_user = ["runuser", "-u", "postgres", "--"]
-    data = folder / "data"
-
-    def run(program: str, *arguments: str) -> None:
-        command = [*as_user, str(bin_dir / program), *arguments]
-        subprocess.run(command, check=True, capture_output=True, cwd=folder)
-
+    made = Cluster(bin_dir, folder)
     try:
-        run("initdb", "-D", str(data), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync")
-        options = f"-c listen_addresses= -c unix_socket_directories={folder} -c fsync=off"
-        run("pg_ctl", "-D", str(data), "-l", str(folder / "log"), "-w", "-o", options, "start")
+        if os.geteuid() == 0:
+            shutil.chown(folder, "postgres")
+        made.make()
+        made.start()
         try:
-            yield f"postgresql://postgres@/postgres?host={folder}"
+            yield made
         finally:
-            run("pg_ctl", "-D", str(data), "-m", "immediate", "-w", "stop")
+            made.stop()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -52,11 +75,21 @@ def cluster(bin_dir: Path) -> Generator[str]:
 @pytest.fixture(scope="session")
 def postgres() -> Generator[str]:
     """The URL of a PostgreSQL; skips, saying so, where there is none."""
-    bin_dir = programs()
-    if bin_dir is None:
-        pytest.skip("NO POSTGRESQL: what is tested on it is left out; apt-get install postgresql")
-    with cluster(bin_dir) as url:
-        yield url
+    with cluster() as running:
+        yield running.url
+
+
+@pytest.fixture
+def postgres_url(postgres: str) -> str:
+    """The URL of an empty PostgreSQL database."""
+    from sqlalchemy import create_engine, text
+
+    name = f"t{uuid4().hex}"  # a schema of its own, which is made and dropped sooner than a database
+    engine = create_engine(postgres.replace("postgresql://", "postgresql+psycopg://"))
+    with engine.begin() as connection:
+        connection.execute(text(f"CREATE SCHEMA {name}"))
+    engine.dispose()
+    return f"{postgres}&options=-csearch_path%3D{name}"
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -64,12 +97,4 @@ def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The URL of an empty database, once of each kind."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'evalflow.db'}"
-    from sqlalchemy import create_engine, text
-
-    url: str = request.getfixturevalue("postgres")
-    name = f"t{uuid4().hex}"  # a schema of its own, which is made and dropped sooner than a database
-    engine = create_engine(url.replace("postgresql://", "postgresql+psycopg://"))
-    with engine.begin() as connection:
-        connection.execute(text(f"CREATE SCHEMA {name}"))
-    engine.dispose()
-    return f"{url}&options=-csearch_path%3D{name}"
+    return request.getfixturevalue("postgres_url")

@@ -108,11 +108,11 @@ def ids(connection: Connection, dataset: int, tag: str | None, text: str | None)
     return list(connection.scalars(query))
 
 
-def locked(connection: Connection, dataset: int, rows: Sequence[int]) -> Iterator[Row]:
-    """Those of the cases that there are, which nobody else changes before the transaction has ended."""
+def by_ids(connection: Connection, dataset: int, rows: Sequence[int]) -> Iterator[Row]:
+    """Those of the cases that there are; within `Database.writing` nobody else changes them meanwhile."""
     for chunk in _chunks(rows):
         query = select(cases).where(cases.c.dataset_id == dataset, cases.c.id.in_(chunk))
-        yield from every(connection, query.order_by(cases.c.position).with_for_update())
+        yield from every(connection, query.order_by(cases.c.position))
 
 
 def known_keys(connection: Connection, dataset: int, keys: Sequence[str]) -> set[str]:
@@ -135,7 +135,7 @@ def replace(connection: Connection, dataset: int, case: int, expected: int, row:
 
 
 def rewrite(connection: Connection, dataset: int, changed: Mapping[int, Row]) -> None:
-    """Change the bodies and tags of cases that are `locked`; their ids and questions stay.
+    """Change the bodies and tags of cases that the same transaction has read; their ids and questions stay.
 
     Args:
         connection: In a transaction that writes.

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy import Connection, Engine, create_engine, event, func, select
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
+from sqlalchemy.exc import (
+    ArgumentError,
+    DatabaseError,
+    DBAPIError,
+    IntegrityError,
+    InterfaceError,
+    OperationalError,
+)
 
-from evalflow.errors import InfrastructureError, Problem, UserError
+from evalflow.errors import ConflictError, InfrastructureError, Problem, UserError
 from evalflow.paths import private_database
 from evalflow.store.migrate import bring_up_to_date
 
@@ -21,6 +28,8 @@ CACHE_KB = 64 * 1024
 """What a connection to a file keeps in memory, so that the indexes of a large run are not read again and again."""
 BUSY_S = 30.0
 """How long a writer waits for another one."""
+_WRITERS = 0x65766C77  # any number, the same for all
+"""PostgreSQL's advisory lock that transactions which look something up before they write take in turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +38,13 @@ class Database:
 
     Attributes:
         engine: Connections to it; any number of threads may use it.
+        identity: Tells its file from another one at the same place; None where it is no file.
         made: The file that was made for it just now; None where it was there, or is no file.
         backup: The copy that was made of the file before its schema was changed; None where it was not.
     """
 
     engine: Engine
+    identity: tuple[int, int] | None = None
     made: Path | None = None
     backup: Path | None = None
 
@@ -49,23 +60,67 @@ class Database:
 
     @contextmanager
     def reading(self) -> Generator[Connection]:
-        """One view of the database, which does not change within the block."""
-        with self.engine.begin() as connection:
+        """One view of the database, which does not change within the block.
+
+        Raises:
+            InfrastructureError: The database does not answer, or its file is not the one that was opened.
+        """
+        with self._transaction({"isolation_level": "REPEATABLE READ"} if self._is_postgres else {}) as connection:
             yield connection
 
     @contextmanager
-    def writing(self) -> Generator[Connection]:
-        """One transaction: all of the block, or nothing. Where one writes at a time, it waits for its turn first.
+    def writing(self, *, in_turn: bool = True) -> Generator[Connection]:
+        """One transaction: all of the block, or nothing.
+
+        Args:
+            in_turn: Whether it waits until no other such transaction is under way, so that what it looks up before it
+                writes stays true. A worker need not wait: each of its statements says what it takes for granted. SQLite
+                has one writer at a time in any case.
 
         Raises:
-            InfrastructureError: The database cannot be written.
+            ConflictError: What it refers to was deleted meanwhile, or it is there already.
+            InfrastructureError: The database does not answer, cannot be written, or is not the one that was opened.
         """
+        with self._transaction({"writes": True}) as connection:
+            if in_turn and self._is_postgres:
+                connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{BUSY_S:g}s'")
+                connection.execute(select(func.pg_advisory_xact_lock(_WRITERS)))
+            yield connection
+        self._expect_in_place()  # or else it was written into a file that nobody will find again
+
+    @contextmanager
+    def _transaction(self, options: Mapping[str, Any]) -> Generator[Connection]:
+        self._expect_in_place()
         try:
-            with self.engine.connect().execution_options(writes=True) as connection, connection.begin():
+            with self.engine.connect().execution_options(**options) as connection, connection.begin():
                 yield connection
-        except OperationalError as error:
-            what = f"{self.shown_url} cannot be written: {error.orig}"
-            raise InfrastructureError(what, "see that there is room, and that no other program holds it") from None
+        except IntegrityError as error:
+            what = f"this does not fit what somebody else has changed meanwhile: {_first_line(error)}"
+            raise ConflictError(Problem(what, "", "look at what is there now, and try again")) from error
+        except DBAPIError as error:
+            if not (isinstance(error, OperationalError | InterfaceError) or type(error) is DatabaseError):
+                raise  # a mistake of ours
+            raise InfrastructureError(*self._failure(error)) from None
+
+    @property
+    def _is_postgres(self) -> bool:
+        return self.engine.dialect.name == "postgresql"
+
+    def _failure(self, error: DBAPIError) -> tuple[str, str]:
+        hint = "see that there is room on the disk, and that no other program holds the file"
+        if self._is_postgres:
+            hint = "see that the server runs; the connection is made again by itself"
+        return f"the database {self.shown_url} does not answer: {_first_line(error)}", hint
+
+    def _expect_in_place(self) -> None:
+        """See that the file still is the one that was opened: connections to another would read and write nowhere."""
+        if self.path is None or _identity(self.path) == self.identity:
+            return
+        what = "was replaced by another file" if self.path.exists() else "was deleted"
+        hint = "put the file back where it was, or start evalflow again, which opens what is there"
+        raise InfrastructureError(
+            f"the database {self.path} {what} while it was open; nothing is read or written", hint
+        )
 
     def close(self) -> None:
         """Let go of every connection."""
@@ -101,7 +156,7 @@ def open_database(url: str) -> Database:
     except BaseException:
         engine.dispose()
         raise
-    return Database(engine, made, backup)
+    return Database(engine, _identity(file), made, backup)
 
 
 _FORMS = "such as sqlite:///FILE or postgresql://USER@HOST/NAME"
@@ -143,6 +198,14 @@ def _file(url: URL) -> Path | None:
     if url.get_backend_name() != "sqlite" or url.database in (None, "", ":memory:"):
         return None
     return Path(url.database).absolute()
+
+
+def _identity(file: Path | None) -> tuple[int, int] | None:
+    try:
+        found = None if file is None else file.stat()
+    except OSError:
+        return None
+    return None if found is None else (found.st_dev, found.st_ino)
 
 
 def _first_line(error: DBAPIError) -> str:

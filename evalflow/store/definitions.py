@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from sqlalchemy import Connection, delete, func, select
@@ -68,6 +68,6 @@ def change_metric(connection: Connection, row: int, expected: int, values: Mappi
     return change(connection, metrics, metrics.c.id == row, expected, {**values, "updated_at": now()})
 
 
-def delete_metrics(connection: Connection, rows: Sequence[int]) -> None:
-    """Delete metrics."""
-    connection.execute(delete(metrics).where(metrics.c.id.in_(rows)))
+def delete_metric(connection: Connection, row: int, expected: int) -> bool:
+    """Delete a metric that still is of the version that was seen; says whether it was."""
+    return connection.execute(delete(metrics).where(metrics.c.id == row, metrics.c.version == expected)).rowcount == 1

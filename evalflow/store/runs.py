@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from sqlalchemy import ColumnElement, Connection, delete, func, select, true, update
+from sqlalchemy import ColumnElement, Connection, case, delete, func, not_, select, true, update
 
 from evalflow.store.rows import Row, add, every, now, one
 from evalflow.store.tables import runs
@@ -71,10 +71,13 @@ def queue(connection: Connection, run_id: str, task: Task, expected: int | None 
 
 def cancel(connection: Connection, run_id: str, expected: int | None = None) -> bool:
     """Have a run stopped: at once where it waits, by its worker where it runs; says whether it did either."""
-    seen = _seen(expected)
-    if _set(connection, run_id, (runs.c.state == "queued") & seen, state="cancelled", finished_at=now()):
-        return True
-    return _set(connection, run_id, (runs.c.state == "running") & seen, cancelling=True)
+    waits = runs.c.state == "queued"
+    values = {
+        "state": case((waits, "cancelled"), else_=runs.c.state),
+        "finished_at": case((waits, now()), else_=runs.c.finished_at),
+        "cancelling": not_(waits),
+    }
+    return _set(connection, run_id, runs.c.state.in_(("queued", "running")) & _seen(expected), **values)
 
 
 def claim(connection: Connection, worker: str, moment: float) -> Row | None:
@@ -124,14 +127,9 @@ def note(connection: Connection, run_id: str, worker: str, **values: Any) -> boo
     return _set(connection, run_id, (runs.c.worker == worker) & (runs.c.state == "running"), **values)
 
 
-def tell(connection: Connection, run_id: str, **values: Any) -> None:
-    """Write down what is known of a run, whoever works on it."""
-    connection.execute(update(runs).where(runs.c.run_id == run_id).values(**values))
-
-
-def change(connection: Connection, run_id: str, **values: Any) -> None:
-    """Write down what people have changed in a run, which makes another version of it."""
-    _set(connection, run_id, true(), **values)
+def change(connection: Connection, run_id: str, expected: int, **values: Any) -> bool:
+    """Write down what people have changed in a run that still is of the version that was seen; says whether it was."""
+    return _set(connection, run_id, _seen(expected), **values)
 
 
 def _seen(version: int | None) -> ColumnElement[bool]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
+import time
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
@@ -16,7 +17,8 @@ from typing import Self
 GRACE_S = 15.0
 """How long a worker that was told to end may take; what it has not finished is resumed by the next one."""
 AGAIN_S = (1.0, 2.0, 5.0, 10.0, 30.0)
-"""Pauses before a worker that died is started again; the last holds from then on."""
+"""Pauses before a worker that died, or could not be started, is started again; the last holds from then on. After one
+that lived longer than the last they begin anew."""
 
 
 class Child:
@@ -30,16 +32,17 @@ class Child:
         self._words = words
         self._process: asyncio.subprocess.Process | None = None
         self._watch: asyncio.Task[None] | None = None
+        self._fault = "it has ended"
 
     @property
-    def alive(self) -> bool:
-        """Whether it runs just now."""
-        return self._process is not None and self._process.returncode is None
+    def fault(self) -> str:
+        """Why it does not run just now; empty where it does."""
+        return "" if self._process is not None and self._process.returncode is None else self._fault
 
     async def __aenter__(self) -> Self:
         """Start it."""
         await self._start()
-        self._watch = asyncio.create_task(self._start_again())
+        self._watch = asyncio.create_task(self._keep_alive())
         return self
 
     async def __aexit__(
@@ -62,16 +65,24 @@ class Child:
             await process.wait()
 
     async def _start(self) -> None:
-        self._process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "evalflow", *self._words, stdin=asyncio.subprocess.PIPE
-        )
+        """Try to start it; where that fails, `fault` says why."""
+        try:
+            self._process = await asyncio.create_subprocess_exec(
+                sys.executable, "-m", "evalflow", *self._words, stdin=asyncio.subprocess.PIPE
+            )
+        except Exception as error:  # whatever it is, the server goes on, and tries again
+            self._process, self._fault = None, f"it cannot be started: {error}"
 
-    async def _start_again(self) -> None:
-        deaths = 0
-        while self._process is not None:
-            code = await self._process.wait()
-            pause = AGAIN_S[min(deaths, len(AGAIN_S) - 1)]
-            sys.stderr.write(f"the worker ended with code {code}; it starts again in {pause:g} s\n")
+    async def _keep_alive(self) -> None:
+        failures = 0
+        while True:
+            since = time.monotonic()
+            if self._process is not None:
+                self._fault = f"it ended with code {await self._process.wait()}"
+            if time.monotonic() - since > AGAIN_S[-1]:
+                failures = 0
+            pause = AGAIN_S[min(failures, len(AGAIN_S) - 1)]
+            failures += 1
+            sys.stderr.write(f"the worker does not run, {self._fault}; it is started again in {pause:g} s\n")
             await asyncio.sleep(pause)
-            deaths += 1
             await self._start()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from anyio import to_thread
 
 from evalflow.app.workspace.runs import list_runs
+from evalflow.errors import EvalflowError
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -36,8 +37,10 @@ async def _faults(workspace: Workspace, worker: Child | None) -> list[str]:
     faults: list[str] = []
     try:
         await to_thread.run_sync(lambda: list_runs(workspace, limit=1))
+    except EvalflowError as error:
+        faults.append(str(error))
     except Exception as error:  # whatever it is, it is why nothing can be done
         faults.append(f"the database does not answer: {type(error).__name__}")
-    if worker is not None and not worker.alive:
-        faults.append("the worker does not run")
+    if worker is not None and worker.fault:
+        faults.append(f"the worker does not run: {worker.fault}")
     return faults

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import signal
@@ -16,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from evalflow.errors import UserError
+from evalflow.web import child
 from evalflow.web.address import Address
 from evalflow.web.serve import require_packages
 
@@ -87,6 +89,26 @@ def test_it_runs_its_worker_starts_it_again_and_ends_it(tmp_path: Path) -> None:
         assert process.wait(timeout=60) in (0, 130)
         with pytest.raises(ProcessLookupError):
             os.kill(second, 0)
+
+
+@pytest.mark.anyio
+async def test_a_worker_that_cannot_be_started_is_said_and_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(child, "AGAIN_S", (0.05,))
+    python = sys.executable
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    said = ""
+    async with child.Child(["worker", "--attached"]) as worker:
+        while said.count("it is started again in") < 2:
+            assert "it cannot be started" in worker.fault
+            await asyncio.sleep(0.01)
+            said += capfd.readouterr().err
+        monkeypatch.setattr(sys, "executable", python)
+        while worker.fault:
+            await asyncio.sleep(0.01)
+    assert "No such file or directory" in said
 
 
 def children(pid: int) -> list[int]:

@@ -14,7 +14,7 @@ from evalflow.app.worker.follow import Follower
 from evalflow.app.worker.live import LiveScores
 from evalflow.app.worker.load import facts_of_run, load_scores
 from evalflow.app.workspace import Workspace
-from evalflow.errors import EvalflowError
+from evalflow.errors import EvalflowError, InfrastructureError
 from evalflow.run.folder import RunFolder
 
 TELL_S = 1.0
@@ -58,16 +58,20 @@ class Job:
         """Whether there is more of it to be taken in at once."""
         return self._loading is not None or self._follower.behind
 
-    def begin(self) -> None:
-        """Start its process, or go on with what is there: a process that lives, or a run that only has to be ended."""
+    def begin(self) -> bool:
+        """Start its process, or go on with what is there: a process that lives, or a run that only has to be ended.
+
+        Returns:
+            True: it is this worker's to look after.
+        """
         manifest = self._manifest()
         self._adopted = process.is_alive(self._path)
         if self._adopted or self._row["task"] == "load":
-            return
+            return True
         task = self._row["task"]
         asked = self._row["pid"] is not None  # its process was there, and is not any more
         if self._row["cancelling"] or (asked and manifest and manifest["status"] != "running"):
-            return
+            return True
         if manifest is None:
             arguments = ["run", "--run-id", self.run_id, *self._row["arguments"]]
         else:
@@ -76,12 +80,12 @@ class Job:
             self._child = process.start(self._path, arguments, self._space.root)
         except BlockingIOError:
             self._adopted = True  # another process is on it after all
-            return
+            return True
         except OSError as error:
             self._refused = f"{self._path}: {error.strerror}"
-            return
+            return True
         self._pid = self._child.pid
-        self._note(pid=self._pid)
+        return self._note(pid=self._pid)
 
     def advance(self) -> bool:
         """Look after the run; says whether it still is this worker's to look after."""
@@ -95,8 +99,7 @@ class Job:
         if alive or (self._child is not None and code is None):
             return self._tell() and self._stop_if_asked()
         if self._adopted and self._was_killed():
-            self.begin()
-            return True
+            return self.begin()
         self._prepare_ending(code)
         return self._load_on() if self._loading is not None else self._end()
 
@@ -112,7 +115,7 @@ class Job:
         process.interrupt(self._path, self._known_pid())
         if self._child is not None:
             self._child.wait()
-        with self._space.database.writing() as connection:
+        with self._space.database.writing(in_turn=False) as connection:
             runs.release(connection, self.run_id, self._worker)
 
     def _tell(self) -> bool:
@@ -130,10 +133,10 @@ class Job:
         progress = self._follower.progress()
         if live is not None:
             progress["latest"] = [{**line, "position": live.position(line)} for line in progress["latest"]]
-        values: dict[str, Any] = {"progress": progress, "heartbeat": time.time()}
+        values: dict[str, Any] = {"progress": progress, "heartbeat": time.time(), "pid": self._pid}
         if live is not None and "summary" not in self._row["facts"]:
             values["facts"] = live.facts  # of a run that has ended before, those stand until it has ended again
-        with self._space.database.writing() as connection:
+        with self._space.database.writing(in_turn=False) as connection:
             ours = runs.note(connection, self.run_id, self._worker, **values)
             if ours and live is not None:
                 live.write(connection)
@@ -162,7 +165,7 @@ class Job:
     def _note(self, **values: Any) -> bool:
         from evalflow.store import runs
 
-        with self._space.database.writing() as connection:
+        with self._space.database.writing(in_turn=False) as connection:
             return runs.note(connection, self.run_id, self._worker, heartbeat=time.time(), **values)
 
     def _stop_if_asked(self) -> bool:
@@ -217,6 +220,9 @@ class Job:
             if done is not None:
                 return self._note(loaded=done)
             self._ending["facts"] = facts_of_run(self._files)
+        except InfrastructureError:
+            self._loading = None  # it begins again; what is in the tables already is put into the same place
+            raise
         except EvalflowError as error:
             complaint = self._ending.get("message")  # why the run failed comes first
             self._ending["message"] = complaint or f"its scores cannot be shown: {error}"

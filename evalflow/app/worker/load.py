@@ -57,11 +57,11 @@ def load_scores(space: Workspace, run: int, folder: RunFolder) -> Iterator[int]:
         found = enumerate(rows(saved.cases(), answer_of, pl.scan_parquet(folder.scores)))
         done = 0
         while (tables := _some(run, found)) is not None:
-            with space.database.writing() as connection:
+            with space.database.writing(in_turn=False) as connection:
                 results.replace(connection, run, *tables)
             done += len(tables[0])
             yield done
-    with space.database.writing() as connection:
+    with space.database.writing(in_turn=False) as connection:
         results.clear(connection, run, done)
 
 

@@ -6,15 +6,23 @@ import logging
 import socket
 import threading
 import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from evalflow.app.worker import process
 from evalflow.app.worker.job import Job
 from evalflow.app.workspace import Workspace
 from evalflow.errors import InfrastructureError
 
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
 log = logging.getLogger("evalflow")
 TICK_S = 0.2
+AGAIN_S = (0.5, 1.0, 2.0, 5.0, 10.0)
+"""Pauses before a database that is away is asked again; the last holds from then on."""
 SILENCE_S = 60.0
 """Without a word for so long, a worker on another machine is taken for lost."""
 
@@ -38,34 +46,57 @@ class Worker:
         self._host = socket.gethostname()
         self.name = process.own_name(self._host)
         self._jobs: list[Job] = []
+        self._unsure = False
+        """Whether the database went away while a run was claimed, so that it may be this worker's by now."""
 
     def run(self, stop: threading.Event) -> None:
-        """Work until told to stop; what is under way then goes on by itself, and the next worker takes it over."""
+        """Work until told to stop; what is under way then goes on by itself, and the next worker takes it over.
+
+        A database that is away is waited for: the processes of runs go on meanwhile, and what they find is in files.
+        """
+        failures = 0
         while not stop.is_set():
-            if not self.step():
+            try:
+                busy = self.step()
+            except InfrastructureError as error:
+                pause = AGAIN_S[min(failures, len(AGAIN_S) - 1)]
+                failures += 1
+                log.error("%s\nthe worker tries again in %g s", error, pause)
+                stop.wait(pause)
+                continue
+            failures = 0
+            if not busy:
                 stop.wait(TICK_S)
 
     def leave(self) -> None:
         """Have what is under way stop, and wait in the queue for the next worker."""
         for job in self._jobs:
-            job.leave()
+            try:
+                job.leave()
+            except InfrastructureError as error:
+                log.error("%s\n%s stays this worker's; the next worker takes it over", error, job.run_id)
         self._jobs.clear()
 
     def step(self) -> bool:
-        """Take what is to be taken and look after what is under way, once; says whether there is more to do at once."""
+        """Take what is to be taken and look after what is under way, once; says whether there is more to do at once.
+
+        Raises:
+            InfrastructureError: The database does not answer; the next step goes on where this one stopped.
+        """
         self._take_over()
         while len(self._jobs) < self._at_once and self._claim():
             pass
-        self._jobs = [job for job in self._jobs if self._looked_after(job)]
+        for job in list(self._jobs):
+            if not self._safely(job, job.advance):
+                self._jobs.remove(job)
         return any(job.is_busy for job in self._jobs)
 
-    def _looked_after(self, job: Job) -> bool:
-        """Advance a job; one that cannot be is given up and says why, so that it is not in the way of others."""
+    def _safely(self, job: Job, work: Callable[[], bool]) -> bool:
+        """Do something for a job; one that fails is given up and says why, so that it is not in the way of others."""
         try:
-            return job.advance()
-        except InfrastructureError as error:
-            log.error("%s", error)  # the database, which may be there again at the next look
-            return True
+            return work()
+        except InfrastructureError:
+            raise
         except Exception as error:
             log.exception("%s cannot be looked after", job.run_id)
             job.give_up(f"its worker could not go on with it: {error!r}")
@@ -77,7 +108,7 @@ class Worker:
         with self._space.database.reading() as connection:
             if not runs.waiting(connection):
                 return False
-        with self._space.database.writing() as connection:
+        with self._taking() as connection:
             row = runs.claim(connection, self.name, time.time())
         if row is None:
             return False
@@ -88,19 +119,36 @@ class Worker:
         from evalflow.store import runs
 
         with self._space.database.reading() as connection:
-            others = [row for row in runs.running(connection) if row["worker"] != self.name]
-        for row in others:
+            running = runs.running(connection)
+        known = {job.run_id for job in self._jobs}
+        for row in running:
+            if row["worker"] == self.name:
+                if self._unsure and row["run_id"] not in known:
+                    self._begin(row)
+                continue
             silent = time.time() - row["heartbeat"] > self._silence_s
             lost = process.is_gone(row["worker"], self._host) or silent
             if not lost or not Path(row["folder"]).is_dir():
                 continue
-            with self._space.database.writing() as connection:
+            with self._taking() as connection:
                 taken = runs.take_over(connection, row, self.name, time.time())
             if taken:
                 log.info("took over %s", row["run_id"])
                 self._begin(row)
+        self._unsure = False
+
+    @contextmanager
+    def _taking(self) -> Generator[Connection]:
+        """A transaction that makes a run this worker's, of which it may never hear how it ended."""
+        try:
+            with self._space.database.writing(in_turn=False) as connection:
+                yield connection
+        except InfrastructureError:
+            self._unsure = True
+            raise
 
     def _begin(self, row: dict[str, object]) -> None:
         job = Job(self._space, self.name, row)
-        job.begin()
         self._jobs.append(job)
+        if not self._safely(job, job.begin):
+            self._jobs.remove(job)

@@ -73,7 +73,7 @@ def _change(space: Workspace, dataset: str, cases: Sequence[int], new: Callable[
     row = own_row(space, dataset)
     with space.database.writing() as connection:
         pairs = (
-            (found["id"], found["body"], new(found["body"])) for found in table.locked(connection, row["id"], cases)
+            (found["id"], found["body"], new(found["body"])) for found in table.by_ids(connection, row["id"], cases)
         )
         changed = {case: stored(body) for case, before, body in pairs if body != before}
         table.rewrite(connection, row["id"], changed)

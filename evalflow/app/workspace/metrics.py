@@ -164,10 +164,10 @@ def delete_metric(space: Workspace, bot: str, name: str, expected: int) -> None:
     from evalflow.store import definitions
 
     row = _row(space, bot, name)
-    if row["version"] != expected:
-        raise stale("metric", name, expected, row, {})
     with space.database.writing() as connection:
-        definitions.delete_metrics(connection, [row["id"]])
+        deleted = definitions.delete_metric(connection, row["id"], expected)
+    if not deleted:
+        raise stale("metric", name, expected, _row(space, bot, name), {})
 
 
 def replace_metrics(
@@ -202,7 +202,9 @@ def replace_metrics(
                 definitions.add_metric(connection, row, name, definition, prompts)
             elif any(there[name][key] != value for key, value in values.items()):
                 definitions.change_metric(connection, there[name]["id"], there[name]["version"], values)
-        definitions.delete_metrics(connection, [found["id"] for name, found in there.items() if name not in checked])
+        for name, found in there.items():
+            if name not in checked:
+                definitions.delete_metric(connection, found["id"], found["version"])
     return list_metrics(space, bot)
 
 

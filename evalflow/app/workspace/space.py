@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from evalflow.app.workspace.remembered import Remembered
-from evalflow.errors import Problem, UserError, did_you_mean
+from evalflow.errors import ConflictError, Problem, UserError, did_you_mean
 
 if TYPE_CHECKING:
     from evalflow.store import Database
@@ -21,7 +21,7 @@ class NotFoundError(UserError):
     """There is nothing of that name."""
 
 
-class TakenError(UserError):
+class TakenError(ConflictError):
     """The name is in use, or what is wanted does not fit what is going on."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from evalflow.app.report import rewrite
 from evalflow.app.results.kept import declared, override_of
@@ -105,29 +105,36 @@ def _rewrite(
 ) -> Run:
     from evalflow.store import runs
 
-    row = run_row(space, run_id)
-    if row["state"] not in ENDED or not row["facts"]:
-        raise TakenError(Problem(f"run {run_id} has not ended", "run", "wait until it has, or resume it"))
-    if expected not in (None, row["version"]):
-        raise stale("run", run_id, expected, row, {})
-    folder = RunFolder(Path(row["folder"]))
+    folder = RunFolder(Path(_ended_row(space, run_id, expected)["folder"]))
     try:
         with working_on(folder.path):
+            row = _ended_row(space, run_id, expected)  # as it is while nothing else works on it
             saved = load(folder)
             if metric not in saved.recipe.metrics:
                 raise not_found("metric", metric, list(saved.recipe.metrics))
             threshold = declared(saved).get(metric) if is_back else value
             manifest = rewrite(folder, [override_of(saved, metric, threshold)])
             found = {"facts": facts_of_run(folder)}
+            if row["exit_code"] is not None and manifest["status"] == "done":
+                found["exit_code"] = manifest["exit_code"]
+            with space.database.writing() as connection:
+                changed = runs.change(connection, run_id, row["version"], **found)
     except BlockingIOError:
         raise TakenError(Problem(f"something works on run {run_id}", "run", "try again in a moment")) from None
     except OSError as error:
         raise UserError(Problem(f"{folder.path}: {error.strerror}", "run")) from None
-    if row["exit_code"] is not None and manifest["status"] == "done":
-        found["exit_code"] = manifest["exit_code"]
-    with space.database.writing() as connection:
-        runs.change(connection, run_id, **found)
+    if not changed:
+        raise stale("run", run_id, row["version"], run_row(space, run_id), {})
     return get_run(space, run_id)
+
+
+def _ended_row(space: Workspace, run_id: str, expected: int | None) -> dict[str, Any]:
+    row = run_row(space, run_id)
+    if row["state"] not in ENDED or not row["facts"]:
+        raise TakenError(Problem(f"run {run_id} has not ended", "run", "wait until it has, or resume it"))
+    if expected not in (None, row["version"]):
+        raise stale("run", run_id, expected, row, {})
+    return row
 
 
 def _expect_finite(value: float) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from evalflow.app.workspace import NotFoundError, StaleError, TakenError
-from evalflow.errors import InfrastructureError, Problem, UserError
+from evalflow.app.workspace import NotFoundError, StaleError
+from evalflow.errors import ConflictError, InfrastructureError, Problem, UserError
 from evalflow.web.problem import Fault, problem_response
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ async def _invalid(_: Request, error: Any) -> Response:
 
 
 async def _refused(_: Request, error: Any) -> Response:
-    kinds = {NotFoundError: 404, TakenError: 409}
+    kinds = {NotFoundError: 404, ConflictError: 409}
     return _user_error(error, next((status for kind, status in kinds.items() if isinstance(error, kind)), 422))
 
 

@@ -9,7 +9,7 @@ from typing import ParamSpec
 from nicegui import ui
 
 from evalflow.app.workspace import NotFoundError
-from evalflow.errors import EvalflowError
+from evalflow.errors import EvalflowError, InfrastructureError
 from evalflow.web.pages.frame import frame
 from evalflow.web.pages.parts import empty, link_button
 
@@ -21,7 +21,8 @@ PATIENCE_S = 30
 def page(path: str) -> Callable[[Callable[P, Awaitable[None]]], Callable[P, Awaitable[None]]]:
     """Register a function that builds the page of an address.
 
-    What it raises of our own is shown as a page with what to do next: 404 for what is not there, else 422.
+    What it raises of our own is shown as a page with what to do next: 404 for what is not there, 503 where the database
+    does not answer, else 422.
     """
 
     def registered(build: Callable[P, Awaitable[None]]) -> Callable[P, Awaitable[None]]:
@@ -31,7 +32,7 @@ def page(path: str) -> Callable[[Callable[P, Awaitable[None]]], Callable[P, Awai
                 await build(*args, **kwargs)
             except EvalflowError as error:
                 lost = isinstance(error, NotFoundError)
-                ui.context.client.status_code = 404 if lost else 422
+                ui.context.client.status_code = 404 if lost else 503 if isinstance(error, InfrastructureError) else 422
                 instead("There is no such thing" if lost else "That did not work", str(error))
 
         return ui.page(path, response_timeout=PATIENCE_S)(guarded)

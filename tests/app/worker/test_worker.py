@@ -22,7 +22,10 @@ from evalflow.app.workspace import Workspace, bots, cases, datasets, metrics, op
 from evalflow.app.workspace.metrics import MetricDraft
 from evalflow.app.workspace.run_types import Run, RunRequest
 from evalflow.app.workspace.score_types import Score, ScoreFilter
+from evalflow.errors import InfrastructureError
 from evalflow.testing import Endpoint, Request, status
+
+from ...postgres import cluster
 
 PATIENCE_S = 120
 GRADE: dict[str, Any] = {
@@ -92,6 +95,13 @@ def until(space: Workspace, run: Run, worker: Worker | None, holds: Callable[[Ru
         if worker is None or not worker.step():
             time.sleep(0.05)
     return found
+
+
+def wait_for(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 def ended(run: Run) -> bool:
@@ -184,6 +194,30 @@ def test_two_workers_never_take_one_run(space: Workspace, bot: Bot) -> None:
     stop.set()
     for thread in threads:
         thread.join()
+
+
+def test_a_worker_waits_for_a_database_that_is_away(
+    bot: Bot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    stop = threading.Event()
+    with cluster() as postgres, closing(open_workspace(postgres.url)) as space:
+        run = runs.create_run(space, define(space, bot))
+        bot.hold.clear()
+        thread = threading.Thread(target=Worker(space).run, args=(stop,))
+        thread.start()
+        until(space, run, None, lambda _: bot.endpoint.count > 0)
+        postgres.stop()
+        wait_for(lambda: "the worker tries again" in caplog.text)
+        with pytest.raises(InfrastructureError, match="does not answer"):
+            runs.get_run(space, run.run_id)
+        bot.hold.set()
+        postgres.start()
+        assert until(space, run, None, ended).state == "done"
+        assert len(by_case(space, run)) == 6
+        stop.set()
+        thread.join()
+    assert bot.endpoint.count == 12
 
 
 def test_scores_are_there_while_a_run_goes_on(space: Workspace, bot: Bot) -> None:
