@@ -6,8 +6,7 @@ import contextlib
 import gc
 import os
 import sys
-
-from evalflow.cli import run_command
+import traceback
 
 COLLECT_AFTER = (20_000, 20, 50)
 """When Python looks for reference cycles. By its own (700, 10, 10) it does so for every few calls, and takes a fifth of
@@ -20,7 +19,13 @@ def main() -> None:
     The process ends at once, without the interpreter taking itself apart, which takes a fifth of a short command.
     """
     gc.set_threshold(*COLLECT_AFTER)
-    code = run_command(sys.argv[1:])
+    try:
+        from evalflow.cli import run_command
+
+        code = run_command(sys.argv[1:])
+    except BaseException:  # 1, with which Python would end, says that a gate failed
+        traceback.print_exc()
+        code = 5
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):
             stream.flush()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import io
 import os
 import sys
@@ -27,14 +28,14 @@ def run_command(arguments: Sequence[str]) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that cannot show a character shows a question mark
     words = list(arguments)
-    if _wants_help(words):
-        sys.stdout.write(help_text())
-        return 0
-    if words == ["--version"]:
-        sys.stdout.write(f"evalflow {__version__}\n")
-        return 0
-    _load_env()
     try:
+        if _wants_help(words):
+            sys.stdout.write(help_text())
+            return 0
+        if words == ["--version"]:
+            sys.stdout.write(f"evalflow {__version__}\n")
+            return 0
+        _load_env()
         return _handler(words)(words)
     except EvalflowError as error:
         _complain(error)
@@ -45,7 +46,12 @@ def run_command(arguments: Sequence[str]) -> int:
         # The reader of our output has gone (`| head`); what is left in the buffer has nowhere to go.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except Exception:
+    except SystemExit as stop:
+        if stop.code in (None, 0, 2):  # what argparse and Hydra end with
+            return stop.code or 0
+        traceback.print_exc()
+        return EvalflowError.exit_code
+    except BaseException:  # Polars panics with one, and Python would end with 1, which says that a gate failed
         traceback.print_exc()
         sys.stderr.write("\nThis is a bug in evalflow, not your mistake. What was finished is kept.\n")
         return EvalflowError.exit_code
@@ -74,10 +80,25 @@ def _handler(words: list[str]) -> Handler:
 
 
 def _load_env() -> None:
-    if Path(".env").is_file():
-        from dotenv import load_dotenv
+    """Set the variables of `.env` that are not set yet.
 
-        load_dotenv(Path(".env"))
+    Raises:
+        UserError: It cannot be read, or is no text.
+    """
+    path = Path(".env")
+    if not path.is_file():
+        return
+    from dotenv import load_dotenv
+
+    try:
+        content = path.read_bytes()
+        # PowerShell's `>` writes UTF-16, and some editors a byte order mark before UTF-8.
+        marked = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+        load_dotenv(stream=io.StringIO(content.decode("utf-16" if marked else "utf-8-sig")))
+    except OSError as error:
+        raise UserError(Problem(f"it cannot be read: {error.strerror}", ".env", "let your account read it")) from None
+    except ValueError:  # no UTF-8, or a value with zero bytes
+        raise UserError(Problem("it is no text in UTF-8 or UTF-16", ".env", "save it as UTF-8")) from None
 
 
 def _complain(error: EvalflowError) -> None:

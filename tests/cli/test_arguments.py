@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from evalflow.cli import help_text, run_command
@@ -29,10 +31,43 @@ def test_whoever_asks_for_help_gets_the_overview(words: list[str], capsys: pytes
 
 
 def test_a_verb_with_arguments_of_its_own_explains_them(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        run_command(["cases", "--help"])
-    assert ended.value.code == 0
+    assert run_command(["cases", "--help"]) == 0
     assert "--failed" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "error", [pl.exceptions.PanicException("polars"), SystemExit(1), SystemExit("why"), MemoryError(), GeneratorExit()]
+)
+def test_whatever_goes_wrong_the_exit_code_does_not_say_that_a_gate_failed(
+    error: BaseException, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: list[str]) -> int:
+        raise error
+
+    monkeypatch.setitem(VERBS, "list", fail)
+    assert run_command(["list"]) == 5
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-8-sig", "utf-8"])
+def test_the_file_of_keys_may_be_written_by_any_shell(
+    encoding: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MY_KEY", "mine")
+    monkeypatch.delenv("MY_KEY")
+    Path(".env").write_text("MY_KEY=ä\r\n", encoding=encoding)
+    assert run_command(["list", "judge"]) == 0
+    assert os.environ["MY_KEY"] == "ä"
+
+
+@pytest.mark.parametrize("content", [b"MY_KEY=\xe4", "MY_KEY=a".encode("utf-16-le"), b"\xff\xfeM"])
+def test_a_file_of_keys_that_is_no_text_is_a_mistake(
+    content: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path(".env").write_bytes(content)
+    assert run_command(["list", "judge"]) == 2
+    assert capsys.readouterr().err.startswith("error: .env: it is no text in UTF-8 or UTF-16")
 
 
 @pytest.mark.parametrize("flag", ["-c", "--cfg"])
