@@ -12,6 +12,7 @@ from typing import Any, Self
 
 from evalflow.protocols import Target
 from evalflow.records import Answer, Case, Context, Message, Usage
+from evalflow.summary import json_line
 
 
 def answer_row(answer: Answer) -> dict[str, Any]:
@@ -72,17 +73,24 @@ class AnswerBook:
         self._files: list[int] = []
         self._places: dict[int, tuple[int, int, int]] = {}
 
-    def add(self, journal: Path, datasets: Iterable[str]) -> None:
-        """Add a journal, where it exists: its answers to cases of these datasets."""
+    def add(self, journal: Path, datasets: Iterable[str], *, case_id: str | None = None) -> None:
+        """Add a journal, where it exists: its answers to cases of these datasets.
+
+        Args:
+            journal: answers.jsonl.
+            datasets: By name.
+            case_id: Only answers to cases with this id; lines without it are not parsed.
+        """
         if not journal.exists():
             return
         wanted = set(datasets)
+        needle = b"" if case_id is None else json_line(case_id)
         file = os.open(journal, os.O_RDONLY)
         self._files.append(file)
         offset = 0
         with journal.open("rb") as lines:
             for line in lines:
-                if line.endswith(b"\n"):
+                if needle in line and line.endswith(b"\n"):
                     row = json.loads(line)
                     if row["dataset"] in wanted:
                         key = _digest(row["dataset"], row["case_id"], row["target"], row["target_repeat"])

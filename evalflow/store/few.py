@@ -29,7 +29,7 @@ def few(connection: Connection, run: int, wanted: Filter) -> list[Place] | None:
         None where they are not asked for, or of one metric or answer alone, which has an index, or are many.
     """
     bounds = (wanted.low, wanted.high, wanted.passed)
-    if bounds == (None, None, None) or wanted.metric is not None or wanted.position is not None:
+    if bounds == (None, None, None) or wanted.metric is not None or wanted.positions is not None:
         return None
     found: list[Place] = []
     for of_one in _by_metric(connection, run, wanted):

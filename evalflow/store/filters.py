@@ -36,7 +36,7 @@ class Filter:
         low, high: Those that scored within these, bounds included.
         passed: Those that passed, or that did not; None: both, and those without a threshold.
         limits: The thresholds that this is told by.
-        position: Those of one answer.
+        positions: Those of these answers.
     """
 
     metric: str | None = None
@@ -47,7 +47,7 @@ class Filter:
     high: float | None = None
     passed: bool | None = None
     limits: Sequence[Limit] = ()
-    position: int | None = None
+    positions: Sequence[int] | None = None
 
 
 def conditions(run: int, wanted: Filter) -> list[ColumnElement[bool]]:
@@ -56,9 +56,10 @@ def conditions(run: int, wanted: Filter) -> list[ColumnElement[bool]]:
     equals: Mapping[Any, Any] = {
         scores.c.metric: wanted.metric,
         scores.c.status: wanted.status,
-        scores.c.position: wanted.position,
     }
     found += [column == value for column, value in equals.items() if value is not None]
+    if wanted.positions is not None:
+        found.append(scores.c.position.in_(wanted.positions))
     found += within(wanted)
     if wanted.status is None and wanted.metric is None and (wanted.low, wanted.high, wanted.passed) != (None,) * 3:
         found.append(scores.c.status == "scored")  # as every score is; so the index that begins with it serves

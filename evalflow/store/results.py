@@ -184,6 +184,13 @@ def score(connection: Connection, run: int, place: Place) -> Row | None:
     return {**found, "steps": connection.scalar(steps)}
 
 
+def steps(connection: Connection, run: int, position: int) -> dict[int, str]:
+    """The judge's steps of every score of an answer, as JSON text, by the score's number."""
+    same = (score_steps.c.run == run, score_steps.c.position == position)
+    found = connection.execute(select(score_steps.c.n, score_steps.c.steps).where(*same))
+    return {row[0]: row[1] for row in found}
+
+
 def _page_of_few(connection: Connection, run: int, wanted: Filter, places: Sequence[Place], limit: int) -> list[Row]:
     """The first of these places that are wanted in every other respect, too."""
     found: list[Row] = []

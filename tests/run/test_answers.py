@@ -88,6 +88,17 @@ def test_the_journal_keeps_generated_answers_and_counts_what_they_took(kit, tmp_
         assert found.get("d", "c2", "fake", 0) == answers[2]
 
 
+def test_for_one_case_no_line_of_another_is_parsed(kit, tmp_path):
+    cases = kit.cases(2)
+    written(tmp_path / "r", *(kit.answer(case) for case in cases))
+    with RunFolder(tmp_path / "r").answers.open("ab") as file:
+        file.write(b'{"case_id": "c7", and this is no JSON\n')
+    with AnswerBook() as found:
+        found.add(RunFolder(tmp_path / "r").answers, ("d",), case_id="c1")
+        assert len(found) == 1
+        assert found.get("d", "c1", "fake", 0) == kit.answer(cases[1])
+
+
 def test_of_several_lines_for_one_answer_the_last_counts(kit, tmp_path):
     (case,) = kit.cases(1)
     written(tmp_path / "r", kit.answer(case, answer="old"), kit.answer(case, answer="new"))

@@ -97,7 +97,7 @@ def run(database: Database) -> int:
             Filter(passed=True, limits=LIMITS, tag="even", text="question 1"),
             lambda i, n: (i, n) in {(10, 1), (12, 1), (14, 1), (16, 0)},
         ),
-        (Filter(position=4, metric="b", tag="even"), lambda i, n: (i, n) == (4, 1)),
+        (Filter(positions=[4], metric="b", tag="even"), lambda i, n: (i, n) == (4, 1)),
     ],
 )
 def test_pages_are_in_order_and_hold_what_is_wanted(

@@ -26,6 +26,7 @@ from evalflow.web.api.routes import rest_api
 from evalflow.web.application import API, guards
 from evalflow.web.security.token import cookie_name
 
+from ..off_loop import keep_off_loops
 from .finished import Finished, finish_runs
 
 TOKEN = "a-token-that-the-tests-know-and-nobody-else"
@@ -109,7 +110,8 @@ def api_served(folder: Path) -> Iterator[Server]:
     def make(address: Address) -> Starlette:
         return Starlette(routes=[Mount(API, rest_api(workspace))], middleware=guards(address, TOKEN))
 
-    with working_in(folder) as workspace, served(make) as server:
+    with pytest.MonkeyPatch.context() as patch, working_in(folder) as workspace, served(make) as server:
+        keep_off_loops(patch.setattr)
         yield server
 
 

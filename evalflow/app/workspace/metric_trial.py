@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
@@ -129,7 +130,9 @@ async def write_steps(space: Workspace, bot: str, draft: MetricDraft) -> Written
         what = "steps are written by criteria, for metrics of the kind g_eval"
         raise UserError(Problem(what, "metric.criteria", "say in words what a good answer is", key="criteria"))
     unwritten = {**draft.definition, "steps": None, "steps_from": None}
-    with drafted(space, bot, replace(draft, definition=unwritten), {"question": "-"}) as (settings, _):
+    with ExitStack() as stack:
+        made = drafted(space, bot, replace(draft, definition=unwritten), {"question": "-"})
+        settings, _ = await to_thread.run_sync(stack.enter_context, made)
         parts = await assembled(settings)
         try:
             pair = parts.pairs[0]
@@ -158,7 +161,8 @@ async def try_metric(space: Workspace, bot: str, draft: MetricDraft, row: Mappin
         UserError: With all that is wrong with the metric or the case, or a key is not set.
         InfrastructureError: Nothing answers at an endpoint, or a key is refused.
     """
-    with drafted(space, bot, draft, row) as (settings, case):
+    with ExitStack() as stack:
+        settings, case = await to_thread.run_sync(stack.enter_context, drafted(space, bot, draft, row))
         parts = await assembled(settings)
         try:
             _expect_own_scores(parts)

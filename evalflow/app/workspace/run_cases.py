@@ -10,16 +10,14 @@ from typing import Any
 from evalflow.app.results.derive import standing_answer
 from evalflow.app.results.saved import Saved, load
 from evalflow.app.workspace.runs import run_row
-from evalflow.app.workspace.score_types import Score, ScoreFilter
-from evalflow.app.workspace.scores import get_score, list_scores
+from evalflow.app.workspace.score_types import Score
+from evalflow.app.workspace.scores import answer_scores
 from evalflow.app.workspace.space import Workspace, not_found
 from evalflow.errors import Problem, UserError
 from evalflow.records import Answer, Case
 from evalflow.report.join import as_answered
 from evalflow.run.answers import AnswerBook
 from evalflow.run.folder import RunFolder
-
-MOST_SCORES = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +71,10 @@ def get_run_case(
         last = results.last_position(connection, row["id"])
     if found is None or last is None:
         raise not_found("case", str(position), [])
-    page = list_scores(space, run_id, ScoreFilter(answer=position), limit=MOST_SCORES, thresholds=thresholds)
-    whole = [get_score(space, run_id, one.id, thresholds) for one in page.items]
+    scored = answer_scores(space, run_id, position, thresholds)
     case, gone = _whole_case(RunFolder(Path(row["folder"])), found)
     told: dict[str, Any] = {name: found[name] for name in RunCase.__dataclass_fields__ if name in found}
-    return RunCase(**told, answer_error=found["error"], case=case, gone=gone, scores=whole, last=last)
+    return RunCase(**told, answer_error=found["error"], case=case, gone=gone, scores=scored, last=last)
 
 
 def _whole_case(folder: RunFolder, found: Mapping[str, Any]) -> tuple[Case | None, str]:
@@ -107,6 +104,6 @@ def case_and_answer(saved: Saved, found: Mapping[str, Any]) -> tuple[Case, Answe
         raise UserError(Problem(f"{saved.folder.path} does not hold case {found['case_id']!r} any more", "case"))
     run = saved.recipe.settings.run
     with AnswerBook() as book:
-        book.add(saved.folder.answers, run.dataset)
+        book.add(saved.folder.answers, run.dataset, case_id=found["case_id"])
         known = book.get(*wanted, found["target"], found["target_repeat"])
     return case, known or standing_answer(run, case, found["target"], found["target_repeat"])

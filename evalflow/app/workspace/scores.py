@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -83,10 +84,29 @@ def case_scores(space: Workspace, run_id: str, dataset: str, case_id: str) -> li
     row = run_row(space, run_id)
     limits = _limits(row, None)
     with space.database.reading() as connection:
-        places = results.positions(connection, row["id"], dataset, case_id)
-        wanted = [_filter(ScoreFilter(answer=place), limits) for place in places[:MAX_PAGE]]
-        found = [one for each in wanted for one in results.page(connection, row["id"], each, None, MAX_PAGE)]
+        places = results.positions(connection, row["id"], dataset, case_id)[:MAX_PAGE]
+        wanted = replace(_filter(ScoreFilter(), limits), positions=places)
+        found = results.page(connection, row["id"], wanted, None, MAX_PAGE * len(places)) if places else []
     return [_score(one, limits) for one in found]
+
+
+def answer_scores(
+    space: Workspace, run_id: str, position: int, thresholds: Mapping[str, float] | None = None
+) -> list[Score]:
+    """All scores of an answer, at most `MAX_PAGE`, each with the judge's steps.
+
+    Raises:
+        NotFoundError: There is no such run.
+    """
+    from evalflow.store import results
+
+    row = run_row(space, run_id)
+    limits = _limits(row, thresholds)
+    with space.database.reading() as connection:
+        wanted = _filter(ScoreFilter(answer=position), limits)
+        found = results.page(connection, row["id"], wanted, None, MAX_PAGE)
+        steps = results.steps(connection, row["id"], position)
+    return [_score({**one, "steps": steps.get(one["n"])}, limits) for one in found]
 
 
 def get_score(space: Workspace, run_id: str, score_id: str, thresholds: Mapping[str, float] | None = None) -> Score:
@@ -212,7 +232,7 @@ def _filter(wanted: ScoreFilter, limits: Sequence[Limit]) -> Any:
         high=wanted.high,
         passed=wanted.passed,
         limits=limits,
-        position=wanted.answer,
+        positions=None if wanted.answer is None else [wanted.answer],
     )
 
 

@@ -8,10 +8,13 @@ import re
 from collections.abc import Mapping
 from typing import Any, cast
 
+from anyio import to_thread
+
 from evalflow.app.workspace.validate import check_bot
 from evalflow.errors import Problem, UserError
 from evalflow.paths import prompt_dirs
 from evalflow.prompts import Prompts
+from evalflow.protocols import Target
 from evalflow.records import Answer, Case, Message
 from evalflow.targets.form import Form
 from evalflow.targets.registry import build_target, target_config_model
@@ -41,11 +44,7 @@ async def try_bot(name: str, config: Mapping[str, Any], question: str) -> Answer
     asked = question.strip()
     if not asked or len(asked) > LONGEST_QUESTION:
         raise UserError(Problem(f"a question has 1 to {LONGEST_QUESTION} characters", "question"))
-    plain = check_bot(name, config)
-    if plain["kind"] == "recorded":
-        raise UserError(Problem("recorded answers cannot be asked", "question", "choose a bot that answers"))
-    model = target_config_model(plain["kind"]).model_validate(_with_environment(plain))
-    target = build_target(model, name, Prompts(prompt_dirs()), {"trial": Form()}, generate=True)
+    target = await to_thread.run_sync(_built, name, config)
     try:
         async with asyncio.timeout(LONGEST_S):
             return await target.answer(_case(asked), 0)
@@ -53,6 +52,14 @@ async def try_bot(name: str, config: Mapping[str, Any], question: str) -> Answer
         raise UserError(Problem(f"no answer came within {LONGEST_S:g} s", "question", "is it running?")) from None
     finally:
         await target.close()
+
+
+def _built(name: str, config: Mapping[str, Any]) -> Target:
+    plain = check_bot(name, config)
+    if plain["kind"] == "recorded":
+        raise UserError(Problem("recorded answers cannot be asked", "question", "choose a bot that answers"))
+    model = target_config_model(plain["kind"]).model_validate(_with_environment(plain))
+    return build_target(model, name, Prompts(prompt_dirs()), {"trial": Form()}, generate=True)
 
 
 def _case(question: str) -> Case:

@@ -14,6 +14,8 @@ from evalflow.app.workspace.metrics import MetricDraft, create_metric, get_libra
 from evalflow.errors import InfrastructureError, UserError
 from evalflow.testing import Endpoint, Request, status
 
+from ...off_loop import keep_off_loops
+
 pytestmark = pytest.mark.anyio
 CASE = {"question": "What does it cost?", "answer": "Forty pounds.", "reference": "40 pounds"}
 CRITERIA = {"kind": "g_eval", "criteria": "The answer names the price.", "needs": ["question", "answer"], "samples": 2}
@@ -67,9 +69,10 @@ async def test_a_preview_says_why_nothing_would_be_asked(space: Workspace) -> No
     assert preview_metric(space, "fees", keyword, CASE).nothing == "this metric asks no judge"
 
 
-async def test_the_judge_writes_the_steps(space: Workspace) -> None:
+async def test_the_judge_writes_the_steps(space: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     with Endpoint(judge) as endpoint:
         bot(space, endpoint.url)
+        keep_off_loops(monkeypatch.setattr)
         written = await write_steps(space, "fees", draft(steps=["an old one"]))
     assert (list(written.steps), written.judge) == (STEPS, "target:m")
     assert endpoint.count == 1
@@ -90,9 +93,10 @@ async def test_steps_that_do_not_come_are_given_up(space: Workspace, monkeypatch
         held.set()
 
 
-async def test_one_case_is_scored_as_in_a_run(space: Workspace) -> None:
+async def test_one_case_is_scored_as_in_a_run(space: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     with Endpoint(judge) as endpoint:
         bot(space, endpoint.url)
+        keep_off_loops(monkeypatch.setattr)
         found = await try_metric(space, "fees", draft(), CASE)
     (score,) = found.scores
     assert (score.metric, score.status, score.score, score.value) == ("price", "scored", 1.0, 10)

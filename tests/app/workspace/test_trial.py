@@ -6,11 +6,14 @@ from evalflow.app.workspace.trial import try_bot
 from evalflow.errors import InfrastructureError, UserError
 from evalflow.testing import Endpoint, status
 
+from ...off_loop import keep_off_loops
+
 pytestmark = pytest.mark.anyio
 MODEL = {"kind": "openai", "model": "m", "api_key_env": None, "attempts": 1}
 
 
-async def test_a_bot_answers() -> None:
+async def test_a_bot_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    keep_off_loops(monkeypatch.setattr)
     with Endpoint(["Forty pounds."]) as endpoint:
         answer = await try_bot("bot", {**MODEL, "base_url": endpoint.url}, " What does it cost? ")
     assert (answer.status, answer.answer) == ("answered", "Forty pounds.")

@@ -28,7 +28,9 @@ from evalflow.web.address import bind, loopback
 from evalflow.web.application import application
 from evalflow.web.child import Child
 from evalflow.web.serve import answer
+from tests.off_loop import keep_off_loops
 
+keep_off_loops(setattr)
 sock, address = bind(loopback("127.0.0.1", 0))
 print(address.port, flush=True)
 worker = Child(["worker", "--attached"]) if "worker" in sys.argv else None
