@@ -76,7 +76,7 @@ class Prompts:
             autoescape=False,
             auto_reload=False,
         )
-        self._environment.filters |= {"fenced": fenced, "json": as_json}  # pyright: ignore
+        self._environment.add_filters({"fenced": fenced, "json": as_json})
         self._folders = folders
         self._trees: dict[str, nodes.Template] = {}
 
@@ -189,11 +189,14 @@ def render(template: Template, variables: Mapping[str, Any], where: str) -> str:
         raise UserError(
             Problem(f"the prompt cannot be rendered: {error.message}", where or str(template.name))
         ) from None
-    except (TypeError, ValueError, ArithmeticError, LookupError, AttributeError) as error:
-        raise UserError(Problem(f"the prompt cannot be rendered: {error}", where or str(template.name))) from None
+    except MemoryError:
+        what = "the prompt cannot be rendered: it takes more memory than there is"
+        raise UserError(Problem(what, where or str(template.name))) from None
     except RecursionError:
         what = "the prompt cannot be rendered: it includes or calls itself without end"
         raise UserError(Problem(what, where or str(template.name))) from None
+    except Exception as error:  # whatever a filter or method makes of what it is given
+        raise UserError(Problem(f"the prompt cannot be rendered: {error}", where or str(template.name))) from None
 
 
 def _puts_out(node: nodes.Node, field: str) -> bool:
@@ -220,7 +223,7 @@ def _shows(node: nodes.Node, field: str) -> bool:
             return False
         case nodes.CondExpr():
             return any(_shows(side, field) for side in (node.expr1, node.expr2) if side)
-        case nodes.Call() if not isinstance(node.node, nodes.EnvironmentAttribute):
+        case nodes.Call():
             return _shows(node.node, field)
         case _:
             return any(_shows(child, field) for child in node.iter_child_nodes())

@@ -1,63 +1,68 @@
-"""Jinja's sandbox with a meter, so that every template ends, whatever loops or multiplies in it.
+"""Jinja's sandbox with a meter, so that every template ends, in little time and memory, whatever is in it.
 
-Templates come from the project's own files; the meter guards against mistakes, such as a loop in a loop over
-everything. It counts and needs no thread or signal: each pass of a loop or call of a macro is a step, and text counts
-where it is made and where it is put out.
+Templates come from users of the application too. Nothing needs a thread or a signal: what an operation would take is
+estimated by `template_costs` and counted before it is done. What cannot multiply a size is not watched, so that an
+ordinary prompt costs what it costs without a meter.
 """
 
 from __future__ import annotations
 
 import functools
-import re
-from collections.abc import Callable, Iterable, MutableMapping, Sized
+from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sized
+from itertools import islice
 from typing import Any, cast
 
 from jinja2 import (
-    Environment,
     Template,  # noqa: TID251 - its type; Prompts makes them
     nodes,
 )
+from jinja2.compiler import CodeGenerator, Frame
 from jinja2.exceptions import SecurityError
-from jinja2.filters import do_format
-from jinja2.runtime import Context
+from jinja2.runtime import Context, LoopContext, Macro
 from jinja2.sandbox import ImmutableSandboxedEnvironment
+from jinja2.utils import Namespace
 from jinja2.visitor import NodeTransformer
 
-STEPS = 200_000
-"""Passes of loops, and calls of macros, in one rendering."""
+from evalflow import template_costs
+from evalflow.template_costs import weight
+
+STEPS = 2_000_000
+"""Parts of a template, such as an expression, that loops, macros and includes may carry out in one rendering."""
 CHARACTERS = 32_000_000
-"""Text made in one rendering, what is made on the way included; the longest prompts of models take a few million."""
-NUMBER = 1_000_000
-"""The largest width or count that a filter or a method of a text may be given."""
-_SIZED_FILTERS = ("batch", "center", "indent", "round", "slice", "tojson")
+"""Text made or gone through in one rendering; the longest prompts of models take a few million."""
+_CALL = 20  # steps
+_AT_ONCE = 256
 _OF_DICT = frozenset(dir(dict))
-_WIDTH = re.compile(r"[:%][^{}%]{0,9}?(\d{7,})")
-_WIDTH_GIVEN = re.compile(r"%[^a-zA-Z%]*\*|:[^{}]*\{")
+_OF_LOOP = frozenset(("index", "index0", "first", "last", "length", "revindex", "revindex0", "previtem", "nextitem"))
 
 
 class TooMuch(SecurityError):
     """A template makes more than any prompt can need."""
 
 
-class Meter:
-    """What one rendering has taken."""
+class _Opaque(Namespace):
+    """A namespace whose text does not spell out what it holds, which may hold others, twice each."""
 
-    def __init__(self) -> None:
-        self._steps = 0
-        self._characters = 0
+    def __repr__(self) -> str:
+        return "<Namespace>"
 
-    def step(self, constant: int) -> None:
-        """Count one pass, which puts out so many characters of the template's own text."""
-        self._steps += 1
-        if self._steps > STEPS:
-            raise TooMuch(f"its loops take more than {STEPS:,} passes")
-        self.text(constant)
 
-    def text(self, length: int) -> None:
-        """Count text that is made or put out."""
-        self._characters += length
-        if self._characters > CHARACTERS:
-            raise TooMuch(f"it makes more than {CHARACTERS:,} characters of text")
+class _Generator(CodeGenerator):
+    """Puts text out as it is, and has anything else measured before it is made a text."""
+
+    def _output_child_pre(self, node: nodes.Expr, frame: Frame, finalize: CodeGenerator._FinalizeInfo) -> None:
+        if frame.eval_ctx.volatile or frame.eval_ctx.autoescape:
+            super()._output_child_pre(node, frame, finalize)
+            self.write("environment.text_of(")
+        else:
+            self.write("(piece if (piece := (")
+
+    def _output_child_post(self, node: nodes.Expr, frame: Frame, finalize: CodeGenerator._FinalizeInfo) -> None:
+        if frame.eval_ctx.volatile or frame.eval_ctx.autoescape:
+            self.write(")")
+            super()._output_child_post(node, frame, finalize)
+        else:
+            self.write(")).__class__ is str else environment.text_of(piece))")
 
 
 class Sandbox(ImmutableSandboxedEnvironment):
@@ -67,22 +72,53 @@ class Sandbox(ImmutableSandboxedEnvironment):
         options: As for Jinja's environment.
     """
 
-    intercepted_binops = frozenset({"+", "*", "**", "%"})
+    intercepted_binops = frozenset({"+", "*", "**", "//", "%"})
+    code_generator_class = _Generator
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        self.meter = Meter()
         self._loaded: dict[str, Template] = {}
-        self.finalize = self._put_out
-        self.globals.pop("lipsum")  # pyright: ignore[reportUnknownMemberType]
+        self._sizes: dict[str | None, int] = {}
+        self.concat = self._joined  # pyright: ignore[reportIncompatibleMethodOverride, reportAttributeAccessIssue]
+        known = cast("dict[str, Any]", self.globals)  # pyright: ignore[reportUnknownMemberType]
+        known.pop("lipsum")
+        known["namespace"] = _Opaque
         filters = cast("dict[str, Any]", self.filters)  # pyright: ignore[reportUnknownMemberType]
-        for name in _SIZED_FILTERS:
-            filters[name] = _checked(filters[name])
-        filters["format"] = _format
+        self.add_filters(dict(filters))
+        filters |= {" over": self._over, " joined": self._concatenated, " measured": self._weighed}
+        tests = cast("dict[str, Any]", self.tests)  # pyright: ignore[reportUnknownMemberType]
+        for name, test in tests.items():
+            tests[name] = self._counted(test, template_costs.of_test(name))
+        self.begin()
+
+    def add_filters(self, made: dict[str, Callable[..., Any]]) -> None:
+        """Filters that are metered."""
+        filters = cast("dict[str, Any]", self.filters)  # pyright: ignore[reportUnknownMemberType]
+        for name, filter in made.items():
+            filters[name] = self._counted(filter, template_costs.of_filter(name))
 
     def begin(self) -> None:
         """Start a rendering."""
-        self.meter = Meter()
+        self._steps = STEPS
+        self._characters = CHARACTERS
+
+    def step(self, steps: int) -> None:
+        """Count parts of the template that are to be carried out."""
+        self._steps -= steps
+        if self._steps < 0:
+            raise TooMuch(f"its loops take more than {STEPS:,} steps")
+
+    def spend(self, characters: int) -> None:
+        """Count text that is to be made or gone through."""
+        self._characters -= characters
+        if self._characters < 0:
+            raise TooMuch(f"it makes more than {CHARACTERS:,} characters of text")
+
+    def text_of(self, value: Any) -> str:
+        """The text of what is put out."""
+        if type(value) is not int:  # Python itself lets none have more than some thousand digits
+            self.spend(weight(value))
+        return str(value)
 
     def make_globals(self, d: MutableMapping[str, Any] | None) -> MutableMapping[str, Any]:
         """The globals of a template, in a plain dictionary.
@@ -99,119 +135,177 @@ class Sandbox(ImmutableSandboxedEnvironment):
             return super().get_template(name, parent, globals)
         if name not in self._loaded:
             self._loaded[name] = super().get_template(name, parent)
+        self._steps -= self._sizes.get(name, _CALL)
+        if self._steps < 0:
+            self.step(0)
         return self._loaded[name]
 
     def getattr(self, obj: Any, attribute: str) -> Any:
         """An attribute, else an item, which Jinja finds in a dictionary only by way of an exception."""
-        if type(obj) is dict and attribute not in _OF_DICT and attribute in obj:
-            return cast("dict[str, Any]", obj)[attribute]
+        kind = cast("type[Any]", type(obj))
+        if kind is dict:
+            if attribute not in _OF_DICT and attribute in obj:
+                return cast("dict[str, Any]", obj)[attribute]
+        elif (kind is LoopContext and attribute in _OF_LOOP) or (
+            attribute[0] != "_" and attribute in getattr(kind, "__dataclass_fields__", ())
+        ):
+            return getattr(obj, attribute)
         return super().getattr(obj, attribute)
 
-    def step(self, constant: int) -> None:
-        """Count one pass; what `_parse` puts into every body calls it."""
-        self.meter.step(constant)
-
-    def joined(self, *parts: Any) -> str:
-        """What `~` gives."""
-        texts = [str(part) for part in parts]
-        self.meter.text(sum(map(len, texts)))
-        return "".join(texts)
+    def getitem(self, obj: Any, argument: Any) -> Any:
+        """An item. Looking up a tuple goes through all of it."""
+        if type(argument) is tuple:
+            self.spend(weight(cast("tuple[Any, ...]", argument)))
+        return super().getitem(obj, cast("Any", argument))
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
         """Refuse an operation whose result would be too large, before it is made."""
-        self.meter.text(_size(operator, left, right))
+        self.spend(template_costs.of_operator(operator, left, right))
         return super().call_binop(context, operator, left, right)
 
     def call(__self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:
-        """Call a function or method, and count the text that it makes."""
-        if getattr(__obj, "__self__", None) is __self:
-            return __obj(*args)  # a step, or a join
+        """Call a function or method; what it would take is counted first."""
+        if type(__obj) is Macro:
+            __self._steps -= __self._sizes.get(__obj.name, _CALL) + len(args)
+            if __self._steps < 0:
+                __self.step(0)
+            return __context.call(__obj, *args, **kwargs)
         method = getattr(__obj, "__wrapped__", __obj)  # the sandbox wraps `format`
-        owner = getattr(method, "__self__", None)
-        if isinstance(owner, str | bytes):
-            refuse = functools.partial(_refuse_widths, owner) if method is not __obj else _refuse_numbers
-            refuse((*args, *kwargs.values()))
-        result = super().call(__context, __obj, *args, **kwargs)
-        if isinstance(result, str):
-            __self.meter.text(len(result))
-        return result
+        owner: Any = getattr(method, "__self__", None)
+        args = tuple([_whole(arg) for arg in args])
+        __self.step(_CALL)
+        if isinstance(__obj, LoopContext):
+            __self.step(_CALL * sum(len(arg) for arg in args if isinstance(arg, Sized)))
+        elif isinstance(owner, str | bytes | int | float | list | tuple | dict):
+            cost = template_costs.of_method(cast("Any", owner), method.__name__)
+            __self._charge(cost, (cast("Any", owner), *args), kwargs)
+        else:
+            __self._charge(template_costs.of_filter(""), args, kwargs)
+        return super().call(__context, __obj, *args, **kwargs)
 
-    def _put_out(self, value: Any) -> str:
-        text = value if isinstance(value, str) else str(value)
-        self.meter.text(len(text))
-        return text
+    def _charge(self, cost: template_costs.Cost | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Count what a call would take; one with arguments that it does not have is left to fail by itself."""
+        try:
+            taken = cost(*args, **kwargs) if cost else 0
+        except TypeError:
+            taken = template_costs.of_operator("+", args, tuple(kwargs.values()))
+        self.spend(taken)
+
+    def _counted(self, made: Callable[..., Any], cost: template_costs.Cost | None) -> Callable[..., Any]:
+        """A filter or test that is counted."""
+        if cost is None:
+            return made
+        skipped = 1 if hasattr(made, "jinja_pass_arg") else 0  # such as the environment
+        plain = cost is template_costs.of_filter("fenced") and not skipped
+
+        @functools.wraps(made)
+        def counted(*args: Any, **kwargs: Any) -> Any:
+            if plain and not kwargs and args[0].__class__ is str:
+                # The usual case, without a further call.
+                for arg in args:
+                    self._characters -= len(arg) if arg.__class__ is str else weight(arg)
+                if self._characters < 0:
+                    self.spend(0)
+                return made(*args)
+            args = (*args[:skipped], *[_whole(arg) for arg in args[skipped:]])
+            self._charge(cost, args[skipped:], kwargs)
+            return made(*args, **kwargs)
+
+        return counted
+
+    def _over(self, iterable: Any, size: int) -> Any:
+        """What a loop goes over, whose body has so many parts."""
+        if hasattr(iterable, "__next__"):
+            iterable = list[Any](islice(iterable, STEPS // size + 1))
+        self._steps -= len(iterable) * size
+        if self._steps < 0:
+            self.step(0)
+        return iterable
+
+    def _concatenated(self, *parts: Any) -> str:
+        """What `~` gives."""
+        self.spend(sum(map(weight, parts)))
+        return "".join(map(str, parts))
+
+    def _weighed(self, value: Any) -> Any:
+        self.spend(weight(value))
+        return value
+
+    def _joined(self, pieces: Iterable[str]) -> str:
+        """What a template, macro or block puts out, together."""
+        remaining: Iterator[str] = iter(pieces)
+        found: list[str] = []
+        while part := tuple(islice(remaining, _AT_ONCE)):
+            self._characters -= sum(map(len, part))
+            if self._characters < 0:
+                self.spend(0)
+            found += part
+        return "".join(found)
 
     def _parse(self, source: str, name: str | None, filename: str | None) -> nodes.Template:
         tree = super()._parse(source, name, filename)
-        _Joins().visit(tree)
-        for body in [tree, *tree.find_all((nodes.For, nodes.Macro, nodes.CallBlock))]:
-            constant = nodes.Const(sum(len(data.data) for data in body.find_all(nodes.TemplateData)))
-            counted = nodes.ExprStmt(_call("step", [constant], body.lineno, self), lineno=body.lineno)
-            body.body.insert(0, counted.set_environment(self))
+        self._sizes[name] = _size(tree)
+        for macro in tree.find_all((nodes.Macro, nodes.CallBlock)):
+            called = macro.name if isinstance(macro, nodes.Macro) else "caller"
+            self._sizes[called] = max(_size(macro), self._sizes.get(called, 0))
+        _Metered().visit(tree)
         return tree
 
 
-class _Joins(NodeTransformer):
-    """Turns each `~` into a call of `joined`, since Jinja lets no sandbox see it."""
+class _Metered(NodeTransformer):
+    """Puts a filter of the sandbox around what Jinja lets no sandbox see."""
+
+    def visit_For(self, node: nodes.For) -> nodes.Node:
+        """Count the passes before the first one."""
+        node.iter = _filter(" over", cast("nodes.Expr", node.iter), nodes.Const(_size(node)))
+        return self.generic_visit(node)
 
     def visit_Concat(self, node: nodes.Concat) -> nodes.Node:
-        """Replace one, and those within it."""
+        """Each `~`, and those within it."""
         self.generic_visit(node)
-        assert node.environment
-        return _call("joined", list(node.nodes), node.lineno, node.environment)
+        first, *others = node.nodes
+        return _filter(" joined", first, *others)
+
+    def visit_Compare(self, node: nodes.Compare) -> nodes.Node:
+        """What is compared, unless one side is short for certain."""
+        self.generic_visit(node)
+        for operand in node.ops:
+            if operand.op in ("in", "notin"):
+                operand.expr = _measured(operand.expr)
+            elif not isinstance(operand.expr, nodes.Const):
+                node.expr = _measured(node.expr)
+        return node
+
+    def visit_Getitem(self, node: nodes.Getitem) -> nodes.Node:
+        """A slice is a copy."""
+        self.generic_visit(node)
+        return _filter(" measured", node) if isinstance(node.arg, nodes.Slice) else node
+
+    def visit_Pair(self, node: nodes.Pair) -> nodes.Node:
+        """A key of a dictionary may be a tuple, and is gone through."""
+        self.generic_visit(node)
+        node.key = _measured(node.key)
+        return node
 
 
-def _call(method: str, arguments: list[Any], lineno: int, environment: Environment) -> nodes.Expr:
-    """A call of a method of the environment, as a node of a template."""
-    called = nodes.EnvironmentAttribute(method)
-    call = nodes.Call(called, arguments, [], None, None)
-    call.set_lineno(lineno).set_environment(environment)
-    return call
+def _measured(value: nodes.Expr) -> nodes.Expr:
+    constant = isinstance(value, nodes.Const) or (
+        isinstance(value, nodes.Tuple | nodes.List) and all(isinstance(item, nodes.Const) for item in value.items)
+    )
+    return value if constant else _filter(" measured", value)
 
 
-def _size(operator: str, left: Any, right: Any) -> int:
-    """About how long the result of an operation is; bits and items count as characters do."""
-    if isinstance(left, int) and isinstance(right, int):
-        return left.bit_length() * max(right, 0) if operator == "**" else left.bit_length() + right.bit_length()
-    if operator == "*":
-        times, repeated = (left, right) if isinstance(left, int) else (right, left)
-        return _length(repeated) * max(times, 0) if isinstance(times, int) else 0
-    if operator == "%" and isinstance(left, str | bytes):
-        _refuse_widths(left, cast("tuple[Any, ...]", right if isinstance(right, tuple) else (right,)))
-        return len(left)
-    return _length(left) + _length(right)
+def _filter(name: str, value: nodes.Expr, *args: nodes.Expr) -> nodes.Filter:
+    made = nodes.Filter(value, name, list(args), [], None, None)
+    made.set_lineno(value.lineno).set_environment(cast("Any", value.environment))
+    return made
 
 
-def _length(value: Any) -> int:
-    return len(value) if isinstance(value, Sized) else 0
+def _size(node: nodes.Node) -> int:
+    """How many parts a node has."""
+    return 1 + sum(map(_size, node.iter_child_nodes()))
 
 
-def _checked(made: Callable[..., Any]) -> Callable[..., Any]:
-    """A filter that refuses excessive widths and counts."""
-
-    @functools.wraps(made)
-    def checked(*args: Any, **kwargs: Any) -> Any:
-        _refuse_numbers((*args[1:], *kwargs.values()))
-        return made(*args, **kwargs)
-
-    return checked
-
-
-def _format(text: str, *args: Any, **kwargs: Any) -> str:
-    """Jinja's filter of that name, which refuses excessive widths."""
-    _refuse_widths(text, (*args, *kwargs.values()))
-    return do_format(text, *args, **kwargs)
-
-
-def _refuse_numbers(values: Iterable[Any]) -> None:
-    for value in values:
-        if isinstance(value, int) and value > NUMBER:
-            raise TooMuch(f"it asks for a width or a count of {value:,}; at most {NUMBER:,} can be had")
-
-
-def _refuse_widths(text: str | bytes, values: Iterable[Any]) -> None:
-    """Refuse widths in a format string, and among the values where it takes widths from them."""
-    text = str(text)
-    _refuse_numbers(int(width) for width in _WIDTH.findall(text))
-    if _WIDTH_GIVEN.search(text):
-        _refuse_numbers(values)
+def _whole(value: Any) -> Any:
+    """What can be gone through once only, as a list, so that it can be measured."""
+    return list(cast("Iterator[Any]", value)) if hasattr(value, "__next__") else value
