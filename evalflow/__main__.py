@@ -2,34 +2,72 @@
 
 from __future__ import annotations
 
-import contextlib
+import errno
 import gc
+import io
 import os
 import sys
 import traceback
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 COLLECT_AFTER = (20_000, 20, 50)
 """When Python looks for reference cycles. By its own (700, 10, 10) it does so for every few calls, and takes a fifth of
 a run's CPU to find next to nothing."""
+GONE = frozenset({errno.EPIPE, errno.EIO})
+"""How the system says that nobody reads any more: a pipe that was closed, as by `head`, or a terminal."""
+
+FAULT = 5
+"""The exit code for what nobody planned."""
 
 
 def main() -> None:
-    """The console script: run the command line, and exit with its code.
-
-    The process ends at once, without the interpreter taking itself apart, which takes a fifth of a short command.
-    """
+    """The console script: run the command line, and exit with its code."""
     gc.set_threshold(*COLLECT_AFTER)
+    sys.stdout, out = _unfailing(sys.stdout, 1)
+    sys.stderr, _ = _unfailing(sys.stderr, 2)
     try:
         from evalflow.cli import run_command
 
         code = run_command(sys.argv[1:])
     except BaseException:  # 1, with which Python would end, says that a gate failed
         traceback.print_exc()
-        code = 5
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError):
-            stream.flush()
-    os._exit(code)
+        code = FAULT
+    sys.stdout.flush()
+    if out.lost is not None and out.lost.errno not in GONE:
+        sys.stderr.write(f"error: standard output cannot be written: {out.lost.strerror}\n")
+        code = code or FAULT
+    sys.exit(code)
+
+
+class Output(io.FileIO):
+    """A standard stream. Where it cannot be written, what is left goes nowhere, and the command goes on.
+
+    Attributes:
+        lost: Why it could not be written; None: it could.
+    """
+
+    lost: OSError | None = None
+
+    def write(self, data: ReadableBuffer, /) -> int | None:
+        """Write, or drop it; never fails."""
+        try:
+            return super().write(data)
+        except OSError as error:
+            self.lost = error
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, self.fileno())
+            os.close(nowhere)
+            return len(memoryview(data))
+
+
+def _unfailing(stream: TextIO | None, number: int) -> tuple[TextIO, Output]:
+    """A standard stream over an `Output`; one that the caller has closed (`>&-`) goes nowhere from the start."""
+    output = Output(number if stream else os.devnull, "w", closefd=stream is None)
+    encoding = stream.encoding if stream else "utf-8"
+    return io.TextIOWrapper(io.BufferedWriter(output), encoding, "replace", line_buffering=number == 2), output
 
 
 if __name__ == "__main__":

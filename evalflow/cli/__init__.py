@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import codecs
 import io
-import os
 import sys
 import traceback
 from collections.abc import Sequence
@@ -42,10 +41,6 @@ def run_command(arguments: Sequence[str]) -> int:
         return error.exit_code
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:
-        # The reader of our output has gone (`| head`); what is left in the buffer has nowhere to go.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     except SystemExit as stop:
         if stop.code in (None, 0, 2):  # what argparse and Hydra end with
             return stop.code or 0

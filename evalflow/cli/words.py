@@ -60,11 +60,4 @@ def console(*, stderr: bool = False) -> Console:
     """Where results go; with `stderr`, where progress and errors do."""
     from rich.console import Console
 
-    class Terminal(Console):
-        """A console whose broken pipe is an exception like any other, not an exit code of its own."""
-
-        def on_broken_pipe(self) -> None:
-            """The reader has gone."""
-            raise BrokenPipeError
-
-    return Terminal(stderr=stderr, highlight=False)
+    return Console(stderr=stderr, highlight=False)

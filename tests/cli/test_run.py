@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import shlex
 import stat
 import subprocess
 import sys
@@ -352,10 +353,22 @@ def test_data_that_change_under_way_cost_no_score(program: Program, padding: int
     assert scores_of(program)["status"].to_list() == ["scored", "scored"]
 
 
-def test_a_reader_that_goes_away_is_no_failed_gate(program: Program) -> None:
-    command = f"{sys.executable} -m evalflow dataset=rag metric=exact_match limit=3 | true; exit ${{PIPESTATUS[0]}}"
+@pytest.mark.parametrize("reader", ["2>&1 | head -n 1", "| true", "2>&1 >&- | true", "> /dev/full"])
+def test_a_reader_that_goes_away_changes_neither_the_run_nor_its_exit_code(program: Program, reader: str) -> None:
+    words = ["dataset=rag", "metric=exact_match", "limit=30", "gate={exact_match: {mean: '>= 0.9'}}"]
+    command = f"{shlex.join([sys.executable, '-m', 'evalflow', *words])} {reader}; exit ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", command], cwd=program.folder, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 1, done.stderr
+    assert (program.manifest["status"], program.manifest["scores"]["scored"]) == ("done", 30)
+    assert "Traceback" not in done.stderr + done.stdout
+    assert ("standard output cannot be written: No space left" in done.stderr) == ("/dev/full" in reader)
+
+
+def test_output_that_is_lost_to_a_full_disk_is_no_success(program: Program) -> None:
+    command = f"{shlex.join([sys.executable, '-m', 'evalflow', 'list', 'metric', '--json'])} > /dev/full"
+    done = subprocess.run(["bash", "-c", command], cwd=program.folder, capture_output=True, text=True)
+    assert done.returncode == 5
+    assert done.stderr == "error: standard output cannot be written: No space left on device\n"
 
 
 def test_a_terminal_without_unicode_gets_question_marks(program: Program) -> None:
