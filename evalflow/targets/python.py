@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import hashlib
 import importlib
@@ -18,7 +19,7 @@ from pydantic_core import PydanticSerializationError, from_json, to_json
 from evalflow.calls.faults import of_exception
 from evalflow.calls.session import CallSession
 from evalflow.config.targets import PythonTargetConfig
-from evalflow.errors import CallError, Problem, TargetError, UserError
+from evalflow.errors import CallError, InfrastructureError, Problem, TargetError, UserError
 from evalflow.llm.chat import canonical
 from evalflow.records import Case
 from evalflow.targets.payload import payload
@@ -26,6 +27,67 @@ from evalflow.targets.service import Heard, digest
 from evalflow.targets.slots import Slots
 
 HINT = "name a callable that Python finds from the working directory: target.call=package.module:callable"
+
+
+class Threads:
+    """Runs functions in threads, so many at a time. One that is given up keeps its place until it really ends.
+
+    Args:
+        call: What is run, for messages.
+        maximum: Threads at a time.
+        patience_s: Seconds that each may take before whoever waits for it gives it up.
+    """
+
+    def __init__(self, call: str, maximum: int, patience_s: float) -> None:
+        self._call = call
+        self._maximum = maximum
+        self._patience_s = patience_s
+        self._running = 0
+        self._end: asyncio.Future[None] | None = None
+
+    async def room(self) -> None:
+        """Wait until another thread may be started.
+
+        Raises:
+            InfrastructureError: None of those that run has ended in all the time that it had.
+        """
+        while self._running >= self._maximum:
+            self._end = self._end or asyncio.get_running_loop().create_future()
+            if not (await asyncio.wait({self._end}, timeout=self._patience_s))[0]:
+                what = (
+                    f"{self._maximum} calls of {self._call} are still running after {self._patience_s:g} s "
+                    "(target.timeout_s), and no more may run at once (target.concurrency.max)"
+                )
+                raise InfrastructureError(what, "let the function itself give up in time, then resume the run")
+
+    async def run(self, function: Callable[[Any], Any], argument: Any) -> Any:
+        """What a function gives or raises. Its thread is a daemon, so that one that never ends holds nobody up."""
+        loop = asyncio.get_running_loop()
+        ended: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
+        context = contextvars.copy_context()
+
+        def deliver(value: Any, error: BaseException | None) -> None:
+            self._running -= 1
+            if self._end is not None:
+                self._end.set_result(None)
+                self._end = None
+            if not ended.done():
+                ended.set_result((value, error))
+
+        def work() -> None:
+            try:
+                outcome: tuple[Any, BaseException | None] = context.run(function, argument), None
+            except BaseException as error:
+                outcome = None, error
+            with contextlib.suppress(RuntimeError):  # the run has ended meanwhile
+                loop.call_soon_threadsafe(deliver, *outcome)
+
+        threading.Thread(target=work, name="evalflow.target", daemon=True).start()
+        self._running += 1
+        value, error = await ended
+        if error is not None:
+            raise TargetError("exception", of_exception(error), requests=1) from error
+        return value
 
 
 class PythonWay:
@@ -42,6 +104,7 @@ class PythonWay:
     def __init__(self, config: PythonTargetConfig, session: CallSession) -> None:
         module, self._callable = _imported(config.call)
         self._slots = Slots(("python", config.call), config, session)
+        self._threads = Threads(config.call, config.concurrency.max, config.timeout_s)
         self._identity = digest(["python", config.call, list(_sources(module))])
 
     @property
@@ -55,7 +118,8 @@ class PythonWay:
 
     async def ask(self, data: bytes) -> Heard:
         """Call it. See `Way`."""
-        return await self._slots.run(data, self._call)
+        threaded = not inspect.iscoroutinefunction(self._callable)
+        return await self._slots.run(data, self._call, self._threads.room if threaded else None)
 
     async def close(self) -> None:
         """Nothing to release. A thread that never ends does not keep the process."""
@@ -68,7 +132,7 @@ class PythonWay:
             if inspect.iscoroutinefunction(self._callable):
                 reply = await self._callable(case)
             else:
-                reply = await _in_thread(self._callable, case)
+                reply = await self._threads.run(self._callable, case)
                 if inspect.isawaitable(reply):
                     reply = await reply
         except CallError:
@@ -82,31 +146,6 @@ class PythonWay:
         except (PydanticSerializationError, ValueError) as error:
             what = f"the callable returned what is no JSON: {error}"
             raise TargetError("malformed", what, requests=1) from None
-
-
-async def _in_thread(function: Callable[[Any], Any], argument: Any) -> Any:
-    """What a function gives or raises. Its thread is a daemon, so that one that never ends holds nobody up."""
-    loop = asyncio.get_running_loop()
-    ended: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
-    context = contextvars.copy_context()
-
-    def deliver(value: Any, error: BaseException | None) -> None:
-        if not ended.done():
-            ended.set_result((value, error))
-
-    def work() -> None:
-        try:
-            outcome: tuple[Any, BaseException | None] = context.run(function, argument), None
-        except BaseException as error:
-            outcome = None, error
-        if not loop.is_closed():
-            loop.call_soon_threadsafe(deliver, *outcome)
-
-    threading.Thread(target=work, name="evalflow.target", daemon=True).start()
-    value, error = await ended
-    if error is not None:
-        raise TargetError("exception", of_exception(error), requests=1) from error
-    return value
 
 
 def _imported(call: str) -> tuple[ModuleType, Callable[[Any], Any]]:

@@ -30,8 +30,15 @@ class Slots:
         self._account = account(session)
         self._timeout_s = config.timeout_s
 
-    async def run(self, data: bytes, call: Callable[[bytes], Awaitable[bytes]]) -> Heard:
+    async def run(
+        self, data: bytes, call: Callable[[bytes], Awaitable[bytes]], ready: Callable[[], Awaitable[None]] | None = None
+    ) -> Heard:
         """The reply of a call, which is cancelled when its time is over.
+
+        Args:
+            data: What is sent.
+            call: Sends it.
+            ready: Waits until there is room for a call; its time does not count.
 
         Raises:
             TargetError: It took too long.
@@ -40,6 +47,8 @@ class Slots:
         reserved = await self._account.reserve(Request("POST", "", data, self._timeout_s)) if self._account else None
         try:
             async with self._limiter.slot() as slot:
+                if ready is not None:
+                    await ready()
                 begun = time.monotonic()
                 try:
                     async with asyncio.timeout(self._timeout_s):

@@ -99,6 +99,23 @@ def test_a_callable_runs_and_is_resumed_by_its_own_command_line(program: Program
     assert program("report").returncode == 0
 
 
+def test_a_hanging_call_ends_neither_the_run_nor_the_targets_exit_handlers(program: Program) -> None:
+    path = program.write("mine.jsonl", *({"question": f"Q{i}?", "expected_outcome": True} for i in range(3)))
+    (program.folder / "my_bot.py").write_text(
+        "import atexit, pathlib, threading\n"
+        "atexit.register(pathlib.Path('closed').touch)\n"
+        "def guard(case):\n"
+        "    return case['question'] != 'Q1?' or threading.Event().wait()\n"
+    )
+    done = program(
+        *BASE, f"dataset.jailbreak_guardrails.path={path}", "target=python", "target.call=my_bot:guard",
+        "target.timeout_s=1",
+    )  # fmt: skip
+    assert done.returncode == 3, done.stderr
+    assert program.manifest["scores"]["error"] == 1
+    assert (program.folder / "closed").exists()
+
+
 LEAKING = """
 import asyncio
 import os

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -12,7 +13,7 @@ import pytest
 
 from evalflow.calls.session import CallSession
 from evalflow.config.targets import PythonTargetConfig
-from evalflow.errors import UserError
+from evalflow.errors import InfrastructureError, UserError
 from evalflow.records import Case, Context, Message
 from evalflow.targets.form import Form
 from evalflow.targets.python import PythonWay
@@ -62,6 +63,18 @@ def nothing(case):
 def endless(case):
     threading.Event().wait()
 
+opened = threading.Event()
+
+def waits(case):
+    opened.wait()
+    return "at last"
+
+async def async_leaks(case):
+    raise asyncio.CancelledError
+
+async def async_leaves(case):
+    raise SystemExit(0)
+
 async def async_endless(case):
     await asyncio.Event().wait()
 
@@ -108,6 +121,8 @@ async def test_a_plain_function_has_a_thread_and_cannot_change_the_case(build: B
         ("async_boom", "exception", "KeyError: 'index' (my_bot.py:27)"),
         ("leaves", "exception", "SystemExit: 3 (my_bot.py:30)"),
         ("stops", "exception", "StopIteration (my_bot.py:33)"),
+        ("async_leaks", "exception", "CancelledError (my_bot.py:51)"),
+        ("async_leaves", "exception", "SystemExit: 0 (my_bot.py:54)"),
         ("thing", "malformed", "the callable returned what is no JSON"),
         ("nothing", "malformed", "the reply is null, and no answer"),
         ("endless", "timeout", "no reply within 0.05 s"),
@@ -142,3 +157,27 @@ async def test_the_identity_changes_with_the_source(build: Build, tmp_path: Path
     assert build("my_bot:now").identity != first
     (tmp_path / "my_bot.py").write_text(SOURCE + "\n# changed\n")
     assert build("my_bot:later").identity != first
+
+
+def threads() -> int:
+    return sum(thread.name == "evalflow.target" for thread in threading.enumerate())
+
+
+async def test_a_call_that_is_given_up_keeps_its_place_until_its_thread_ends(build: Build) -> None:
+    before, target = threads(), build("my_bot:waits", timeout_s=1, concurrency={"start": 2, "max": 2})
+    late = [await target.answer(CASE, repeat) for repeat in range(2)]
+    assert [answer.error_type for answer in late] == ["timeout", "timeout"]
+    assert threads() == before + 2
+    third = asyncio.create_task(target.answer(CASE, 2))
+    await asyncio.sleep(0)
+    assert threads() == before + 2
+    sys.modules["my_bot"].opened.set()
+    assert (await third).answer == "at last"
+
+
+async def test_calls_that_never_end_take_no_more_than_their_places_and_end_the_run(build: Build) -> None:
+    before, target = threads(), build("my_bot:endless", timeout_s=0.05, concurrency={"start": 2, "max": 2})
+    assert [(await target.answer(CASE, repeat)).error_type for repeat in range(2)] == ["timeout", "timeout"]
+    with pytest.raises(InfrastructureError, match="2 calls of my_bot:endless are still running"):
+        await target.answer(CASE, 2)
+    assert threads() == before + 2
