@@ -1,11 +1,14 @@
 """How often the corrected interval of a biased judge holds what people would say, by simulation.
 
-    python -m bench calibration [--runs 2000]
+    python -m bench calibration [--runs 2000] [--by-score]
 
 Labels are drawn at random from answers that a judge has scored, 500 of which stay without one. Wanted are 90 % or more
 with 15 to 49 labels, and 93 to 97 % from 50 on; two standard errors of the simulation are no miss, and what is outside
 is bold. Behind each share is how wide the interval is, against that of the same labels without the judge. What does not
 hold is listed at the end.
+
+`--by-score` draws labels as `calibrate --sample N --stratify score` does, out of 500 answers of which most pass, and says
+how often the interval holds the mean of these answers, and how often that of all answers like them.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from evalflow.labels.draw import Candidate, draw, score_strata
 from evalflow.stats.prediction import Corrected, corrected_mean
 
 Floats = NDArray[np.float64]
@@ -133,11 +137,42 @@ def cell(people: People, judge: Judge, p: float, n: int, clusters: str, runs: in
     return f"{mark}{share:.1%}{mark}{width}{none}", holds
 
 
+RATES = ((0.95, 0.98, 0.7), (0.95, 0.99, 0.5), (0.95, 0.95, 0.8), (0.95, 0.999, 0.3), (0.8, 0.9, 0.9), (0.5, 0.9, 0.9))
+"""What people pass, and a judge's sensitivity and specificity."""
+
+
+def by_score(rates: tuple[float, float, float], n: int, runs: int) -> str:
+    """How often the interval holds the mean of the answers, and that of all like them, and its median width."""
+    p, sensitivity, specificity = rates
+    rng, widths, own, like = np.random.default_rng([n, runs]), list[float](), 0, 0
+    for seed in range(runs):
+        truth = passes(p)(rng, UNLABELLED)
+        judged = verdicts(sensitivity, specificity)(rng, truth)
+        answers = [Candidate(("d", str(i), "t", 0), float(score)) for i, score in enumerate(judged)]
+        drawn = draw(answers, n, seed, stratum=score_strata(answers)).weights
+        chosen = np.array([int(key[1]) for key in drawn])
+        rest = np.setdiff1d(np.arange(UNLABELLED), chosen)
+        found = corrected_mean(truth[chosen], judged[chosen], judged[rest], weights=list(drawn.values()))
+        if found.low is not None and found.high is not None:
+            own, like = own + (found.low <= truth.mean() <= found.high), like + (found.low <= p <= found.high)
+            widths.append(found.high - found.low)
+    return f"{own / len(widths):.1%}, {like / len(widths):.1%} × {np.median(widths):.2f}"
+
+
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=2000, help="simulations of a cell")
-    runs = parser.parse_args().runs
+    parser.add_argument("--by-score", action="store_true", help="labels drawn by strata of the judge's score")
+    options = parser.parse_args()
+    runs = options.runs
+    if options.by_score:
+        print(
+            f"{runs} simulations a cell\n\n| people pass, sensitivity, specificity | 30 | 60 | 150 |\n|---|---|---|---|"
+        )
+        for rates in RATES:
+            print(f"| {rates} | " + " | ".join(by_score(rates, n, runs) for n in (30, 60, 150)) + " |", flush=True)
+        return
     print(f"{runs} simulations a cell\n\n| people | judge | " + " | ".join(map(str, SIZES)) + " |")
     print("|---|---|" + "---|" * len(SIZES))
     missed: list[str] = []

@@ -48,7 +48,8 @@ def _print_row(console: Console, row: CalibrationRow) -> None:
         console.print(literal(f"warning: {warning}", style="yellow"))
     measures = list(_measures(row))
     if measures:
-        console.print(literal("agreement on the labelled answers, with 95 % intervals", style="dim"))
+        of = "all answers, by the labels' weights" if row.weighted else "the labelled answers"
+        console.print(literal(f"agreement on {of}, with 95 % intervals", style="dim"))
         for line in measures:
             console.print(Padding(literal(line, style="dim"), (0, 0, 0, 2), expand=False))
     tags = [one for one in row.tags if one.corrected.estimate is not None]

@@ -3,6 +3,9 @@
 Standard errors are those of the delta method, which for kappa is Fleiss, Cohen & Everitt 1969 (Psychological Bulletin
 72:323): the mean square of each answer's influence. Where answers come in clusters, influences are summed by cluster
 first (CR1), and t with G - 1 takes the normal's place.
+
+Labels drawn with unequal chances are weighted by 1 / chance, so that agreement is that on all answers. A stratum
+without a disagreement seen adds the variance of a smoothed rate (`unseen_variance`).
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from evalflow.stats.intervals import CONFIDENCE, FEW_CASES, FEW_CLUSTERS, cr1, interval, t_interval, wilson
-from evalflow.stats.labelled import constant
+from evalflow.stats.labelled import constant, human_interval, sample, unseen_variance
 from evalflow.stats.paired import cluster_sums
 
 if TYPE_CHECKING:
@@ -51,7 +54,12 @@ def undefined(n: int, why: str, value: float | None = None) -> Agreement:
 
 
 def accuracy(
-    human: ArrayLike, judge: ArrayLike, clusters: ArrayLike | None = None, *, confidence: float = CONFIDENCE
+    human: ArrayLike,
+    judge: ArrayLike,
+    clusters: ArrayLike | None = None,
+    weights: ArrayLike | None = None,
+    *,
+    confidence: float = CONFIDENCE,
 ) -> Agreement:
     """Share of the answers to which both give the same value.
 
@@ -59,16 +67,22 @@ def accuracy(
         human: One class per answer, as numbers or texts.
         judge: The judge's, of the same kind.
         clusters: The cluster of each answer; None where each stands alone.
+        weights: How many answers each stands for; None where all were as likely to be labelled.
         confidence: Coverage.
     """
     import numpy as np
 
     same = (np.asarray(human) == np.asarray(judge)).astype(np.float64)
-    return _share(same, clusters, "no answers", confidence)
+    return _share(same, clusters, weights, "no answers", confidence)
 
 
 def class_rates(
-    human: ArrayLike, judge: ArrayLike, clusters: ArrayLike | None = None, *, confidence: float = CONFIDENCE
+    human: ArrayLike,
+    judge: ArrayLike,
+    clusters: ArrayLike | None = None,
+    weights: ArrayLike | None = None,
+    *,
+    confidence: float = CONFIDENCE,
 ) -> dict[Any, Agreement]:
     """For each class, the share of the answers that people put there which the judge puts there too (its recall).
 
@@ -80,13 +94,13 @@ def class_rates(
     import numpy as np
 
     people, found = np.asarray(human), np.asarray(judge)
-    names = None if clusters is None else np.asarray(clusters)
+    names, shares = (None if side is None else np.asarray(side) for side in (clusters, weights))
     rates: dict[Any, Agreement] = {}
     for one in np.unique(np.concatenate([people, found])):
         there = people == one
         same = (found[there] == one).astype(np.float64)
-        own = None if names is None else names[there]
-        rates[one.item()] = _share(same, own, "no answer has this label", confidence)
+        own, stands_for = (None if side is None else side[there] for side in (names, shares))
+        rates[one.item()] = _share(same, own, stands_for, "no answer has this label", confidence)
     return rates
 
 
@@ -95,6 +109,7 @@ def cohen_kappa(
     judge: ArrayLike,
     distance: Distance = "plain",
     clusters: ArrayLike | None = None,
+    weights: ArrayLike | None = None,
     *,
     confidence: float = CONFIDENCE,
 ) -> Agreement:
@@ -110,6 +125,7 @@ def cohen_kappa(
         distance: What a disagreement weighs. Distances are those of the values, and not of their ranks, so that a value
             that nobody gave counts.
         clusters: The cluster of each answer; None where each stands alone.
+        weights: How many answers each stands for; None where all were as likely to be labelled.
         confidence: Coverage.
 
     Returns:
@@ -123,22 +139,37 @@ def cohen_kappa(
         return undefined(n, "fewer than 2 answers")
     if constant(np.concatenate([x, y])):
         return undefined(n, "one class only")
-    apart = _apart(x, y, distance)
-    by_chance, by_chance_judge = _expected(x, y, distance), _expected(y, x, distance)
-    observed, expected = float(apart.mean()), float(by_chance.mean())
+    apart, count = _apart(x, y, distance), counts_of(weights, n)
+    by_chance, by_chance_judge = _expected(x, y, count, distance), _expected(y, x, count, distance)
+    observed, expected = float(apart @ count) / n, float(by_chance @ count) / n
     value = 1 - observed / expected
-    groups = cluster_sums(np.zeros(n), clusters).size
+    gravest = float(_apart(np.array(max(x.max(), y.max())), np.array(min(x.min(), y.min())), distance))
     if not apart.any():
-        low, _ = wilson(groups, groups, confidence)
-        gravest = float(_apart(np.array(max(x.max(), y.max())), np.array(min(x.min(), y.min())), distance))
+        sums = cluster_sums(count / n, clusters)
+        trials = 1 / float((sums**2).sum()) if weights is not None else sums.size
+        low, _ = wilson(trials, trials, confidence)
         worst = 1 - (1 - float(low)) * gravest / expected
-        return Agreement(value, max(-1.0, worst), 1.0, None, n, f"wilson{'' if groups == n else '_clusters'}")
+        return Agreement(value, max(-1.0, worst), 1.0, None, n, f"wilson{'' if sums.size == n else '_clusters'}")
     influence = (observed / expected * (by_chance + by_chance_judge - 2 * expected) - (apart - observed)) / expected
-    return from_influence(value, influence, clusters, confidence)
+    units = np.arange(n) if clusters is None else np.unique(np.asarray(clusters), return_inverse=True)[1]
+    unseen = unseen_variance(apart, None if weights is None else count / n, units, gravest / expected)
+    return from_influence(value, influence * count, clusters, confidence, unseen)
+
+
+def counts_of(weights: ArrayLike | None, n: int) -> Floats:
+    """Weights that sum to n; ones where there are none."""
+    import numpy as np
+
+    found = np.ones(n) if weights is None else np.asarray(weights, dtype=np.float64)
+    return found if weights is None else found * (n / found.sum())
 
 
 def from_influence(
-    value: float, influence: Floats, clusters: ArrayLike | None, confidence: float = CONFIDENCE
+    value: float,
+    influence: Floats,
+    clusters: ArrayLike | None,
+    confidence: float = CONFIDENCE,
+    unseen: float = 0.0,
 ) -> Agreement:
     """A measure with the interval that the answers' influences on it give, within -1..1.
 
@@ -147,6 +178,7 @@ def from_influence(
         influence: What each answer adds to it, times n; their mean is 0.
         clusters: The cluster of each answer; None where each stands alone.
         confidence: Coverage.
+        unseen: Variance that the answers do not show.
     """
     import numpy as np
 
@@ -157,6 +189,7 @@ def from_influence(
         return undefined(n, "one cluster", value)
     clustered = groups < n
     error = float(cr1(n, groups, squares)) if clustered else float(np.sqrt(squares)) / n
+    error = float(np.sqrt(error**2 + unseen))
     low, high = t_interval(value, error, groups - 1 if clustered else np.inf, confidence)
     if error < _ROUNDING:
         return undefined(n, "clusters do not differ" if clustered else "answers do not differ", value)
@@ -171,11 +204,17 @@ def noted(name: str, n: int, groups: int) -> str:
     return f"{name}: fewer than {FEW_CASES} answers" if n < FEW_CASES else name
 
 
-def _share(same: Floats, clusters: ArrayLike | None, without: str, confidence: float) -> Agreement:
+def _share(
+    same: Floats, clusters: ArrayLike | None, weights: ArrayLike | None, without: str, confidence: float
+) -> Agreement:
     if not same.size:
         return undefined(0, without)
-    found = interval(same, clusters, confidence=confidence)
-    return Agreement(float(same.mean()), found.low, found.high, found.std_error, same.size, found.method)
+    if weights is None:
+        found = interval(same, clusters, confidence=confidence)
+    else:
+        found = human_interval(sample(same, same, [], clusters=clusters, weights=weights), True, confidence)
+    value = float(same @ counts_of(weights, same.size)) / same.size
+    return Agreement(value, found.low, found.high, found.std_error, same.size, found.method)
 
 
 def _numbers(human: ArrayLike, judge: ArrayLike, distance: Distance) -> tuple[Floats, Floats]:
@@ -197,17 +236,18 @@ def _apart(x: Floats, y: Floats, distance: Distance) -> Floats:
     return np.abs(x - y) if distance == "linear" else (x - y) ** 2
 
 
-def _expected(x: Floats, others: Floats, distance: Distance) -> Floats:
+def _expected(x: Floats, others: Floats, count: Floats, distance: Distance) -> Floats:
     """How far each of x is from one of the others, on average: without a table of all classes by all classes."""
     import numpy as np
 
     n = others.size
     if distance == "quadratic":
-        centre = float(others.mean())
-        return (x - centre) ** 2 + float(others.var())
-    ordered = np.sort(others)
+        centre = float(others @ count) / n
+        return (x - centre) ** 2 + float((others - centre) ** 2 @ count) / n
+    order = np.argsort(others, kind="stable")
+    ordered = others[order]
+    below, sums = (np.concatenate([[0.0], np.cumsum(side)]) for side in (count[order], (others * count)[order]))
     above = np.searchsorted(ordered, x, side="right")
     if distance == "plain":
-        return 1 - (above - np.searchsorted(ordered, x, side="left")) / n
-    sums = np.concatenate([[0.0], np.cumsum(ordered)])
-    return (x * (2 * above - n) + sums[-1] - 2 * sums[above]) / n
+        return 1 - (below[above] - below[np.searchsorted(ordered, x, side="left")]) / n
+    return (x * (2 * below[above] - n) + sums[-1] - 2 * sums[above]) / n

@@ -11,11 +11,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from evalflow.stats.agreement import counts_of
 from evalflow.stats.bootstrap import DRAWS, percentiles
 from evalflow.stats.intervals import FEW_CASES, FEW_CLUSTERS
 from evalflow.stats.labelled import constant
 from evalflow.stats.paired import Difference, t_test
-from evalflow.stats.rank import mean_ranks
+from evalflow.stats.rank import mean_ranks, pearson
 from evalflow.stats.ratios import MAX_UNDEFINED
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 Measure = Literal["kappa", "spearman", "accuracy"]
+# Chance agreement this close to 1 is that of one class.
+_ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +73,13 @@ class Agreements:
 
 
 def agreements(
-    human: ArrayLike, judges: ArrayLike, measure: Measure, clusters: ArrayLike | None = None, *, seed: int = 0
+    human: ArrayLike,
+    judges: ArrayLike,
+    measure: Measure,
+    clusters: ArrayLike | None = None,
+    weights: ArrayLike | None = None,
+    *,
+    seed: int = 0,
 ) -> Agreements:
     """Hold several judges against the same labels.
 
@@ -79,11 +88,13 @@ def agreements(
         judges: Shape (judges, answers), of the same kind.
         measure: Of agreement.
         clusters: The cluster of each answer; None where each stands alone.
+        weights: How many answers each stands for; None where all were as likely to be labelled.
         seed: Of the resamples, in which all judges share the answers.
     """
     import numpy as np
 
     x, table = np.asarray(human, dtype=np.float64), np.asarray(judges, dtype=np.float64)
+    stands_for = counts_of(weights, x.size)
     names = np.arange(x.size) if clusters is None else np.asarray(clusters)
     _, codes = np.unique(names, return_inverse=True)
     groups = int(codes.max()) + 1 if codes.size else 0
@@ -93,35 +104,34 @@ def agreements(
     for number in range(DRAWS):
         picked: NDArray[np.int64] = rng.integers(groups, size=groups)
         chosen = np.concatenate([members[int(group)] for group in picked.tolist()])
-        draws[number] = _agree(x[chosen], table[:, chosen], measure)
-    return Agreements(_agree(x, table, measure), draws, x.size, groups)
+        draws[number] = _agree(x[chosen], table[:, chosen], stands_for[chosen], measure)
+    return Agreements(_agree(x, table, stands_for, measure), draws, x.size, groups)
 
 
-def _agree(human: Floats, judges: Floats, measure: Measure) -> Floats:
+def _agree(human: Floats, judges: Floats, weights: Floats, measure: Measure) -> Floats:
     """Agreement of each judge, NaN where it is undefined."""
     import numpy as np
 
     if measure == "accuracy":
-        return (judges == human).mean(axis=1)
+        return (judges == human) @ weights / weights.sum()
     one = _spearman if measure == "spearman" else _kappa
-    return np.array([one(human, judge) for judge in judges])
+    return np.array([one(human, judge, weights) for judge in judges])
 
 
-def _kappa(x: Floats, y: Floats) -> float:
+def _kappa(x: Floats, y: Floats, count: Floats) -> float:
     import numpy as np
 
     values, codes = np.unique(np.concatenate([x, y]), return_inverse=True)
-    a, b = (np.bincount(side, minlength=values.size) / x.size for side in (codes[: x.size], codes[x.size :]))
+    n = float(count.sum())
+    a, b = (np.bincount(side, count, values.size) / n for side in (codes[: x.size], codes[x.size :]))
     by_chance = float(a @ b)
-    return (float((x == y).mean()) - by_chance) / (1 - by_chance) if by_chance < 1 else float("nan")
+    return (float((x == y) @ count) / n - by_chance) / (1 - by_chance) if by_chance < 1 - _ROUNDING else float("nan")
 
 
-def _spearman(x: Floats, y: Floats) -> float:
-    import numpy as np
-
+def _spearman(x: Floats, y: Floats, count: Floats) -> float:
     if constant(x) or constant(y):
         return float("nan")
-    return float(np.corrcoef(mean_ranks(x), mean_ranks(y))[0, 1])
+    return pearson(mean_ranks(x, count), mean_ranks(y, count), count)
 
 
 def _bounds(found: Floats) -> tuple[float | None, float | None]:

@@ -49,6 +49,14 @@ class Sample:
         """Whether some cluster holds several labels."""
         return self.labelled_units < self.labels.size
 
+    @property
+    def step(self) -> float:
+        """How far one label, or one score, can lie from another."""
+        import numpy as np
+
+        sides = (self.labels, np.concatenate([self.judged, self.unlabelled]))
+        return max(float(np.ptp(side)) if side.size else 0.0 for side in sides)
+
     def mean(self, values: Floats) -> float:
         """Over the labelled answers; by Hajek's ratio where they are weighted."""
         import numpy as np
@@ -88,7 +96,7 @@ def human_interval(s: Sample, binary: bool, confidence: float) -> Interval:
         return Interval(None, None, None, "none: all labels equal")
     mean = s.mean(s.labels)
     sums = np.bincount(s.units, s.weights * (s.labels - mean))
-    error = float(np.sqrt(cluster_variance(sums, s.units)))
+    error = float(np.sqrt(cluster_variance(sums, s.units) + unseen_variance(s.labels, s.weights, s.units, s.step)))
     if binary and not s.clustered:
         trials = mean * (1 - mean) / error**2 if error else 1 / float((s.weights**2).sum())
         low, high = wilson(mean * trials, trials, confidence)
@@ -108,9 +116,34 @@ def bias_interval(s: Sample, confidence: float) -> tuple[float | None, float | N
     if s.labelled_units < 2 or constant(off):
         return None, None
     share = np.full(off.size, 1 / off.size) if s.weights is None else s.weights
-    error = float(np.sqrt(cluster_variance(np.bincount(s.units, share * (off - s.mean(off))), s.units)))
+    seen = cluster_variance(np.bincount(s.units, share * (off - s.mean(off))), s.units)
+    error = float(np.sqrt(seen + unseen_variance(off, s.weights, s.units, s.step)))
     low, high = t_interval(s.mean(off), error, s.labelled_units - 1, confidence)
     return float(low), float(high)
+
+
+def unseen_variance(values: Floats, weights: Floats | None, units: Ints, step: float) -> float:
+    """What strata whose labels show no error, or nothing but errors, add to the variance of a weighted mean.
+
+    Of n values all alike nothing shows how often another turns up: its rate is smoothed to 1/2 of n + 1 (Jeffreys). A
+    stratum is what has one weight; one of a single label shows neither accord nor error, and adds nothing.
+
+    Args:
+        values: Of the labelled: labels, or how far the judge is off.
+        weights: Summing to 1; None where all were as likely to be drawn, and then nothing is added.
+        units: The cluster of each.
+        step: How far another value would lie away.
+    """
+    import numpy as np
+
+    added = 0.0
+    for weight in np.unique(weights) if weights is not None else ():
+        own = weights == weight
+        n = int(np.unique(units[own]).size)
+        if n > 1 and constant(values[own]):
+            rate = 0.5 / (n + 1)
+            added += float(own.sum() * weight * step) ** 2 * rate * (1 - rate) / n
+    return added
 
 
 def cluster_variance(sums: ArrayLike, units: Ints) -> float:

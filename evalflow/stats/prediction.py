@@ -7,7 +7,8 @@ by. With scores F of the judge and labels Y
     SE^2     = lambda^2 Var(F unlabelled) / N + Var(Y - lambda F labelled) / n
 
 (Angelopoulos et al. 2023, Science 382:669; lambda as in PPI++, Angelopoulos, Duchi & Zrnic 2023, arXiv:2311.01453). It
-holds for labels drawn at random, however biased the judge; a judge that knows nothing leaves the labels' own mean. The
+holds for labels drawn at random, however biased the judge; a judge that knows nothing leaves the labels' own mean. Of
+labels drawn by strata, one without an error seen adds the variance of a smoothed rate (`unseen_variance`). The
 rule (`corrected_mean`):
 
     fewer than MIN_LABELS labels                       none: too few to tell the judge's bias
@@ -29,7 +30,15 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from evalflow.stats.intervals import CONFIDENCE, FEW_CLUSTERS, Interval, t_interval
-from evalflow.stats.labelled import Sample, bias_interval, cluster_variance, constant, human_interval, sample
+from evalflow.stats.labelled import (
+    Sample,
+    bias_interval,
+    cluster_variance,
+    constant,
+    human_interval,
+    sample,
+    unseen_variance,
+)
 from evalflow.stats.power import cases_for_rate_width, cases_for_width
 
 if TYPE_CHECKING:
@@ -141,6 +150,7 @@ def rectified(s: Sample, lambdas: ArrayLike) -> tuple[float, float]:
     size = int(max(s.units.max(), s.unlabelled_units.max())) + 1
     a, b = np.bincount(units, of_judge, size), np.bincount(s.units, of_labels, size)
     variance = cluster_variance(a, units) + cluster_variance(b, s.units) + 2 * float(a @ b)
+    variance += unseen_variance(s.labels - s.judged, s.weights, s.units, s.step)
     return level * float(whole.mean()) + s.mean(r), float(np.sqrt(variance))
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, Literal
 
-from evalflow.stats.agreement import Agreement, noted, undefined
+from evalflow.stats.agreement import Agreement, counts_of, noted, undefined
 from evalflow.stats.intervals import CONFIDENCE, FEW_CLUSTERS, t_interval
 from evalflow.stats.labelled import constant
 from evalflow.stats.paired import cluster_sums
@@ -36,6 +36,7 @@ def correlation(
     judge: ArrayLike,
     kind: Correlation = "spearman",
     clusters: ArrayLike | None = None,
+    weights: ArrayLike | None = None,
     *,
     confidence: float = CONFIDENCE,
 ) -> Agreement:
@@ -48,10 +49,13 @@ def correlation(
         judge: The judge's.
         kind: Which correlation.
         clusters: The cluster of each answer; None where each stands alone.
+        weights: How many answers each stands for; None where all were as likely to be labelled. Ranks are then those
+            among all answers, and there are as many of them as, drawn alike, would say as much (Kish 1965).
         confidence: Coverage.
 
     Returns:
-        Undefined for fewer than three answers, and where a side gives all of them one score.
+        Undefined for fewer than three answers, where a side gives all of them one score, and for Kendall's with
+        weights.
     """
     import numpy as np
 
@@ -61,15 +65,18 @@ def correlation(
         return undefined(n, f"fewer than {_FEWEST} answers")
     if constant(x) or constant(y):
         return undefined(n, "all labels equal" if constant(x) else "the judge gives all answers one score")
-    a, b = (x, y) if kind == "pearson" else (mean_ranks(x), mean_ranks(y))
-    product = _pearson(a, b)
+    if kind == "kendall" and weights is not None:
+        return undefined(n, "labels carry weights")
+    count = counts_of(weights, n)
+    a, b = (x, y) if kind == "pearson" else (mean_ranks(x, count), mean_ranks(y, count))
+    product = pearson(a, b, count)
     value = _kendall(x, y) if kind == "kendall" else product
     if 1 - abs(value) < 1e-12:
         return undefined(n, "no answer departs from the rest", value)
-    variance = _variance(kind, value, n)
+    variance = _variance(kind, value, n if weights is None else n**2 / float(count @ count))
     if variance is None:
         return undefined(n, "too few answers for an interval", value)
-    groups, effect = _design_effect(a, b, product, clusters)
+    groups, effect = _design_effect(a, b, product, count, clusters)
     if groups < 2:
         return undefined(n, "one cluster", value)
     error = math.sqrt(variance * effect)
@@ -110,12 +117,13 @@ def grouped_spearman(
     return Agreement(value, max(-1.0, float(low)), min(1.0, float(high)), error, used, method)
 
 
-def mean_ranks(values: Floats) -> Floats:
-    """The rank of each value, from 1, ties at their mean."""
+def mean_ranks(values: Floats, count: Floats | None = None) -> Floats:
+    """The rank of each value, from 1, ties at their mean; each value may stand for a `count` of them."""
     import numpy as np
 
-    _, place, count = np.unique(values, return_inverse=True, return_counts=True)
-    ranks: Floats = (np.cumsum(count) - (count - 1) / 2)[place]
+    levels, place = np.unique(values, return_inverse=True)
+    tied = np.bincount(place, count, levels.size)
+    ranks: Floats = (np.cumsum(tied) - (tied - 1) / 2)[place]
     return ranks
 
 
@@ -127,11 +135,12 @@ def _ranks_within(codes: NDArray[np.int64], values: Floats) -> Floats:
     return mean_ranks((codes * (place.max() + 1.0)) + place)
 
 
-def _pearson(x: Floats, y: Floats) -> float:
+def pearson(x: Floats, y: Floats, count: Floats) -> float:
+    """Pearson's correlation of answers that stand for a `count` each."""
     import numpy as np
 
-    a, b = x - x.mean(), y - y.mean()
-    return float(np.clip((a @ b) / math.sqrt(float(a @ a) * float(b @ b)), -1, 1))
+    a, b = (side - side @ count / count.sum() for side in (x, y))
+    return float(np.clip((a * count) @ b / math.sqrt(float((a * count) @ a) * float((b * count) @ b)), -1, 1))
 
 
 def _kendall(x: Floats, y: Floats) -> float:
@@ -141,7 +150,7 @@ def _kendall(x: Floats, y: Floats) -> float:
     return float(untyped.kendalltau(x, y).statistic)
 
 
-def _variance(kind: Correlation, value: float, n: int) -> float | None:
+def _variance(kind: Correlation, value: float, n: float) -> float | None:
     """Of z; None where there are too few answers."""
     if kind == "kendall":
         return 0.437 / (n - 4) if n > 4 else None
@@ -150,14 +159,15 @@ def _variance(kind: Correlation, value: float, n: int) -> float | None:
     return (1 + value**2 / 2 if kind == "spearman" else 1.0) / (n - 3)
 
 
-def _design_effect(x: Floats, y: Floats, r: float, clusters: ArrayLike | None) -> tuple[int, float]:
+def _design_effect(x: Floats, y: Floats, r: float, count: Floats, clusters: ArrayLike | None) -> tuple[int, float]:
     """How many clusters there are, and by what they make the variance of the correlation larger."""
     import numpy as np
 
     if clusters is None:
         return x.size, 1.0
-    a, b = (x - x.mean()) / x.std(), (y - y.mean()) / y.std()
-    influence = a * b - r / 2 * (a**2 + b**2)
+    a, b = (side - side @ count / x.size for side in (x, y))
+    a, b = (side / math.sqrt(float(side**2 @ count) / x.size) for side in (a, b))
+    influence = (a * b - r / 2 * (a**2 + b**2)) * count
     sums = cluster_sums(influence, clusters)
     groups = sums.size
     if groups in (1, x.size):

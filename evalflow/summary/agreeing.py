@@ -25,6 +25,8 @@ MEASURES = (
 _CLASSES = 11
 """Scores of up to so many different values are classes, such as grades."""
 _HALF = 0.5
+_PLAIN = ("krippendorff_alpha", "spearman_by_group", "auroc")
+_NOT = "labels carry weights"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,35 +87,47 @@ def classes_of(labelled: pl.DataFrame, *, higher_is_better: bool) -> Classes | N
 
 
 def agreement(labelled: pl.DataFrame, classes: Classes | None, *, seed: int) -> dict[str, Agreement]:
-    """Every one of MEASURES, undefined where it does not apply.
+    """Every one of MEASURES, undefined where it does not apply; where labels carry weights, agreement on all answers.
 
     Args:
         labelled: Rows of `labelled_scores` that have a label.
         classes: As `classes_of` gives them.
         seed: Of the bootstrap.
     """
-    import numpy as np
-
     judge, human = labelled["score"].to_numpy(), labelled["human"].to_numpy()
-    clusters = clusters_of(labelled)
+    clusters, weights = clusters_of(labelled), weights_of(labelled)
     n, none = judge.size, "scores are no classes, and no threshold says what passes"
-    alpha = krippendorff_alpha(np.stack([human, judge]), "interval", clusters, seed=seed)
     found: dict[str, Agreement] = {name: undefined(n, none) for name in MEASURES}
     kinds: tuple[Correlation, ...] = ("spearman", "kendall", "pearson")
-    found |= {"krippendorff_alpha": alpha} | {kind: correlation(human, judge, kind, clusters) for kind in kinds}
-    found["spearman_by_group"] = (
-        undefined(n, "each answer stands alone") if clusters is None else grouped_spearman(clusters, human, judge)
-    )
-    verdicts = bool(np.isin(human, (0.0, 1.0)).all())
-    found["auroc"] = auroc(human, judge, clusters) if verdicts else undefined(n, "people do not say yes or no")
+    found |= {kind: correlation(human, judge, kind, clusters, weights) for kind in kinds}
+    found |= _unweighted(human, judge, clusters, seed) if weights is None else dict.fromkeys(_PLAIN, undefined(n, _NOT))
     if classes is None:
         return found
-    found["kappa"] = cohen_kappa(classes.human, classes.judge, "plain", clusters)
-    found["accuracy"] = accuracy(classes.human, classes.judge, clusters)
-    found["kappa_weighted"] = cohen_kappa(classes.human, classes.judge, "quadratic", clusters)
-    rates: Mapping[Any, Agreement] = class_rates(classes.human, classes.judge, clusters) if classes.binary else {}
+    pair = classes.human, classes.judge
+    found["kappa"] = cohen_kappa(*pair, "plain", clusters, weights)
+    found["accuracy"] = accuracy(*pair, clusters, weights)
+    found["kappa_weighted"] = cohen_kappa(*pair, "quadratic", clusters, weights)
+    rates: Mapping[Any, Agreement] = class_rates(*pair, clusters, weights) if classes.binary else {}
     missing = undefined(n, "no answer has this label" if classes.binary else "there are more than two classes")
     return found | {"sensitivity": rates.get(1.0, missing), "specificity": rates.get(0.0, missing)}
+
+
+def _unweighted(human: Floats, judge: Floats, clusters: NDArray[Any] | None, seed: int) -> dict[str, Agreement]:
+    """The measures that are made of labels drawn alike only."""
+    import numpy as np
+
+    n, verdicts = human.size, bool(np.isin(human, (0.0, 1.0)).all())
+    alone = undefined(n, "each answer stands alone")
+    return {
+        "krippendorff_alpha": krippendorff_alpha(np.stack([human, judge]), "interval", clusters, seed=seed),
+        "spearman_by_group": alone if clusters is None else grouped_spearman(clusters, human, judge),
+        "auroc": auroc(human, judge, clusters) if verdicts else undefined(n, "people do not say yes or no"),
+    }
+
+
+def weights_of(labelled: pl.DataFrame) -> Floats | None:
+    """How many answers each labelled one stands for; None where all stand for as many."""
+    return labelled["weight"].to_numpy() if labelled["weight"].n_unique() > 1 else None
 
 
 def clusters_of(answers: pl.DataFrame) -> NDArray[Any] | None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from evalflow.stats.choosing import Agreements, Measure, agreements
 from evalflow.stats.multiple import adjust
-from evalflow.summary.agreeing import classes_of, clusters_of
+from evalflow.summary.agreeing import classes_of, clusters_of, weights_of
 
 if TYPE_CHECKING:
     import polars as pl
@@ -64,7 +64,7 @@ def choose(candidates: Sequence[Candidate], seed: int, *, fewest: int = 1) -> di
     if sides[0].height < fewest:
         return {"measure": None, "n": sides[0].height, "ranking": []}
     measure, human, judges = _as_measured(sides, [one.higher_is_better for one in candidates])
-    found = agreements(human, judges, measure, clusters_of(sides[0]), seed=seed)
+    found = agreements(human, judges, measure, clusters_of(sides[0]), weights_of(sides[0]), seed=seed)
     ranked = [place for place in range(len(candidates)) if found.values[place] == found.values[place]]
     ranked.sort(key=lambda place: -found.values[place])
     verdicts = _verdicts(found, ranked)

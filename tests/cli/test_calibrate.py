@@ -191,6 +191,12 @@ def test_strata_come_with_weights_that_lead_back_to_all_answers(lab: Lab) -> Non
     assert (row["weighted"], row["at_random"], row["n_labels"]) == (True, None, 60)
     assert row["corrected"]["ci_low"] < sum(map(truth, range(N))) / N < row["corrected"]["ci_high"]
     assert any("weights" in note for note in document["notes"])
+    right = sum(one["likes"] == truth(i) for i, one in enumerate(cases())) / N
+    same = row["agreement"]["accuracy"]
+    assert same["ci_low"] < right < same["ci_high"]
+    assert row["agreement"]["krippendorff_alpha"] == {
+        "value": None, "ci_low": None, "ci_high": None, "method": "none: labels carry weights"
+    }  # fmt: skip
 
 
 def test_whole_groups_may_be_drawn(lab: Lab) -> None:

@@ -10,6 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalflow.stats.agreement import Distance, accuracy, class_rates, cohen_kappa
+from evalflow.stats.choosing import agreements
+from evalflow.stats.rank import correlation
 
 HUMAN = [1, 2, 3, 4, 5, 3, 2, 4, 5, 1, 3, 4, 2, 5, 4]
 JUDGE = [1, 2, 3, 5, 5, 3, 3, 4, 4, 1, 2, 4, 2, 5, 5]
@@ -81,6 +83,42 @@ def test_each_class_has_its_rate():
     by_cluster = class_rates([1, 1, 1, 1, 0], [1, 1, 0, 1, 0], ["a", "a", "b", "c", "c"])[1]
     assert by_cluster.method.startswith("cr1_t")
     assert accuracy(HUMAN, JUDGE).value == pytest.approx(2 / 3)
+
+
+def test_weighted_agreement_is_that_of_as_many_answers():
+    weights = np.array([1, 3, 1, 2, 5, 1, 1, 4, 1, 1, 2, 1, 1, 1, 3])
+    many = np.repeat(HUMAN, weights), np.repeat(JUDGE, weights)
+    for distance in DISTANCES:
+        found = cohen_kappa(HUMAN, JUDGE, distance, weights=weights)
+        assert found.value == pytest.approx(cohen_kappa(*many, distance).value)
+    assert accuracy(HUMAN, JUDGE, weights=weights).value == pytest.approx(accuracy(*many).value)
+    rates, all_rates = class_rates(HUMAN, JUDGE, weights=weights), class_rates(*many)
+    assert {one: rate.value for one, rate in rates.items()} == pytest.approx(
+        {one: rate.value for one, rate in all_rates.items()}
+    )
+    for kind in ("spearman", "pearson"):
+        weighted, of_many = correlation(HUMAN, JUDGE, kind, weights=weights), correlation(*many, kind)
+        assert weighted.value == pytest.approx(of_many.value)
+        assert weighted.low is not None
+        assert of_many.low is not None
+        assert weighted.low < of_many.low
+    assert correlation(HUMAN, JUDGE, "kendall", weights=weights).value is None
+    table = np.array([JUDGE, HUMAN[::-1]], dtype=float)
+    for measure in ("kappa", "accuracy", "spearman"):
+        expanded = agreements(many[0], np.repeat(table, weights, axis=1), measure).values
+        assert agreements(HUMAN, table, measure, weights=weights).values == pytest.approx(expanded)
+
+
+def test_a_stratum_without_a_disagreement_seen_does_not_make_agreement_certain():
+    human, judge = [1] * 30 + [0, 1] * 15, [1] * 30 + [0] * 30
+    weights = [31.0] * 30 + [2.0] * 30
+    found, rate = cohen_kappa(human, judge, weights=weights), accuracy(human, judge, weights=weights)
+    assert rate.value == pytest.approx(1 - 30 / (31 * 30 + 60))
+    assert found.low is not None
+    assert rate.low is not None
+    # Of 30 alike, 4 % may be otherwise; without them the whole would be known to within 1 %.
+    assert rate.low < 0.93
+    assert found.low < 0.4
 
 
 def kappas(pairs: Any) -> list[float | None]:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from evalflow.labels.draw import Candidate, draw, score_strata
 from evalflow.stats.labelled import sample
 from evalflow.stats.prediction import Corrected, corrected_mean, crossfitted, power_tuned, rectified
 
@@ -208,6 +209,25 @@ def test_weights_undo_that_rare_answers_were_drawn_more_often():
     unweighted = corrected_mean(*parts)
     assert unweighted.estimate is not None
     assert abs(unweighted.estimate - truth.mean()) > 0.05
+
+
+@pytest.mark.parametrize("n", [30, 60])
+def test_strata_without_an_error_seen_do_not_make_the_interval_too_narrow(n: int):
+    """Of 95 % that pass, as many labels of those that the judge passes as of the others: 40 to 70 % before."""
+    rng = np.random.default_rng(13)
+    runs, held = 100, 0
+    for seed in range(runs):
+        truth = (rng.random(500) < 0.95).astype(float)
+        judged = (rng.random(500) < np.where(truth == 1, 0.99, 0.5)).astype(float)
+        answers = [Candidate(("d", str(i), "t", 0), float(score)) for i, score in enumerate(judged)]
+        drawn = draw(answers, n, seed, stratum=score_strata(answers)).weights
+        chosen = np.array([int(key[1]) for key in drawn])
+        rest = np.setdiff1d(np.arange(500), chosen)
+        found = corrected_mean(truth[chosen], judged[chosen], judged[rest], weights=list(drawn.values()))
+        assert found.low is not None
+        assert found.high is not None
+        held += found.low <= truth.mean() <= found.high
+    assert held >= 0.93 * runs
 
 
 def test_equal_weights_are_none():

@@ -96,7 +96,7 @@ def _refused(row: CalibrationRow) -> str:
     if row.chosen:
         return "the labelled answers can hardly have been drawn at random"
     if row.weighted:
-        return "the labels carry weights, and agreement on them is not agreement on all answers"
+        return "the labels carry weights, and nothing shows whether such labels were drawn at random"
     return ""
 
 
