@@ -7,8 +7,8 @@ with 15 to 49 labels, and 93 to 97 % from 50 on; two standard errors of the simu
 is bold. Behind each share is how wide the interval is, against that of the same labels without the judge. What does not
 hold is listed at the end.
 
-`--by-score` draws labels as `calibrate --sample N --stratify score` does, out of 500 answers of which most pass, and says
-how often the interval holds the mean of these answers, and how often that of all answers like them.
+`--by-score` draws labels as `calibrate --sample N --stratify score` does, out of 500 answers of which most pass, and
+says how often the interval holds the mean of these answers, and how often that of all answers like them.
 """
 
 from __future__ import annotations

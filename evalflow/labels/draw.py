@@ -24,13 +24,13 @@ class Candidate:
 
     Attributes:
         key: Which.
-        score: The judge's mean score of it.
+        score: The judge's mean score of it; None where the judge could not be made to give one.
         tags: Of its case.
         group: What it shares with others: its case's group, else the case.
     """
 
     key: Key
-    score: float
+    score: float | None
     tags: tuple[str, ...] = ()
     group: str = ""
 
@@ -123,13 +123,18 @@ def _groups_of(candidates: Sequence[Candidate], chosen: Collection[Key]) -> tupl
 
 
 def score_strata(candidates: Iterable[Candidate]) -> Callable[[Candidate], str]:
-    """Strata by the judge's score: of each score its own where there are few, else fifths of the answers."""
-    scores = sorted(one.score for one in candidates)
-    distinct = sorted(set(scores))
-    if len(distinct) <= _STRATA:
-        return lambda one: f"score {one.score:.3g}"
-    cuts = [scores[len(scores) * part // _STRATA] for part in range(1, _STRATA)]
-    return lambda one: f"fifth {1 + sum(one.score >= cut for cut in cuts)} by score"
+    """Strata by the judge's score: of each score its own where there are few, else fifths; those without one apart."""
+    scores = sorted(one.score for one in candidates if one.score is not None)
+    few = len(set(scores)) <= _STRATA
+    cuts = [scores[len(scores) * part // _STRATA] for part in range(1, _STRATA)] if scores else []
+
+    def stratum(one: Candidate) -> str:
+        score = one.score
+        if score is None:
+            return "without a score"
+        return f"score {score:.3g}" if few else f"fifth {1 + sum(score >= cut for cut in cuts)} by score"
+
+    return stratum
 
 
 def tag_stratum(one: Candidate) -> str:

@@ -68,6 +68,7 @@ def document_of(row: CalibrationRow) -> dict[str, Any]:
     document: dict[str, Any] = {
         "dataset": row.dataset, "metric": row.metric, "target": row.target, "judge": row.judge, "tag": row.tag,
         "n_labels": found.n, "n_unlabelled": found.n_unlabelled, "n_unscored": row.unscored,
+        "n_failed": row.failed[0], "n_failed_labelled": row.failed[1],
         "n_people": row.people[0], "weighted": row.weighted,
         "judge_mean": found.judge_mean, "judge_ci_low": row.judged.low, "judge_ci_high": row.judged.high,
         "human_mean": found.human_mean, "human_ci_low": found.human_low, "human_ci_high": found.human_high,

@@ -69,8 +69,9 @@ def _means(row: CalibrationRow) -> Table:
     table.add_column("", justify="right", no_wrap=True)
     table.add_column("95 % interval", justify="right", no_wrap=True)
     table.add_column("how")
+    scored = f", on {row.answers.height:,} scored" if row.failed[1] else ""
     rows = [
-        (f"{row.who} alone", c.judge_mean, row.judged.low, row.judged.high,
+        (f"{row.who} alone{scored}", c.judge_mean, row.judged.low, row.judged.high,
          row.judged.method),
         (people, c.human_mean, c.human_low, c.human_high, ""),
         ("corrected by people", c.estimate, c.low, c.high, c.method),

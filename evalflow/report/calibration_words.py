@@ -202,7 +202,19 @@ def _by_class(row: CalibrationRow) -> str:
 
 
 def _unscored(row: CalibrationRow) -> Iterator[str]:
-    n = row.unscored
+    n, (failed, labelled) = row.unscored, row.failed
+    every = row.corrected.n + row.corrected.n_unlabelled
+    if labelled and row.tag is None:
+        yield (
+            f"{failed} of {every:,} answers have no score by the {row.who}, and {labelled} of these are labelled: the "
+            "corrected estimate takes its mean for their score"
+        )
+    elif failed and row.tag is None:
+        have = "1 more answer has" if failed == 1 else f"{failed} more answers have"
+        yield (
+            f"{have} no score by the {row.who} and no label, so that the corrected estimate is of the others; draw "
+            "again: calibrate --sample"
+        )
     if n:
         yield f"{n} labelled answer{' has' if n == 1 else 's have'} no score by the {row.who}, and say nothing here"
 

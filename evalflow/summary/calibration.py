@@ -41,7 +41,9 @@ class CalibrationRow:
         selection: How the labelled answers differ from the rest; None where they were drawn with weights.
         uneven: Tags of which far more, or fewer, answers are labelled than of the others.
         weighted: Whether labels carry weights.
-        unscored: Labelled answers that the judge has no score of.
+        unscored: Labelled answers that say nothing here, since the judge has no score of them.
+        failed: Answers that the judge failed at, and how many of them are labelled. If any is, they count in
+            `corrected`, as if the judge had given them its mean.
         constant: Whether all labels are the same, and whether all scores are.
         answers: All scored answers, as `labelled_scores` gives them.
         tags: The same for each tag that has labels.
@@ -64,6 +66,7 @@ class CalibrationRow:
     uneven: Sequence[TagShare]
     weighted: bool
     unscored: int
+    failed: tuple[int, int]
     constant: tuple[bool, bool]
     answers: pl.DataFrame
     tags: Sequence[CalibrationRow] = ()
@@ -104,18 +107,21 @@ def calibrate_scores(
 
     unscored = {row[:3]: row[3] for row in unscored_labels(scores, labels).iter_rows()}
     rows: list[CalibrationRow] = []
+    failed = labelled_scores(scores, labels, failed=True)
     for names, answers in labelled_scores(scores, labels).group_by(SERIES, maintain_order=True):
         dataset, metric, target, judge = (None if name is None else str(name) for name in names)
         assert dataset is not None and metric is not None and target is not None  # noqa: PT018 - one key
         said = labels.filter(dataset=dataset, metric=metric, target=target)
-        row = _row((dataset, metric, target, judge), answers, said, traits[metric], seed)
-        tags = [
-            replace(_row((dataset, metric, target, judge), part, said, traits[metric], seed), tag=tag)
-            for tag, own in tags_of(answers).items()
-            if (part := answers.filter(pl.col("tags").list.eval(pl.element().is_in(own)).list.any()))["people"].sum()
-            and part.height < answers.height
-        ]
-        missing = unscored.get((dataset, metric, target), 0)
+        key = (dataset, metric, target, judge)
+        gaps = failed.filter(pl.col(name).eq_missing(value) for name, value in zip(SERIES, key, strict=True))
+        row = _row(key, answers, gaps, said, traits[metric], seed)
+        tags: list[CalibrationRow] = []
+        for tag, own in tags_of(answers).items():
+            inside = pl.col("tags").list.eval(pl.element().is_in(own)).list.any()
+            part = answers.filter(inside)
+            if part["people"].sum() and part.height < answers.height:
+                tags.append(replace(_row(key, part, gaps.filter(inside), said, traits[metric], seed), tag=tag))
+        missing = unscored.get((dataset, metric, target), 0) - row.failed[1]
         rows.append(replace(row, tags=tags, unscored=missing, uneven=[] if row.weighted else uneven_tags(answers)))
     return rows
 
@@ -123,6 +129,7 @@ def calibrate_scores(
 def _row(
     names: tuple[str, str, str, str | None],
     answers: pl.DataFrame,
+    gaps: pl.DataFrame,
     said: pl.DataFrame,
     traits: Traits,
     seed: int,
@@ -130,15 +137,23 @@ def _row(
     import polars as pl
 
     dataset, metric, target, judge = names
-    labelled = answers.filter(pl.col("human").is_not_null())
-    rest = answers.filter(pl.col("human").is_null())
-    weighted = labelled["weight"].n_unique() > 1
+    known = pl.col("human").is_not_null()
+    labelled, rest = answers.filter(known), answers.filter(~known)
+    failed = gaps.height, gaps.filter(known).height
+    everything = (
+        pl.concat([answers, gaps.with_columns(score=pl.lit(answers["score"].mean()))]) if failed[1] else answers
+    )
+    weighted = everything.filter(known)["weight"].n_unique() > 1
     classes = classes_of(labelled, higher_is_better=traits.higher_is_better)
-    own = said.join(labelled.select("case_id", "target_repeat"), on=["case_id", "target_repeat"], how="semi")
+    own = said.join(everything.filter(known), on=["case_id", "target_repeat"], how="semi")
+    corrected = _corrected(everything, weighted=weighted, seed=seed)
+    if failed[1]:  # how far the judge is off shows on what it scored
+        scored = _corrected(answers, weighted=weighted, seed=seed)
+        corrected = replace(corrected, bias=scored.bias, bias_low=scored.bias_low, bias_high=scored.bias_high)
     scores = answers["score"].to_numpy()
     return CalibrationRow(
         dataset=dataset, metric=metric, target=target, judge=judge, tag=None, traits=traits,
-        corrected=_within(_corrected(labelled, rest, weighted=weighted, seed=seed), bounded=traits.bounded),
+        corrected=_within(corrected, bounded=traits.bounded),
         judged=interval(scores, clusters_of(answers), bounded=traits.bounded, seed=seed),
         agreement=agreement(labelled, classes, seed=seed),
         people=(own["by"].n_unique(), own.height),
@@ -146,16 +161,17 @@ def _row(
         classes=classes,
         by_class=_rate(labelled, rest),
         selection=None if weighted else selection_of(labelled, rest),
-        uneven=(), weighted=weighted, unscored=0,
+        uneven=(), weighted=weighted, unscored=0, failed=failed,
         constant=(labelled["human"].n_unique() == 1, answers["score"].n_unique() == 1),
         answers=answers,
     )  # fmt: skip
 
 
-def _corrected(labelled: pl.DataFrame, rest: pl.DataFrame, *, weighted: bool, seed: int) -> Corrected:
+def _corrected(answers: pl.DataFrame, *, weighted: bool, seed: int) -> Corrected:
     import polars as pl
 
-    clustered = pl.concat([labelled["cluster"], rest["cluster"]]).n_unique() < labelled.height + rest.height
+    labelled, rest = answers.filter(pl.col("human").is_not_null()), answers.filter(pl.col("human").is_null())
+    clustered = answers["cluster"].n_unique() < answers.height
     return corrected_mean(
         labelled["human"].to_numpy(), labelled["score"].to_numpy(), rest["score"].to_numpy(),
         clusters=labelled["cluster"].to_numpy() if clustered else None,

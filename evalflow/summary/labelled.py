@@ -27,7 +27,7 @@ def label_frame(rows: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
     return pl.DataFrame(list(rows), {**schema, "target_repeat": pl.Int64(), "human": number, "weight": number})
 
 
-def labelled_scores(scores: pl.LazyFrame, labels: pl.DataFrame) -> pl.DataFrame:
+def labelled_scores(scores: pl.LazyFrame, labels: pl.DataFrame, *, failed: bool = False) -> pl.DataFrame:
     """Every scored answer of the series that have labels, in the order of `scores`.
 
     A judge's repeats are averaged, and so are the labels of several people.
@@ -35,6 +35,7 @@ def labelled_scores(scores: pl.LazyFrame, labels: pl.DataFrame) -> pl.DataFrame:
     Args:
         scores: The columns of scores.parquet.
         labels: As `label_frame` gives them.
+        failed: Give the answers that the judge failed at instead, each time; their score is null.
 
     Returns:
         dataset, case_id, target, target_repeat, metric, judge; cluster, tags; score, passed (mean over the repeats;
@@ -44,12 +45,15 @@ def labelled_scores(scores: pl.LazyFrame, labels: pl.DataFrame) -> pl.DataFrame:
     import polars as pl
 
     series = labels.select("dataset", "metric", "target").unique().lazy()
-    own = scores.filter(pl.col("member_of").is_null() & (pl.col("status") == "scored"))
-    own = own.with_columns(pl.col("target_repeat").cast(pl.Int64)).with_row_index("place")
+    status, cell = pl.col("status"), [*ANSWER, "judge"]
+    own = scores.filter(pl.col("member_of").is_null()).with_columns(pl.col("target_repeat").cast(pl.Int64))
+    scored, own = own.filter(status == "scored"), own.filter(status == ("error" if failed else "scored"))
+    own = own.join(scored, on=cell, how="anti", nulls_equal=True, maintain_order="left") if failed else own
+    own = own.with_row_index("place")
     own = own.join(series, on=["dataset", "metric", "target"], how="semi")
     group = pl.col("group").first()
     cluster = pl.when(group.is_null()).then("case:" + pl.col("case_id").first()).otherwise("group:" + group)
-    answers = own.group_by(*ANSWER, "judge").agg(
+    answers = own.group_by(cell).agg(
         pl.col("place").min(), cluster.alias("cluster"), pl.col("tags").first(), pl.col("score").mean(),
         pl.col("passed").cast(pl.Float64).mean(), pl.col("threshold", "value", "reason").first(),
     )  # fmt: skip

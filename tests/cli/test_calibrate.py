@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from evalflow.cli import run_command
+from evalflow.testing import Endpoint, Request
 from tests.cli.conftest import Program
 
 N = 160
@@ -197,6 +198,36 @@ def test_strata_come_with_weights_that_lead_back_to_all_answers(lab: Lab) -> Non
     assert row["agreement"]["krippendorff_alpha"] == {
         "value": None, "ci_low": None, "ci_high": None, "method": "none: labels carry weights"
     }  # fmt: skip
+
+
+def test_answers_that_the_judge_failed_at_are_drawn_and_others_are_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of 40 answers it scores 24 and fails at 12; 3 are skipped, and of one the target gave none."""
+
+    def judge(request: Request) -> Any:
+        number = next(i for i in range(40) if f"Answer {i}." in request.text)
+        return "no grade" if number < 12 else {"reason": "so it seems", "score": 1 + number % 5}
+
+    monkeypatch.chdir(tmp_path)
+    lab = Lab(Program(tmp_path), capsys)
+    rows: list[dict[str, Any]] = [{"id": f"c{i}", "question": f"Q{i}?", "answer": f"Answer {i}."} for i in range(36)]
+    rows += [{"id": f"c{i}", "question": "Q?", "answer": None} for i in range(36, 39)]
+    rows.append({"id": "c39", "question": "Q?", "answer": None, "failure": {"status": "error", "message": "gone"}})
+    path = lab.write("a.jsonl", *rows)
+    with Endpoint(judge) as endpoint:
+        words = ["dataset=rag", f"dataset.rag.path={path}", "dataset.rag.fields=null", "dataset.rag.group=null"]
+        words += ["metric=coherence", "judge=vllm", "judge.model=m", f"judge.base_url={endpoint.url}"]
+        assert lab(*words, "max_error_rate=1").returncode == 0
+    said = lab("calibrate", "--sample", "100").stdout
+    assert "all 36 answers that can be labelled, drawn at random with seed 0; 36 rows added" in said
+    assert "12 of these 36 have no score by the judge, and are drawn like the others" in said
+    assert "4 of 40 answers are left out: skipped, undefined, or the target gave none" in said
+    values = {f"c{i}": 1 if i < 12 else 5 for i in range(36)}
+    lab.write("l.jsonl", *({"case_id": c, "metric": "coherence", "value": v, "by": "a"} for c, v in values.items()))
+    [row] = json.loads(lab("calibrate", "--labels", "l.jsonl", "--json").stdout)["rows"]
+    assert (row["n_labels"], row["n_unlabelled"], row["n_failed"], row["n_failed_labelled"]) == (36, 0, 12, 12)
+    assert row["human_mean"] == pytest.approx(24 / 36)
 
 
 def test_whole_groups_may_be_drawn(lab: Lab) -> None:
@@ -424,9 +455,9 @@ def test_a_certificate_is_issued_and_shown_by_this_run_and_by_later_ones(program
     for name in ("report.html", "summary.md"):
         page = (program.latest / name).read_text(encoding="utf-8")
         assert f"would say about {corrected}" in page
-        assert "25 labels on rag" in page
-    assert "25 labels on rag" in program(*JUDGED, "limit=4").stdout
-    assert "25 labels on rag" not in done.stdout
+        assert "checked against 25 labels" in page
+    assert "checked against 25 labels" in program(*JUDGED, "limit=4").stdout
+    assert "checked against 25 labels" not in done.stdout
 
 
 def test_a_run_whose_data_bring_labels_is_calibrated_by_itself(program: Program) -> None:

@@ -3,6 +3,7 @@
 import polars as pl
 import pytest
 
+from evalflow.report.calibration_words import warnings_of
 from evalflow.summary import Traits, calibrate_scores, disagreements, label_frame
 from evalflow.summary.agreeing import classes_of
 from evalflow.summary.labelled import labelled_scores
@@ -40,6 +41,31 @@ def test_only_scored_cells_count_and_labels_of_others_are_counted():
     scores = table(*({"score": i % 2} for i in range(20)), {"score": None, "status": "undefined"})
     [row] = calibrate_scores(scores, labels(*({"human": i % 2} for i in range(21))), TRAITS)
     assert (row.corrected.n, row.corrected.n_unlabelled, row.unscored) == (20, 0, 1)
+
+
+def test_answers_that_the_judge_failed_at_count_with_its_mean_once_one_is_labelled():
+    """People like 3 in 4 of what it scored and nothing of what it failed at."""
+    scored = [{"score": float(i % 2)} for i in range(80)]
+    failed = [{"score": None, "status": "error", "reason": None, "value": None} for _ in range(40)]
+    said = [{"human": float(i % 4 > 0), "case_id": f"c{i}"} for i in range(20)]
+    [row] = calibrate_scores(table(*scored, *failed), labels(*said), TRAITS)
+    assert (row.corrected.n, row.corrected.n_unlabelled, row.failed) == (20, 60, (40, 0))
+    [warning] = [one for one in warnings_of(row) if "no score" in one]
+    assert "40 more answers have no score by the judge and no label" in warning
+    said += [{"human": 0.0, "case_id": f"c{i}"} for i in range(80, 90)]
+    [both] = calibrate_scores(table(*scored, *failed), labels(*said), TRAITS)
+    assert (both.corrected.n, both.corrected.n_unlabelled, both.failed) == (30, 90, (40, 10))
+    assert both.corrected.human_mean == pytest.approx(0.5)
+    assert both.corrected.estimate == pytest.approx(0.5, abs=0.02)
+    assert row.corrected.estimate is not None
+    assert row.corrected.estimate > 0.7
+    assert both.corrected.judge_mean == row.corrected.judge_mean == 0.5
+    assert both.corrected.bias == row.corrected.bias
+    assert both.agreement["accuracy"].n == 20
+    assert any("40 of 120 answers have no score by the judge, and 10 of these are" in one for one in warnings_of(both))
+    again = table(*scored, *failed, {"score": 1.0, "case_id": "c80"})
+    [row] = calibrate_scores(again, labels(*said), TRAITS)
+    assert row.failed == (39, 9)
 
 
 def test_a_member_of_a_panel_is_no_answer_of_its_own():

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from evalflow.app.calibration.bound_labels import RunLabels, labels_of_data
 from evalflow.app.comparison.comparable import Scored
-from evalflow.app.results.answered import answered_rows
+from evalflow.app.results.answered import answered_rows, without_unanswered
 from evalflow.app.results.saved import Saved
 from evalflow.errors import Problem, UserError
 from evalflow.files import write_atomically
@@ -33,7 +33,8 @@ def calibration_of(saved: Saved, run: Scored, people: RunLabels) -> Calibration 
         run: Its scores.
         people: Labels of its answers.
     """
-    rows = calibrate_scores(run.scores(), people.frame, run.traits, seed=run.manifest["config"]["seed"])
+    scores = without_unanswered(saved, run.scores())
+    rows = calibrate_scores(scores, people.frame, run.traits, seed=run.manifest["config"]["seed"])
     if not rows:
         return None
     return Calibration(

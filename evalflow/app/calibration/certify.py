@@ -71,7 +71,7 @@ def _issue(
     )  # fmt: skip
     certificate = Certificate(
         judge=judge, metric=row.metric, dataset=row.dataset, key=key_of(manifest, row.metric, folder),
-        run_id=manifest["run_id"], issued_at=now(), n_labels=c.n, n_people=row.people[0],
+        run_id=manifest["run_id"], issued_at=now(), n_labels=_scored(row), n_people=row.people[0],
         judge_mean=_mean(row, "score"), human_mean=c.human_mean,
         bias={"value": c.bias, "ci_low": c.bias_low, "ci_high": c.bias_high},
         agreement={name: value_of(one) for name, one in row.agreement.items()},
@@ -88,7 +88,7 @@ def _alt_test(row: CalibrationRow) -> dict[str, Any] | None:
 
 def _refused(row: CalibrationRow) -> str:
     """Why labels say too little of the judge; empty where they say enough."""
-    n = row.corrected.n
+    n = _scored(row)
     if n < MIN_LABELS:
         return f"{n} labelled answer{'' if n == 1 else 's'}, and it takes {MIN_LABELS}"
     if row.constant[0]:
@@ -98,6 +98,11 @@ def _refused(row: CalibrationRow) -> str:
     if row.weighted:
         return "the labels carry weights, and nothing shows whether such labels were drawn at random"
     return ""
+
+
+def _scored(row: CalibrationRow) -> int:
+    """Labelled answers that the judge scored."""
+    return row.answers["human"].count()
 
 
 def _mean(row: CalibrationRow, column: str) -> float | None:

@@ -13,7 +13,7 @@ from rich.console import Console
 from evalflow import datasets
 from evalflow.app.comparison.comparable import Scored, open_scored
 from evalflow.app.locate import find_run
-from evalflow.app.results.answered import answered_rows
+from evalflow.app.results.answered import answered_rows, without_unanswered
 from evalflow.app.results.saved import Saved, load
 from evalflow.app.screen import shown
 from evalflow.errors import Problem, UserError, did_you_mean
@@ -54,11 +54,20 @@ class _Source:
     metrics: Mapping[str, str]
 
     def scores(self) -> pl.LazyFrame:
-        """Scored cells of these metrics."""
+        """Cells of these metrics that people can label: those that a judge scored, or failed at."""
         import polars as pl
 
-        own = pl.col("metric").is_in(list(self.metrics)) & pl.col("member_of").is_null()
-        return self.run.scores().filter(own & (pl.col("status") == "scored"))
+        judged = self._own().filter(pl.col("status").is_in(["scored", "error"]))
+        return without_unanswered(self.saved, judged)
+
+    def count(self) -> int:
+        """How many answers the run has of these metrics, whatever their state."""
+        return self._own().select(CELL).unique().collect().height
+
+    def _own(self) -> pl.LazyFrame:
+        import polars as pl
+
+        return self.run.scores().filter(pl.col("metric").is_in(list(self.metrics)) & pl.col("member_of").is_null())
 
 
 def write_sample(options: argparse.Namespace, console: Console) -> int:
@@ -80,7 +89,8 @@ def write_sample(options: argparse.Namespace, console: Console) -> int:
         raise UserError(problems)
     candidates = list(_candidates(source))
     if not candidates:
-        raise UserError(Problem(f"no answer has a score of {', '.join(source.metrics)}", str(folder.path)))
+        what = f"no answer can be labelled on {', '.join(source.metrics)}"
+        raise UserError(Problem(what, str(folder.path), "look at them: python -m evalflow cases"))
     sheet = _existing(path)
     how = "by group" if options.by_group else "by strata" if options.stratify else "one by one"
     _refuse_other_draws(sheet, candidates, path, how)
@@ -90,7 +100,10 @@ def write_sample(options: argparse.Namespace, console: Console) -> int:
         groups = {one.key: one.group for one in candidates}
         fresh = [row | {"group": groups[key_of(row)]} for row in fresh]
     write_label_sheet(path, [row | {"weight": _weight(drawn, key_of(row))} for row in sheet.rows] + fresh)
-    console.print(literal(f"{_in_words(drawn, candidates, options)}; {len(fresh)} rows added"))
+    total = source.count()
+    console.print(literal(f"{_in_words(drawn, candidates, options, total)}; {len(fresh)} rows added"))
+    for line in _without(candidates, total):
+        console.print(literal(line))
     for name, (taken, size) in drawn.strata.items() if options.stratify else ():
         console.print(literal(f"  {name}: {taken} of {size}", style="dim"))
     _tell(console, path, source, by_group=options.by_group)
@@ -104,15 +117,26 @@ def _drawn(candidates: Sequence[Candidate], sheet: Sheet, options: argparse.Name
     return draw(candidates, options.sample, options.seed, stratum=strata, already=sheet.answers)
 
 
-def _in_words(drawn: Drawn, candidates: Sequence[Candidate], options: argparse.Namespace) -> str:
+def _in_words(drawn: Drawn, candidates: Sequence[Candidate], options: argparse.Namespace, total: int) -> str:
     """What was drawn, and out of what."""
     n, (of, groups) = len(drawn.weights), drawn.groups
-    answers = f"all {n} answers" if n == len(candidates) else f"{n} of {len(candidates)} answers"
+    name = "answers" if total == len(candidates) else "answers that can be labelled"
+    answers = f"all {n} {name}" if n == len(candidates) else f"{n} of {len(candidates)} {name}"
     if options.by_group:
         return f"{answers}: {of} of {groups} groups, whole, drawn at random with seed {options.seed}"
     if groups == len(candidates) or n == len(candidates):
         return f"{answers}, drawn at random with seed {options.seed}"
     return f"{answers}, drawn one by one at random with seed {options.seed}, from {of} of {groups} groups"
+
+
+def _without(candidates: Sequence[Candidate], total: int) -> Iterator[str]:
+    """Which answers the judge has no score of, and which nobody is asked about."""
+    failed = sum(one.score is None for one in candidates)
+    if failed:
+        yield f"{failed} of these {len(candidates)} have no score by the judge, and are drawn like the others"
+    if total > len(candidates):
+        left = total - len(candidates)
+        yield f"{left} of {total} answers are left out: skipped, undefined, or the target gave none"
 
 
 def _graded(saved: Saved, wanted: str | None) -> dict[str, str]:

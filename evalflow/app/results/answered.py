@@ -14,6 +14,28 @@ from evalflow.run.answers import AnswerBook
 if TYPE_CHECKING:
     import polars as pl
 
+_CELL = ("dataset", "case_id", "target", "target_repeat")
+
+
+def without_unanswered(saved: Saved, scores: pl.LazyFrame) -> pl.LazyFrame:
+    """The scores without those in error because the target gave no answer, of which nobody can say anything.
+
+    Args:
+        saved: The run.
+        scores: Rows of its scores.parquet.
+    """
+    import polars as pl
+
+    failed = scores.filter(pl.col("status") == "error")
+    cases = failed.select("dataset", "case_id").unique().collect()
+    found = [
+        (row.case.dataset, row.case.id, row.target, row.target_repeat)
+        for row in (answered_rows(saved, failed, set(cases.iter_rows())) if cases.height else ())
+        if row.answer is None or row.answer.status == "error"
+    ]
+    schema = {name: scores.collect_schema()[name] for name in _CELL}
+    return scores.join(pl.LazyFrame(found, schema=schema, orient="row"), on=_CELL, how="anti", maintain_order="left")
+
 
 def answered_rows(saved: Saved, scores: pl.LazyFrame, wanted: Collection[tuple[str, str]]) -> Iterator[Row]:
     """Each wanted case as every target answered it, with its scores, in input order.
