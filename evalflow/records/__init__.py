@@ -2,11 +2,23 @@
 
 from evalflow.records.answers import RECORDED_FAILURE, Answer, AnswerStatus, Case, Context, Message, Usage
 from evalflow.records.replies import EMBED, Ask, Distribution, Embedded, Reply
-from evalflow.records.scores import Direction, Figure, FigureSpec, Label, Outcome, Path, ScoreRecord, Status
+from evalflow.records.scores import (
+    TOLERANCE,
+    Direction,
+    Figure,
+    FigureSpec,
+    Label,
+    Outcome,
+    Path,
+    ScoreRecord,
+    Status,
+    passes,
+)
 
 __all__ = [
     "EMBED",
     "RECORDED_FAILURE",
+    "TOLERANCE",
     "Answer",
     "AnswerStatus",
     "Ask",
@@ -25,4 +37,5 @@ __all__ = [
     "ScoreRecord",
     "Status",
     "Usage",
+    "passes",
 ]

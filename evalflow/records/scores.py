@@ -12,6 +12,22 @@ from evalflow.records.answers import Usage
 Status = Literal["scored", "undefined", "error", "skipped"]
 Path = Literal["weighted", "direct", "reasked"]
 Direction = Literal["higher_is_better", "lower_is_better"]
+TOLERANCE = 1e-9
+"""By how much a number may miss a threshold or a limit and still count as equal to it."""
+
+
+def passes(value: Any, threshold: Any, *, higher_is_better: bool = True) -> Any:
+    """Whether a number is on the passing side of a threshold, the threshold itself included.
+
+    Every comparison of a score, a rate or a bound with a threshold or a limit is made here. 0.7 * 0.3 + 0.7 * 0.7 is
+    0.7 but for rounding, and passes 0.7: hence the tolerance.
+
+    Args:
+        value: A number, or what compares as one: a NumPy array, a Polars expression, an SQL column.
+        threshold: Likewise.
+        higher_is_better: Which side passes.
+    """
+    return value >= threshold - TOLERANCE if higher_is_better else value <= threshold + TOLERANCE
 
 
 @record(kw_only=True)

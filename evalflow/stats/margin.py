@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass
 from statistics import NormalDist
 
+from evalflow.records import TOLERANCE
+
 ALPHA = 0.025
 _Z2 = NormalDist().inv_cdf(0.975) ** 2
 _CLOSE = 1e-6
@@ -61,7 +63,7 @@ def cases_needed(value: float, low: float, high: float, limit: float, n: int) ->
         The number; None where the estimate is the limit, or so close to it that no number of cases decides.
     """
     gap = value - limit
-    if not gap:
+    if abs(gap) <= TOLERANCE:
         return None
     trials = _wilson_trials(value, low, high)
     if trials is not None and 0 < limit < 1:

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, func, or_, select
+from sqlalchemy import ColumnElement, and_, func, not_, or_, select
 
+from evalflow.records import passes
 from evalflow.store.rows import Query
 from evalflow.store.tables import answer_tags, answers, scores
 
@@ -91,7 +92,6 @@ def within(wanted: Filter) -> list[ColumnElement[bool]]:
 
 def meets(limit: Limit, passed: bool) -> ColumnElement[bool]:
     """Of the metric and judge of a threshold, and reaching it, or else missing it."""
-    reaches = scores.c.score >= limit.value if limit.higher else scores.c.score <= limit.value
-    misses = scores.c.score < limit.value if limit.higher else scores.c.score > limit.value
+    reaches = passes(scores.c.score, limit.value, higher_is_better=limit.higher)
     judged = scores.c.judge.is_(None) if limit.judge is None else scores.c.judge == limit.judge
-    return and_(scores.c.metric == limit.metric, judged, reaches if passed else misses)
+    return and_(scores.c.metric == limit.metric, judged, reaches if passed else not_(reaches))

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from sqlalchemy import ColumnElement, Connection, and_, case, delete, func, insert, or_, select, tuple_
 
+from evalflow.records import passes
 from evalflow.store.few import few
 from evalflow.store.filters import Filter, Limit, Place, conditions
 from evalflow.store.rows import Query, Row, add_many, every, one
@@ -109,7 +110,7 @@ def states(connection: Connection, run: int) -> list[Row]:
 
 def passing(connection: Connection, run: int, limit: Limit) -> tuple[int, int]:
     """How many scores of a metric and judge pass a threshold, and how many there are."""
-    met = scores.c.score >= limit.value if limit.higher else scores.c.score <= limit.value
+    met = passes(scores.c.score, limit.value, higher_is_better=limit.higher)
     judged = scores.c.judge.is_(None) if limit.judge is None else scores.c.judge == limit.judge
     query = select(func.coalesce(func.sum(case((met, 1), else_=0)), 0), func.count()).where(
         scores.c.run == run, scores.c.metric == limit.metric, scores.c.score.is_not(None), judged

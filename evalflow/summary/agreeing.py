@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from evalflow.records import passes
 from evalflow.stats.agreement import Agreement, accuracy, class_rates, cohen_kappa, undefined
 from evalflow.stats.alpha import krippendorff_alpha
 from evalflow.stats.auroc import auroc
@@ -81,8 +82,8 @@ def classes_of(labelled: pl.DataFrame, *, higher_is_better: bool) -> Classes | N
     threshold = labelled["threshold"].drop_nulls()
     if threshold.is_empty():
         return None
-    sign = 1 if higher_is_better else -1
-    passed = ((sign * side >= sign * float(threshold[0])).astype(np.float64) for side in (judge, human))
+    limit = float(threshold[0])
+    passed = (passes(side, limit, higher_is_better=higher_is_better).astype(np.float64) for side in (judge, human))
     return Classes([0.0, 1.0], *passed, by_threshold=True)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from evalflow.records import passes
 from evalflow.stats.margin import cases_needed, within_margin
 from evalflow.stats.multiple import Adjustment, adjust
 from evalflow.stats.paired import RULE_OF_THREE, Difference, alike_to_decide, paired_difference
@@ -130,7 +131,7 @@ def not_worse(found: Difference, margin: float, *, higher_is_better: bool) -> bo
     if found.low is None or found.high is None:
         return None
     low, high = (found.low, found.high) if higher_is_better else (-found.high, -found.low)
-    return True if low > -margin else False if high < -margin else None
+    return True if passes(low, -margin) else None if passes(high, -margin) else False
 
 
 def compare_cases(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from evalflow.bill import NOTHING
 from evalflow.frozen import record
 from evalflow.metrics.composition import CompositeMetricConfig, Part, combine
+from evalflow.records import passes
 from evalflow.summary.journal import bill_row, json_text
 from evalflow.summary.schema import journal_schema
 
@@ -131,7 +132,7 @@ def _part(composite: Composite, name: str, said: tuple[Any, ...]) -> Part:
     higher = source.direction == "higher_is_better"
     passed = None
     if score is not None and source.limit is not None:
-        passed = score >= source.limit if higher else score <= source.limit
+        passed = bool(passes(score, source.limit, higher_is_better=higher))
     inverted = source.direction != composite.config.direction
     return Part(status, score, reason, error_type, error, passed, inverted)
 

@@ -7,13 +7,13 @@ value itself decides.
 
 from __future__ import annotations
 
-import operator
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from evalflow.errors import Problem, UserError
+from evalflow.records import passes
 from evalflow.stats.margin import cases_needed
 from evalflow.summary.compare import ComparisonRow, cases_to_decide
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     import polars as pl
 
 Operator = Literal[">=", "<=", ">", "<", "=="]
-_HOLDS = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt, "==": operator.eq}
 _CONDITION = re.compile(r"\s*(>=|<=|==|>|<)\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*\Z")
 COLUMNS = (
     "mean", "std", "std_error", "median", "worst", "best", "ci_low", "ci_high", "pass_rate", "pass_rate_low",
@@ -46,8 +45,10 @@ class Condition:
         return f"{self.operator} {self.limit:g}"
 
     def holds(self, value: float) -> bool:
-        """Whether the value meets it."""
-        return bool(_HOLDS[self.operator](value, self.limit))
+        """Whether the value meets it; what is equal but for rounding counts as equal."""
+        reaches, stays = passes(value, self.limit), passes(value, self.limit, higher_is_better=False)
+        found = {">=": reaches, "<=": stays, ">": not stays, "<": not reaches, "==": reaches and stays}
+        return bool(found[self.operator])
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
+from evalflow.records import passes
+
 if TYPE_CHECKING:
     import numpy as np
     import polars as pl
@@ -76,7 +78,7 @@ def _rates(
 
     scores, case, clusters = _cases(part)
     counts = np.bincount(case)
-    shares = [np.bincount(case, scores >= t if higher else scores <= t) / counts for t in thresholds]
+    shares = [np.bincount(case, passes(scores, t, higher_is_better=higher)) / counts for t in thresholds]
     each = [moments(share, clusters) for share in shares]
     if not each:
         return

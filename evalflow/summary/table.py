@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evalflow.files import completed
-from evalflow.records import Direction
+from evalflow.records import Direction, passes
 from evalflow.summary.composites import Composite
 from evalflow.summary.scan import Journal, Order
 from evalflow.summary.schema import scores_schema
@@ -65,7 +65,9 @@ def with_passed(scores: pl.LazyFrame, thresholds: Sequence[Threshold]) -> pl.Laz
         scores.join(limits, on=["metric", "judge"], how="left", nulls_equal=True, maintain_order="left")
         .with_columns(
             threshold=limit,
-            passed=pl.when("_higher").then(score >= limit).otherwise(score <= limit),
+            passed=pl.when("_higher")
+            .then(passes(score, limit))
+            .otherwise(passes(score, limit, higher_is_better=False)),
         )
         .drop("_limit", "_higher")
     )

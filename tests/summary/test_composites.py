@@ -11,7 +11,7 @@ import pytest
 
 from evalflow.metrics.composition import CompositeMetricConfig
 from evalflow.records import ScoreRecord
-from evalflow.summary import Composite, Source, journal_row
+from evalflow.summary import Composite, Source, Threshold, journal_row, passing_rates, with_passed
 from evalflow.summary.composites import with_composites
 from evalflow.summary.schema import journal_schema
 
@@ -35,6 +35,20 @@ def made(records: Sequence[ScoreRecord], one: Composite, at_once: int = 100) -> 
     done = pl.concat(with_composites(batches, [one]))
     assert done.schema == journal_schema()
     return done.to_dicts()
+
+
+def test_a_weighted_mean_of_equal_scores_passes_their_threshold(record: Make) -> None:
+    """(0.1 * 0.7 + 0.1 * 0.7) / (0.1 + 0.1) is below 0.7 by rounding, and so is a part that is such a mean."""
+    both = composite({"a": JUDGED, "b": JUDGED}, of={"a": 0.1, "b": 0.1}, op="mean")
+    *_, row = made([record(0.7, metric="a"), record(0.7, metric="b")], both)
+    assert row["score"] < 0.7
+    scores = pl.LazyFrame([row], schema=journal_schema())
+    assert with_passed(scores, [Threshold("both", "j", 0.7)]).collect()["passed"].to_list() == [True]
+    [rate] = passing_rates(scores, "both", "j", [0.7])
+    assert rate.rate == 1
+    whole = composite({"a": Source(True, "higher_is_better", 0.7)}, op="all")
+    *_, row = made([record(row["score"], metric="a")], whole)
+    assert row["score"] == 1
 
 
 def answers(record: Make, count: int, *, repeats: int = 1) -> list[ScoreRecord]:

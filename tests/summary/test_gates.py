@@ -31,7 +31,8 @@ Declare = Callable[..., Any]
     ("text", "value", "holds"),
     [
         (">= 0.8", 0.8, True), (">=0.8", 0.79, False), ("<= .1", 0.1, True), ("> 0.8", 0.8, False),
-        ("< 1e-2", 0.0, True), ("== 1", 1.0, True), (" <  -0.5 ", -1.0, True),
+        ("< 1e-2", 0.0, True), ("== 1", 1.0, True), (" <  -0.5 ", -1.0, True), ("<= 0.3", 0.1 + 0.2, True),
+        ("> 0.3", 0.1 + 0.2, False), ("== 0.3", 0.1 + 0.2, True), (">= 0.7", 0.7 - 2e-16, True), ("< 0.7", 0.7 - 2e-16, False),
     ],
 )  # fmt: skip
 def test_conditions(text: str, value: float, holds: bool):

@@ -10,7 +10,7 @@ from evalflow.app.results.composites import composites_of
 from evalflow.app.results.gates import hold_gates
 from evalflow.app.results.recipe import Recipe
 from evalflow.config.schema import RunConfig
-from evalflow.records import Answer, Case
+from evalflow.records import Answer, Case, passes
 from evalflow.run.answers import AnswerBook
 from evalflow.run.folder import RunFolder
 from evalflow.summary import (
@@ -164,7 +164,7 @@ def thresholds(recipe: Recipe) -> list[Threshold]:
 
 def _exit_code(results: Iterable[GateResult], scores: Mapping[str, int], max_error_rate: float) -> int:
     total = sum(scores.values())
-    if total and scores["error"] / total > max_error_rate:
+    if total and not passes(scores["error"] / total, max_error_rate, higher_is_better=False):
         return 3
     outcomes = [result.passed for result in results]
     if False in outcomes:

@@ -14,6 +14,7 @@ from evalflow.app.workspace.score_types import Distribution, PassRate, Score, Sc
 from evalflow.app.workspace.space import Workspace, not_found
 from evalflow.datasets import tag_name
 from evalflow.errors import Problem, UserError
+from evalflow.records import passes
 
 if TYPE_CHECKING:
     from evalflow.store.filters import Limit
@@ -256,7 +257,7 @@ def _score(row: Mapping[str, Any], limits: Sequence[Limit]) -> Score:
     value = row["score"]
     passed = None
     if limit is not None and value is not None:
-        passed = value >= limit.value if limit.higher else value <= limit.value
+        passed = passes(value, limit.value, higher_is_better=limit.higher)
     steps = row.get("steps")
     made: dict[str, Any] = {
         "id": f"{row['position']}-{row['n']}",

@@ -25,7 +25,7 @@ from evalflow.metrics.json_operations import Operation
 from evalflow.metrics.json_tools import written
 from evalflow.metrics.rulebook import Rulebook
 from evalflow.protocols import Judge
-from evalflow.records import EMBED, Answer, Ask, Case, Outcome
+from evalflow.records import EMBED, Answer, Ask, Case, Outcome, passes
 
 
 class RuledCheck(BaseMetric[MetricConfig]):
@@ -91,7 +91,7 @@ class SimilarityCheck(BaseMetric[MetricConfig]):
             return failed(error)
         wanted = self._params.threshold
         reason = f"similarity to the reference {alike:.3f} (cosine of embeddings), at least {wanted:g} is wanted"
-        return Outcome(status="scored", score=float(alike >= wanted), value=alike, reason=reason, path="direct")
+        return Outcome(status="scored", score=float(passes(alike, wanted)), value=alike, reason=reason, path="direct")
 
 
 class DisabledCheck(BaseMetric[MetricConfig]):
