@@ -119,6 +119,8 @@ def _gate_value(value: Any) -> Any:
     """One message where a union would have one for each of its members."""
     if isinstance(value, bool | str | NotWorse):
         return value
+    if isinstance(value, int | float):
+        return float(value)
     known = cast("dict[Any, Any]", value) if isinstance(value, dict) else {}
     margin = known.get("not_worse_by") if len(known) == 1 else None
     if isinstance(margin, bool) or not isinstance(margin, int | float) or not margin >= 0:
@@ -126,8 +128,9 @@ def _gate_value(value: Any) -> Any:
     return NotWorse(not_worse_by=margin)
 
 
-GateValue = Annotated[bool | str | NotWorse, BeforeValidator(_gate_value)]
-"""A gate's value under a statistic: a condition, or how it compares with the baseline; under `point` true or false."""
+GateValue = Annotated[bool | float | str | NotWorse, BeforeValidator(_gate_value)]
+"""A gate's value under a statistic: a condition, or how it compares with the baseline; under `point` true or false;
+under `max_undefined_rate` a share."""
 
 
 class MetricConfig(Strict):

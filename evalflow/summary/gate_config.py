@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from evalflow.config.schema import GateValue, NotWorse
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
 
 _TAG = "tag:"
 _POINT = "point"
+_MAX_UNDEFINED = "max_undefined_rate"
+_SETTINGS = (_POINT, _MAX_UNDEFINED)
+"""Keys beside the conditions, which say how these are held."""
 _COMPARED = ("mean", "pass_rate")
 """The columns that are compared with a baseline, as are all figures."""
 
@@ -26,8 +30,9 @@ def parse_gates(
     """All gates of a run: those in the metrics' own files, and those of the run, which hold where both name one.
 
     Args:
-        gates: The run's, by what they are about (METRIC, METRIC@TAG or tag:TAG) and statistic; `point: true` among
-            them lets the estimates decide.
+        gates: The run's, by what they are about (METRIC, METRIC@TAG or tag:TAG) and statistic. `point: true` among
+            them lets the estimates decide; `max_undefined_rate` is the share of undefined scores above which they
+            are undecided.
         metrics: The metrics by name.
         baseline: The run that `not_worse_by` compares with.
 
@@ -41,14 +46,16 @@ def parse_gates(
     found: list[Gate] = []
     problems: list[Problem] = []
     for about, conditions in merged.items():
-        point = conditions.get(_POINT, False)
+        point = conditions.get(_POINT) is True
+        most = conditions.get(_MAX_UNDEFINED)
         for statistic, value in conditions.items():
             where = f"gate.{about}.{statistic}"
             try:
-                if statistic == _POINT:
-                    _check_point(value, conditions, where)
-                else:
-                    found.append(_gate(about, statistic, value, where, metrics, baseline, point=point is True))
+                if statistic in _SETTINGS:
+                    _check_setting(statistic, value, conditions, where)
+                    continue
+                gate = _gate(about, statistic, value, where, metrics, baseline, point=point)
+                found.append(replace(gate, max_undefined_rate=most) if isinstance(most, float) else gate)
             except UserError as error:
                 problems += error.problems
     if problems:
@@ -72,7 +79,7 @@ def _gate(
     if isinstance(value, NotWorse):
         _check_baseline(statistic, baseline, where)
         return Gate(name, statistic, Condition(">=", -value.not_worse_by), tag, point, baseline=True)
-    if isinstance(value, bool):
+    if isinstance(value, bool | int | float):
         raise UserError(Problem(f"{value} is no condition", where, 'write a comparison and a number: ">= 0.8"'))
     condition = parse_condition(value, where)
     _check_limit(condition, statistic, where, metrics.get(name or ""), point=point)
@@ -120,10 +127,12 @@ def _check_statistic(name: str, statistic: str, where: str, metrics: Mapping[str
         raise UserError(Problem(what, where, did_you_mean(statistic, _statistics(metrics[name]))))
 
 
-def _check_point(value: GateValue, conditions: Mapping[str, GateValue], where: str) -> None:
-    if not isinstance(value, bool):
+def _check_setting(key: str, value: GateValue, conditions: Mapping[str, GateValue], where: str) -> None:
+    if key == _POINT and not isinstance(value, bool):
         raise UserError(Problem(f"{value!r} is neither true nor false", where, "true: the estimate decides"))
-    if len(conditions) == 1:
+    if key == _MAX_UNDEFINED and not (isinstance(value, float) and 0 <= value <= 1):
+        raise UserError(Problem(f"{value!r} is no share of 0..1", where, "10 per cent are 0.1"))
+    if not conditions.keys() - set(_SETTINGS):
         raise UserError(Problem("there is no condition beside it", where, 'such as {mean: ">= 0.8", point: true}'))
 
 

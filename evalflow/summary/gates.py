@@ -2,7 +2,7 @@
 
 A value with an interval passes where its worse bound meets the condition and fails where not even its better bound
 does; between, the data cannot decide. With `point: true`, and for what has no interval (counts, cost, medians), the
-value itself decides.
+value itself decides. Where too many scores are undefined, a value that leaves them out decides nothing.
 """
 
 from __future__ import annotations
@@ -31,6 +31,11 @@ _CI = ("ci_low", "ci_high")
 BOUNDS = {"mean": _CI, "pass_rate": ("pass_rate_low", "pass_rate_high")}
 """The columns of the interval of a statistic that is a column; of a figure they are those of the mean."""
 SHARES = ("pass_rate", "pass_rate_low", "pass_rate_high")
+MAX_UNDEFINED_RATE = 0.1
+_WITH_ALL = (
+    "worst", "best", "n", "n_scored", "n_undefined", "n_error", "n_skipped", "cost_usd", "latency_p50", "latency_p95",
+)  # fmt: skip
+"""Columns that leave no undefined score out."""
 ON_SCALE = ("mean", "median", "worst", "best", "ci_low", "ci_high")
 
 
@@ -62,6 +67,8 @@ class Gate:
         tag: Only cases with this tag, or one below it; None for all.
         point: Whether the estimate decides, and not its interval.
         baseline: Whether it is the difference to the baseline that is held against the condition.
+        max_undefined_rate: The share of undefined scores, among those that are not skipped, above which the gate is
+            undecided.
     """
 
     metric: str | None
@@ -70,6 +77,7 @@ class Gate:
     tag: str | None = None
     point: bool = False
     baseline: bool = False
+    max_undefined_rate: float = MAX_UNDEFINED_RATE
 
     @property
     def about(self) -> str:
@@ -94,6 +102,10 @@ class GateRow:
         passed: None where the data cannot decide.
         cases_needed: How many cases would decide, if the estimate stayed as it is; None where it is decided, or where
             that cannot be said.
+        n, n_scored, n_undefined, n_skipped: Of this run's scores; how many there are, and how many are in each state.
+            All 0 for statistics that leave no score out.
+        compared: How many cases the difference to the baseline rests on; None for other gates.
+        undefined_in: The run of which too many scores are undefined; empty where there is none.
     """
 
     dataset: str
@@ -105,6 +117,12 @@ class GateRow:
     high: float | None
     passed: bool | None
     cases_needed: int | None = None
+    n: int = 0
+    n_scored: int = 0
+    n_undefined: int = 0
+    n_skipped: int = 0
+    compared: int | None = None
+    undefined_in: Literal["", "this run", "the baseline"] = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +159,10 @@ def parse_condition(text: str, where: str) -> Condition:
 
 
 def evaluate_gates(
-    gates: Sequence[Gate], summary: pl.DataFrame, differences: Sequence[ComparisonRow] = ()
+    gates: Sequence[Gate],
+    summary: pl.DataFrame,
+    differences: Sequence[ComparisonRow] = (),
+    baseline: pl.DataFrame | None = None,
 ) -> list[GateResult]:
     """Hold gates against the summary's rows, in the order given.
 
@@ -149,9 +170,11 @@ def evaluate_gates(
         gates: The gates.
         summary: Columns as in `summary_schema`.
         differences: This run against the baseline, by tag too; for the gates that ask for it.
+        baseline: The summary of the baseline; None without one.
     """
+    sides = (summary, summary if baseline is None else baseline)
     return [
-        GateResult(gate, tuple(_of_baseline(gate, differences) if gate.baseline else _rows(gate, summary)))
+        GateResult(gate, tuple(_of_baseline(gate, differences, sides) if gate.baseline else _rows(gate, summary)))
         for gate in gates
     ]
 
@@ -170,10 +193,30 @@ def _rows(gate: Gate, summary: pl.DataFrame) -> Iterator[GateRow]:
         if gate.metric is None and of_mean and row[value] is None and row["n_scored"]:
             continue  # a gate on a tag's pass rate is not about metrics that give no pass or fail
         ends = (row[low], row[high]) if low and high else None
-        yield _held(gate, row, row[value], ends, row["n_scored"], row["judge"])
+        held = _held(gate, row, row[value], ends, row["n_scored"], row["judge"])
+        yield held if gate.statistic in _WITH_ALL else _counted(gate, held, row)
 
 
-def _of_baseline(gate: Gate, differences: Sequence[ComparisonRow]) -> Iterator[GateRow]:
+def _counted(gate: Gate, held: GateRow, row: Mapping[str, Any], baseline: Mapping[str, Any] | None = None) -> GateRow:
+    """The row with what it rests on; undecided where too many of the scores that it should rest on are undefined."""
+    counts = {name: row[name] for name in ("n", "n_scored", "n_undefined", "n_skipped")}
+    if _is_undefined(gate, row):
+        return replace(held, passed=None, cases_needed=None, undefined_in="this run", **counts)
+    if baseline is not None and _is_undefined(gate, baseline):
+        return replace(held, passed=None, cases_needed=None, undefined_in="the baseline", **counts)
+    return replace(held, **counts)
+
+
+def _is_undefined(gate: Gate, row: Mapping[str, Any]) -> bool:
+    expected = row["n"] - row["n_skipped"]
+    if not expected:
+        return False
+    return not passes(row["n_undefined"] / expected, gate.max_undefined_rate, higher_is_better=False)
+
+
+def _of_baseline(
+    gate: Gate, differences: Sequence[ComparisonRow], sides: tuple[pl.DataFrame, pl.DataFrame]
+) -> Iterator[GateRow]:
     for row in differences:
         if row.tag != gate.tag or gate.metric not in (None, row.metric):
             continue
@@ -185,7 +228,20 @@ def _of_baseline(gate: Gate, differences: Sequence[ComparisonRow]) -> Iterator[G
         key = {"dataset": row.dataset, "target": "", "metric": row.metric}
         held = _held(gate, key, value, (low, high), found.n, row.judge)
         needed = cases_to_decide(found, -gate.condition.limit, higher_is_better=row.higher_is_better)
-        yield held if held.passed is not None else replace(held, cases_needed=needed)
+        held = replace(held, compared=found.n, cases_needed=None if held.passed is not None else needed)
+        this, baseline = (_mean_of(row, side) for side in sides)
+        yield held if this is None else _counted(gate, held, this, baseline)
+
+
+def _mean_of(row: ComparisonRow, summary: pl.DataFrame) -> Mapping[str, Any] | None:
+    """The row of a summary that has the counts of what was compared."""
+    import polars as pl
+
+    own = summary.filter(
+        (pl.col("dataset") == row.dataset) & (pl.col("metric") == row.metric) & (pl.col("statistic") == "mean"),
+        pl.col("tag").eq_missing(pl.lit(row.tag, pl.String)),
+    )
+    return own.row(0, named=True) if own.height else None
 
 
 def _held(

@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from evalflow.cli import run_command
 from evalflow.testing import Endpoint
 from tests.cli.conftest import Program, judge_arguments
 from tests.cli.test_compare import cases, evaluate
@@ -40,6 +41,29 @@ def test_an_undecided_gate_exits_3_and_says_what_would_decide_it(program: Progra
     assert again.returncode == 0, again.stderr
     assert program.manifest["exit_code"] == 0
     assert "| passed |" in (program.latest / "summary.md").read_text(encoding="utf-8")
+
+
+def test_a_gate_says_what_it_rests_on_and_too_many_undefined_scores_leave_it_undecided(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    no_topic: dict[str, None] = {"primary": None, "secondary": None}
+    rows = [
+        {"id": f"c{i}", "question": "Q?", "expected": {"primary": "x", "secondary": None} if i < 55 else no_topic,
+         "actual": {"primary": "x" if i % 9 else "y", "secondary": None}}
+        for i in range(100)
+    ]  # fmt: skip
+    Program(tmp_path).write("mine.jsonl", *rows)
+    words = [*WORDS[:-1], "metric=topic_any"]
+    assert run_command([*words, "gate={topic_any: {mean: '>= 0.5'}}"]) == 3, capsys.readouterr().err
+    shown = capsys.readouterr().out
+    assert "gate undecided  topic_any mean >= 0.5: 0.8" in shown
+    assert "rests on 55 of 100 scores (45 undefined)" in shown
+    assert "more scores of this run are undefined than max_undefined_rate: 0.1 allows" in shown
+    page = (tmp_path / "outputs/latest/report.html").read_text(encoding="utf-8")
+    assert "rests on 55 of 100 scores (45 undefined)" in page
+    assert run_command(["report", "gate={topic_any: {mean: '>= 0.5', max_undefined_rate: 0.45}}"]) == 0
+    assert json.loads(Path("outputs/latest/run.json").read_text(encoding="utf-8"))["exit_code"] == 0
 
 
 def test_a_tag_is_gated_from_yaml(program: Program) -> None:

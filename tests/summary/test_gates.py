@@ -32,7 +32,8 @@ Declare = Callable[..., Any]
     [
         (">= 0.8", 0.8, True), (">=0.8", 0.79, False), ("<= .1", 0.1, True), ("> 0.8", 0.8, False),
         ("< 1e-2", 0.0, True), ("== 1", 1.0, True), (" <  -0.5 ", -1.0, True), ("<= 0.3", 0.1 + 0.2, True),
-        ("> 0.3", 0.1 + 0.2, False), ("== 0.3", 0.1 + 0.2, True), (">= 0.7", 0.7 - 2e-16, True), ("< 0.7", 0.7 - 2e-16, False),
+        ("> 0.3", 0.1 + 0.2, False), ("== 0.3", 0.1 + 0.2, True), (">= 0.7", 0.7 - 2e-16, True),
+        ("< 0.7", 0.7 - 2e-16, False),
     ],
 )  # fmt: skip
 def test_conditions(text: str, value: float, holds: bool):
@@ -180,6 +181,45 @@ def test_gates_pass_and_fail_by_the_point_estimate_where_they_say_so(record: Mak
     scores = table([record(0.5, 0), record(1.0, 1)], 0.6)
     gates = {"mean": ">= 0.75", "pass_rate": "> 0.5", "median": "< 0.8", "n_error": "== 0", "std": "<= 0.1"}
     assert results(scores, gates, declare()) == [True, False, True, True, False]
+
+
+def test_too_many_undefined_scores_leave_a_gate_undecided(record: Make, table: Table, declare: Declare):
+    """A figure and a pass rate leave them out as the mean does; counts, and the bounds that count them in, do not."""
+    cells = [*(record(0.9, i) for i in range(50)), *(record(None, 50 + i, status="undefined") for i in range(5))]
+    skipped = [record(None, 60 + i, status="skipped") for i in range(100)]
+    gates = {"mean": ">= 0.5", "pass_rate": ">= 0.5", "worst": ">= 0.5", "n_undefined": "<= 9"}
+    few = table([*cells, *skipped], 0.6)
+    assert results(few, gates | {"point": True}, declare()) == [True] * 4
+    many = table([*cells, record(None, 55, status="undefined"), *skipped], 0.6)
+    assert results(many, gates | {"point": True}, declare()) == [None, None, True, True]
+    assert results(many, {"mean": ">= 0.99", "point": True}, declare()) == [None]
+    assert results(many, gates | {"point": True, "max_undefined_rate": 0.2}, declare()) == [True] * 4
+    [row] = evaluate_gates(
+        parse_gates({"m": {"mean": ">= 0.5"}}, {"m": declare()}), summarise(many, {"m": declare()}).frame
+    )[0].rows
+    assert (row.n, row.n_scored, row.n_undefined, row.n_skipped) == (156, 50, 6, 100)
+    with pytest.raises(UserError, match=r"'0.2' is no share of 0..1"):
+        parse_gates({"m": {"mean": ">= 0.5", "max_undefined_rate": "0.2"}}, {"m": declare()})
+    with pytest.raises(UserError, match="there is no condition beside it"):
+        parse_gates({"m": {"max_undefined_rate": 0.2}}, {"m": declare()})
+
+
+def test_a_difference_rests_on_the_scores_of_both_runs(record: Make, table: Table, declare: Declare):
+    whole = [record(0.5 + 0.01 * (i % 5), i) for i in range(40)]
+    half = [*whole[:20], *(record(None, i, status="undefined") for i in range(20, 40))]
+    metrics = {"m": declare()}
+    gates = parse_gates({"m": {"mean": NotWorse(not_worse_by=0.5)}}, metrics, "runs/x")
+
+    def held(before: list[ScoreRecord], now: list[ScoreRecord]) -> tuple[bool | None, str, int | None]:
+        sides = [table(records).collect().lazy() for records in (before, now)]
+        rows = compare_cases(pair_scores(*sides), ("a", "b"), {"m": Traits(bounded=True)})
+        baseline, this = (summarise(side, metrics).frame for side in sides)
+        [row] = evaluate_gates(gates, this, rows, baseline)[0].rows
+        return row.passed, row.undefined_in, row.compared
+
+    assert held(whole, whole) == (True, "", 40)
+    assert held(whole, half) == (None, "this run", 20)
+    assert held(half, whole) == (None, "the baseline", 20)
 
 
 def test_every_row_must_hold(record: Make, table: Table, declare: Declare):

@@ -73,6 +73,22 @@ def target_problems(name: str, conf_folders: Iterable[Path]) -> list[Problem]:
     return [Problem(f"{name} is a target, and a baseline is a run", f"baseline={name}", hint)]
 
 
+def baseline_summary(run: RunConfig) -> pl.DataFrame:
+    """The summary of the run's baseline.
+
+    Raises:
+        UserError: The baseline cannot be read any more.
+    """
+    import polars as pl
+
+    path = open_baseline(run).folder.path
+    try:
+        return pl.read_parquet(path / "summary.parquet")
+    except OSError:
+        hint = f"write it: python -m evalflow report {path}"
+        raise UserError(Problem("the baseline has no summary", f"baseline={run.baseline}", hint)) from None
+
+
 def differences(
     gates: Sequence[Gate], run: RunConfig, scores: pl.LazyFrame, metrics: Mapping[str, Measured]
 ) -> list[ComparisonRow]:

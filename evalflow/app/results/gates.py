@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from evalflow.app.comparison.baseline import differences
+from evalflow.app.comparison.baseline import baseline_summary, differences
 from evalflow.app.results.recipe import Recipe
 from evalflow.errors import UserError
 from evalflow.summary import Gate, GateResult, GateRow, evaluate_gates
@@ -33,13 +33,15 @@ def hold_gates(
 
 def _outcomes(recipe: Recipe, summary: pl.DataFrame, scores: pl.LazyFrame) -> tuple[list[GateResult], str]:
     """The gates' outcomes, and why the baseline cannot be read; empty where it can."""
+    if not any(gate.baseline for gate in recipe.gates):
+        return evaluate_gates(recipe.gates, summary), ""
     run = recipe.settings.run
     try:
-        compared = any(gate.baseline for gate in recipe.gates)
-        found = differences(recipe.gates, run, scores, recipe.metrics) if compared else []
+        found = differences(recipe.gates, run, scores, recipe.metrics)
+        baseline = baseline_summary(run)
     except UserError as error:
         return evaluate_gates(recipe.gates, summary), error.problems[0].what
-    return evaluate_gates(recipe.gates, summary, found), ""
+    return evaluate_gates(recipe.gates, summary, found, baseline), ""
 
 
 def _gate_rows(result: GateResult, why: str) -> Iterator[dict[str, Any]]:
@@ -58,6 +60,7 @@ def _gate_rows(result: GateResult, why: str) -> Iterator[dict[str, Any]]:
         "ci_high": None,
         "passed": None,
         "cases_needed": None,
+        "basis": "",
     }
     if not result.rows:
         note = _missing(gate, why)
@@ -67,9 +70,9 @@ def _gate_rows(result: GateResult, why: str) -> Iterator[dict[str, Any]]:
         parts = (row.metric if gate.metric is None else "", row.dataset, row.target, row.judge)
         of = " · ".join(part for part in parts if part)
         ends = {"value": row.value, "ci_low": row.low, "ci_high": row.high}
-        known = {"dataset": row.dataset, "passed": row.passed, "cases_needed": row.cases_needed}
-        note = _undecided(row)
-        message = "; ".join(text for text in (f"{gate}: {_found(row)} ({of})", note) if text)
+        basis, note = _basis(row), _undecided(gate, row)
+        known = {"dataset": row.dataset, "passed": row.passed, "cases_needed": row.cases_needed, "basis": basis}
+        message = "; ".join(text for text in (f"{gate}: {_found(row)} ({of})", basis, note) if text)
         yield {**common, **ends, **known, "of": of, "note": note, "message": message}
 
 
@@ -89,8 +92,24 @@ def _found(row: GateRow) -> str:
     return f"{row.value:.4g}" + (f" [{row.low:.4g}, {row.high:.4g}]" if row.low is not None else "")
 
 
-def _undecided(row: GateRow) -> str:
+def _basis(row: GateRow) -> str:
+    """How many scores the value rests on, of how many; empty for what leaves none out."""
+    if not row.n:
+        return ""
+    states = {"undefined": row.n_undefined, "skipped": row.n_skipped}
+    states["in error"] = row.n - row.n_scored - row.n_undefined - row.n_skipped
+    left = ", ".join(f"{count:,} {state}" for state, count in states.items() if count)
+    scores = f"{row.n_scored:,} of {row.n:,} scores" + (f" ({left})" if left else "")
+    if row.compared is None:
+        return f"rests on {scores}"
+    return f"rests on {row.compared:,} case{'' if row.compared == 1 else 's'} of both runs; this run has {scores}"
+
+
+def _undecided(gate: Gate, row: GateRow) -> str:
     """What it would take to decide."""
+    if row.undefined_in:
+        most = f"max_undefined_rate: {gate.max_undefined_rate:g}"
+        return f"more scores of {row.undefined_in} are undefined than {most} allows, and so it decides nothing"
     if row.passed is not None or row.value is None:
         return ""
     if row.low is None:

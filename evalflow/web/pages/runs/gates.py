@@ -28,6 +28,8 @@ def gates(found: Sequence[Mapping[str, Any]]) -> None:
                 text(str(gate["name"]), "span", "mono")
                 if gate["value"] is not None:
                     text(f"is {_estimate(gate)}", "span", "muted")
+                if gate["passed"] is not None and gate["basis"]:
+                    text(gate["basis"], "span", "muted small")
                 if gate["passed"] is None and gate.get("message"):
                     text(str(gate["message"]), "span", "muted small")
 
