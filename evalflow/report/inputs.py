@@ -25,6 +25,7 @@ class Reported:
         summary: The columns of summary.parquet.
         details: Matrices and lists that go with figures: dataset, target, metric, judge, tag, statistic, and the data.
         gates: metric, statistic, condition, value, passed (None: undecided) and message of each gate.
+        max_error_rate: The share of errors that the run allows for.
         manifest: run.json.
         metrics: What the metrics declare, by name.
         categorising: Names of the metrics that put cases into one of several classes.
@@ -42,4 +43,5 @@ class Reported:
     cases: Iterable[Case]
     answers: AnswerOf
     calibration: Calibration | None = None
+    max_error_rate: float = 0.0
     categorising: Collection[str] = ()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from xml.sax.saxutils import escape, quoteattr
 
 from evalflow.files import replacing
+from evalflow.records import passes
 from evalflow.report.judges import judge_lines
 
 if TYPE_CHECKING:
@@ -30,28 +32,52 @@ class _Verdict(NamedTuple):
     type: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class _Decides:
+    """Which cells have a part in the exit code.
+
+    Attributes:
+        failed: The metrics of which a gate failed.
+        errors: Whether there are more errors than the run allows for.
+    """
+
+    failed: Collection[str]
+    errors: bool
+
+
 def write_junit(
-    path: Path, *, manifest: Mapping[str, Any], gates: Sequence[Mapping[str, Any]], scores: pl.LazyFrame
+    path: Path,
+    *,
+    manifest: Mapping[str, Any],
+    gates: Sequence[Mapping[str, Any]],
+    scores: pl.LazyFrame,
+    max_error_rate: float,
 ) -> None:
     """Write one test case per gate, and one per case and metric with a threshold.
 
     Who judged, and whether people's labels bear it out, stands in each suite's properties.
 
-    A score that does not pass its threshold is a failure, a cell in state error an error; undefined and skipped cells
-    are skipped, and so is a score whose judge gives no pass or fail. A gate that could not be decided is an error.
-    Characters that XML 1.0 forbids are left out.
+    Failures and errors are there only where the run does not end with exit code 0. A gate fails, and then so do the
+    scores of its metric that miss their threshold; a threshold without a failed gate decides nothing, and a score that
+    misses it is skipped. A gate that could not be decided is an error, and so is a score in state error, unless the
+    run allows for as many. Undefined and skipped cells are skipped, and so is a score whose judge gives no pass or
+    fail. Characters that XML 1.0 forbids are left out.
 
     Args:
         path: The file; replaced.
         manifest: run.json, whose run_id names the whole.
-        gates: name, passed (None: undecided) and message, each.
+        gates: name, of_metric, passed (None: undecided) and message, each.
         scores: The columns of scores.parquet, in input order; streamed.
+        max_error_rate: The share of errors that the run allows for.
     """
     import polars as pl
 
-    cells = scores.filter(pl.col("threshold").is_not_null() & pl.col("member_of").is_null())
+    own = scores.filter(pl.col("member_of").is_null())
+    cells = own.filter(pl.col("threshold").is_not_null())
     judged = [(gate["name"], _of_gate(gate)) for gate in gates]
-    totals = [_gate_totals([verdict for _, verdict in judged]), _cell_totals(cells)]
+    failed = {str(gate["of_metric"]) for gate in gates if gate["passed"] is False}
+    decides = _Decides(failed, errors=_too_many_errors(own, max_error_rate))
+    totals = [_gate_totals([verdict for _, verdict in judged]), _cell_totals(cells, decides)]
     judges = _judges(manifest)
     with replacing(path) as file:
         file.write('<?xml version="1.0" encoding="utf-8"?>\n')
@@ -61,7 +87,9 @@ def write_junit(
         file.write("</testsuite>\n")
         file.write(f"<testsuite{_attributes({'name': 'scores', **totals[1]})}>\n{judges}")
         for cell in _iterate(cells.select(_SHOWN)):
-            file.write(_case(f"{cell['dataset']}.{cell['metric']}", _name(cell), cell["latency_s"], _of_cell(cell)))
+            file.write(
+                _case(f"{cell['dataset']}.{cell['metric']}", _name(cell), cell["latency_s"], _of_cell(cell, decides))
+            )
         file.write("</testsuite>\n</testsuites>\n")
 
 
@@ -98,9 +126,11 @@ def _of_gate(gate: Mapping[str, Any]) -> _Verdict:
     return _Verdict(kind, str(gate["message"]), "undecided" if kind == "error" else "gate")
 
 
-def _of_cell(cell: Mapping[str, Any]) -> _Verdict:
-    if cell["status"] == "error":
+def _of_cell(cell: Mapping[str, Any], decides: _Decides) -> _Verdict:
+    if cell["status"] == "error" and decides.errors:
         return _Verdict("error", cell["error"] or "no message", cell["error_type"] or "error")
+    if cell["status"] == "error":
+        return _Verdict("skipped", f"error, of which the run allows for as many: {cell['error'] or 'no message'}")
     if cell["status"] != "scored":
         return _Verdict("skipped", f"{cell['status']}: {cell['reason'] or 'no reason given'}")
     if cell["passed"] is None:
@@ -108,7 +138,17 @@ def _of_cell(cell: Mapping[str, Any]) -> _Verdict:
     if cell["passed"]:
         return _Verdict(None)
     text = f"score {cell['score']:.4g}, threshold {cell['threshold']:.4g}"
-    return _Verdict("failure", f"{text}: {cell['reason']}" if cell["reason"] else text, "threshold")
+    text = f"{text}: {cell['reason']}" if cell["reason"] else text
+    if cell["metric"] in decides.failed:
+        return _Verdict("failure", text, "threshold")
+    return _Verdict("skipped", f"misses its threshold, and no gate of {cell['metric']} failed: {text}")
+
+
+def _too_many_errors(cells: pl.LazyFrame, max_error_rate: float) -> bool:
+    import polars as pl
+
+    share = cells.select((pl.col("status") == "error").mean()).collect(engine="streaming").item()
+    return share is not None and not passes(share, max_error_rate, higher_is_better=False)
 
 
 def _name(cell: Mapping[str, Any]) -> str:
@@ -124,17 +164,18 @@ def _gate_totals(verdicts: Sequence[_Verdict]) -> dict[str, str]:
     return _totals(len(kinds), kinds.count("failure"), kinds.count("error"), kinds.count("skipped"), 0.0)
 
 
-def _cell_totals(cells: pl.LazyFrame) -> dict[str, str]:
+def _cell_totals(cells: pl.LazyFrame, decides: _Decides) -> dict[str, str]:
     import polars as pl
 
     scored = pl.col("status") == "scored"
-    failed = (scored & pl.col("passed").not_()).sum()
-    unscored = pl.col("status").is_in(["undefined", "skipped"]) | (scored & pl.col("passed").is_null())
+    failed = scored & pl.col("passed").not_() & pl.col("metric").is_in(list(decides.failed))
+    error = (pl.col("status") == "error") & decides.errors
+    passed = scored & pl.col("passed")
     row = cells.select(
         tests=pl.len(),
-        failures=failed,
-        errors=(pl.col("status") == "error").sum(),
-        skipped=unscored.sum(),
+        failures=failed.sum(),
+        errors=error.sum(),
+        skipped=pl.len() - failed.sum() - error.sum() - passed.sum(),
         time=pl.col("latency_s").sum(),
     ).collect(engine="streaming")
     return _totals(*row.row(0))

@@ -55,5 +55,11 @@ def write_reports(folder: Path, run: Reported) -> None:
                 sink.write(row)
         explorer.finish()
         write_html(folder / "report.html", run, explorer)
-    write_junit(folder / "junit.xml", manifest=run.manifest, gates=run.gates, scores=run.scores)
+    write_junit(
+        folder / "junit.xml",
+        manifest=run.manifest,
+        gates=run.gates,
+        scores=run.scores,
+        max_error_rate=run.max_error_rate,
+    )
     write_markdown(folder / "summary.md", run)

@@ -5,9 +5,9 @@ import pytest
 from evalflow.report.junit import write_junit
 
 GATES = [
-    {"name": "m mean >= 0.8", "passed": True, "message": "0.9"},
-    {"name": "m pass_rate < 1", "passed": False, "message": "is 1"},
-    {"name": "m f1 > 0", "passed": None, "message": "undefined"},
+    {"name": "m mean >= 0.8", "of_metric": "m", "passed": True, "message": "0.9"},
+    {"name": "faithfulness pass_rate < 1", "of_metric": "faithfulness", "passed": False, "message": "is 1"},
+    {"name": "m f1 > 0", "of_metric": "m", "passed": None, "message": "undefined"},
 ]
 CELLS = [
     {"case_id": "pass", "threshold": 0.8, "score": 0.9, "passed": True, "latency_s": 1.5},
@@ -23,9 +23,10 @@ CELLS = [
 
 @pytest.fixture(name="written")
 def _written(tmp_path, make_scores):
-    def write(cells, gates=(), **facts):
+    def write(cells, gates=(), max_error_rate=0.0, **facts):
         manifest = {"run_id": "run", **facts}
-        write_junit(tmp_path / "junit.xml", manifest=manifest, gates=gates, scores=make_scores(cells))
+        junit = tmp_path / "junit.xml"
+        write_junit(junit, manifest=manifest, gates=gates, scores=make_scores(cells), max_error_rate=max_error_rate)
         return ElementTree.parse(tmp_path / "junit.xml").getroot()
 
     return write
@@ -43,7 +44,7 @@ def test_states_become_what_junit_calls_them(written):
     gates, scores = map(cases, written(CELLS, GATES))
     assert [(case.get("name"), outcome(case)) for case in gates] == [
         ("m mean >= 0.8", "passed"),
-        ("m pass_rate < 1", "failure"),
+        ("faithfulness pass_rate < 1", "failure"),
         ("m f1 > 0", "error"),
     ]
     assert [(case.get("name").split(" | ")[0], outcome(case)) for case in scores] == [
@@ -59,6 +60,16 @@ def test_states_become_what_junit_calls_them(written):
     assert failure.get("message") == "score 0.1235, threshold 0.8: because"
     assert failure.text.endswith("because\nof this")
     assert scores[2][0].get("type") == "timeout"
+
+
+def test_failures_and_errors_are_there_only_where_the_exit_code_is_not_0(written):
+    """A threshold that no failed gate stands on decides nothing, nor does an error that the run allows for."""
+    root = written(CELLS, GATES[:1], max_error_rate=0.2)
+    assert (root.get("failures"), root.get("errors"), root[1].get("skipped")) == ("0", "0", "5")
+    missed, error = (cases(root[1])[place][0] for place in (1, 2))
+    text = "misses its threshold, and no gate of faithfulness failed: score 0.1235, threshold 0.8: because"
+    assert (missed.tag, missed.get("message")) == ("skipped", text)
+    assert error.get("message") == "error, of which the run allows for as many: no reply"
 
 
 def test_the_counts_are_those_of_what_is_there(written):

@@ -131,6 +131,7 @@ def report(
                 cases=cases,
                 answers=answer_of,
                 calibration=derived.calibration,
+                max_error_rate=run.max_error_rate,
                 categorising=[name for name, one in recipe.metrics.items() if one.figures and one.figures.categorises],
             ),
         )

@@ -61,6 +61,7 @@ def _gate_rows(result: GateResult, why: str) -> Iterator[dict[str, Any]]:
         "passed": None,
         "cases_needed": None,
         "basis": "",
+        "of_metric": gate.metric,
     }
     if not result.rows:
         note = _missing(gate, why)
@@ -72,6 +73,7 @@ def _gate_rows(result: GateResult, why: str) -> Iterator[dict[str, Any]]:
         ends = {"value": row.value, "ci_low": row.low, "ci_high": row.high}
         basis, note = _basis(row), _undecided(gate, row)
         known = {"dataset": row.dataset, "passed": row.passed, "cases_needed": row.cases_needed, "basis": basis}
+        known["of_metric"] = row.metric
         message = "; ".join(text for text in (f"{gate}: {_found(row)} ({of})", basis, note) if text)
         yield {**common, **ends, **known, "of": of, "note": note, "message": message}
 
