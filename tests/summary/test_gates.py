@@ -100,7 +100,7 @@ def held(scores: pl.LazyFrame, gates: dict[str, dict[str, Any]], metric: Any) ->
     return evaluate_gates(parse_gates(gates, metrics), summarise(scores, metrics).frame)
 
 
-def results(scores: pl.LazyFrame, gates: dict[str, str], metric: Any, *, point: bool = True) -> list[bool | None]:
+def results(scores: pl.LazyFrame, gates: dict[str, Any], metric: Any, *, point: bool = True) -> list[bool | None]:
     return [result.passed for result in held(scores, {"m": {**gates, "point": point}}, metric)]
 
 
