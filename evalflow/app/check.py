@@ -12,12 +12,14 @@ from rich.console import Console
 from rich.text import Text
 
 from evalflow.app.comparison.baseline import baseline_problems
+from evalflow.app.logs import secrets_of
 from evalflow.app.results.derive import thresholds
 from evalflow.app.results.facts import facts_of
 from evalflow.app.setup.assemble import assemble
 from evalflow.app.setup.inspect import Inspection, inspect
 from evalflow.app.setup.settings import composed_settings
 from evalflow.errors import Problem, UserError
+from evalflow.redaction import Redactor
 from evalflow.report.terminal import literal, plain
 
 
@@ -44,12 +46,13 @@ def check(overrides: Sequence[str], config_dir: Path | None, console: Console, *
 
 def _facts(found: Inspection) -> dict[str, Any]:
     recipe = found.recipe()
+    settings = found.parts.settings
     return {
         "datasets": dict(found.cases),
         "metrics": {name: {"judge": judge} for name, judge in recipe.judge_of.items()},
         "judges": {name: judge.nature for name, judge in found.judges.items()},
         "target": found.parts.target.name,
-        "target_calls": found.parts.settings.run.target.calls,
+        "target_calls": Redactor(secrets_of(settings)).text(settings.run.target.calls or "") or None,
         "thresholds": [
             {"metric": t.metric, "judge": t.judge, "threshold": t.value, "direction": t.direction}
             for t in thresholds(recipe)

@@ -10,41 +10,37 @@ import sys
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
+from evalflow.config.address import secrets_in
 from evalflow.config.panels import single_judges
 from evalflow.config.validate import Settings
+from evalflow.redaction import Redactor, environment_values
 
 _SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
-_SHORTEST = 6
-"""A shorter value is a placeholder such as `none`, which would be struck out everywhere."""
 
 
 def secrets_of(settings: Settings) -> set[str]:
-    """What must not be shown: the keys and passwords that the configuration names, and all that is named like one."""
-    found = {value for name, value in os.environ.items() if _SECRET_NAME.search(name)}
+    """What must not be shown: keys, passwords, headers and variables that the configuration names."""
+    found = environment_values(settings.composed.storable)
     judges = [one for judge in (settings.run.judge, *settings.judges.values()) for one in single_judges(judge).values()]
     for endpoint in (settings.run.target, settings.run.embedder, *judges):
         found.add(os.environ.get(getattr(endpoint, "api_key_env", None) or "", ""))
-        password = urlsplit(getattr(endpoint, "base_url", None) or getattr(endpoint, "url", None) or "").password or ""
-        found |= {password, unquote(password), *getattr(endpoint, "secrets", ())}
-    return {secret.strip() for secret in found if len(secret.strip()) >= _SHORTEST}
+        address: str = getattr(endpoint, "base_url", None) or getattr(endpoint, "url", None) or ""
+        found |= secrets_in(address) | set(getattr(endpoint, "secrets", ()))
+    return {secret for secret in found if secret.strip()}
 
 
 class RedactingFormatter(logging.Formatter):
-    """Writes a record, traceback included, with the secrets struck out."""
+    """Writes a record, traceback included, without the secrets, and without what a variable named like one holds."""
 
     def __init__(self, secrets: Iterable[str]) -> None:
         super().__init__("%(asctime)s %(levelname)s %(message)s")
-        # The longest first, or a part of it would be struck out and the rest stay.
-        self._secrets = sorted(secrets, key=len, reverse=True)
+        named = (value for name, value in os.environ.items() if _SECRET_NAME.search(name))
+        self._redactor = Redactor([*secrets, *named])
 
     def format(self, record: logging.LogRecord) -> str:
         """The record as one text."""
-        text = super().format(record)
-        for secret in self._secrets:
-            text = text.replace(secret, "[redacted]")
-        return text
+        return self._redactor.text(super().format(record))
 
 
 class _LogFile(logging.FileHandler):

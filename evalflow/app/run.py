@@ -30,6 +30,7 @@ from evalflow.app.setup.settings import settings_of
 from evalflow.errors import EvalflowError, IncompleteError, InfrastructureError, UserError
 from evalflow.protocols import Sink
 from evalflow.records import ScoreRecord
+from evalflow.redaction import Redactor
 from evalflow.run import manifest as manifests
 from evalflow.run.finished import read_finished
 from evalflow.run.folder import RunFolder, point_latest, telling_full_disks
@@ -75,18 +76,13 @@ def run(order: Order, watcher: Watcher) -> int:
         IncompleteError: It came to its end without all scores; likewise.
         KeyboardInterrupt: Likewise.
     """
-    parts = assemble(settings_of(order.composed), order.run_id)
-    inspection = inspect(parts)
-    facts = facts_of(inspection)
-    problems = baseline_problems(inspection.gates, parts.settings.run, facts)
-    if problems:
-        raise UserError(problems)
-    opening = open_manifest(order, facts)
+    inspection, opening = _checked(order)
     folder = open_folder(order)
     tally = Tally(expected=inspection.cells)
     started = time.monotonic()
-    log_file = log_to(folder.log, secrets_of(parts.settings))
-    with telling_full_disks(folder), log_file, closing(Journal(folder, tally)) as journal:
+    secrets = secrets_of(inspection.parts.settings)
+    redactor, log_file = Redactor(secrets), log_to(folder.log, secrets)
+    with telling_full_disks(folder), log_file, closing(Journal(folder, tally, redactor)) as journal:
         folder.write_manifest(opening)
         if order.latest:
             point_latest(order.latest)
@@ -104,6 +100,7 @@ def run(order: Order, watcher: Watcher) -> int:
             raise
         except EvalflowError as error:
             code = error.exit_code
+            error.args = (redactor.text(str(error)),)
             log.error("%s", error)
             raise
         finally:
@@ -123,6 +120,21 @@ def run(order: Order, watcher: Watcher) -> int:
             raise incomplete
         watcher.ends(folder, ended, recipe, derived)
     return derived.exit_code
+
+
+def _checked(order: Order) -> tuple[Inspection, dict[str, Any]]:
+    """What is run, and the manifest with which it begins.
+
+    Raises:
+        UserError: The configuration or the data is wrong.
+    """
+    parts = assemble(settings_of(order.composed), order.run_id)
+    inspection = inspect(parts)
+    facts = facts_of(inspection)
+    problems = baseline_problems(inspection.gates, parts.settings.run, facts)
+    if problems:
+        raise UserError(problems)
+    return inspection, open_manifest(order, facts)
 
 
 def _calibrated(saved: Saved, derived: Derived) -> Derived:

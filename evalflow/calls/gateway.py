@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -22,6 +21,7 @@ from evalflow.errors import CallError, InfrastructureError
 from evalflow.frozen import record
 from evalflow.jsonvalues import mended
 from evalflow.records import Usage
+from evalflow.redaction import Redactor
 
 
 class Billed(Protocol):
@@ -40,10 +40,6 @@ MAYBE_PAID = frozenset({"timeout", "connection", "malformed", "too_large"})
 """Faults after which the model may have answered, unheard."""
 PATIENT = 0.9
 """The part of its timeout after which a call has waited long enough, since clocks and timers are not exact."""
-
-
-SHORTEST_KEY = 16
-"""A shorter key is a placeholder such as `none`, which a reply may well contain for its own reasons."""
 
 
 class Malformed(ValueError):
@@ -95,8 +91,7 @@ class Gateway:
         self._policy = policy
         self._where = where
         self._key_hint = key_hint
-        self._secrets = secrets
-        self._echo = _spellings([secret for secret in secrets if len(secret) >= SHORTEST_KEY])
+        self._redactor = Redactor(secrets)
         self._dialect = dialect
         self._watchdog = Watchdog(transport, where, policy.silence_s, policy.probe_s, dialect.address)
         self._succeeded = False
@@ -164,8 +159,7 @@ class Gateway:
     def _clean(self, response: Response) -> Response:
         """The response without what may not, or cannot, be written down with it."""
         body = mended(response.body)
-        if self._echo:
-            body = self._echo.sub(b"***", body)
+        body = self._redactor.data(body.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
         return response if body == response.body else replace(response, body=body)
 
     def _spent(self, outcome: Sent[T] | Fault, reserved: Amount) -> Amount:
@@ -221,14 +215,5 @@ class Gateway:
         raise CallError(fault.error_type, f"{fault.message} (after {tries})", fault.raw)
 
     def _redacted(self, fault: Fault) -> Fault:
-        message, raw = fault.message, fault.raw
-        for secret in self._secrets:
-            message = message.replace(secret, "***")
-            raw = raw and raw.replace(secret, "***")
-        return fault if message == fault.message and raw == fault.raw else replace(fault, message=message, raw=raw)
-
-
-def _spellings(secrets: Sequence[str]) -> re.Pattern[bytes] | None:
-    """The ways to write keys in JSON, or in JSON that stands in JSON: some encoders escape slashes and plus signs."""
-    patterns = [re.escape(secret).replace("/", r"\\*/").replace(r"\+", r"(?:\+|\\+u002[bB])") for secret in secrets]
-    return re.compile("|".join(patterns).encode()) if patterns else None
+        raw = fault.raw and self._redactor.text(fault.raw)
+        return replace(fault, message=self._redactor.text(fault.message), raw=raw)

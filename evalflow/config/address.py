@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from urllib.parse import urlsplit
+import re
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+SECRET_NAME = re.compile(
+    r"authori[sz]ation|\bauth\b|api[-_]?key|\bkey\b|token|cookie|secret|passw|credential|signature|session",
+    re.IGNORECASE,
+)
+"""Names of headers and of parameters whose values are secrets."""
 
 
 def public_address(url: str) -> str:
@@ -14,3 +21,10 @@ def without_user(url: str) -> str:
     """An address without user and password."""
     parts = urlsplit(url)
     return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+
+
+def secrets_in(url: str) -> set[str]:
+    """What is secret in an address: its password, and the values of parameters that are named like a secret."""
+    parts = urlsplit(url)
+    password = parts.password or ""
+    return {password, unquote(password), *(value for name, value in parse_qsl(parts.query) if SECRET_NAME.search(name))}

@@ -10,13 +10,14 @@ from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, Field, field_validator
 
-from evalflow.config.address import public_address
+from evalflow.config.address import public_address, secrets_in
 from evalflow.config.endpoints import Concurrency, Endpoint
 from evalflow.config.schema import Strict, TargetConfig, Word
 from evalflow.jsonvalues import json_path
+from evalflow.redaction import parts_of_header
 
-SECRET_HEADER = re.compile(r"authori[sz]ation|api[-_]?key|token|cookie|secret|passw|credential", re.IGNORECASE)
-"""Names of headers whose values are secrets."""
+PLAIN_HEADER = re.compile(r"accept(-.*)?|content-.*|user-agent|connection|cache-control", re.IGNORECASE)
+"""Names of headers whose values are none; of all others they are struck out of what is written and shown."""
 CONTEXT_FIELDS = ("text", "title", "path")
 
 
@@ -166,9 +167,9 @@ class HttpTargetConfig(ReplyConfig):
 
     @property
     def secrets(self) -> list[str]:
-        """Values of headers that are not to be shown: whole, and without the scheme before them."""
-        found = [value for name, value in (self.headers or {}).items() if SECRET_HEADER.search(name)]
-        return sorted({part for value in found for part in (value, value.rpartition(" ")[2]) if part}, key=len)[::-1]
+        """What is not to be shown: values of headers, and what is secret in the address."""
+        headers = (value for name, value in (self.headers or {}).items() if not PLAIN_HEADER.fullmatch(name))
+        return sorted({part for value in headers for part in parts_of_header(value)} | secrets_in(self.url))
 
     @field_validator("url")
     @classmethod

@@ -12,7 +12,7 @@ from evalflow.calls.limiter import Limiter
 from evalflow.calls.retry import RetryPolicy
 from evalflow.calls.session import CallSession
 from evalflow.calls.transport import Transport
-from evalflow.config.address import public_address
+from evalflow.config.address import public_address, secrets_in
 from evalflow.config.endpoints import Connection
 from evalflow.errors import Problem, UserError
 from evalflow.llm.azure import AzureTransport
@@ -70,7 +70,7 @@ def connect(
         policy or RetryPolicy(attempts=config.attempts),
         public_address(base_url),
         key_hint=f"check the API key in ${config.api_key_env}" if key else f"{role}.api_key_env names no key",
-        secrets=[key] if key else (),
+        secrets=[key or "", *secrets_in(base_url)],
         account=account,
     )
     version = config.azure and config.azure.api_version

@@ -10,12 +10,14 @@ from typing import Any
 from evalflow.errors import InfrastructureError, Problem, UserError
 from evalflow.paths import private_file
 from evalflow.records import Answer, ScoreRecord
+from evalflow.redaction import Redactor
 from evalflow.run.answers import answer_row
 from evalflow.run.folder import RunFolder
 from evalflow.run.tally import Tally
 from evalflow.summary import journal_row, json_line, torn_tail
 
 SYNC_EVERY_S = 0.1
+_NOTHING = Redactor()
 
 
 class Journal:
@@ -27,6 +29,7 @@ class Journal:
     Args:
         folder: The run's folder; both files are made, empty where nothing comes.
         tally: Counts generated answers.
+        redactor: Strikes secrets out of errors and of what was said.
 
     Attributes:
         torn: Bytes of unfinished last lines that were cut off, the trace of a process that was killed.
@@ -35,12 +38,13 @@ class Journal:
         UserError: Another process holds them, or they cannot be written.
     """
 
-    def __init__(self, folder: RunFolder, tally: Tally) -> None:
+    def __init__(self, folder: RunFolder, tally: Tally, redactor: Redactor = _NOTHING) -> None:
         self._folder = folder.path
         self._scores = _open(folder.journal)
         _lock(self._scores, folder.path)
         self._answers = _open(folder.answers)
         self._tally = tally
+        self._redactor = redactor
         self.torn = _mend(folder.journal, self._scores) + _mend(folder.answers, self._answers)
         self._dirty = threading.Event()
         self._closed = threading.Event()
@@ -73,7 +77,9 @@ class Journal:
             os.close(file)
 
     def _append(self, file: int, row: dict[str, Any]) -> None:
-        line = json_line(row) + b"\n"
+        if row.get("error"):
+            row["error"] = self._redactor.text(row["error"])
+        line = self._redactor.data(json_line(row).decode()).encode() + b"\n"
         written = os.write(file, line)
         while written < len(line):
             written += os.write(file, line[written:])

@@ -10,8 +10,8 @@ from evalflow.calls.retry import RetryPolicy
 from evalflow.calls.service import SERVICE
 from evalflow.calls.session import CallSession
 from evalflow.calls.transport import Request, Response
-from evalflow.config.address import public_address, without_user
-from evalflow.config.targets import SECRET_HEADER, HttpTargetConfig
+from evalflow.config.address import SECRET_NAME, public_address, without_user
+from evalflow.config.targets import HttpTargetConfig
 from evalflow.llm.chat import canonical
 from evalflow.prompts import Prompts
 from evalflow.records import Case, Usage
@@ -61,7 +61,7 @@ class HttpWay:
     def identity(self) -> str:
         """The request without the body, which `render` makes, and without secrets."""
         config = self._config
-        headers = {name: value for name, value in (config.headers or {}).items() if not SECRET_HEADER.search(name)}
+        headers = {name: value for name, value in (config.headers or {}).items() if not SECRET_NAME.search(name)}
         return digest(["http", config.method, without_user(config.url), headers, config.body])
 
     def render(self, case: Case) -> bytes:

@@ -20,9 +20,11 @@ def secrets(*overrides: str) -> set[str]:
 @pytest.mark.parametrize(
     "name", ["OPENAI_API_KEY", "AWS_BEARER_TOKEN_BEDROCK", "DB_PASSWORD_MAIN", "SECRETS_OF_MINE", "my_token"]
 )
-def test_a_variable_that_is_named_like_a_secret_is_one(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_variable_that_is_named_like_a_secret_is_one(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv(name, "hush-hush")
-    assert "hush-hush" in secrets()
+    assert logged(tmp_path, "it is hush-hush") == "it is ***"
 
 
 def test_the_variable_that_the_configuration_names_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -37,9 +39,24 @@ def test_a_password_in_an_address_is_one(monkeypatch: pytest.MonkeyPatch) -> Non
     assert {"hush%40hush", "hush@hush"} <= found
 
 
-def test_a_placeholder_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_placeholder_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOME_KEY", "none")
-    assert "none" not in secrets()
+    assert logged(tmp_path, "there is none") == "there is none"
+
+
+def test_a_variable_is_one_unless_it_is_a_name_or_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("INNOCENT", "hush-hush")
+    assert "hush-hush" not in secrets("judge.model=${oc.env:INNOCENT}", "judge.base_url=http://${oc.env:INNOCENT}/v1")
+    ask = ("generate=true", "target=http", "target.url=http://127.0.0.1:9/", "metric=exact_match")
+    assert "hush-hush" in secrets(*ask, "target.body={a: [x${oc.env:INNOCENT}]}")
+    assert "0123456789abcdef" in secrets(*ask, "target.headers={X-Team: 0123456789abcdef, Accept: text/plain}")
+    assert "text/plain" not in secrets(*ask, "target.headers={Accept: text/plain}")
+
+
+def logged(folder: Path, message: str) -> str:
+    with log_to(folder / "evalflow.log", ()):
+        logging.getLogger("evalflow.test").warning(message)
+    return (folder / "evalflow.log").read_text(encoding="utf-8").partition("WARNING ")[2].strip()
 
 
 def test_secrets_are_struck_out_of_messages_and_tracebacks(tmp_path: Path) -> None:
@@ -53,5 +70,5 @@ def test_secrets_are_struck_out_of_messages_and_tracebacks(tmp_path: Path) -> No
     text = (tmp_path / "evalflow.log").read_text(encoding="utf-8")
     assert "hush" not in text
     assert "-twice" not in text
-    assert "the key [redacted] is wrong" in text
-    assert "ValueError: [redacted]" in text
+    assert "the key *** is wrong" in text
+    assert "ValueError: ***" in text

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from evalflow.testing import Endpoint
+import sys
+from base64 import b64encode
+
+from evalflow.testing import Endpoint, status
 from tests.cli.conftest import Program, faithful_judge
 from tests.cli.test_run import CASES, CLAIMS
 
@@ -34,6 +37,30 @@ def test_a_password_in_an_address_stays_in_its_variable(program: Program) -> Non
     lost = program("resume")
     assert lost.returncode == 2
     assert "MYPW" in lost.stderr
+
+
+SECRET = "0123456789-correct-horse"
+SAYS = "import base64, sys; t = sys.argv[1]; sys.exit(t + ' ' + base64.b64encode(('user:' + t).encode()).decode())"
+
+
+def test_what_a_program_or_a_service_says_of_a_secret_is_written_nowhere(program: Program) -> None:
+    path = program.write("mine.jsonl", {"question": "Q?", "reference": "A."})
+    data = ("dataset=rag", f"dataset.rag.path={path}", "dataset.rag.fields=null", "metric=exact_match", "generate=true")
+    (program.folder / "bot.py").write_text(SAYS, encoding="utf-8")
+    argv = f"target.argv=['{sys.executable}', bot.py, '${{oc.env:MINE}}']"
+    checked = program("check", *data, "target=command", argv, MINE=SECRET)
+    assert checked.returncode == 0, checked.stderr
+    done = [checked, program(*data, "target=command", argv, MINE=SECRET)]
+    encoded = b64encode(f"user:{SECRET}".encode()).decode()
+    with Endpoint(lambda _: status(400, message=f"bad {SECRET} {encoded}")) as endpoint:
+        service = ("target=http", f"target.url={endpoint.url}", "target.headers={X-Team: 'Basic ${oc.env:MINE}'}")
+        done.append(program(*data, *service, MINE=encoded))
+    assert [one.returncode for one in done[1:]] == [3, 3], done
+    written = [file.read_bytes() for file in program.folder.rglob("*") if file.is_file()]
+    told = [one.stdout.encode() + one.stderr.encode() for one in done]
+    assert any(b"***" in text for text in written)
+    for secret in (SECRET, encoded[4:-4]):
+        assert not any(secret.encode() in text for text in [*written, *told]), secret
 
 
 def test_another_password_is_no_other_judge(program: Program) -> None:

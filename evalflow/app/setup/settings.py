@@ -7,9 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
+from evalflow.config.address import SECRET_NAME
 from evalflow.config.load import Composed, compose
 from evalflow.config.schema import TargetConfig
-from evalflow.config.targets import SECRET_HEADER, PythonTargetConfig
+from evalflow.config.targets import PythonTargetConfig
 from evalflow.config.validate import Settings, validate
 from evalflow.errors import Problem, UserError
 from evalflow.llm.registry import embedder_config_model, judge_config_model
@@ -71,12 +72,12 @@ def written_secrets(parts: Mapping[str, Any]) -> Iterator[Problem]:
                 hint = "name a variable that holds it: http://USER:${oc.env:NAME}@HOST/v1"
                 yield Problem("a password would be kept with the run", f"{key}.{address}", hint)
             for name, value in _PARAMETER.findall(str(values.get(address))):
-                if (SECRET_HEADER.search(name) or name.lower() == "key") and value and "${" not in value:
+                if SECRET_NAME.search(name) and value and "${" not in value:
                     hint = f"name a variable that holds it: {name}=${{oc.env:NAME}}"
                     yield Problem("a secret would be kept with the run", f"{key}.{address}", hint)
         headers = values.get("headers")
         for name, value in (cast("dict[str, Any]", headers) if isinstance(headers, dict) else {}).items():
-            if SECRET_HEADER.search(name) and "${" not in str(value):
+            if SECRET_NAME.search(name) and "${" not in str(value):
                 hint = f"name a variable that holds it: {name}: ${{oc.env:NAME}}"
                 yield Problem("a secret would be kept with the run", f"{key}.headers.{name}", hint)
 

@@ -6,6 +6,7 @@ import asyncio
 import os
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, cast
 
 from anyio import to_thread
@@ -16,6 +17,7 @@ from evalflow.paths import prompt_dirs
 from evalflow.prompts import Prompts
 from evalflow.protocols import Target
 from evalflow.records import Answer, Case, Message
+from evalflow.redaction import Redactor, environment_values
 from evalflow.targets.form import Form
 from evalflow.targets.registry import build_target, target_config_model
 
@@ -47,11 +49,14 @@ async def try_bot(name: str, config: Mapping[str, Any], question: str) -> Answer
     target = await to_thread.run_sync(_built, name, config)
     try:
         async with asyncio.timeout(LONGEST_S):
-            return await target.answer(_case(asked), 0)
+            answer = await target.answer(_case(asked), 0)
     except TimeoutError:
         raise UserError(Problem(f"no answer came within {LONGEST_S:g} s", "question", "is it running?")) from None
     finally:
         await target.close()
+    redactor = Redactor(environment_values(config))
+    said = answer.answer and redactor.data(answer.answer)
+    return replace(answer, answer=said, error=answer.error and redactor.text(answer.error))
 
 
 def _built(name: str, config: Mapping[str, Any]) -> Target:
