@@ -93,6 +93,7 @@ class CallError(EvalflowError):
         raw: The last reply as it came, or None where there was none.
         requests: Calls that were answered before it failed, and so have been paid.
         usage, cost_usd: What those took; None where unknown.
+        paid: Digests of those among them that are remembered; see `Bill`.
         latency_s: Seconds that they took.
     """
 
@@ -106,6 +107,7 @@ class CallError(EvalflowError):
         usage: Usage | None = None,
         cost_usd: float | None = None,
         latency_s: float = 0.0,
+        paid: tuple[int, ...] = (),
     ) -> None:
         self.error_type = error_type
         self.raw = raw
@@ -113,6 +115,7 @@ class CallError(EvalflowError):
         self.usage = usage
         self.cost_usd = cost_usd
         self.latency_s = latency_s
+        self.paid = paid
         super().__init__(message)
 
 

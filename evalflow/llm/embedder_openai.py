@@ -91,18 +91,24 @@ class OpenAIEmbedder:
         """One vector for each text. See `Embedder`."""
         try:
             async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(self._one(text)) for text in texts]
+                tasks = [group.create_task(self._attempt(text)) for text in texts]
         except ExceptionGroup as failures:
             raise failures.exceptions[0] from None
-        had = [task.result() for task in tasks]
-        if len({len(one.vector) for one in had}) > 1:
-            raise CallError("malformed", "the embedder gave vectors of different lengths")
+        ended = [task.result() for task in tasks]
+        had = [one for one in ended if isinstance(one, _Had)]
         paid = [one.entry for one in had if not one.known]
+        requests, usage, cost_usd = sum(entry.requests for entry in paid), _total(paid), self._cost(paid)
+        failed = next((one for one in ended if isinstance(one, CallError)), None)
+        if failed is None and len({len(one.vector) for one in had}) > 1:
+            failed = CallError("malformed", "the embedder gave vectors of different lengths")
+        if failed is not None:
+            failed.requests, failed.usage, failed.cost_usd = requests, usage, cost_usd
+            raise failed
         return Embedded(
             vectors=[one.vector for one in had],
-            requests=sum(entry.requests for entry in paid),
-            usage=_total(paid),
-            cost_usd=self._cost(paid),
+            requests=requests,
+            usage=usage,
+            cost_usd=cost_usd,
             saved_usd=self._cost([one.entry for one in had if one.known]),
             latency_s=max((one.entry.latency_s for one in had), default=0.0),
             cached=bool(had) and not paid,
@@ -112,6 +118,13 @@ class OpenAIEmbedder:
         """Release connections."""
         await self._batcher.close()
         await self._gateway.close()
+
+    async def _attempt(self, text: str) -> _Had | CallError:
+        """A failure is no exception here, since the task group would give up the other texts, which are paid."""
+        try:
+            return await self._one(text)
+        except CallError as error:
+            return error
 
     async def _one(self, text: str) -> _Had:
         if self._once is None:

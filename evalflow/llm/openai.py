@@ -144,7 +144,10 @@ class OpenAIJudge:
         if read.keys() >= choices(ask.reply_model).keys():
             return first
         self._warn_of_samples(ask.samples)
-        return samples.after(first, await self._drawn(ask))
+        try:
+            return samples.after(first, await self._drawn(ask))
+        except CallError as error:
+            raise samples.charged([error], [first], str(error)) from None
 
     async def close(self) -> None:
         """Release connections."""

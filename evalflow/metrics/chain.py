@@ -240,6 +240,7 @@ def _checked(reply: Reply, items: tuple[Any, ...] | None) -> Any:
 def _drawn(reply: Reply) -> dict[str, Any]:
     """Where the probabilities come from; nothing for a reply without."""
     samples = {"samples": reply.samples} if reply.samples > 1 else {}
+    samples |= {"failed": reply.failed} if reply.failed else {}
     return samples if reply.mass is None else {**samples, "mass": dict(reply.mass)}
 
 

@@ -58,7 +58,8 @@ class Reply:
     Attributes:
         parsed, raw: The validated reply, and the text it was parsed from.
         probabilities: One distribution per item (one in all without items); None where the judge gives none.
-        samples, mass: How many replies they are frequencies of; by field, the valid values' part of the tokens'.
+        samples, failed: How many replies they are frequencies of, and how many more were asked for and failed.
+        mass: By field, the valid values' part of the tokens'.
         reasks, requests: Invalid replies sent back before this one; answered calls in all, none for a cached reply.
         usage, cost_usd: Summed over the re-asks; None where unknown. A cached reply cost nothing.
         latency_s: Seconds, waiting for a free slot left out; of a cached reply, when it was made.
@@ -69,6 +70,7 @@ class Reply:
     raw: str
     probabilities: Sequence[Distribution] | None = None
     samples: int = 1
+    failed: int = 0
     mass: Mapping[str, float] | None = None
     reasks: int = 0
     requests: int = 1

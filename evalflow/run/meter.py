@@ -79,6 +79,7 @@ class Meter:
             reply = await self._judge.ask(ask)
         except CallError as error:
             if error.requests:
+                self._paid += error.paid
                 self._add(error.requests, error.usage, error.cost_usd, error.latency_s)
             raise
         self._tally.count_saved(reply.saved_usd)

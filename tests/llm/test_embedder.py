@@ -91,6 +91,18 @@ async def test_one_text_that_is_refused_does_not_spoil_the_others(build: Build) 
     assert caught.value.error_type == "bad_request"
 
 
+async def test_what_was_embedded_beside_a_text_that_is_refused_is_paid_all_the_same(build: Build) -> None:
+    async with Endpoint(embed=lambda request: status(400) if "bad" in request.inputs else embeddings()) as endpoint:
+        judge = EmbeddingJudge(build(endpoint.url, price=PRICE))
+        ask = embedding_ask("m", "good", "bad")
+        with pytest.raises(JudgeError) as caught:
+            await judge.ask(ask)
+    error = caught.value
+    assert (error.error_type, error.requests) == ("bad_request", 1)
+    assert error.usage
+    assert error.cost_usd
+
+
 @pytest.mark.parametrize("vectors", [[[1.0]], [[1.0], [1.0], [1.0]], [[0.0], [0.0]], [[], [1.0]]])
 async def test_vectors_that_make_no_sense_are_refused(build: Build, vectors: list[list[float]]) -> None:
     async with Endpoint(embed=lambda _: embeddings(vectors)) as endpoint:

@@ -211,11 +211,35 @@ async def test_samples_of_a_list_become_frequencies_per_item(build: Build) -> No
     assert [each["verdict"] for each in got.probabilities] == [{"yes": 1.0}, {"no": 0.5, "yes": 0.5}]
 
 
-async def test_a_failed_sample_fails_the_ask_with_its_own_error(build: Build) -> None:
-    async with Endpoint(lambda request: status(400) if request.number == 1 else GOOD) as endpoint:
+async def test_a_failed_sample_leaves_the_others_and_counts_what_it_took(build: Build) -> None:
+    # One is refused, which is free, and one is answered with what is no grade, which is paid.
+    script = {3: status(400), 5: reply({"grade": "none"}, usage=(10, 1))}
+    async with Endpoint(lambda request: script.get(request.number, reply(GOOD, usage=(10, 1)))) as endpoint:
+        got = await build(endpoint.url, price=PRICE, reasks=0).ask(replace(ASK, samples=10))
+    assert (got.samples, got.failed, got.requests, len(got.paid)) == (8, 2, 9, 8)
+    assert (got.usage, got.cost_usd, got.cached) == (Usage(90, 9), pytest.approx(9 * 20e-6), False)
+    assert got.probabilities is not None
+    assert got.probabilities[0]["grade"] == {4: 1.0}
+
+
+@pytest.mark.parametrize("promised", [False, True])
+async def test_where_half_of_the_samples_fail_the_ask_fails_and_tells_what_all_took(
+    build: Build, promised: bool
+) -> None:
+    open_ended = {token: {token: 0.5, "": 0.5} for token in ("yes", "4")}  # no probabilities can be read of these
+
+    def script(request: Request) -> object:
+        good = reply(GOOD, usage=(10, 1), alternatives=open_ended)
+        return status(400) if request.number >= promised + 2 else good
+
+    async with Endpoint(script) as endpoint:
+        judge = build(endpoint.url, logprobs=promised, price=PRICE, concurrency={"start": 1, "max": 1})
         with pytest.raises(JudgeError) as failed:
-            await build(endpoint.url).ask(replace(ASK, samples=3))
-    assert failed.value.error_type == "bad_request"
+            await judge.ask(replace(ASK, logprobs=promised, samples=4))
+    error, paid = failed.value, 2 + promised
+    assert (error.error_type, error.requests, len(error.paid)) == ("bad_request", paid, paid)
+    assert (error.usage, error.cost_usd) == (Usage(10 * paid, paid), pytest.approx(paid * 20e-6))
+    assert str(error).startswith("2 of 4 samples failed; the first: HTTP 400")
 
 
 async def test_logprobs_become_a_distribution(build: Build) -> None:

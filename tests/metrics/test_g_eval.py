@@ -37,6 +37,13 @@ def test_the_score_is_the_expectation_over_the_grades_tokens(bench):
     assert outcome.steps[-1]["mass"] == {"score": mass}
 
 
+def test_samples_that_failed_are_told(bench):
+    judge = bench.judge({"score": GRADE}, {"score": [{"score": {8: 1.0}}]}, samples=9, failed=1)
+    outcome = bench.score(polite(bench), judge)
+    assert outcome.reason == "Warm, and plain. [mean of 9 samples, 1 more failed: 8 in 9]"
+    assert outcome.steps[-1]["failed"] == 1
+
+
 def test_without_token_probabilities_it_is_the_mean_of_samples(bench):
     judge = bench.judge({"score": GRADE}, {"score": [{"score": {8: 0.75, 10: 0.25}}]}, samples=4)
     outcome = bench.score(polite(bench, samples=4), judge)

@@ -292,4 +292,5 @@ def _basis(step: Mapping[str, Any]) -> str:
         return f"[weighted by token probabilities, {step['mass'][FIELD]:.1%} of them on grades]"
     chances = step["probabilities"][0][FIELD]
     grades = ", ".join(f"{grade} in {chance * step['samples']:.0f}" for grade, chance in chances.items())
-    return f"[mean of {step['samples']} samples: {grades}]"
+    failed = f", {step['failed']} more failed" if "failed" in step else ""
+    return f"[mean of {step['samples']} samples{failed}: {grades}]"
