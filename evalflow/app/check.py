@@ -17,7 +17,7 @@ from evalflow.app.results.derive import thresholds
 from evalflow.app.results.facts import facts_of
 from evalflow.app.setup.assemble import assemble
 from evalflow.app.setup.inspect import Inspection, inspect
-from evalflow.app.setup.settings import composed_settings
+from evalflow.app.setup.settings import composed_settings, with_default_judge
 from evalflow.errors import Problem, UserError
 from evalflow.redaction import Redactor
 from evalflow.report.terminal import literal, plain
@@ -32,7 +32,7 @@ def check(overrides: Sequence[str], config_dir: Path | None, console: Console, *
     flags = [word for word in overrides if word.startswith("-")]
     if flags:
         raise UserError(Problem(f"check does not take {flags[0]}", "command line", "check one composition at a time"))
-    found = inspect(assemble(composed_settings(overrides, config_dir)))
+    found = inspect(assemble(composed_settings(with_default_judge(overrides, config_dir), config_dir)))
     problems = baseline_problems(found.gates, found.parts.settings.run, facts_of(found))
     if problems:
         raise UserError(problems)

@@ -19,7 +19,7 @@ from evalflow.app.launch import execute
 from evalflow.app.results.derive import Derived, standing_answer
 from evalflow.app.results.recipe import Recipe
 from evalflow.app.screen import TerminalScreen, shown
-from evalflow.app.setup.settings import composed_settings
+from evalflow.app.setup.settings import composed_settings, with_default_judge
 from evalflow.config.schema import DatasetConfig, RunConfig
 from evalflow.config.validate import Settings
 from evalflow.errors import InfrastructureError, Problem, UserError
@@ -57,6 +57,7 @@ def run_and_fill(
         raise UserError(
             Problem(f"{_flag(replacing)} does not go with {flags[0]}", "command line", "fill from one run at a time")
         )
+    arguments = with_default_judge(arguments, config_dir)
     problems = list(_problems(composed_settings(arguments, config_dir), _flag(replacing)))
     if problems:
         raise UserError(problems)

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from evalflow.app.run import Watcher, run
 from evalflow.app.setup.order import Order
-from evalflow.app.setup.settings import settings_of
+from evalflow.app.setup.settings import settings_of, with_default_judge
 from evalflow.app.sweep import SweepTables, open_sweep, write_sweep
 from evalflow.config.load import Job, launch
 from evalflow.config.runid import new_run_id
@@ -58,6 +58,7 @@ def execute(arguments: Sequence[str], config_dir: Path | None, screen: Screen, r
     Raises:
         UserError: Nothing could be composed.
     """
+    arguments = with_default_judge(arguments, config_dir)
     overrides = [argument for argument in arguments if "=" in argument and not argument.startswith("-")]
     run_id = run_id or new_run_id(overrides)
     jobs = _Jobs()

@@ -14,6 +14,7 @@ from evalflow.app.launch import execute
 from evalflow.app.results.derive import Derived
 from evalflow.app.results.recipe import Recipe
 from evalflow.app.screen import TerminalScreen
+from evalflow.app.setup.settings import with_default_judge
 from evalflow.errors import Problem, UserError
 from evalflow.files import write_atomically
 from evalflow.importers.files import Imported
@@ -31,7 +32,8 @@ def run_tiamat(test: str, overrides: Sequence[str], out: Console, err: Console) 
     """Evaluate each of the test's datasets with each of its metrics, in one run.
 
     The files are translated into a config folder of their own, named by its content, which `--config-dir` would read
-    as well. New answers are asked for, unless the rows bring theirs along or an override says otherwise.
+    as well. New answers are asked for, unless the rows bring theirs along or an override says otherwise. Where no judge
+    is named, the target's own model grades.
 
     Args:
         test: The test file.
@@ -49,7 +51,8 @@ def run_tiamat(test: str, overrides: Sequence[str], out: Console, err: Console) 
     folder = _written(imported)
     chosen = [f"dataset=[{','.join(imported.datasets)}]", f"metric=[{','.join(imported.metrics)}]"]
     generate = [] if imported.has_answers else ["generate=true"]
-    return execute([*chosen, *generate, *overrides], folder, _Screen(out, err))
+    words = with_default_judge([*chosen, *generate, *overrides], folder, judged=True)
+    return execute(words, folder, _Screen(out, err))
 
 
 class _Screen(TerminalScreen):

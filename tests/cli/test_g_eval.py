@@ -197,9 +197,13 @@ def test_a_judge_that_is_the_target_is_said_to_be_partial(program: Program) -> N
     path = program.write("mine.jsonl", *ROWS)
     words = ["dataset=rag", f"dataset.rag.path={path}", "dataset.rag.fields=null", "metric=factual_accuracy"]
     live = ["generate=true", "target=vllm", "target.model=org/Same", "target.base_url=http://127.0.0.1:9/v1"]
-    own = program("check", *words, *live, "judge=target")
+    own = program("check", *words, *live, "judge.logprobs=true", "--json")
     assert own.returncode == 0, own.stderr
-    assert "self-preference" in own.stdout
+    facts = json.loads(own.stdout)
+    assert list(facts["judges"]) == ["target:org/Same"]
+    assert any("self-preference" in notice for notice in facts["notices"])
+    assert "the embedded judge" in program("check", *words, *live, "judge=embedded").stderr
+    assert "the embedded judge" in program("check", *words, *live, EVALFLOW_JUDGE="embedded").stderr
     other = program("check", *words, *live, "judge=vllm", "judge.model=other", "judge.base_url=http://127.0.0.1:9/v1")
     assert "self-preference" not in other.stdout
 

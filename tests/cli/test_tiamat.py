@@ -82,6 +82,24 @@ def test_a_row_without_an_example_output_is_named_before_any_call(program: Progr
     assert "d0.json[2]: the row has no output, but config.example_outputs is true" in done.stderr
 
 
+def test_without_a_judge_the_targets_own_model_grades_and_that_is_said(
+    program: Program, files: Files, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files.test([DATASET], [METRIC])
+    monkeypatch.chdir(program.folder)
+
+    def both(request: Request) -> Any:
+        return script(request) if request.schema is None else {"reason": "It is.", "score": 4}
+
+    with Endpoint(both) as endpoint:
+        assert run_command(["tiamat", "test.json", *bot(endpoint.url)]) == 0
+        assert endpoint.count == 4
+    said = capsys.readouterr()
+    assert "self-preference" in said.out + said.err
+    assert set(pl.read_parquet(program.latest / "scores.parquet")["judge"]) == {"target:bot"}
+    assert program.manifest["overrides"][-1] == "judge=target"
+
+
 def test_without_a_target_it_says_which_one_to_add(program: Program, files: Files) -> None:
     files.test([DATASET], [METRIC])
     done = program("tiamat", "test.json")

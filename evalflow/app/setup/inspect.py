@@ -92,7 +92,7 @@ class Inspection:
         own = {judge.name for judge, config in asked if target is not None and _model(config) == target}
         return [
             f"the judge {name} is the model that it judges ({target}), and models tend to prefer their own answers "
-            "(self-preference); hold it against a judge of another family"
+            "(self-preference); hold it against a judge of another family: judge=openai judge.model=NAME"
             for name in sorted(own)
         ]
 

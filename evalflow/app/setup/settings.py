@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -53,6 +54,33 @@ def composed_settings(overrides: Sequence[str], config_dir: Path | None) -> Sett
         UserError: With every problem that was found.
     """
     return settings_of(compose(overrides, config_dir, check=settings_of))
+
+
+def with_default_judge(words: Sequence[str], config_dir: Path | None, *, judged: bool = False) -> list[str]:
+    """The command line with the target's own model as its judge, where that is the default.
+
+    It is for G-Eval, where nobody names a judge and the target is a model: the embedded judge cannot grade by criteria.
+    A sweep names its judge, since one that changes with the target compares nothing.
+
+    Args:
+        words: Overrides and Hydra's flags.
+        config_dir: A config folder to search first.
+        judged: Whether its metrics need a judge that reads, such as a Tiamat test's, whatever their kind.
+    """
+    overrides = [word for word in words if "=" in word and not word.startswith("-")]
+    keys = {word.lstrip("+").partition("=")[0] for word in overrides}
+    flags = set(words) - set(overrides)
+    if "judge" in keys or flags or not keys & {"target", "experiment"} or os.environ.get("EVALFLOW_JUDGE"):
+        return list(words)
+    try:
+        # Keys of the judge are for the one that is yet to be chosen.
+        plain = [word for word in overrides if not word.lstrip("+").startswith("judge.")]
+        found = compose(plain, config_dir, complete=False)
+    except UserError:
+        return list(words)  # what is wrong is said when all of it is composed
+    kinds = {metric.get("kind") for metric in found.values["metric"].values()}
+    embedded, model = found.choices.get("judge") == "embedded", found.values["target"].get("kind") == "openai"
+    return [*words, "judge=target"] if embedded and model and (judged or "g_eval" in kinds) else list(words)
 
 
 def written_secrets(parts: Mapping[str, Any]) -> Iterator[Problem]:
