@@ -91,8 +91,8 @@ class DatasetConfig(Strict):
         fields: Case field to column or JSONPath, or to several of them by the names that they get in the field.
         group: The column whose value is the cluster for error bars.
         generates: The case field that a live target's reply fills.
-        labels_of: The column whose text the labels in the data judge: with another one in the field that `generates`
-            names, they are of no answer and are left out. null: whatever is recorded there.
+        labels_of: The column, or JSONPath, whose text the labels in the data judge: with another one in the field that
+            `generates` names, they are of no answer and are left out. null: whatever is recorded there.
         conversation: Whether the whole file is one conversation.
         allow_irregular: Whether turns may come in any order: two of the assistant in a row, or one at the end.
     """

@@ -24,7 +24,7 @@ SECONDARY = ("id", "group", "tags", "labels")
 _RIVALS = {"question": "messages", "messages": "question"}
 _TEXT = ("id", "question", "answer", "reference", "group")
 _STRUCTURED = ("messages", "contexts", "metadata", "demo_answer", "checks", "tags", "labels", "vars")
-_PUT_TOGETHER = ("expected", "actual", "metadata", "failure")
+_PUT_TOGETHER = ("expected", "actual", "metadata", "failure", "labels")
 _PLAIN_PATH = re.compile(r"\$\.([A-Za-z_]\w*)\Z")
 
 
@@ -143,9 +143,9 @@ def field_map(dataset: str, config: DatasetConfig, aliases: Mapping[str, str] | 
     others = {**ALIASES, **(aliases or {})}
     stand_in = {name: column for name, column in others.items() if name in own and column not in taken}
     found = {**columns, **own}
-    if config.labels_of and found.get(config.generates) != config.labels_of:
-        found.pop("labels", None)
-        getters.pop("labels", None)
+    if config.labels_of and {**found, **paths}.get(config.generates) != _plain(config.labels_of):
+        for labels in (found, getters, parts):
+            labels.pop("labels", None)
     return FieldMap(found, stand_in, paths, getters, parts)
 
 

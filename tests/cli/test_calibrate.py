@@ -510,6 +510,16 @@ def test_labels_that_say_too_little_give_no_certificate(program: Program) -> Non
     assert ", uncalibrated" in program(*JUDGED, "limit=5").stdout
 
 
+def test_labels_of_the_data_may_stand_anywhere_in_a_row(lab: Lab) -> None:
+    rows = [row | {"review": {"people": [{"likes": truth(i)}]}} for i, row in enumerate(cases())]
+    path = lab.write("reviewed.jsonl", *rows)
+    words = ["dataset=rag", f"dataset.rag.path={path}", "dataset.rag.group=null", "dataset.rag.labels_of=answer"]
+    fields = "dataset.rag.fields={labels: {likes: '$.review.people[*].likes'}, answer: answer}"
+    assert lab(*words, "~dataset.rag.fields", "+" + fields, "metric=likes").returncode == 0
+    [row] = json.loads(lab("calibrate", "--json").stdout)["rows"]
+    assert (row["n_labels"], row["human_mean"]) == (N, pytest.approx(sum(map(truth, range(N))) / N))
+
+
 def test_labels_of_the_data_that_are_wrong_are_told_before_anything_is_scored(lab: Lab) -> None:
     rows = cases()
     rows[3]["labels"] = {"likes": "maybe", "other": 1}

@@ -12,6 +12,7 @@ from evalflow.datasets import columns, propose_fields, read
 from evalflow.datasets.proposal import USUAL
 from evalflow.datasets.values import CONVERTERS
 from evalflow.errors import UserError
+from evalflow.labels import parse_case
 from evalflow.records import Context, Message
 
 
@@ -86,6 +87,23 @@ def test_labels_are_of_the_column_that_they_judge_and_of_no_other(
     assert case.labels == ({"m": True} if counted else None)
     (case,) = load([row], fields=options)
     assert case.labels == {"m": True}
+
+
+def test_labels_are_found_where_they_stand(load: Any) -> None:
+    row = {
+        "id": "c", "reply": {"text": "a"}, "judged": "yes",
+        "review": {"faithful": 0.5, "people": [{"score": 1, "who": "ana"}, {"score": 0, "who": "ben"}]},
+    }  # fmt: skip
+    labels = {"faithfulness": "$.review.faithful", "relevance": "$.review.people[*].score", "tone": "judged"}
+    fields = {"answer": "$.reply.text", "labels": {**labels, "bias": "$.review.nowhere"}}
+    (case,) = load([row], fields=fields, labels_of="$.reply.text")
+    assert case.labels == {"faithfulness": 0.5, "relevance": [1, 0], "tone": "yes"}
+    (case,) = load([row], fields=fields, labels_of="$.reply.other")
+    assert case.labels is None
+    (case,) = load([row], fields={"answer": "$.reply.text", "labels": "$.review"}, labels_of="$.reply.text")
+    assert case.labels == row["review"]
+    (case,) = load([row], fields=fields)
+    assert sorted(one.label.by for one in parse_case(case).given) == ["person 1", "person 2", "unnamed", "unnamed"]
 
 
 def test_group_is_text(load: Any) -> None:
