@@ -220,18 +220,20 @@ def intervals(
     none = np.char.startswith(method.astype(str), "none")
     error = np.where(none | (m.low == m.high), np.nan, error)
     for row in np.flatnonzero(by_wilson & (m.low == m.high)):
-        method[row] = rule_of_three(method[row], m.mean[row] * trials[row], trials[row])
+        units = "groups" if clustered[row] else "cases"
+        method[row] = rule_of_three(method[row], m.mean[row] * trials[row], trials[row], units)
     return Intervals(np.where(none, np.nan, low), np.where(none, np.nan, high), error, method, t_low, t_high)
 
 
-def rule_of_three(method: str, successes: float, trials: float) -> str:
+def rule_of_three(method: str, successes: float, trials: float, units: str) -> str:
     """The method's name with what none, or nothing but, successes show: at most a share of 3 / n of the other kind.
 
-    Hanley & Lippman-Hand 1983 (JAMA 249:1743).
+    Hanley & Lippman-Hand 1983 (JAMA 249:1743). `units` says what the trials are.
     """
     rest = 3 / trials
     bound = f"by the rule of three {f'at least {1 - rest:.3g}' if successes else f'at most {rest:.3g}'}"
-    return f"{method}: {successes:.0f} of {trials:.0f}, {bound if rest < 1 else 'too few for the rule of three'}"
+    bound = bound if rest < 1 else "too few for the rule of three"
+    return f"{method}: {successes:.0f} of {trials:.0f} {units}, {bound}"
 
 
 def _methods(m: Moments, clustered: Bools) -> NDArray[Any]:

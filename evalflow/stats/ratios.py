@@ -138,7 +138,8 @@ def _interval(ratio: Ratio, clusters: Clusters, k: float, n: float) -> Bounds:
         error = (k / n * (1 - k / n) / (n - 1)) ** 0.5 if 0 < k < n else None
         method = "wilson" if clusters.single else "wilson_clusters"
         note = ratio.jaccard is None and error is None
-        return low, high, error, rule_of_three(method, touched * k / n, touched) if note else method
+        units = "cases" if clusters.single else "cases or groups"
+        return low, high, error, rule_of_three(method, touched * k / n, touched, units) if note else method
     return resampled_bounds(ratio.of(clusters.draws), clusters)
 
 

@@ -13,7 +13,7 @@ from evalflow.stats.multiple import Adjustment, adjust
 from evalflow.stats.paired import RULE_OF_THREE, Difference, alike_to_decide, paired_difference
 from evalflow.stats.power import detectable_difference
 from evalflow.summary.figure_differences import LOWER_IS_BETTER, Said, figure_differences, read_said, same_as_mean
-from evalflow.summary.pairing import Pairing, tags_of
+from evalflow.summary.pairing import Pairing, slices
 
 if TYPE_CHECKING:
     import polars as pl
@@ -53,6 +53,7 @@ class ComparisonRow:
         found: The difference, its interval and p-value.
         p_adjusted: The p-value in its family; None where there is none.
         bounded: Whether no difference can exceed 1.
+        also_tags: Other tags of exactly these cases, which have no row of their own and no part in the family.
         detectable: The smallest true difference that would be found with probability 0.8 at the level that the family
             leaves to its first test; None where nothing shows how much the difference varies, or none is so large.
     """
@@ -67,6 +68,7 @@ class ComparisonRow:
     found: Difference
     also: Sequence[str] = ()
     bounded: bool = True
+    also_tags: Sequence[str] = ()
     p_adjusted: float | None = None
     detectable: float | None = None
 
@@ -90,11 +92,11 @@ class ComparisonRow:
         found = self.found
         row: dict[str, Any] = {
             "run_a": self.pair[0], "run_b": self.pair[1], "dataset": self.dataset, "metric": self.metric,
-            "statistic": self.statistic, "also": list(self.also), "judge": self.judge, "tag": self.tag, "n": found.n,
-            "clusters": found.clusters, "value_a": found.value_a, "value_b": found.value_b,
-            "difference": found.difference, "std_error": found.std_error, "ci_low": found.low, "ci_high": found.high,
-            "p_value": found.p_value, "p_adjusted": self.p_adjusted, "method": found.method,
-            "detectable_difference": self.detectable, "verdict": self.verdict,
+            "statistic": self.statistic, "also": list(self.also), "judge": self.judge, "tag": self.tag,
+            "also_tags": list(self.also_tags), "n": found.n, "clusters": found.clusters, "value_a": found.value_a,
+            "value_b": found.value_b, "difference": found.difference, "std_error": found.std_error,
+            "ci_low": found.low, "ci_high": found.high, "p_value": found.p_value, "p_adjusted": self.p_adjusted,
+            "method": found.method, "detectable_difference": self.detectable, "verdict": self.verdict,
         }  # fmt: skip
         return row if margin is None else row | self._against(margin)
 
@@ -159,10 +161,10 @@ def compare_cases(
         spec = traits.figures
         said = read_said(pairing.sides, (part, part), spec) if spec and (by_class or not spec.per_label) else None
         judge = " → ".join(dict.fromkeys(j for j in (part["judge_a"][0], part["judge_b"][0]) if j)) or None
-        for tag, tagged in _slices(part, by_tag):
+        for tag, also_tags, (tagged,) in slices((part,), by_tag=by_tag):
             about = (pair, str(dataset), str(metric), judge, tag)
             differences = _differences(tagged, traits, said, seed, by_class=by_class)
-            rows += [ComparisonRow(*about, *found) for found in differences]
+            rows += [ComparisonRow(*about, *found, also_tags=also_tags) for found in differences]
     return rows
 
 
@@ -181,15 +183,6 @@ def _detectable(row: ComparisonRow, level: float) -> float | None:
         return None
     least = detectable_difference(error, df=df, alpha=level)
     return None if row.bounded and least > 1 else least
-
-
-def _slices(cases: pl.DataFrame, by_tag: bool) -> Iterator[tuple[str | None, pl.DataFrame]]:
-    import polars as pl
-
-    yield None, cases
-    if by_tag:
-        for tag, own in tags_of(cases).items():
-            yield tag, cases.filter(pl.col("tags").list.eval(pl.element().is_in(own)).list.any())
 
 
 def _differences(

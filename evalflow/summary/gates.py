@@ -218,7 +218,8 @@ def _of_baseline(
     gate: Gate, differences: Sequence[ComparisonRow], sides: tuple[pl.DataFrame, pl.DataFrame]
 ) -> Iterator[GateRow]:
     for row in differences:
-        if row.tag != gate.tag or gate.metric not in (None, row.metric):
+        is_of_tag = gate.tag == row.tag or gate.tag in row.also_tags
+        if not is_of_tag or gate.metric not in (None, row.metric):
             continue
         if gate.statistic not in (row.statistic, *row.also):
             continue
@@ -229,17 +230,17 @@ def _of_baseline(
         held = _held(gate, key, value, (low, high), found.n, row.judge)
         needed = cases_to_decide(found, -gate.condition.limit, higher_is_better=row.higher_is_better)
         held = replace(held, compared=found.n, cases_needed=None if held.passed is not None else needed)
-        this, baseline = (_mean_of(row, side) for side in sides)
+        this, baseline = (_mean_of(gate, row, side) for side in sides)
         yield held if this is None else _counted(gate, held, this, baseline)
 
 
-def _mean_of(row: ComparisonRow, summary: pl.DataFrame) -> Mapping[str, Any] | None:
+def _mean_of(gate: Gate, row: ComparisonRow, summary: pl.DataFrame) -> Mapping[str, Any] | None:
     """The row of a summary that has the counts of what was compared."""
     import polars as pl
 
     own = summary.filter(
         (pl.col("dataset") == row.dataset) & (pl.col("metric") == row.metric) & (pl.col("statistic") == "mean"),
-        pl.col("tag").eq_missing(pl.lit(row.tag, pl.String)),
+        pl.col("tag").eq_missing(pl.lit(gate.tag, pl.String)),
     )
     return own.row(0, named=True) if own.height else None
 

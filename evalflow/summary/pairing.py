@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from evalflow.datasets import tag_levels
 
@@ -70,6 +70,41 @@ def tags_of(cases: pl.DataFrame) -> dict[str, list[str]]:
         for level in tag_levels(tag):
             found.setdefault(level, []).append(tag)
     return dict(sorted(found.items()))
+
+
+def slices(
+    sides: tuple[pl.DataFrame, ...], *, by_tag: bool
+) -> Iterator[tuple[str | None, Sequence[str], tuple[pl.DataFrame, ...]]]:
+    """All cases, and those of each tag that every side has.
+
+    Tags of the same cases are one slice: a second row of it would be a test that was not made, and would make all
+    others harder to pass.
+
+    Args:
+        sides: The cases of one run, or of each; columns case_id and tags.
+        by_tag: Whether there are slices of tags.
+
+    Yields:
+        The tag, None for all; other tags of exactly these cases; and the cases.
+    """
+    import polars as pl
+
+    found: dict[Any, tuple[str | None, list[str], tuple[pl.DataFrame, ...]]] = {_ids(sides): (None, [], sides)}
+    tags: list[dict[str, list[str]]] = [tags_of(side) if by_tag else {} for side in sides]
+    for tag in (name for name in tags[0] if all(name in known for known in tags)):
+        own = tuple(
+            side.filter(pl.col("tags").list.eval(pl.element().is_in(known[tag])).list.any())
+            for side, known in zip(sides, tags, strict=True)
+        )
+        if _ids(own) in found:
+            found[_ids(own)][1].append(tag)
+        else:
+            found[_ids(own)] = (tag, [], own)
+    yield from found.values()
+
+
+def _ids(sides: tuple[pl.DataFrame, ...]) -> tuple[frozenset[str], ...]:
+    return tuple(frozenset(side["case_id"]) for side in sides)
 
 
 def by_case(scores: pl.LazyFrame) -> pl.LazyFrame:

@@ -9,7 +9,7 @@ from evalflow.stats.paired import Difference
 from evalflow.stats.unpaired import unpaired_difference
 from evalflow.summary.compare import ComparisonRow, Traits
 from evalflow.summary.figure_differences import LOWER_IS_BETTER, Said, figure_differences, read_said, same_as_mean
-from evalflow.summary.pairing import by_case, tags_of
+from evalflow.summary.pairing import by_case, slices
 
 if TYPE_CHECKING:
     import polars as pl
@@ -61,9 +61,9 @@ def compare_samples(
                 spec = traits.figures
                 wanted = spec and (by_class or not spec.per_label)
                 said = read_said((a, b), (left, right), spec, paired=False) if spec and wanted else None
-                for tag, tagged in _tagged((left, right), by_tag):
-                    found = _differences(tagged, traits, said, seed, by_class=by_class)
-                    rows += [ComparisonRow(*about, tag, *one) for one in found]
+                for tag, also_tags, (one, other) in slices((left, right), by_tag=by_tag):
+                    found = _differences((one, other), traits, said, seed, by_class=by_class)
+                    rows += [ComparisonRow(*about, tag, *row, also_tags=also_tags) for row in found]
     return rows, common
 
 
@@ -82,22 +82,6 @@ def _datasets(sides: Sides) -> list[tuple[str, str]]:
 
 def _judges(left: pl.DataFrame, right: pl.DataFrame) -> str | None:
     return " → ".join(dict.fromkeys(judge for judge in (left["judge"][0], right["judge"][0]) if judge)) or None
-
-
-def _tagged(sides: Sides, by_tag: bool) -> Iterator[tuple[str | None, Sides]]:
-    """All cases, and those of each tag that both runs have."""
-    import polars as pl
-
-    yield None, sides
-    if not by_tag:
-        return
-    tags = [tags_of(side) for side in sides]
-    for tag in (name for name in tags[0] if name in tags[1]):
-        a, b = (
-            side.filter(pl.col("tags").list.eval(pl.element().is_in(known[tag])).list.any())
-            for side, known in zip(sides, tags, strict=True)
-        )
-        yield tag, (a, b)
 
 
 def _differences(

@@ -97,7 +97,7 @@ def test_a_class_that_is_predicted_but_never_true_counts_against_precision_only(
 def test_one_class_in_all_is_that_class_alone():
     found = by_name(classification_figures(counts([("true", "true")] * 4), "true"))
     assert [found[name].value for name in ("accuracy", "precision", "recall", "f1")] == [1.0] * 4
-    assert found["recall"].ci_method == "wilson: 4 of 4, by the rule of three at least 0.25"
+    assert found["recall"].ci_method == "wilson: 4 of 4 cases, by the rule of three at least 0.25"
     assert found["f1"].ci_method == "wilson"
     low, _ = wilson(4, 4)
     assert found["f1"].ci_low == pytest.approx(2 * low / (1 + low))
@@ -126,7 +126,7 @@ def test_records_of_one_cluster_are_not_independent():
 
 def test_a_perfect_score_over_clusters_is_as_uncertain_as_its_clusters_are_few():
     found = by_name(classification_figures(counts(binary(20, 0, 20, 0), per_cluster=4), "true"))
-    assert found["precision"].ci_method == "wilson_clusters: 5 of 5, by the rule of three at least 0.4"
+    assert found["precision"].ci_method == "wilson_clusters: 5 of 5 cases or groups, by the rule of three at least 0.4"
     assert (found["precision"].ci_low, found["precision"].ci_high) == pytest.approx(wilson(5, 5))
     assert (found["accuracy"].ci_low, found["accuracy"].ci_high) == pytest.approx(wilson(10, 10))
 

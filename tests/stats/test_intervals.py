@@ -115,12 +115,12 @@ def test_without_visible_variation_there_is_no_interval_and_the_method_says_why(
 @pytest.mark.parametrize(
     ("scores", "clusters", "method", "n"),
     [
-        ([1], None, "wilson: 1 of 1, too few for the rule of three", 1),
-        ([1, 1], None, "wilson: 2 of 2, too few for the rule of three", 2),
-        ([0] * 30, None, "wilson: 0 of 30, by the rule of three at most 0.1", 30),
-        ([1] * 60, None, "wilson: 60 of 60, by the rule of three at least 0.95", 60),
-        ([0] * 6, list("aabbcc"), "wilson_clusters: 0 of 3, too few for the rule of three", 3),
-        ([1] * 12, list("aabbccddeeff"), "wilson_clusters: 6 of 6, by the rule of three at least 0.5", 6),
+        ([1], None, "wilson: 1 of 1 cases, too few for the rule of three", 1),
+        ([1, 1], None, "wilson: 2 of 2 cases, too few for the rule of three", 2),
+        ([0] * 30, None, "wilson: 0 of 30 cases, by the rule of three at most 0.1", 30),
+        ([1] * 60, None, "wilson: 60 of 60 cases, by the rule of three at least 0.95", 60),
+        ([0] * 6, list("aabbcc"), "wilson_clusters: 0 of 3 groups, too few for the rule of three", 3),
+        ([1] * 12, list("aabbccddeeff"), "wilson_clusters: 6 of 6 groups, by the rule of three at least 0.5", 6),
     ],
 )
 def test_a_perfect_or_hopeless_proportion_keeps_a_width_but_no_standard_error(

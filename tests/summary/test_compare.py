@@ -9,7 +9,19 @@ import polars as pl
 import pytest
 
 from evalflow.records import FigureSpec, ScoreRecord
-from evalflow.summary import ComparisonRow, Traits, adjusted, compare_cases, not_worse, pair_scores
+from evalflow.summary import (
+    ComparisonRow,
+    Condition,
+    Gate,
+    Traits,
+    adjusted,
+    compare_cases,
+    compare_samples,
+    evaluate_gates,
+    not_worse,
+    pair_scores,
+    summary_schema,
+)
 
 Make = Callable[..., ScoreRecord]
 Table = Callable[..., pl.LazyFrame]
@@ -81,6 +93,21 @@ def test_tags_get_rows_of_their_own_on_request(record: Make, table: Table):
     assert [(row.tag, row.found.n) for row in found] == [
         (None, 4), ("Other", 1), ("Safety", 2), ("Safety > Jailbreak", 1),
     ]  # fmt: skip
+
+
+def test_a_tag_of_cases_that_have_a_row_already_is_no_test_of_its_own(record: Make, table: Table):
+    """`All` equals the whole run, and `Safety` its only child: a family of 2, and not of 4."""
+    tags = [("All", "Safety > Jailbreak"), ("All", "Safety > Jailbreak"), ("All",), ("All",)]
+    sides = [[record(s, i, tags=tags[i]) for i, s in enumerate(side)] for side in ([0.1] * 4, [0.2, 0.3, 0.4, 0.5])]
+    a, b = (frame(table, side) for side in sides)
+    found = compare_cases(pair_scores(a, b), ("a", "b"), {}, by_tag=True)
+    assert [(row.tag, row.also_tags) for row in found] == [(None, ["All"]), ("Safety", ["Safety > Jailbreak"])]
+    samples, _ = compare_samples(a, b, ("a", "b"), {}, by_tag=True)
+    assert [(row.tag, row.also_tags) for row in samples] == [(row.tag, row.also_tags) for row in found]
+    assert adjusted(found, "holm")[0].p_adjusted == pytest.approx(2 * (found[0].found.p_value or 0))
+    for tag in (None, "All", "Safety > Jailbreak"):
+        gate = Gate("m", "mean", Condition(">=", -1.0), tag, baseline=True)
+        assert len(evaluate_gates([gate], pl.DataFrame(schema=summary_schema()), found)[0].rows) == 1
 
 
 def test_what_could_be_detected_is_no_more_than_the_scale_holds(rows: Callable[..., list[ComparisonRow]]):

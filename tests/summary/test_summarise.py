@@ -84,11 +84,11 @@ def test_cells_that_were_skipped_have_no_bounds(record: Make, table: Table, decl
     ("scores", "method", "bounds"),
     [
         ([0.5], "none: one case", (None, None)),
-        ([1.0], "wilson: 1 of 1, too few for the rule of three", wilson(1, 1)),
+        ([1.0], "wilson: 1 of 1 cases, too few for the rule of three", wilson(1, 1)),
         ([0.0, 1.0], "wilson", wilson(1, 2)),
         ([0.5, 0.5], "none: all scores equal", (None, None)),
         ([0.2, 0.6], "bootstrap_t: fewer than 30 cases", (0.0, 1.0)),
-        ([1.0] * 30, "wilson: 30 of 30, by the rule of three at least 0.9", wilson(30, 30)),
+        ([1.0] * 30, "wilson: 30 of 30 cases, by the rule of three at least 0.9", wilson(30, 30)),
         ([0.5] * 30, "none: all scores equal", (None, None)),
     ],
 )

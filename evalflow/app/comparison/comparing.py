@@ -92,6 +92,7 @@ def compare_pairs(pairs: Sequence[tuple[Scored, Scored]], how: How) -> Compariso
         rows += own
         lower = [name for name, traits in (a.traits | b.traits).items() if not traits.higher_is_better]
         listed.append(flips((a.name, b.name), pairing.cases, b.scores(), lower, _FLIPS))
+    notes += _same_cases(rows)
     if not rows:
         what, hint = (
             "the runs have no scored case in common",
@@ -152,6 +153,14 @@ def _notes(a: Scored, b: Scored, pairing: Pairing, names: tuple[str, str]) -> It
     for run, name in zip((a, b), names, strict=True):
         if run.manifest["status"] != "done":
             yield f"{name} ended early ({run.manifest['status']}); what it finished is compared"
+
+
+def _same_cases(rows: Sequence[ComparisonRow]) -> Iterator[str]:
+    """Tags that have no row of their own."""
+    for row in rows:
+        if row.also_tags and row.statistic == "mean":
+            tags = ", ".join(row.also_tags)
+            yield f"{row.dataset}, {row.metric}: the cases of {tags} are those of {row.tag or 'all'}, and compared once"
 
 
 def _questions(runs: dict[str, Scored], listed: Sequence[Flips]) -> Iterator[tuple[tuple[str, str], str]]:
