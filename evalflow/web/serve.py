@@ -6,7 +6,7 @@ import importlib.util
 import webbrowser
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from evalflow.errors import Problem, UserError
 from evalflow.web.address import Address, bind, loopback
@@ -14,7 +14,9 @@ from evalflow.web.address import Address, bind, loopback
 if TYPE_CHECKING:
     import socket
 
+    import uvicorn
     from fastapi import FastAPI
+    from starlette.types import ASGIApp
 
 NEEDED = ("nicegui", "fastapi", "uvicorn", "sqlalchemy", "alembic")
 """Packages of the extra `web`."""
@@ -104,15 +106,23 @@ def _serve(
 
 def answer(app: FastAPI, sock: socket.socket) -> None:
     """Answer requests until a signal ends it."""
+    server(app, log_level="warning", timeout_graceful_shutdown=DRAIN_S).run(sockets=[sock])
+
+
+def server(app: ASGIApp, **options: Any) -> uvicorn.Server:
+    """What answers requests, within the bounds of the application."""
     import uvicorn
+
+    from evalflow.web.security.unfinished import LONGEST_HEADERS, FinishedRequests
 
     config = uvicorn.Config(
         app,
-        log_level="warning",
+        http=FinishedRequests,
+        h11_max_incomplete_event_size=LONGEST_HEADERS,
         access_log=False,
         proxy_headers=False,
         server_header=False,
         ws_max_size=LARGEST_MESSAGE,
-        timeout_graceful_shutdown=DRAIN_S,
+        **options,
     )
-    uvicorn.Server(config).run(sockets=[sock])
+    return uvicorn.Server(config)

@@ -25,6 +25,7 @@ from evalflow.web.address import Address, bind, loopback
 from evalflow.web.api.routes import rest_api
 from evalflow.web.application import API, guards
 from evalflow.web.security.token import cookie_name
+from evalflow.web.serve import server
 
 from ..off_loop import keep_off_loops
 from .finished import Finished, finish_runs
@@ -79,17 +80,14 @@ class Server:
 @contextmanager
 def served(make: Callable[[Address], Any]) -> Iterator[Server]:
     """A real server, in a thread, for the application that `make` gives for its address."""
-    import uvicorn
-
     sock, address = bind(loopback("127.0.0.1", 0))
-    config = uvicorn.Config(make(address), log_level="critical", proxy_headers=False, timeout_graceful_shutdown=1)
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]})
+    answering = server(make(address), log_level="critical", timeout_graceful_shutdown=1)
+    thread = threading.Thread(target=answering.run, kwargs={"sockets": [sock]})
     thread.start()
     try:
         yield Server(address)
     finally:
-        server.should_exit = True
+        answering.should_exit = True
         thread.join()
         sock.close()
 

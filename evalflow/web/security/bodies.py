@@ -1,7 +1,9 @@
-"""Bodies within bounds, those too whose length nobody stated; what is larger is not read to its end."""
+"""Bodies within bounds of size and time, those too whose length nobody stated; others are not read to their end."""
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -13,12 +15,15 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 
-class TooLargeError(HTTPException):
-    """Raised where a route reads on; routes know it as an answer with 413."""
+GRACE_S = 20.0
+SLOWEST = 16 * 1024
+"""Bytes a second that a body must bring, after `GRACE_S`."""
 
 
 class BoundedBodies:
-    """Refuses, with 413, what brings more than it may.
+    """Refuses, with 413, what brings more than it may, and with 408 what brings it too slowly.
+
+    Where a route reads on, that is raised as an HTTPException.
 
     Args:
         app: What comes next.
@@ -44,14 +49,23 @@ class BoundedBodies:
 
 
 def _counting(receive: Receive, bound: int, reason: str) -> Receive:
-    taken = 0
+    taken, waited, is_whole = 0, 0.0, False
 
     async def counted() -> Message:
-        nonlocal taken
-        message = await receive()
+        nonlocal taken, waited, is_whole
+        if is_whole:
+            return await receive()  # that the client has gone, which may take as long as it likes
+        since = time.monotonic()
+        try:
+            async with asyncio.timeout(GRACE_S + taken / SLOWEST - waited):
+                message = await receive()
+        except TimeoutError:
+            raise HTTPException(408, "the body came too slowly", {"Connection": "close"}) from None
+        waited += time.monotonic() - since
         taken += len(message.get("body", b""))
+        is_whole = not message.get("more_body", False)
         if taken > bound:
-            raise TooLargeError(413, reason)
+            raise HTTPException(413, reason)
         return message
 
     return counted

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import stat
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from socket import create_connection
 from typing import Any
 
 import pytest
@@ -18,6 +20,7 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
 from evalflow.web.application import guards
+from evalflow.web.security import bodies, unfinished
 from evalflow.web.security.token import kept_token, opening_page
 
 from ..conftest import TOKEN, Server, served
@@ -25,6 +28,10 @@ from ..conftest import TOKEN, Server, served
 
 async def anything(request: Request) -> Response:
     return JSONResponse({"method": request.method})
+
+
+async def read(request: Request) -> Response:
+    return JSONResponse({"length": len(await request.body())})
 
 
 async def page(_: Request) -> Response:
@@ -44,6 +51,7 @@ def _server() -> Iterator[Server]:
         Route("/", anything, methods=["GET", "POST"]),
         Route("/page", page),
         Route("/healthz", anything),
+        Route("/read", read, methods=["POST"]),
         Route("/api/v1/x", anything, methods=["GET", "POST", "DELETE"]),
         WebSocketRoute("/ws", socket),
     ]
@@ -191,3 +199,47 @@ def test_a_browser_enters_by_the_page_that_serve_opens_and_by_links(
     page.goto(link.as_uri())
     page.get_by_text("there").click()
     page.wait_for_function("document.querySelector('style') !== null")
+
+
+def sent_on(server: Server, *parts: bytes) -> bytes:
+    """What comes back for these bytes until the server ends the connection; nothing else is sent."""
+    found = b""
+    with create_connection((server.address.host, server.address.port), timeout=60) as connection:
+        for part in parts:
+            connection.sendall(part)
+        while part := connection.recv(65536):
+            found += part
+    return found
+
+
+def test_headers_are_bounded(server: Server) -> None:
+    assert server.ask("GET", "/healthz", X="a" * 10_000).status == 200
+    with suppress(ConnectionError):  # the rest of what is sent meets a closed connection
+        assert sent_on(server, b"GET /healthz HTTP/1.1\r\nX: ", b"a" * 1_000_000).startswith(b"HTTP/1.1 400 ")
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        [],
+        [b"GET /healthz HT"],
+        [b"GET /healthz HTTP/1.1\r\nX: "],
+        [b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n", b"GET /"],
+        [b"POST /healthz HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n", b"1"],
+    ],
+    ids=["nothing", "line", "headers", "second", "body that is not read"],
+)
+def test_a_request_that_is_not_finished_is_given_up(
+    server: Server, monkeypatch: pytest.MonkeyPatch, parts: list[bytes]
+) -> None:
+    monkeypatch.setattr(unfinished, "PATIENCE_S", 0.2)
+    found = sent_on(server, *parts)
+    assert found.count(b"HTTP/1.1 ") == (len(parts) > 1)
+
+
+def test_a_body_that_comes_too_slowly_is_given_up(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bodies, "GRACE_S", 0.2)
+    host = f"localhost:{server.address.port}".encode()
+    lines = [b"POST /read HTTP/1.1", b"Host: " + host, b"Content-Type: application/json", b"Content-Length: 9"]
+    lines.append(f"Authorization: Bearer {TOKEN}".encode())
+    assert sent_on(server, b"\r\n".join([*lines, b"", b"1234"])).startswith(b"HTTP/1.1 408 ")
