@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from nicegui import ui
 
 from evalflow.app.workspace import Workspace
-from evalflow.app.workspace.datasets import list_datasets
+from evalflow.app.workspace.datasets import Dataset
 from evalflow.app.workspace.space import within
 from evalflow.app.workspace.transfer import export_files, import_files
 from evalflow.web.pages.faults import attempt, tell
@@ -21,9 +22,9 @@ _FROM = About(
 _CASES = About("Test cases", "They go along as JSON lines.")
 
 
-def exporting(workspace: Workspace, bot: str) -> ui.dialog:
-    """Asks where to write a bot with its metrics, and which test cases to take along."""
-    own = {one.name: one.name for one in list_datasets(workspace) if one.origin == "workspace"}
+def exporting(workspace: Workspace, bot: str, known: Sequence[Dataset]) -> ui.dialog:
+    """Asks where to write a bot with its metrics, and which of the known test cases to take along."""
+    own = {one.name: one.name for one in known if one.origin == "workspace"}
 
     async def export() -> None:
         path = written(folder)

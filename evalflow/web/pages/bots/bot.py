@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from anyio import to_thread
@@ -10,6 +10,7 @@ from nicegui import ui
 
 from evalflow.app.workspace import Workspace
 from evalflow.app.workspace.bots import Bot, delete_bot, get_bot
+from evalflow.app.workspace.datasets import Dataset, list_datasets
 from evalflow.app.workspace.library import given
 from evalflow.web.pages.address import page
 from evalflow.web.pages.bots.index import KINDS
@@ -40,23 +41,24 @@ def add(workspace: Workspace) -> None:
     @page("/bots/{bot}")
     async def one(bot: str) -> None:
         found = await to_thread.run_sync(get_bot, workspace, bot)
+        known = await to_thread.run_sync(list_datasets, workspace)
         with frame(found.name, place="Bots", about=found.description, trail=[("Bots", "/")]) as actions:
             with actions:
-                _actions(workspace, found)
+                _actions(workspace, found, known)
             _connection(found)
             if found.config.get("kind") != "recorded":
                 with ui.element("div").classes("section"):
                     Trial(lambda: found.name, lambda: given(found.config), {})
 
 
-def _actions(workspace: Workspace, bot: Bot) -> None:
+def _actions(workspace: Workspace, bot: Bot, known: Sequence[Dataset]) -> None:
     if bot.origin == "workspace":
         link_button("Metrics", f"/bots/{bot.name}/metrics", primary=True)
     link_button("Run it", f"/runs/new?bot={bot.name}")
     link_button("Copy", f"/bots/new?source={bot.name}")
     if bot.origin == "workspace":
         link_button("Edit", f"/bots/{bot.name}/edit")
-        button("Export", exporting(workspace, bot.name).open)
+        button("Export", exporting(workspace, bot.name, known).open)
         asked = _deletion(workspace, bot)
         button("Delete", asked.open, kind="danger")
 
