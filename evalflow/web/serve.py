@@ -113,11 +113,11 @@ def server(app: ASGIApp, **options: Any) -> uvicorn.Server:
     """What answers requests, within the bounds of the application."""
     import uvicorn
 
-    from evalflow.web.security.unfinished import LONGEST_HEADERS, FinishedRequests
+    from evalflow.web.security.unfinished import LONGEST_HEADERS, finished_requests
 
     config = uvicorn.Config(
         app,
-        http=FinishedRequests,
+        http=finished_requests(),
         h11_max_incomplete_event_size=LONGEST_HEADERS,
         access_log=False,
         proxy_headers=False,
