@@ -90,6 +90,7 @@ def run(order: Order, watcher: Watcher) -> int:
         status, code, incomplete = "failed", EvalflowError.exit_code, None
         try:
             _score(order, inspection, journal, tally, watcher)
+            journal.check()
             status = "done"
         except UserError as error:
             # Everything was checked before, so it is the data that have changed; and exit 2 would say nothing was sent.
@@ -157,7 +158,7 @@ def _report(folder: RunFolder, recipe: Recipe, derived: Derived, found: Inspecti
 def _score(order: Order, found: Inspection, journal: Journal, tally: Tally, watcher: Watcher) -> None:
     """Ask and score what is not finished. An interrupt finishes the cases under way, a second one stops at once."""
     parts, run = found.parts, found.parts.settings.run
-    finished = finished_before(order, parts, tally)
+    finished = finished_before(order, parts, found.recipe().bounded, tally)
     if journal.torn:
         log.warning("cut off %d bytes of a line that was never finished", journal.torn)
 
@@ -191,7 +192,7 @@ def _incomplete(order: Order, found: Inspection) -> IncompleteError:
     """Which scores a run lacks though it was not stopped."""
     parts, repeats = found.parts, found.parts.settings.run.repeats
     plan = Plan(order.run_id, parts.target, tuple(parts.pairs), repeats.target, repeats.judge)
-    finished = read_finished(RunFolder(order.folder), Tally(), errors_too=True).cells
+    finished = read_finished(RunFolder(order.folder), Tally(), found.recipe().bounded, errors_too=True).cells
     names = [
         f"{case.dataset}/{case.id} {pair.metric.name}"
         + (f" (answer {answer}, repeat {repeat})" if answer or repeat else "")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import Any, cast
 
-from evalflow.jsonvalues import mended
+from evalflow.jsonvalues import Unusable, is_finite, mended
 
 Find = Callable[[Any], Sequence[Any]]
 Fault = Callable[[Any], str | None]
@@ -22,14 +22,21 @@ def json_of(value: Any) -> Any:
 
     Raises:
         NoJson: The text spells out none.
-        ValueError, RecursionError: It does, and Python cannot read it: a number of thousands of digits, say.
+        ValueError, RecursionError: It does, and Python cannot hold it: a number of thousands of digits, say.
     """
     if not isinstance(value, str):
         return value
     try:
-        return json.loads(mended(value.encode("utf-8", "replace")))
+        found = json.loads(mended(value.encode("utf-8", "replace")), parse_constant=_no_constant)
     except json.JSONDecodeError as error:
         raise NoJson(f"no JSON: {error}") from None
+    if not is_finite(found):
+        raise Unusable("a number in it is too large to be compared; numbers end at about 1.8e308")
+    return found
+
+
+def _no_constant(name: str) -> None:
+    raise NoJson(f"no JSON: it has no {name}")
 
 
 def json_path(path: str) -> Find:
@@ -72,6 +79,8 @@ def json_schema(schema: Mapping[str, Any]) -> Fault:
         model.check_schema(schema)
     except jsonschema.SchemaError as error:
         raise ValueError(f"no JSON Schema: {error.message} at {error.json_path}") from None
+    except RecursionError:
+        raise ValueError("the JSON Schema is nested too deeply to be read") from None
     lost = next(_lost(schema), None)
     if lost is not None:
         raise ValueError(f"the JSON Schema refers to {lost!r}, which it does not hold itself")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -13,6 +14,10 @@ from typing import Any, Self
 from evalflow.protocols import Target
 from evalflow.records import Answer, Case, Context, Message, Usage
 from evalflow.summary import json_line
+
+log = logging.getLogger("evalflow")
+
+_TYPES = {"dataset": str, "case_id": str, "target": str, "status": str, "target_repeat": int, "requests": int}
 
 
 def answer_row(answer: Answer) -> dict[str, Any]:
@@ -56,17 +61,40 @@ def answer_from_row(row: dict[str, Any]) -> Answer:
     return Answer(**{**row, **typed})
 
 
-def read_answers(journal: Path) -> Iterator[Answer]:
-    """The answers of a journal in the order written; of a missing one none. A line that was never finished is none."""
-    if journal.exists():
-        with journal.open("rb") as lines:
-            yield from (answer_from_row(json.loads(line)) for line in lines if line.endswith(b"\n"))
+def read_answers(journal: Path) -> Iterator[Answer | None]:
+    """The answers of a journal in the order written; of a missing one none.
+
+    A line that was never finished is left out; one that is damaged is None.
+    """
+    for _, _, row in _lines(journal):
+        yield None if row is None else answer_from_row(row)
+
+
+def _lines(journal: Path, needle: bytes = b"") -> Iterator[tuple[int, int, dict[str, Any] | None]]:
+    """Where each finished line with `needle` stands, its length, and what it holds; None where it is damaged."""
+    if not journal.exists():
+        return
+    offset = 0
+    with journal.open("rb") as lines:
+        for line in lines:
+            if needle in line and line.endswith(b"\n"):
+                yield offset, len(line), _row(line)
+            offset += len(line)
+
+
+def _row(line: bytes) -> dict[str, Any] | None:
+    try:
+        row: Any = json.loads(line)
+        answer_from_row(row)
+        return row if all(isinstance(row[key], kind) for key, kind in _TYPES.items()) else None
+    except (ValueError, TypeError, KeyError, IndexError, RecursionError):
+        return None
 
 
 class AnswerBook:
     """Answers in journals, found by where they stand in the file; for a `with`.
 
-    A line that was never finished is left out, and of several lines for one answer the last one counts.
+    A line that was never finished or is damaged is left out, and of several lines for one answer the last one counts.
     """
 
     def __init__(self) -> None:
@@ -87,15 +115,15 @@ class AnswerBook:
         needle = b"" if case_id is None else json_line(case_id)
         file = os.open(journal, os.O_RDONLY)
         self._files.append(file)
-        offset = 0
-        with journal.open("rb") as lines:
-            for line in lines:
-                if needle in line and line.endswith(b"\n"):
-                    row = json.loads(line)
-                    if row["dataset"] in wanted:
-                        key = _digest(row["dataset"], row["case_id"], row["target"], row["target_repeat"])
-                        self._places[key] = (file, offset, len(line))
-                offset += len(line)
+        damaged = 0
+        for offset, length, row in _lines(journal, needle):
+            if row is None:
+                damaged += 1
+            elif row["dataset"] in wanted:
+                key = _digest(row["dataset"], row["case_id"], row["target"], row["target_repeat"])
+                self._places[key] = (file, offset, length)
+        if damaged:
+            log.warning("%s: %d of its lines are damaged and do not count", journal, damaged)
 
     def get(self, dataset: str, case_id: str, target: str, repeat: int) -> Answer | None:
         """The answer of that case, or None."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Set
+from collections.abc import Collection, Mapping, Set
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
@@ -45,19 +45,22 @@ class Finished:
     paid: set[int] = field(default_factory=set[int])
 
 
-def read_finished(folder: RunFolder, tally: Tally, *, errors_too: bool, failed_too: bool = False) -> Finished:
+def read_finished(
+    folder: RunFolder, tally: Tally, bounded: Collection[str], *, errors_too: bool, failed_too: bool = False
+) -> Finished:
     """Read what is finished of a run.
 
     Args:
         folder: The run's folder; journals that do not exist hold nothing.
         tally: All that was done and paid is counted into it, also for lines that hold no more.
+        bounded: The metrics whose scores lie in 0..1.
         errors_too: Whether a cell in state error counts as finished.
         failed_too: Whether to tell which scored 0.
     """
     import polars as pl
 
-    lines = scan_journal(folder.journal).frame().select(*_CELL, "member_of", "status", "score", "cost_usd", "bill")
-    lines = lines.collect(engine="streaming")
+    columns = (*_CELL, "member_of", "status", "score", "cost_usd", "bill")
+    lines = scan_journal(folder.journal, bounded).frame().select(columns).collect(engine="streaming")
     paid: set[int] = set()
     for cost_usd, bill in lines.select("cost_usd", "bill").iter_rows():
         _count(tally, cost_usd, bill)
@@ -66,11 +69,15 @@ def read_finished(folder: RunFolder, tally: Tally, *, errors_too: bool, failed_t
     cells = lines.filter(pl.col("member_of").is_null()).unique(_CELL, keep="last", maintain_order=True)
     if not errors_too:
         cells = cells.filter(pl.col("status") != "error")
-    tally.scores.update(dict(cells["status"].value_counts().iter_rows()))
     for cost_usd, bill in PreparedFile(folder).bills():
         _count(tally, cost_usd, bill)
         paid.update(bill["paid"])
-    paid.update(_count_answers(tally, folder.answers))
+    known, lost = _count_answers(tally, folder.answers, paid)
+    if lost:  # whose answers they were, nobody knows: what has none is answered again, and scored again
+        answer = ("dataset", "case_id", "target", "target_repeat")
+        kept = [_answer_digest(*row) in known for row in cells.select(answer).iter_rows()]
+        cells = cells.filter(pl.Series(kept, dtype=pl.Boolean))
+    tally.scores.update(dict(cells["status"].value_counts().iter_rows()))
     failed = cells.filter(pl.col("score") == 0) if failed_too else cells.clear()
     return Finished(_digests(cells), _digests(failed), paid)
 
@@ -89,18 +96,29 @@ def _count(tally: Tally, cost_usd: float | None, bill: Mapping[str, Any]) -> Non
         tally.count_call(Usage(bill["input_tokens"], bill["output_tokens"]), cost_usd)
 
 
-def _count_answers(tally: Tally, journal: Path) -> set[int]:
+def _count_answers(tally: Tally, journal: Path, paid: set[int]) -> tuple[Set[int], bool]:
     """Count the answers: of several lines for one, all were paid for and the last holds.
 
+    Args:
+        tally: Counts them.
+        journal: The answers.
+        paid: Takes the digests of the calls that were paid for.
+
     Returns:
-        Digests of the calls that were paid for.
+        Digests of the answers, and whether others are lost, since their lines are damaged.
     """
-    paid: set[int] = set()
+    lost = False
     states: dict[int, AnswerStatus] = {}
     for answer in read_answers(journal):
+        if answer is None:
+            lost = True
+            continue
         tally.count_answer(answer)
         paid.update(answer.paid)
-        key = cell_digest(answer.dataset, answer.case_id, answer.target, answer.target_repeat, "", None, 0)
-        states[key] = answer.status
+        states[_answer_digest(answer.dataset, answer.case_id, answer.target, answer.target_repeat)] = answer.status
     tally.answers = Counter[str](states.values())
-    return paid
+    return states.keys(), lost
+
+
+def _answer_digest(dataset: str, case_id: str, target: str, target_repeat: int) -> int:
+    return cell_digest(dataset, case_id, target, target_repeat, "", None, 0)

@@ -12,12 +12,21 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from evalflow.errors import EvalflowError, InfrastructureError, Problem, UserError
 from evalflow.files import write_atomically
+from evalflow.jsonvalues import kind
+from evalflow.run.manifest import SCHEMA
 
 log = logging.getLogger("evalflow")
+
+_OF_SWEEPS = (("jobs", list),)
+_OF_RUNS = (
+    ("run_id", str), ("status", str), ("overrides", list),
+    *((key, dict) for key in ("config", "choices", "search_folders", "datasets", "metrics", "judges", "target")),
+)  # fmt: skip
+"""What run.json always holds."""
 
 _NO_ROOM = 64 * 1024
 """Bytes that are left of a disk on which nothing more can be written."""
@@ -96,10 +105,21 @@ class RunFolder:
             UserError: It is damaged.
         """
         try:
-            return json.loads(self.manifest.read_text(encoding="utf-8"))
-        except ValueError as error:
-            hint = "start that run again; the cache has its replies"
-            raise UserError(Problem(f"run.json is damaged: {error}", str(self.manifest), hint)) from None
+            found: Any = json.loads(self.manifest.read_bytes())
+        except (ValueError, RecursionError) as error:
+            raise self._damaged(str(error)) from None
+        if not isinstance(found, dict):
+            raise self._damaged(f"expected an object, got {kind(found)}")
+        manifest = cast("dict[str, Any]", found)
+        wanted = _OF_SWEEPS if "jobs" in manifest else _OF_RUNS if manifest.get("schema") == SCHEMA else ()
+        for key, types in wanted:
+            if not isinstance(manifest.get(key), types):
+                raise self._damaged(f"`{key}` is {kind(manifest[key]) if key in manifest else 'missing'}")
+        return manifest
+
+    def _damaged(self, why: str) -> UserError:
+        hint = "start that run again; the cache has its replies"
+        return UserError(Problem(f"run.json is damaged: {why}", str(self.manifest), hint))
 
     def write_manifest(self, manifest: dict[str, Any]) -> None:
         """Write run.json; a reader never sees half of it."""
@@ -108,7 +128,7 @@ class RunFolder:
 
 @contextmanager
 def telling_full_disks(folder: RunFolder) -> Generator[None]:
-    """Say of what went wrong in the block that the disk is full, where it is.
+    """Say of what went wrong in the block that the disk is full, or the folder gone, where that is so.
 
     Raises:
         InfrastructureError: It is.
@@ -118,6 +138,9 @@ def telling_full_disks(folder: RunFolder) -> Generator[None]:
     except EvalflowError:
         raise
     except Exception as error:
+        if not folder.path.is_dir():
+            what = f"{folder.path} is gone: it was moved or deleted while the run was going"
+            raise InfrastructureError(what, "start the run again; the cache has the replies") from None
         # Polars does not say why it could not write.
         full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
         if not full and shutil.disk_usage(folder.path).free > _NO_ROOM:

@@ -43,6 +43,7 @@ class Journal:
         self._scores = _open(folder.journal)
         _lock(self._scores, folder.path)
         self._answers = _open(folder.answers)
+        self._files = ((str(folder.journal), self._scores), (str(folder.answers), self._answers))
         self._tally = tally
         self._redactor = redactor
         self.torn = _mend(folder.journal, self._scores) + _mend(folder.answers, self._answers)
@@ -55,8 +56,10 @@ class Journal:
         """Append one record. Recorded answers stand in the data already and are left out.
 
         Raises:
-            InfrastructureError: The disk is full; what was written before stays, and `resume` goes on.
+            InfrastructureError: The disk is full, where what was written before stays, and `resume` goes on; or the
+                files are gone.
         """
+        self.check()
         try:
             if isinstance(record, ScoreRecord):
                 self._append(self._scores, journal_row(record))
@@ -66,6 +69,22 @@ class Journal:
         except OSError as error:
             what = f"{self._folder} cannot be written: {error.strerror}"
             raise InfrastructureError(what, f"make room, then: python -m evalflow resume {self._folder}") from None
+
+    def check(self) -> None:
+        """See that both files still stand where they were opened.
+
+        Raises:
+            InfrastructureError: They do not, so that what is written would be lost.
+        """
+        for path, file in self._files:
+            try:
+                there = os.path.samestat(os.stat(path), os.fstat(file))  # noqa: PTH116 - once for every record
+            except OSError:
+                there = False
+            if not there:
+                what = f"{path} is gone: it was moved or deleted while the run was going"
+                hint = f"put it back, or ask again for what it held: python -m evalflow resume {self._folder}"
+                raise InfrastructureError(what, hint)
 
     def close(self) -> None:
         """Put both on the disk, and let go of them."""

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from typing import Any
 
 from evalflow.errors import EvalflowError
 from evalflow.protocols import Judge, Sink, Target
@@ -187,7 +188,7 @@ class Pipeline:
             elif failed and failed != name:
                 reason = f"the check {failed} failed before it, and the rest of the case is left out (stop_on_fail)"
                 skipped = Judgement(Outcome(status="skipped", reason=reason), _name(pair.judge))
-                self._write(self._record(case, answer, pair, repeat, skipped))
+                self._write(self._record(case, answer, pair, repeat, skipped), pair)
                 continue
             else:
                 holds = await self._cell(case, answer, pair, repeat) != 0
@@ -197,13 +198,26 @@ class Pipeline:
         """Score one cell, and write its record, after those of a panel's members; gives the score."""
         judgements = await self._scorer.score(pair, case, answer, repeat)
         for one in judgements[:-1]:
-            self._sink.write(self._record(case, answer, pair, repeat, one))
-        self._write(self._record(case, answer, pair, repeat, judgements[-1]))
-        return judgements[-1].outcome.score
+            self._kept(self._record(case, answer, pair, repeat, one), pair)
+        return self._write(self._record(case, answer, pair, repeat, judgements[-1]), pair).score
 
-    def _write(self, record: ScoreRecord) -> None:
-        self._sink.write(record)
-        self._tally.count_score(record)
+    def _write(self, record: ScoreRecord, pair: Pair) -> ScoreRecord:
+        kept = self._kept(record, pair)
+        self._tally.count_score(kept)
+        return kept
+
+    def _kept(self, record: ScoreRecord, pair: Pair) -> ScoreRecord:
+        """Write the record; as an error, where it says what no file can hold, or nothing can be made of."""
+        try:
+            if pair.metric.bounded and record.score is not None and not 0 <= record.score <= 1:
+                raise ValueError(f"the score {record.score!r} is not in 0..1")
+            self._sink.write(record)
+        except (ValueError, TypeError, RecursionError) as error:
+            what = f"what the metric gave cannot be kept: {error}"
+            bare: dict[str, Any] = {"score": None, "value": None, "reason": None, "steps": (), "path": None}
+            record = replace(record, **bare, status="error", error_type="unusable", error=what)
+            self._sink.write(record)
+        return record
 
     def _record(self, case: Case, answer: Answer, pair: Pair, repeat: int, judged: Judgement) -> ScoreRecord:
         outcome, usage = judged.outcome, judged.outcome.usage

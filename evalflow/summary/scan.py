@@ -8,12 +8,15 @@ makes those reads nearly sequential.
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Sequence
+import logging
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from shlex import quote
+from typing import TYPE_CHECKING, Any, get_args
 
+from evalflow.records import Status
 from evalflow.summary.composites import Composite, with_composites
 from evalflow.summary.journal import torn_tail
 from evalflow.summary.schema import journal_schema
@@ -25,7 +28,15 @@ if TYPE_CHECKING:
 
     Offsets = NDArray[np.int64]
 
+log = logging.getLogger("evalflow")
+
 _BLOCK = 2 << 20
+_NAMED = 5
+"""How many damaged lines are named."""
+_NEEDED = (
+    "run_id", "dataset", "index", "case_id", "target", "target_repeat", "metric", "metric_version", "repeat", "status",
+    "cached",
+)  # fmt: skip
 # The case's place in its dataset stands for the case.
 _CELL = ("dataset", "index", "target", "target_repeat", "metric", "judge", "repeat", "member_of")
 
@@ -42,19 +53,23 @@ class Order:
 class Journal:
     """A journal's complete lines.
 
+    A line that is damaged, or that says what no metric can have said, is left out, so that its cell is not finished.
+
     Attributes:
         path: The file.
         size: Bytes up to the end of the last complete line.
         torn: Lines left out since they were never finished, 0 or 1.
+        bounded: The metrics whose scores lie in 0..1.
     """
 
     path: Path
     size: int
     torn: int
+    bounded: Collection[str] = ()
 
     def frame(self) -> pl.LazyFrame:
         """Every line in the order written; columns as in `journal_schema`. Streams."""
-        return _source(lambda: (_parse(block) for block, _ in self._blocks()))
+        return _source(lambda: (_parse(block).filter(self._sound()) for block, _ in self._blocks()))
 
     def ordered(self, order: Order, composites: Sequence[Composite] = ()) -> pl.LazyFrame:
         """Each cell once, in input order: dataset, index, target, target_repeat, metric, judge, repeat. Streams.
@@ -88,16 +103,40 @@ class Journal:
         import polars as pl
 
         parts: list[pl.DataFrame] = []
+        damaged: list[int] = []
+        lines = 0
         for block, at in self._blocks():
             ends = np.flatnonzero(np.frombuffer(block, dtype=np.uint8) == ord("\n")).astype(np.int64) + at + 1
-            keys = _parse(block).select(_CELL).cast({pl.String: pl.Categorical})
-            parts.append(keys.with_columns(begin=pl.Series([at, *ends[:-1]], dtype=pl.Int64), end=pl.Series(ends)))
+            keys = _parse(block).select(*_CELL, sound=self._sound()).cast({pl.String: pl.Categorical})
+            keys = keys.with_columns(begin=pl.Series([at, *ends[:-1]], dtype=pl.Int64), end=pl.Series(ends))
+            damaged += (keys.with_row_index("line", lines + 1).filter(~pl.col("sound")))["line"].to_list()
+            lines += keys.height
+            parts.append(keys.filter("sound").drop("sound"))
+        if damaged:
+            self._tell(damaged)
         if not parts:
             return np.empty((0, 2), dtype=np.int64)
         ordered = pl.concat(parts).sort(_ranks(order), maintain_order=True)
         again = pl.all_horizontal(pl.col(key).eq_missing(pl.col(key).shift(-1)) for key in _CELL)
         last = pl.int_range(pl.len()) == pl.len() - 1
         return ordered.filter(last | ~again).select("begin", "end").to_numpy()
+
+    def _sound(self) -> pl.Expr:
+        """Whether a line says what a metric can have said of a cell."""
+        import polars as pl
+
+        score, scored, bill = pl.col("score"), pl.col("status") == "scored", pl.col("bill").struct
+        possible = pl.when(scored).then(score.is_finite().fill_null(value=False)).otherwise(score.is_null())
+        inside = ~pl.col("metric").is_in(list(self.bounded)) | score.is_null() | score.is_between(0, 1)
+        billed = [bill.field(name).is_not_null() for name in ("requests", "reasks", "remembered", "paid")]
+        whole = pl.all_horizontal(*(pl.col(name).is_not_null() for name in _NEEDED), *billed)
+        known = pl.col("status").is_in(get_args(Status))
+        return (whole & known & possible & inside).fill_null(value=False)
+
+    def _tell(self, damaged: Sequence[int]) -> None:
+        lines = ", ".join(map(str, damaged[:_NAMED])) + (", ..." if len(damaged) > _NAMED else "")
+        what = "%s: %d of its lines are damaged and do not count (%s); what is missing is made again by: %s"
+        log.warning(what, self.path, len(damaged), lines, f"python -m evalflow resume {quote(str(self.path.parent))}")
 
     def _fetch(self, spans: Offsets) -> Iterator[pl.DataFrame]:
         import numpy as np
@@ -111,11 +150,16 @@ class Journal:
                 yield _parse(b"".join(_read(file, spans[first:last])))
 
 
-def scan_journal(path: Path) -> Journal:
-    """Open a journal. A torn last line is left out and counted; a missing file is an empty journal."""
+def scan_journal(path: Path, bounded: Collection[str] = ()) -> Journal:
+    """Open a journal. A torn last line is left out and counted; a missing file is an empty journal.
+
+    Args:
+        path: The file.
+        bounded: The metrics whose scores lie in 0..1.
+    """
     size = path.stat().st_size if path.exists() else 0
     torn = torn_tail(path) if size else 0
-    return Journal(path, size - torn, int(torn > 0))
+    return Journal(path, size - torn, int(torn > 0), bounded)
 
 
 def rank(column: str, names: Sequence[str]) -> pl.Expr:
@@ -150,9 +194,27 @@ def _read(file: io.FileIO, spans: Offsets) -> Iterator[bytes]:
 
 
 def _parse(block: bytes) -> pl.DataFrame:
+    """One row for each line; of one that cannot be read, all columns are null."""
+    found = _read_lines(block)
+    if found is None or found.height != block.count(b"\n"):
+        lines = (line + b"\n" for line in block.split(b"\n")[:-1])
+        found = _read_lines(b"".join(line if _is_one(line) else b"{}\n" for line in lines))
+    assert found is not None
+    return found
+
+
+def _is_one(line: bytes) -> bool:
+    found = _read_lines(line)
+    return found is not None and found.height == 1
+
+
+def _read_lines(block: bytes) -> pl.DataFrame | None:
     import polars as pl
 
-    return pl.read_ndjson(block, schema=journal_schema())
+    try:
+        return pl.read_ndjson(block, schema=journal_schema())
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException):
+        return None
 
 
 def _source(batches: Any) -> pl.LazyFrame:

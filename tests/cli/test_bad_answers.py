@@ -58,6 +58,43 @@ def ends(code: int, *words: str) -> None:
     assert run_command(["compare", first, "outputs/latest"]) == 0
 
 
+def demo(*cases: tuple[str, Any, dict[str, Any]]) -> list[str]:
+    """Arguments of a run over answers that are each checked by a JSON Schema, or by what else the case asks."""
+    rows = [
+        {
+            "id": name,
+            "messages": [{"role": "user", "content": "?"}],
+            "demo_output": answer,
+            "checks": [check if "identifier" in check else {"identifier": "json_schema", "params": {"schema": check}}],
+        }
+        for name, answer, check in cases
+    ]
+    path = write("demo.jsonl", *rows)
+    return [
+        "dataset=conversations", f"dataset.conversations.path={path}", "generate=demo", "metric=checks",
+    ]  # fmt: skip
+
+
+def test_answers_that_a_check_cannot_decide_are_errors_of_their_scores() -> None:
+    rules = {"json_path_rules": [{"json_path": "$..a", "expected_value": "x"}]}
+    endless: dict[str, Any] = {"$ref": "#"}
+    arguments = demo(
+        ("fine", '{"a": 0.3}', {"properties": {"a": {"type": "number"}}}),
+        ("infinite", '{"a": 1e999}', {"properties": {"a": {"multipleOf": 3}}}),
+        ("digits", "9" * 400, {"multipleOf": 0.01}),
+        ("more digits", "9" * 5000, {"type": "integer"}),
+        ("endless", "{}", endless),
+        ("deep", DEEP, {"properties": {"a": {"$ref": "#"}}}),
+        ("half", json.dumps(HALF), {"type": "integer"}),
+        ("half in metadata", {"role": "assistant", "content": "x"}, {"identifier": "metadata", "params": rules}),
+    )
+    ends(3, *arguments)
+    assert {case: status for (case, _), status in states().items()} == {
+        "fine": "scored", "infinite": "error", "digits": "error", "more digits": "error", "endless": "error",
+        "deep": "error", "half": "scored", "half in metadata": "scored",
+    }  # fmt: skip
+
+
 def scripted(replies: Sequence[str]) -> Callable[[Request], Any]:
     """To what is said of `case 3`, the fourth reply."""
     return lambda request: reply(next(text for i, text in enumerate(replies) if f"case {i}." in request.text))

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from evalflow.jsonvalues import Unusable
 from evalflow.metrics.json_operations import JsonPathOperation, JsonSchemaOperation
 from evalflow.metrics.operations import ComparisonOperation
 
@@ -93,6 +94,17 @@ def test_a_text_is_read_as_json_first():
     assert not found(path("$.a", contains="b"), '"{"a": "b"}"', "answer").passed, "JSON in a JSON text"
     with pytest.raises(RecursionError):  # whether it is JSON, nobody knows: the score is an error
         found(path("$.a", missing=False), "[" * 100_000, "answer")
+    with pytest.raises(Unusable, match="too large to be compared"):
+        found(path("$.a", missing=False), '{"a": 1e999}', "answer")
+    assert found(path("$.a", missing=False), '{"a": NaN}', "answer").reason == "the answer is no JSON: it has no NaN"
+
+
+def test_a_schema_that_is_nested_too_deeply_is_refused():
+    schema = {}
+    for _ in range(300):
+        schema = {"not": schema}
+    with pytest.raises(ValidationError, match="nested too deeply"):
+        JsonSchemaOperation.model_validate({"op": "json_schema", "schema": schema})
 
 
 def test_the_reason_says_what_was_wanted_and_what_was_found():

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from contextlib import closing
 from dataclasses import dataclass
 
 import pytest
@@ -10,6 +12,8 @@ import pytest
 from evalflow.errors import BudgetError, InfrastructureError, JudgeError
 from evalflow.records import Outcome, Usage
 from evalflow.run.finished import cell_digest
+from evalflow.run.folder import RunFolder
+from evalflow.run.journal import Journal
 from evalflow.run.pair import Pair
 from evalflow.run.pipeline import Pipeline, Plan
 from evalflow.run.tally import Tally
@@ -206,6 +210,27 @@ async def test_a_target_that_makes_an_error_of_being_stopped_is_not_asked_again(
     with pytest.raises(asyncio.CancelledError):
         await work
     assert (target.asked, sink.written) == (["c0"], [])
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"score": 1.5}, {"score": float("nan")}, {"score": None}, {"score": 1.0, "value": float("inf")},
+        {"score": 1.0, "value": object()}, {"score": 1.0, "steps": ({"id": object()},)},
+    ],
+    ids=repr,
+)  # fmt: skip
+async def test_what_no_file_can_hold_is_an_error_of_its_cell(kit, said, tmp_path):
+    class Odd(kit.metric):
+        async def score(self, case, answer, judge, repeat):
+            return Outcome(status="scored", **(said if case.index == 1 else {"score": 0.5}))  # pyright: ignore
+
+    tally = Tally()
+    with closing(Journal(RunFolder(tmp_path), tally)) as journal:
+        await run(plan(kit.target(), Pair(Odd(), None)), kit.cases(3), journal, tally)
+    rows = [json.loads(line) for line in RunFolder(tmp_path).journal.read_text().splitlines()]
+    assert {row["case_id"]: row["error_type"] for row in rows} == {"c0": None, "c1": "unusable", "c2": None}
+    assert tally.scores == {"scored": 2, "error": 1}
 
 
 async def test_what_is_missing_is_told(kit):

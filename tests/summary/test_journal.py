@@ -13,7 +13,16 @@ import pytest
 
 from evalflow.bill import Bill
 from evalflow.records import ScoreRecord
-from evalflow.summary import Order, journal_record, journal_row, journal_schema, json_text, scan_journal, torn_tail
+from evalflow.summary import (
+    Order,
+    journal_record,
+    journal_row,
+    journal_schema,
+    json_line,
+    json_text,
+    scan_journal,
+    torn_tail,
+)
 
 Make = Callable[..., ScoreRecord]
 ORDER = Order(["d"], ["m"])
@@ -76,10 +85,40 @@ def test_empty_missing_and_wholly_torn_journals(tmp_path: Path):
         assert journal.ordered(ORDER).collect().height == 0
 
 
-def test_broken_json_within_the_journal_is_an_error_and_never_passed_over(record: Make, tmp_path: Path):
-    path = write(tmp_path / "j", [record()], b'{"run_id": \n')
-    with pytest.raises(pl.exceptions.ComputeError):
-        scan_journal(path).frame().collect()
+def damaged(record: Make, **changes: object) -> bytes:
+    return json_line({**journal_row(record(case=1)), **changes}) + b"\n"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        lambda _: b'{"run_id": \n',
+        lambda _: b"[1]\n",
+        lambda _: b"{}\n",
+        lambda _: b"\0\0\0\0\n",
+        lambda _: b"\n",
+        lambda record: damaged(record).replace(b"scored", b"sc\xffred"),
+        lambda record: damaged(record)[:-2] + b"\n",
+        lambda record: damaged(record).rstrip(b"\n") * 2 + b"\n",
+        lambda record: damaged(record, score=1.5),
+        lambda record: damaged(record, score="0.5x"),
+        lambda record: damaged(record, score=None),
+        lambda record: damaged(record, status="error"),
+        lambda record: damaged(record, status="fine"),
+        lambda record: damaged(record, bill=None),
+        lambda record: damaged(record, case_id=None),
+    ],
+)
+def test_a_damaged_line_does_not_count_and_is_said(
+    line: Callable[[Make], bytes], record: Make, tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    path = write(tmp_path / "j", [record(case=0)], line(record))
+    with path.open("ab") as file:
+        file.write(json_line(journal_row(record(case=2))) + b"\n")
+    journal = scan_journal(path, [record().metric])
+    assert journal.frame().collect()["index"].to_list() == [0, 2]
+    assert journal.ordered(ORDER).collect()["index"].to_list() == [0, 2]
+    assert f"{path}: 1 of its lines are damaged and do not count (2)" in caplog.text
 
 
 def test_input_order_is_restored(record: Make, tmp_path: Path):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from evalflow.app.comparison.comparable import Scored, obstacles, open_scored
 from evalflow.app.locate import find_run
 from evalflow.errors import Problem, UserError
+from evalflow.run.answers import read_answers
 from evalflow.stats.paired import standard_error
 from evalflow.stats.variance import Components
 from evalflow.summary import pair_scores
@@ -195,10 +195,8 @@ def _cost(run: Scored) -> Cost | None:
     cases = sum(facts["cases"] for facts in manifest["datasets"].values())
     repeats = manifest["config"]["repeats"]
     target: float | None = 0.0
-    with run.folder.answers.open(encoding="utf-8") as lines:
-        for line in lines:
-            answer = json.loads(line) if line.endswith("\n") else {"cost_usd": 0.0}
-            target = _sum(target, answer.get("cost_usd"), answer.get("saved_usd", 0.0))
+    for answer in read_answers(run.folder.answers):
+        target = _sum(target, answer and answer.cost_usd, answer and answer.saved_usd)
     if total is None or target is None or not cases:
         return None
     answers = cases * repeats["target"]

@@ -77,7 +77,7 @@ def derive(folder: RunFolder, recipe: Recipe) -> Derived:
     order = Order(datasets=list(run.dataset), metrics=list(recipe.metrics))
     limits = thresholds(recipe)
     composites = composites_of(recipe, limits)
-    table = score_table(scan_journal(folder.journal), limits, order, composites)
+    table = score_table(scan_journal(folder.journal, recipe.bounded), limits, order, composites)
     write_scores(table, folder.scores)
     scores = pl.scan_parquet(folder.scores)
     summary = summarise(scores, recipe.metrics, run.seed)

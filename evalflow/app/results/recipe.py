@@ -33,6 +33,11 @@ class Recipe:
     asking: Collection[str]
     gates: Sequence[Gate]
 
+    @property
+    def bounded(self) -> list[str]:
+        """The metrics whose scores lie in 0..1."""
+        return [name for name, metric in self.metrics.items() if metric.bounded]
+
 
 class Asking(NamedTuple):
     """Of whom a metric asks its scores.

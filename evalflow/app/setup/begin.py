@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import asdict
 from typing import Any
 
@@ -56,7 +57,7 @@ def open_manifest(order: Order, facts: dict[str, Any]) -> dict[str, Any]:
     return manifests.reopening(order.resumed)
 
 
-def finished_before(order: Order, parts: Parts, tally: Tally) -> Finished:
+def finished_before(order: Order, parts: Parts, bounded: Collection[str], tally: Tally) -> Finished:
     """What an earlier part of this run has finished; what that took is counted into the tally and the budget."""
     session = parts.session
     before = _spent_before(order)
@@ -67,6 +68,7 @@ def finished_before(order: Order, parts: Parts, tally: Tally) -> Finished:
     finished = read_finished(
         RunFolder(order.folder),
         tally,
+        bounded,
         errors_too=not order.retry_errors,
         failed_too=any(metric.stops for metric in parts.metrics.values()),
     )

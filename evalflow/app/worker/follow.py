@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,8 @@ LATEST = 8
 AT_ONCE = 5_000
 """Lines that are read before they are written down."""
 _SHOWN = ("metric", "dataset", "case_id", "target_repeat", "status", "score", "reason")
+_ASKED = ("dataset", "case_id", "target", "target_repeat")
+_CELL = (*_ASKED, "metric", "judge", "repeat")
 _BLOCK = 4 << 20
 
 
@@ -72,16 +74,14 @@ class Follower:
 
         Scores are read first, since an answer is written before the scores of it.
         """
-        from pydantic_core import from_json
-
-        scores, answers = (
-            [from_json(line) for line in islice(tail.lines(), AT_ONCE)] for tail in (self._scores, self._answers)
-        )
+        lines = [list(islice(tail.lines(), AT_ONCE)) for tail in (self._scores, self._answers)]
+        scores = [row for line in lines[0] if (row := _whole(line, (*_CELL, *_SHOWN, "member_of", "bill")))]
+        answers = [row for line in lines[1] if (row := _whole(line, (*_ASKED, "status", "requests", "cached")))]
         for row in scores:
             self._score(row)
         for row in answers:
             self._answer(row)
-        self.behind = max(len(scores), len(answers)) == AT_ONCE
+        self.behind = max(map(len, lines)) == AT_ONCE
         return scores, answers
 
     def progress(self) -> dict[str, Any]:
@@ -105,12 +105,12 @@ class Follower:
             self._pay(row["cost_usd"])
         if row["member_of"] is not None:
             return  # its panel's row is the score
-        cell = tuple(row[key] for key in ("dataset", "case_id", "target", "target_repeat", "metric", "judge", "repeat"))
+        cell = tuple(row[key] for key in _CELL)
         _count(self._counts, self._failed, cell, row["status"])
         self._latest.appendleft({key: row[key] for key in _SHOWN})
 
     def _answer(self, row: Mapping[str, Any]) -> None:
-        asked = tuple(row[key] for key in ("dataset", "case_id", "target", "target_repeat"))
+        asked = tuple(row[key] for key in _ASKED)
         _count(self._answered, self._failed_answers, asked, row["status"])
         if row["requests"] and not row["cached"]:
             self._pay(row["cost_usd"])
@@ -125,6 +125,17 @@ class Follower:
             self._pace.popleft()
         since, before = self._pace[0]
         return (done - before) / (now - since) if now > since and done > before else None
+
+
+def _whole(line: bytes, keys: Iterable[str]) -> dict[str, Any] | None:
+    """The object of a line; None where it is damaged, which the run itself tells at its end."""
+    from pydantic_core import from_json
+
+    try:
+        row: Any = from_json(line)
+    except ValueError:
+        return None
+    return row if isinstance(row, dict) and row.keys() >= set(keys) else None  # pyright: ignore
 
 
 def _count(counts: Counter[str], failed: set[tuple[Any, ...]], key: tuple[Any, ...], status: str) -> None:
