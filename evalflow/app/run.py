@@ -90,7 +90,6 @@ def run(order: Order, watcher: Watcher) -> int:
         status, code, incomplete = "failed", EvalflowError.exit_code, None
         try:
             _score(order, inspection, journal, tally, watcher)
-            journal.check()
             status = "done"
         except UserError as error:
             # Everything was checked before, so it is the data that have changed; and exit 2 would say nothing was sent.
@@ -186,6 +185,7 @@ def _score(order: Order, found: Inspection, journal: Journal, tally: Tally, watc
     with ExitStack() as known:
         if asyncio.run(work(known)):
             raise KeyboardInterrupt
+    journal.check()
 
 
 def _incomplete(order: Order, found: Inspection) -> IncompleteError:
