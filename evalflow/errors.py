@@ -13,6 +13,7 @@ EvalflowError                 never seen itself; carries the exit code, 5, that 
 from __future__ import annotations
 
 import difflib
+import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
@@ -125,6 +126,11 @@ class JudgeError(CallError):
 
 class TargetError(CallError):
     """The target gave no answer."""
+
+
+def command(*words: object) -> str:
+    """The line that calls evalflow with these words, quoted for a shell."""
+    return shlex.join(["python", "-m", "evalflow", *map(str, words)])
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

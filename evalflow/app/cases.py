@@ -13,7 +13,7 @@ from evalflow.app.locate import find_run
 from evalflow.app.results.answered import answered_rows
 from evalflow.app.results.saved import load
 from evalflow.datasets import tag_levels, tag_name
-from evalflow.errors import Problem, UserError, did_you_mean
+from evalflow.errors import Problem, UserError, command, did_you_mean
 from evalflow.report.case_console import print_case
 from evalflow.report.join import Row, as_answered
 from evalflow.run.folder import RunFolder
@@ -42,10 +42,10 @@ def show_cases(options: argparse.Namespace, console: Console) -> int:
 
     if options.limit < 0:
         raise UserError(Problem(f"--limit is {options.limit}", "command line", "--limit 0 shows all cases"))
-    folder = find_run(options.run)
+    folder = find_run(options.run, "cases")
     if not folder.scores.is_file():
         where = folder.path
-        hint = f"write them: python -m evalflow report {where}\n  or finish it: python -m evalflow resume {where}"
+        hint = f"write them: {command('report', where)}\n  or finish it: {command('resume', where)}"
         raise UserError(Problem("the run ended before its tables were written", str(folder.path), hint))
     scores = _matching(pl.scan_parquet(folder.scores), folder, options)
     ids = scores.select("dataset", "case_id").unique(maintain_order=True).collect(engine="streaming")

@@ -6,7 +6,6 @@ With `--replace-demo` all cases do that the run has an answer to.
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +21,7 @@ from evalflow.app.screen import TerminalScreen, shown
 from evalflow.app.setup.settings import composed_settings, with_default_judge
 from evalflow.config.schema import DatasetConfig, RunConfig
 from evalflow.config.validate import Settings
-from evalflow.errors import InfrastructureError, Problem, UserError
+from evalflow.errors import InfrastructureError, Problem, UserError, command
 from evalflow.paths import share_dir
 from evalflow.records import Case, Message
 from evalflow.run.answers import AnswerBook
@@ -102,7 +101,7 @@ class _Screen(TerminalScreen):
         missing = "" if self._replacing else "missing "
         self._line("demo", f"{filled} of {wanted} {missing}example answers of {name} are in {shown(path)}")
         words = [f"dataset={key.removeprefix('dataset.')}", f"{key}.path={shown(path)}", f"{key}.fields=null"]
-        self._line("try", f"python -m evalflow {shlex.join([*words, 'generate=demo'])} metric=METRIC")
+        self._line("try", command(*words, "generate=demo", "metric=relevance"))
 
 
 def _problems(settings: Settings, flag: str) -> Iterator[Problem]:

@@ -7,14 +7,17 @@ from pathlib import Path
 
 from rich.console import Console
 
+from evalflow.app.catalogue.suggest import MODEL, SENDS_NOTHING
 from evalflow.app.new import propose_command, write_new
 from evalflow.app.screen import shown
+from evalflow.errors import command
 from evalflow.importers.files import Imported
 from evalflow.importers.govuk import read_config
 from evalflow.importers.tiamat import read_test
 from evalflow.report.terminal import literal
 
 FORMATS: Mapping[str, Callable[[Path], Imported]] = {"govuk": read_config, "tiamat": read_test}
+_TARGET = ("target=vllm", "target.model=MODEL")
 
 
 def import_files(kind: str, path: str, console: Console) -> int:
@@ -35,14 +38,12 @@ def import_files(kind: str, path: str, console: Console) -> int:
     for note in imported.notes:
         console.print(literal(f"note   {note}"), soft_wrap=True)
     for name, experiment in imported.experiments.items():
-        target = " target=TARGET" if experiment["generate"] else ""
-        propose_command(
-            console, f"python -m evalflow experiment={name}{target}", "`check` it first, which sends nothing"
-        )
+        target = _TARGET if experiment["generate"] else ()
+        propose_command(console, command("check", f"experiment={name}", *target, *MODEL), SENDS_NOTHING)
     if imported.experiments:
         return 0
-    words = [f"'dataset=[{','.join(imported.datasets)}]'", f"'metric=[{','.join(imported.metrics)}]'"]
+    words = [f"dataset=[{','.join(imported.datasets)}]", f"metric=[{','.join(imported.metrics)}]"]
     if not imported.has_answers:
-        words.append("generate=true target=TARGET")
-    propose_command(console, f"python -m evalflow {' '.join(words)} judge=JUDGE", "see `list target`, `list judge`")
+        words += ["generate=true", *_TARGET]
+    propose_command(console, command("check", *words, *MODEL), SENDS_NOTHING)
     return 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
-from evalflow.errors import Problem, UserError
+from evalflow.errors import Problem, UserError, command
 from evalflow.run.folder import RunFolder
 
 LATEST = Path("outputs") / "latest"
@@ -22,14 +22,18 @@ def find_folder(given: str | None) -> Path:
         return path.resolve()
     if given is None:
         raise UserError(
-            Problem("there is no run here yet", str(LATEST), "run: python -m evalflow dataset=rag metric=faithfulness")
+            Problem("there is no run here yet", str(LATEST), f"run: {command('dataset=rag', 'metric=faithfulness')}")
         )
     hint = "a run's folder has a run.json; see outputs/runs" if path.is_dir() else "see: ls outputs/runs"
     raise UserError(Problem("this is no folder of a run", given, hint))
 
 
-def find_run(given: str | None) -> RunFolder:
+def find_run(given: str | None, *verb: str) -> RunFolder:
     """The folder of a single run.
+
+    Args:
+        given: The folder; the latest without it.
+        verb: The words of the command line that the folder comes after, to say which lines would work of a sweep.
 
     Raises:
         UserError: There is none, or it is a sweep, which has several.
@@ -37,9 +41,10 @@ def find_run(given: str | None) -> RunFolder:
     folder = RunFolder(find_folder(given))
     jobs = folder.read_manifest().get("jobs")
     if jobs is not None:
-        names = "\n    ".join(shlex.quote(f"{given or LATEST}/{job}") for job in jobs)
+        names = [f"{given or LATEST}/{job}" for job in jobs]
+        lines = "\n    ".join(command(*verb, name) if verb else shlex.quote(name) for name in names)
         where = str(given or LATEST)
-        raise UserError(Problem("this is a sweep of several runs", where, f"name one of them:\n    {names}"))
+        raise UserError(Problem("this is a sweep of several runs", where, f"name one of them:\n    {lines}"))
     return folder
 
 

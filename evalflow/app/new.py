@@ -9,6 +9,7 @@ from rich.text import Text
 
 from evalflow import datasets
 from evalflow.app.catalogue.catalogue import find_option, options
+from evalflow.app.catalogue.suggest import Catalogue
 from evalflow.app.screen import shown
 from evalflow.config.schema import IDENTIFIER, DatasetConfig
 from evalflow.errors import Problem, UserError
@@ -66,6 +67,7 @@ group: {group}
 generates: answer
 labels_of: null
 conversation: false
+tags: null
 allow_irregular: false
 """
 
@@ -86,9 +88,7 @@ def new_metric(name: str, source: str | None, console: Console) -> int:
     else:
         files |= _copied(name, source, conf)
     write_new(files, console)
-    chosen = find_option(f"metric/{name}", None).selection
-    check = f"python -m evalflow check dataset=rag metric={chosen} judge=vllm judge.model=MODEL"
-    propose_command(console, check, "asks no model, and needs no key")
+    propose_option(console, f"metric/{name}")
     return 0
 
 
@@ -112,7 +112,7 @@ def new_dataset(name: str, path: str, console: Console) -> int:
     )
     write_new({Path("conf") / "dataset" / f"{name}.yaml": text}, console)
     console.print(literal(f"columns: {', '.join(columns)}"), soft_wrap=True)
-    propose_command(console, f"python -m evalflow dataset={name} metric=METRIC", "after a look at the mapping")
+    propose_option(console, f"dataset/{name}", "after a look at the mapping")
     return 0
 
 
@@ -157,6 +157,17 @@ def write_new(files: dict[Path, str], console: Console) -> None:
         console.print(literal(f"wrote {shown(path)}"), soft_wrap=True)
 
 
-def propose_command(console: Console, command: str, remark: str) -> None:
+def propose_option(console: Console, name: str, remark: str = "") -> None:
+    """Print the command that shows a new file at work; where nothing fits it, say so."""
+    suggested = Catalogue(options(None)).suggest(find_option(name, None))
+    note = "; ".join(part for part in (remark, suggested.note) if part)
+    if suggested.command:
+        propose_command(console, suggested.command, note)
+    else:
+        console.print(literal(f"note   {note}"), soft_wrap=True)
+
+
+def propose_command(console: Console, line: str, remark: str) -> None:
     """Print the command that comes next."""
-    console.print(Text.assemble(("next   ", "dim"), plain(command), (f"   ({remark})", "dim")), soft_wrap=True)
+    text = Text.assemble(("next   ", "dim"), plain(line), (f"   ({remark})" if remark else "", "dim"))
+    console.print(text, soft_wrap=True)

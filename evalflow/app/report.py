@@ -6,6 +6,7 @@ import sys
 import webbrowser
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -18,7 +19,7 @@ from evalflow.app.results.derive import derive, report
 from evalflow.app.results.saved import load, read_manifest, rederived
 from evalflow.app.screen import shown
 from evalflow.app.sweep import write_sweep
-from evalflow.errors import Problem, UserError
+from evalflow.errors import Problem, UserError, command
 from evalflow.report.calibration import write_calibration
 from evalflow.report.terminal import literal
 from evalflow.run.folder import RunFolder
@@ -35,8 +36,8 @@ def report_again(words: Sequence[str], console: Console) -> int:
     Raises:
         UserError: There is no such run, or an override would need new scores.
     """
-    overrides = [word for word in words if "=" in word]
-    folders = [find_folder(word) for word in words if "=" not in word] or [find_folder(None)]
+    overrides = [word for word in words if "=" in word and not Path(word).exists()]  # a sweep's folders have a = too
+    folders = [find_folder(word) for word in words if word not in overrides] or [find_folder(None)]
     for path in folders:
         jobs = jobs_of(path)
         for run in jobs if jobs is not None else [path]:
@@ -52,7 +53,7 @@ def open_report(folder: str | None, console: Console) -> int:
     """Show a report in the browser; where none can be started, say where the page is."""
     page = find_folder(folder) / "report.html"
     if not page.is_file():
-        raise UserError(Problem("there is no report", str(page), f"write it: python -m evalflow report {page.parent}"))
+        raise UserError(Problem("there is no report", str(page), f"write it: {command('report', page.parent)}"))
     console.print(literal(shown(page)), soft_wrap=True)
     if not webbrowser.open(page.as_uri()):
         sys.stderr.write("no browser could be started; open the file yourself\n")

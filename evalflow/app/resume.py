@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -13,27 +14,29 @@ from evalflow.app.results.saved import composed_of, read_manifest
 from evalflow.app.run import run
 from evalflow.app.setup.order import Order
 from evalflow.config.schema import BudgetConfig
-from evalflow.errors import Problem, UserError, did_you_mean
+from evalflow.errors import Problem, UserError, command, did_you_mean
+from evalflow.paths import conf_dirs
 
 
-def resume(given: str | None, screen: Screen, *, retry_errors: bool, budget: Sequence[str] = ()) -> int:
+def resume(given: str | None, screen: Screen, *, retry_errors: bool, changes: Sequence[str] = ()) -> int:
     """Finish a run: the plan minus what its journals hold.
 
     Args:
         given: The run's folder; the latest without it.
         screen: Who shows it.
         retry_errors: Ask again what ended in error.
-        budget: What the budget is from now on, such as `budget.usd=5`, over all parts of the run together.
+        changes: What the budget is from now on, such as `budget.usd=5`, over all parts of the run together.
 
     Returns:
         The exit code, as of `run`; 130 where it was stopped by hand once more.
 
     Raises:
-        UserError: There is no such run, another process works on it, or what it is made from has changed.
+        UserError: A setting other than the budget is to change, there is no such run, another process works on it, or
+            what it is made from has changed.
         InfrastructureError, BudgetError: A call could not be made any more; what was finished is written.
     """
-    folder = find_run(given)
-    manifest = _with_budget(read_manifest(folder), budget)
+    folder = find_run(given, "resume")
+    manifest = _with_budget(read_manifest(folder), changes)
     order = Order(
         composed=composed_of(manifest),
         folder=folder.path,
@@ -49,8 +52,22 @@ def resume(given: str | None, screen: Screen, *, retry_errors: bool, budget: Seq
         return 130
 
 
+def _again(manifest: Mapping[str, Any], changes: Sequence[str]) -> str:
+    """The command line of a new run like that one, with other settings."""
+    changed = {change.partition("=")[0].lstrip("+~") for change in changes}
+    kept = [word for word in manifest["overrides"] if word.partition("=")[0].lstrip("+~") not in changed]
+    own = [str(folder) for folder in manifest["search_folders"]["conf"] if Path(folder) not in conf_dirs(None)]
+    return command(*(["--config-dir", own[0]] if own else []), *kept, *changes)
+
+
 def _with_budget(manifest: dict[str, Any], changes: Sequence[str]) -> dict[str, Any]:
     """The manifest with another budget. Nothing else of a run can change while it is resumed."""
+    settings = [change for change in changes if not change.startswith("budget.")]
+    if settings:
+        what = f"{', '.join(settings)}: a run keeps its settings, all but its budget, or its scores would not be alike"
+        raise UserError(
+            Problem(what, "command line", f"start it again; what was asked is remembered: {_again(manifest, changes)}")
+        )
     config = manifest["config"]
     values: dict[str, Any] = {**config.get("budget", {})}
     for change in changes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from evalflow.app.results.derive import Derived
 from evalflow.app.results.recipe import Recipe
 from evalflow.app.setup.inspect import Inspection
 from evalflow.app.sweep import SweepTables
-from evalflow.errors import EvalflowError, UserError
+from evalflow.errors import EvalflowError, UserError, command
 from evalflow.records import ScoreRecord
 from evalflow.report.calibrated import print_corrected
 from evalflow.report.case_console import print_eval_steps, print_score
@@ -108,7 +107,7 @@ class TerminalScreen:
         self._err.print(literal("interrupted", style="bold red"))
         if folder:
             self._line("kept", shown(folder))
-            self._line("go on", f"python -m evalflow resume {shlex.quote(shown(folder))}")
+            self._line("go on", command("resume", shown(folder)))
 
     def swept(self, folder: Path, tables: SweepTables) -> None:
         """The table over all runs of a sweep, and how far its judges agree."""
@@ -125,7 +124,7 @@ class TerminalScreen:
 
 def _more(folder: RunFolder, worst: Sequence[Mapping[str, Any]], *, failed: bool) -> str:
     """The command that shows what is worth reading first."""
-    words = ["python", "-m", "evalflow", "cases"]
+    words = ["cases"]
     latest = Path("outputs") / "latest"
     if folder.path.resolve() != latest.resolve():
         words.append(shown(folder.path))
@@ -133,7 +132,7 @@ def _more(folder: RunFolder, worst: Sequence[Mapping[str, Any]], *, failed: bool
         words.append("--failed")
     elif worst:
         words += ["--id", worst[0]["case_id"]]
-    return shlex.join(words)
+    return command(*words)
 
 
 def shown(path: Path) -> str:

@@ -40,8 +40,8 @@ def _resume(words: list[str]) -> int:
     from evalflow.app.resume import resume
     from evalflow.app.screen import TerminalScreen
 
-    budget = [word for word in words if word.startswith("budget.")]
-    words = [word for word in words if word not in budget]
+    changes = [word for word in words if "=" in word and not Path(word).exists()]  # a sweep's folders have a = too
+    words = [word for word in words if word not in changes]
     parser = parser_of(
         "resume", "Finish a run; nothing that is finished is asked again. budget.usd=5 raises its budget."
     )
@@ -49,7 +49,7 @@ def _resume(words: list[str]) -> int:
     parser.add_argument("--retry-errors", action="store_true", help="ask again what ended in error")
     options = parser.parse_args(words)
     screen = TerminalScreen(console(), console(stderr=True))
-    return resume(options.run, screen, retry_errors=options.retry_errors, budget=budget)
+    return resume(options.run, screen, retry_errors=options.retry_errors, changes=changes)
 
 
 def _cases(words: list[str]) -> int:

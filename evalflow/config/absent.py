@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +34,9 @@ def problems_of_absent(
         compose: Composes other overrides, raises AbsentKeyError again, and leaves values open that must still be given.
         check: Validates; raises UserError.
     """
+    for group, choices in _swept(overrides).items():
+        if error.key.startswith(f"{group}."):
+            return [_of_one_choice(error.key, group, choices)]
     keys = _keys(overrides)
     base, absent = _without_absent(keys, compose)
     if base is None or not absent:
@@ -52,8 +56,29 @@ def problems_of_absent(
     for line in possible:
         key = keys[line]
         if unknown.isdisjoint(unknown_key(above) for above in _with_parents(key)):
-            problems.append(Problem(f"{key} is not in its file", COMMAND_LINE, f"to add it, write a +: '+{line}'"))
+            hint = f"to add it, write a +: {shlex.quote(f'+{line}')}"
+            problems.append(Problem(f"{key} is not in its file", COMMAND_LINE, hint))
     return problems
+
+
+def _swept(overrides: Sequence[str]) -> dict[str, list[str]]:
+    """The judges, targets or embedders that a sweep goes through."""
+    parsed = OverridesParser.create().parse_overrides(list(overrides))
+    found = {str(one.key_or_group): list(one.sweep_string_iterator()) for one in parsed if one.is_sweep_override()}
+    return {group: choices for group, choices in found.items() if group in ("judge", "target", "embedder")}
+
+
+def _of_one_choice(key: str, group: str, choices: Sequence[str]) -> Problem:
+    """What to do about a key that only some choices of a sweep have: it belongs to a file of one of them."""
+    name = choices[-1] if choices[-1] != "embedded" else choices[0]
+    file = f"conf/{group}/my_{name}.yaml"
+    swept = ",".join(f"my_{choice}" if choice == name else choice for choice in choices)
+    inner = key.partition(".")[2]
+    hint = (
+        f"a key of one {group} alone stands in a file of its own; write {file} with the two lines\n"
+        f"    defaults: [{name}, _self_]\n    {inner}: VALUE\n  and sweep over {group}={swept}"
+    )
+    return Problem(f"not every {group} of the sweep has the key {key}", COMMAND_LINE, hint)
 
 
 def _keys(overrides: Sequence[str]) -> dict[str, str]:

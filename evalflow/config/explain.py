@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import types
 import typing
 from collections.abc import Iterable, Sequence
@@ -42,6 +43,13 @@ def problems_of(
         overrides: The command line, to tell whether the fault stands there.
     """
     return [_problem(detail, model, key, file, overrides) for detail in error.errors(include_url=False)]
+
+
+def override(key: str, value: str) -> str:
+    """A word of the command line that sets a key, whether its file has it or not, quoted for a shell and for Hydra."""
+    if not re.fullmatch(r"[\w.$/-]+", value):
+        value = '"' + value.replace('"', '\\"') + '"'
+    return shlex.quote(f"++{key}={value}")
 
 
 def unknown_key(path: str) -> str:

@@ -98,4 +98,5 @@ def _quoting(override: str) -> str:
     if key := re.search(r"[{,]\s*(['\"])([^'\"]+)\1\s*:", override):
         escaped = re.sub(r"([:=,(){}\[\] ])", r"\\\1", key[2])
         return f"a key in a map takes no quotes; what is special in it takes a backslash: {escaped}"
-    return "write KEY=VALUE; a value with any of , = { } [ ] ( ) takes quotes of its own: 'KEY=\"VALUE\"'"
+    quoted = "'KEY=\"VALUE\"', 'KEY=[\"A > B\"]'"
+    return f"write KEY=VALUE; a value with any of , = {{ }} [ ] ( ) > takes quotes of its own: {quoted}"

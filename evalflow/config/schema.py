@@ -94,6 +94,7 @@ class DatasetConfig(Strict):
         labels_of: The column, or JSONPath, whose text the labels in the data judge: with another one in the field that
             `generates` names, they are of no answer and are left out. null: whatever is recorded there.
         conversation: Whether the whole file is one conversation.
+        tags: Only cases with one of these tags, or one below it, are run; null: all.
         allow_irregular: Whether turns may come in any order: two of the assistant in a row, or one at the end.
     """
 
@@ -106,6 +107,7 @@ class DatasetConfig(Strict):
     generates: Literal["answer", "actual"] = "answer"
     labels_of: str | None = None
     conversation: bool = False
+    tags: list[str] | None = Field(default=None, min_length=1)
     allow_irregular: bool = False
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from evalflow.errors import EvalflowError, InfrastructureError, Problem, UserError
+from evalflow.errors import EvalflowError, InfrastructureError, Problem, UserError, command
 from evalflow.files import write_atomically
 from evalflow.jsonvalues import kind
 from evalflow.run.manifest import SCHEMA
@@ -146,7 +146,7 @@ def telling_full_disks(folder: RunFolder) -> Generator[None]:
         if not full and shutil.disk_usage(folder.path).free > _NO_ROOM:
             raise
         what = f"{folder.path} cannot be written: {os.strerror(errno.ENOSPC)}"
-        raise InfrastructureError(what, f"make room, then: python -m evalflow resume {folder.path}") from None
+        raise InfrastructureError(what, f"make room, then: {command('resume', folder.path)}") from None
 
 
 def point_latest(folder: Path) -> None:

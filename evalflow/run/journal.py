@@ -7,7 +7,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from evalflow.errors import InfrastructureError, Problem, UserError
+from evalflow.errors import InfrastructureError, Problem, UserError, command
 from evalflow.paths import private_file
 from evalflow.records import Answer, ScoreRecord
 from evalflow.redaction import Redactor
@@ -68,7 +68,7 @@ class Journal:
                 self._tally.count_answer(record)
         except OSError as error:
             what = f"{self._folder} cannot be written: {error.strerror}"
-            raise InfrastructureError(what, f"make room, then: python -m evalflow resume {self._folder}") from None
+            raise InfrastructureError(what, f"make room, then: {command('resume', self._folder)}") from None
 
     def check(self) -> None:
         """See that both files still stand where they were opened.

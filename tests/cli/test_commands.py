@@ -124,7 +124,7 @@ def test_a_copied_metric_has_its_own_prompts(program: Program) -> None:
 def test_a_kind_of_metric_is_shown_with_its_keys_and_an_example(program: Program) -> None:
     shown = program("show", "g_eval", COLUMNS="120")
     assert shown.returncode == 0, shown.stderr
-    for text in ("criteria", "What is graded, in words", "# @package metric.", "new metric NAME --from"):
+    for text in ("criteria", "What is graded, in words", "# @package metric.", "new metric my_"):
         assert text in shown.stdout
     facts = json.loads(program("show", "generated_questions", "--json").stdout)
     keys = {key["key"]: key for key in facts["keys"]}

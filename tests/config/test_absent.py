@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from evalflow.app.setup.settings import composed_settings, settings_of
@@ -58,7 +60,9 @@ def test_a_plus_is_told_for_a_key_that_could_stand_there_and_then_is_taken() -> 
     override = f"{KEY}=0.9"
     assert problems(override, "sed=1")[1:] == [
         Problem(
-            "judge.thresholds.faithfulness is not in its file", "command line", f"to add it, write a +: '+{override}'"
+            "judge.thresholds.faithfulness is not in its file",
+            "command line",
+            f"to add it, write a +: +{override}",
         )
     ]
     judge = composed_settings([*CHOSEN, f"+{override}"], None).run.judge
@@ -92,6 +96,27 @@ def test_a_key_that_only_a_later_job_lacks_is_named(tmp_path, monkeypatch: pytes
     with pytest.raises(UserError, match=r"there is no key metric\.bias\.threshold to change"):
         launch(arguments, jobs.append, None, "id", settings_of)
     assert jobs == []
+
+
+@pytest.mark.parametrize("judges", ["embedded,openai", "openai,embedded"])
+def test_a_key_of_one_judge_of_a_sweep_goes_into_a_file_that_the_message_shows(
+    judges: str, tmp_path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    jobs: list[Job] = []
+    with pytest.raises(UserError) as caught:
+        launch([*CHOSEN, "-m", f"judge={judges}", "judge.model=secret"], jobs.append, None, "id", settings_of)
+    [problem] = caught.value.problems
+    assert jobs == []
+    assert problem.what == "not every judge of the sweep has the key judge.model"
+    assert "secret" not in str(problem)
+    [path] = re.findall(r"conf/judge/\w+\.yaml", problem.hint)
+    (tmp_path / path).parent.mkdir(parents=True)
+    lines = [line.strip() for line in problem.hint.splitlines() if line.startswith("    ")]
+    (tmp_path / path).write_text("\n".join(lines).replace("VALUE", "m"), encoding="utf-8")
+    sweep = re.findall(r"judge=\S+$", problem.hint)
+    launch([*CHOSEN, "-m", *sweep], jobs.append, None, "id", settings_of)
+    assert sorted(str(job.read().values["judge"].get("model")) for job in jobs) == ["None", "m"]
 
 
 def test_without_a_validation_the_key_alone_is_named() -> None:

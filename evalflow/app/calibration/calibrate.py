@@ -19,7 +19,7 @@ from evalflow.app.comparison.comparable import open_scored
 from evalflow.app.locate import find_folder, jobs_of
 from evalflow.app.results.saved import load
 from evalflow.app.screen import shown
-from evalflow.errors import Problem, UserError
+from evalflow.errors import Problem, UserError, command
 from evalflow.report.calibrated import print_corrected
 from evalflow.report.calibration_console import print_calibration
 from evalflow.report.choice import print_choice
@@ -57,7 +57,7 @@ def calibrate(options: argparse.Namespace, console: Console) -> int:
     people = bound_labels(load(folder), run, options.labels, other_runs(path))
     held = hold_against(folder, people)
     if held is None:
-        hint = "only scored answers can be calibrated; look at them: python -m evalflow cases"
+        hint = f"only scored answers can be calibrated; look at them: {command('cases', folder.path)}"
         raise UserError(Problem("none of the labelled answers was scored", people.source, hint))
     found, issued = held
     if options.json:

@@ -13,7 +13,7 @@ from evalflow.app.calibration.hold import hold_against
 from evalflow.app.calibration.ranking import dealt, half_of, keep_ranking, rank, rivals, with_means
 from evalflow.app.calibration.sweep_labels import finished_runs, labels_of_sweep
 from evalflow.app.sweep import write_sweep
-from evalflow.errors import Problem, UserError
+from evalflow.errors import Problem, UserError, command
 from evalflow.report.calibration import Calibration
 
 if TYPE_CHECKING:
@@ -74,7 +74,8 @@ def calibrate_sweep(folder: Path, jobs: Sequence[Path], labels: str | None, *, s
     ranked = rank(found, halves, seed)
     held, issued = _hold_all(runs, people, halves)
     if not held:
-        hint = "only scored answers can be calibrated; look at them: python -m evalflow cases RUN"
+        look = command("cases", next(iter(runs.values())).folder.path)
+        hint = f"only scored answers can be calibrated; look at them: {look}"
         raise UserError(Problem("none of the labelled answers was scored", str(folder), hint))
     notes += [*_without_labels(people, held), *ranked.notes]
     told = with_means(ranked.boards, runs, {name: one.document()["rows"] for name, one in held.items()})

@@ -16,7 +16,7 @@ from evalflow.app.locate import find_run
 from evalflow.app.results.answered import answered_rows, without_unanswered
 from evalflow.app.results.saved import Saved, load
 from evalflow.app.screen import shown
-from evalflow.errors import Problem, UserError, did_you_mean
+from evalflow.errors import Problem, UserError, command, did_you_mean
 from evalflow.labels import (
     CELL,
     Candidate,
@@ -81,7 +81,7 @@ def write_sample(options: argparse.Namespace, console: Console) -> int:
         UserError: There is no such run or metric, nothing to draw, or the sheet is of other answers.
     """
     path = Path(options.out) if options.out else SHEET
-    folder = find_run(options.run)
+    folder = find_run(options.run, "calibrate", "--sample", "50")
     run, saved = open_scored(folder, folder.path.name), load(folder)
     source = _Source(saved, run, _graded(saved, options.metric))
     problems = list(_option_problems(options, path, source))
@@ -252,4 +252,4 @@ def _tell(console: Console, path: Path, source: _Source, *, by_group: bool) -> N
     words += "Rows left empty do not count."
     console.print(literal(words, style="dim"))
     console.print(literal(f"sheet  {shown(path)}"), soft_wrap=True)
-    console.print(literal(f"then   python -m evalflow calibrate --labels {shown(path)}"), soft_wrap=True)
+    console.print(literal(f"then   {command('calibrate', '--labels', shown(path))}"), soft_wrap=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 from evalflow.app.calibration.bound_labels import RunLabels, read_labels
 from evalflow.app.comparison.comparable import Scored, open_scored
 from evalflow.app.results.saved import load
-from evalflow.errors import Problem, UserError
+from evalflow.errors import Problem, UserError, command
 from evalflow.labels import HERE, Elsewhere
 from evalflow.run.folder import RunFolder
 
@@ -25,7 +25,7 @@ def finished_runs(folder: Path, jobs: Sequence[Path]) -> tuple[dict[str, Scored]
     """
     runs = {job.name: open_scored(RunFolder(job), job.name) for job in jobs if RunFolder(job).scores.is_file()}
     if not runs:
-        hint = "finish them, each by itself: python -m evalflow resume RUN"
+        hint = "finish them, each by itself: " + "; ".join(command("resume", job) for job in jobs)
         raise UserError(Problem("no run of this sweep has scores yet", str(folder), hint))
     notes = [f"run {job.name} has no scores yet, and is left out" for job in jobs if job.name not in runs]
     notes += [

@@ -16,6 +16,7 @@ from rich.table import Table
 
 from evalflow.app.catalogue.kind_help import print_kind
 from evalflow.app.catalogue.metric_table import metric_facts, metric_table
+from evalflow.app.catalogue.suggest import Catalogue
 from evalflow.errors import Problem, UserError, did_you_mean
 from evalflow.metrics.registry import metric_kinds
 from evalflow.paths import conf_dirs, prompt_dirs
@@ -25,14 +26,6 @@ from evalflow.report.terminal import literal, plain
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """Reads what `yaml.safe_load` reads, eight times as quickly where libyaml is there."""
 GROUPS = ("dataset", "metric", "judge", "target", "embedder", "experiment")
-_EXAMPLES = {
-    "dataset": "python -m evalflow dataset={name} metric=METRIC",
-    "metric": "python -m evalflow dataset=rag metric={name}",
-    "judge": "python -m evalflow dataset=rag metric=faithfulness judge={name}",
-    "target": "python -m evalflow dataset=rag metric=faithfulness target={name} generate=true",
-    "embedder": "python -m evalflow dataset=rag metric=semantic_similarity embedder={name}",
-    "experiment": "python -m evalflow experiment={name}",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +52,9 @@ class Option:
 
     @property
     def selection(self) -> str:
-        """How the command line names it; a composite together with what it is made of."""
+        """How the command line names it, before a shell's quotes; a composite together with what it is made of."""
         parts: Any = self.values.get("of") if self.values.get("kind") == "composite" else None
-        return f"'[{','.join([*parts, self.name])}]'" if parts else self.name
+        return f"[{','.join([*parts, self.name])}]" if parts else self.name
 
     @property
     def prompts(self) -> list[str]:
@@ -102,13 +95,16 @@ def find_option(name: str, config_dir: Path | None) -> Option:
 
 def print_list(group: str | None, config_dir: Path | None, console: Console, *, as_json: bool) -> int:
     """Print what can be chosen, in one group or in all."""
-    found = options(config_dir, group)
+    everything = options(config_dir)
+    found = [option for option in everything if group in (None, option.group)]
+    matches = Catalogue(everything, config_dir)
     if as_json:
-        console.file.write(json.dumps([_facts(option) for option in found], indent=2, ensure_ascii=False) + "\n")
+        facts = [_facts(option, matches) for option in found]
+        console.file.write(json.dumps(facts, indent=2, ensure_ascii=False) + "\n")
         return 0
     for name in [group] if group else GROUPS:
         listed = [option for option in found if option.group == name]
-        console.print(metric_table(listed) if name == "metric" else _table(name, listed))
+        console.print(metric_table(listed, matches) if name == "metric" else _table(name, listed))
     return 0
 
 
@@ -126,7 +122,7 @@ def print_option(name: str, config_dir: Path | None, console: Console, *, as_jso
     templates = Prompts(prompt_dirs(config_dir))
     names = dict.fromkeys(part for prompt in option.prompts for part in templates.parts(prompt))
     prompts = {name: templates.source(name) for name in names}
-    example = _EXAMPLES[option.group].format(name=option.selection)
+    suggested = Catalogue(everything, config_dir).suggest(option)
     if as_json:
         facts = {
             "group": option.group,
@@ -134,7 +130,8 @@ def print_option(name: str, config_dir: Path | None, console: Console, *, as_jso
             "file": str(option.file),
             "yaml": option.text,
             "prompts": prompts,
-            "example": example,
+            "example": suggested.command,
+            "note": suggested.note,
         }
         console.file.write(json.dumps(facts, indent=2, ensure_ascii=False) + "\n")
         return 0
@@ -144,18 +141,21 @@ def print_option(name: str, config_dir: Path | None, console: Console, *, as_jso
         console.rule(literal(f"prompts/{prompt}", style="dim"), align="left")
         console.print(Syntax(plain(source.rstrip()), "jinja", background_color="default", word_wrap=True))
     console.rule(literal("try it", style="dim"), align="left")
-    console.print(literal(example), soft_wrap=True)
+    if suggested.command:
+        console.print(literal(suggested.command), soft_wrap=True)
+    if suggested.note:
+        console.print(literal(suggested.note, style="dim"), soft_wrap=True)
     return 0
 
 
-def _facts(option: Option) -> dict[str, Any]:
+def _facts(option: Option, matches: Catalogue) -> dict[str, Any]:
     facts = {
         "group": option.group,
         "name": option.name,
         "description": option.description,
         "file": str(option.file),
     }
-    return {**facts, **metric_facts(option)} if option.group == "metric" else facts
+    return {**facts, **metric_facts(option, matches)} if option.group == "metric" else facts
 
 
 def _table(group: str, listed: list[Option]) -> Table:

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.syntax import Syntax
 from rich.table import Table
 
+from evalflow.errors import command
 from evalflow.metrics.registry import metric_kinds
 from evalflow.report.terminal import literal, plain
 
@@ -48,7 +49,7 @@ def print_kind(kind: str, members: Sequence[Option], console: Console, *, as_jso
         console.rule(literal(str(shortest.file), style="dim"), align="left")
         console.print(Syntax(plain(shortest.text.rstrip()), "yaml", background_color="default", word_wrap=True))
         console.rule(literal("try it", style="dim"), align="left")
-        console.print(literal(f"python -m evalflow new metric NAME --from {shortest.name}"), soft_wrap=True)
+        console.print(literal(command("new", "metric", f"my_{shortest.name}", "--from", shortest.name)), soft_wrap=True)
     return 0
 
 

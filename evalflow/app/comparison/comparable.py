@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from evalflow.app.results.saved import read_cases, read_manifest
-from evalflow.errors import Problem, UserError
+from evalflow.errors import Problem, UserError, command
 from evalflow.records import FigureSpec
 from evalflow.run.folder import RunFolder
 from evalflow.summary import Traits
@@ -72,7 +72,7 @@ def open_scored(folder: RunFolder, name: str) -> Scored:
     """
     manifest = read_manifest(folder)
     if not folder.scores.is_file():
-        hint = f"write them: python -m evalflow report {folder.path}"
+        hint = f"write them: {command('report', folder.path)}"
         raise UserError(Problem("the run ended before its tables were written", str(folder.path), hint))
     return Scored(name, folder, manifest)
 

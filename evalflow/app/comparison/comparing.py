@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from evalflow.app.comparison.comparable import Scored, obstacles, refuse
 from evalflow.app.results.saved import load, read_cases
-from evalflow.errors import Problem, UserError
+from evalflow.errors import Problem, UserError, command
 from evalflow.report.comparison import Comparison
 from evalflow.report.flips import Flips, flips
 from evalflow.summary import (
@@ -96,7 +96,7 @@ def compare_pairs(pairs: Sequence[tuple[Scored, Scored]], how: How) -> Compariso
     if not rows:
         what, hint = (
             "the runs have no scored case in common",
-            "why cases have no score: python -m evalflow cases RUN --failed",
+            f"why cases have no score: {command('cases', pairs[0][0].folder.path, '--failed')}",
         )
         if apart:
             hint = "two samples of different cases: compare ... --unpaired"

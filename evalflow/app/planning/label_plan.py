@@ -62,7 +62,7 @@ def measured_labels(options: argparse.Namespace) -> tuple[list[LabelRow], dict[s
     Raises:
         UserError: There is no such run, there are no labels, or some are wrong.
     """
-    folder = find_run(options.runs[-1] if options.runs else None)
+    folder = find_run(options.runs[-1] if options.runs else None, "plan", "--from")
     run = open_scored(folder, folder.path.name)
     people = bound_labels(load(folder), run, options.labels)
     rows: list[LabelRow] = []

@@ -60,13 +60,14 @@ class _Slice:
         return share if alone and mean.is_in([0.0, 1.0]).all() and 0 < share < 1 else None
 
 
-def pilot(runs: Sequence[str], metric: str | None, correlation: float | None) -> Pilot:
+def pilot(runs: Sequence[str], metric: str | None, correlation: float | None, *verb: str) -> Pilot:
     """Learn from one run, or from two that a comparison would hold against each other.
 
     Args:
         runs: Folders of one or two runs; the latest without any.
         metric: Only this one.
         correlation: Of the cases' scores in two runs, where one run is known.
+        verb: The words of the command line that a run comes after, for what is said of a sweep.
 
     Raises:
         UserError: There is no such run or metric, the two cannot be compared, or no score varies.
@@ -74,7 +75,7 @@ def pilot(runs: Sequence[str], metric: str | None, correlation: float | None) ->
     if len(runs) > 2 or (len(runs) == 2 and correlation is not None):
         what = "two pilot runs know their correlation" if len(runs) == 2 else f"{len(runs)} pilot runs"
         raise UserError(Problem(what, "command line", "--from RUN --correlation R, or --from RUN_A RUN_B"))
-    found = [find_run(run) for run in runs] or [find_run(None)]
+    found = [find_run(run, *verb) for run in runs or [None]]
     opened = [open_scored(folder, folder.path.name) for folder in found]
     if len(opened) == 2:
         hint = "two pilots are runs that compare takes as they are"

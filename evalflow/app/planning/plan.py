@@ -11,7 +11,7 @@ from rich.console import Console
 
 from evalflow.app.planning.label_plan import label_problems, measured_labels, stated_agreement, stated_labels
 from evalflow.app.planning.pilot import Pilot, pilot, related
-from evalflow.errors import Problem, UserError
+from evalflow.errors import Problem, UserError, command
 from evalflow.report.plan import Goal, Plan, PlanRow, print_plan
 from evalflow.stats.variance import Components
 from evalflow.summary.plan import Basis, Level, alike
@@ -49,7 +49,8 @@ def plan(options: argparse.Namespace, console: Console) -> int:
     if problems:
         raise UserError(problems)
     stated = any(value is not None for value in (options.sd, options.rate, options.flips))
-    found = Pilot([_stated(options)]) if stated else pilot(options.runs, options.metric, options.correlation)
+    verb = _before_run(options)
+    found = Pilot([_stated(options)]) if stated else pilot(options.runs, options.metric, options.correlation, *verb)
     level = Level(options.alpha, options.power)
     rows = [row for basis in found.bases for goal in _goals(options) for row in _rows(basis, goal, level, found)]
     said = {basis.name: basis.assumptions for basis in found.bases}
@@ -65,10 +66,17 @@ def plan(options: argparse.Namespace, console: Console) -> int:
     return 0
 
 
+def _before_run(options: argparse.Namespace) -> list[str]:
+    """The command line up to the name of a pilot run."""
+    given = {name: getattr(options, name) for name in ("detect", "width", "cases", "metric", "correlation", "labels")}
+    flags = [word for name, value in given.items() if value is not None for word in (f"--{name}", str(value))]
+    return ["plan", *flags, "--from"]
+
+
 def _problems(options: argparse.Namespace) -> Iterator[Problem]:
     where = "command line"
     if options.detect is None and options.width is None and options.cases is None:
-        hint = "python -m evalflow plan --detect 0.05, or --width 0.1, or --cases 200"
+        hint = f"{command('plan', '--detect', 0.05)}, or --width 0.1, or --cases 200"
         yield Problem("what is wanted?", where, hint)
     for name, (low, high, hint) in _RANGES.items():
         value = getattr(options, name)

@@ -10,7 +10,7 @@ from evalflow.app.setup.assemble import Parts
 from evalflow.app.setup.order import Order
 from evalflow.calls.budget import Amount
 from evalflow.calls.entry import Entry
-from evalflow.errors import Problem, UserError
+from evalflow.errors import Problem, UserError, command
 from evalflow.files import write_atomically
 from evalflow.paths import private_folder
 from evalflow.records import Usage
@@ -28,7 +28,7 @@ def open_folder(order: Order) -> RunFolder:
     """
     folder = RunFolder(order.folder)
     if order.resumed is None and folder.manifest.exists():
-        hint = f"choose another folder, or go on with that run: python -m evalflow resume {order.folder}"
+        hint = f"choose another folder, or go on with that run: {command('resume', order.folder)}"
         raise UserError(Problem("this folder holds a run already", str(order.folder), hint))
     try:
         private_folder(folder.path)

@@ -10,6 +10,7 @@ from evalflow import datasets
 from evalflow.app.comparison.baseline_answers import NEED
 from evalflow.app.setup.assemble import Parts
 from evalflow.app.setup.foresee import foreseen
+from evalflow.config.explain import override
 from evalflow.config.schema import RunConfig
 from evalflow.errors import Problem, UserError, did_you_mean
 from evalflow.metrics.inputs import fields_of, is_recorded, look_up, root
@@ -110,7 +111,7 @@ class Census:
 
     def _idle(self, dataset: str, metric: Metric) -> Problem:
         what = f"{metric.name} scores the checks that a case brings along, and no case of {dataset} has any"
-        hint = f"map them: '+dataset.{dataset}.fields.checks=COLUMN', or leave the metric out"
+        hint = f"map them with dataset.{dataset}.fields, or leave the metric out"
         return Problem(what, f"dataset.{dataset}.fields", hint)
 
     def _check_id(self, case: Case) -> None:
@@ -156,7 +157,7 @@ class Census:
         example = columns[0] if columns else "COLUMN"
         known = f"; columns without a field: {', '.join(columns)}" if columns else ""
         what = f"{metric.name} needs {need}, and no case of {dataset} has it{known}"
-        hint = f"map it: '+{key}.fields.{field}={example}'"
+        hint = f"map it: {override(f'{key}.fields.{field}', example)}"
         if need == NEED:
             what = f"{metric.name} compares with the baseline's answers, and there is none to a case of {dataset}"
             hint = "name a run of the same cases: baseline=outputs/runs/..."

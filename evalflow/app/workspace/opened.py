@@ -12,7 +12,7 @@ from evalflow.app.workspace.run_types import Run
 from evalflow.app.workspace.runs import get_run
 from evalflow.app.workspace.snapshot import shown
 from evalflow.app.workspace.space import TakenError, Workspace, within
-from evalflow.errors import Problem, UserError
+from evalflow.errors import Problem, UserError, command
 
 
 def open_run(space: Workspace, folder: Path) -> Run:
@@ -27,7 +27,7 @@ def open_run(space: Workspace, folder: Path) -> Run:
     found = find_run(within(space, folder))
     manifest = read_manifest(found)
     if manifest["status"] == "running" or not found.scores.is_file():
-        hint = f"finish it: python -m evalflow resume {found.path}"
+        hint = f"finish it: {command('resume', found.path)}"
         raise UserError(Problem("this run has no scores yet", str(found.path), hint))
     values: dict[str, Any] = {
         "run_id": manifest["run_id"],

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ from evalflow.config.literal import escaped, escaped_but_environment, yaml_of
 from evalflow.config.load import Composed, compose
 from evalflow.config.schema import DatasetConfig
 from evalflow.config.validate import Settings
+from evalflow.errors import command
 from evalflow.paths import private_folder, prompt_dirs
 
 GROUPS = ("dataset", "metric", "target", "judge", "embedder")
@@ -142,7 +142,7 @@ def settings_for(arguments: Sequence[str]) -> Settings:
 
 def command_line(arguments: Sequence[str]) -> str:
     """The command line for a shell."""
-    return f"python -m evalflow {shlex.join(arguments)}"
+    return command(*arguments)
 
 
 def shown(path: Path) -> str:

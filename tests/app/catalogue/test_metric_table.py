@@ -11,11 +11,12 @@ from rich.console import Console
 
 from evalflow.app.catalogue.catalogue import Option, options
 from evalflow.app.catalogue.metric_table import calls_of, metric_facts, metric_table
+from evalflow.app.catalogue.suggest import Catalogue
 
 
 def printed(listed: list[Option]) -> list[str]:
     out = StringIO()
-    Console(width=80, file=out).print(metric_table(listed))
+    Console(width=80, file=out).print(metric_table(listed, Catalogue(options(None))))
     return out.getvalue().splitlines()
 
 
@@ -29,7 +30,7 @@ def test_families_stand_over_their_metrics_in_80_columns() -> None:
     starts = [line.strip() for line in lines]
     recall = next(i for i, line in enumerate(starts) if line.startswith("context_recall "))
     assert starts.index("context") < recall < starts.index("conversation")
-    assert starts[recall].split()[1:] == ["question,", "reference,", "2"]
+    assert starts[recall].split()[1:] == ["question,", "reference,", "2", "no"]
 
 
 @pytest.mark.parametrize(
@@ -53,7 +54,7 @@ def test_calls_of_each_kind(values: dict[str, Any], low: int, high: int | None, 
 
 def test_a_file_that_does_not_tell_is_listed_all_the_same() -> None:
     for values in ({}, {"kind": "nobody"}):
-        assert metric_facts(own(**values))["calls"] is None
+        assert metric_facts(own(**values), Catalogue([]))["calls"] is None
         lines = [line.split() for line in printed([own(**values)]) if line.strip()]
-        assert ["own", "?"] in lines
+        assert ["own", "?", "some"] in lines
         assert ["others"] in lines

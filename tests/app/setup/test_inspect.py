@@ -43,6 +43,27 @@ def test_recorded_scores_are_refused_for_example_answers(lab):
     assert "reads scores" in lab.refusal({"d": lab.data(*rows)}, GRADE, generate="demo")[0].what
 
 
+# --- which cases are run ---------------------------------------------------------------------------------------------
+
+
+def test_tags_choose_the_cases_before_the_limit_and_an_unknown_one_is_named(lab):
+    tags = (["Fault > Swapped"], ["Plain"], ["Fault>Left out"], [])
+    rows = [
+        {"id": str(n), "question": "Why?", "answer": "So.", "reference": "So.", "tags": of} for n, of in enumerate(tags)
+    ]
+    data = lab.data(*rows)
+
+    def chosen(*names: str, **run: object) -> list[str]:
+        found = lab.inspect({"d": {**data, "tags": list(names)}}, EXACT, **run)
+        return [case.id for case in found.selected()]
+
+    assert chosen("Fault") == ["0", "2"]
+    assert chosen("Fault > Left out", "Plain") == ["1", "2"]
+    assert chosen("Fault", limit=1) == ["0"]
+    (problem,) = lab.refusal({"d": {**data, "tags": ["Fault", "Plane"]}}, EXACT)
+    assert (problem.what, problem.hint) == ("no case of d has the tag 'Plane'", "did you mean 'Plain'?")
+
+
 # --- what a metric needs --------------------------------------------------------------------------------------------
 
 
@@ -50,14 +71,14 @@ def test_a_field_that_no_case_has_is_told_with_the_columns_there_are(lab):
     rows = [{"question": "Why?", "answer": "So.", "ideal": "So."}]
     (problem,) = lab.refusal({"d": lab.data(*rows)}, EXACT)
     assert problem.what == "exact_match needs reference, and no case of d has it; columns without a field: ideal"
-    assert problem.hint == "map it: '+dataset.d.fields.reference=ideal'"
+    assert problem.hint == "map it: ++dataset.d.fields.reference=ideal"
 
 
 def test_of_answers_that_are_not_recorded_it_is_said_how_to_generate_them(lab):
     rows = [without(row, "answer") for row in ROWS]
     (problem,) = lab.refusal({"d": lab.data(*rows)}, EXACT)
     assert problem.hint.startswith("have it generated: generate=true target=openai")
-    assert problem.hint.endswith("or map it: '+dataset.d.fields.answer=grade'")
+    assert problem.hint.endswith("or map it: ++dataset.d.fields.answer=grade")
 
 
 def test_a_field_that_some_case_has_is_there(lab):

@@ -1,0 +1,130 @@
+"""Every line that is printed as a next step runs as it is printed."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from evalflow.app.catalogue.catalogue import Option, options
+from evalflow.app.catalogue.suggest import Catalogue
+from evalflow.cli import run_command
+from evalflow.testing import Endpoint
+
+Said = Callable[..., str]
+OPTIONS = options(None)
+CATALOGUE = Catalogue(OPTIONS)
+QUESTIONS = [{"question": f"Q{n}?", "my answer, {as} it is": "A.", "reference": "A."} for n in range(3)]
+
+
+@pytest.fixture
+def said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Said:
+    """Runs a command line in a folder of its own, and gives all that it prints."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("OPENAI_API_KEY", "AZURE_OPENAI_API_KEY", "AWS_BEARER_TOKEN_BEDROCK"):
+        monkeypatch.setenv(name, "none")
+    for name in ("GEMINI_API_KEY", "ANTHROPIC_API_KEY", "OPENROUTER_API_KEY"):
+        monkeypatch.setenv(name, "none")
+
+    def run(*words: str, code: int | None = 0) -> str:
+        capsys.readouterr()
+        returned = run_command(list(words))
+        out, err = capsys.readouterr()
+        assert code is None or returned == code, f"{shlex.join(words)} ended with {returned}:\n{err}"
+        return out + err
+
+    return run
+
+
+def printed(text: str) -> list[list[str]]:
+    """The words of each command line in a text, without the remark that follows it in brackets."""
+    lines = re.findall(r"python -m evalflow (.*?)(?:   \(.*\))?$", text, re.MULTILINE)
+    assert lines, f"no next step in: {text}"
+    return [shlex.split(line) for line in lines]
+
+
+def hints(text: str) -> Sequence[str]:
+    """The quoted overrides that hints propose."""
+    lines = re.findall(r"(?:map it|to add it, write a \+): (.*)$", text, re.MULTILINE)
+    assert lines, f"no hint in: {text}"
+    return [word for line in lines for word in shlex.split(line)]
+
+
+@pytest.mark.parametrize("option", OPTIONS, ids=lambda option: f"{option.group}/{option.name}")
+def test_what_show_proposes_runs(option: Option, said: Said) -> None:
+    suggested = CATALOGUE.suggest(option)
+    shown = said("show", f"{option.group}/{option.name}")
+    if suggested.command is None:
+        assert (option.group, option.name) in {
+            ("metric", "tool_correctness"), ("target", "command"), ("target", "python")
+        }  # fmt: skip
+        assert suggested.note in shown
+        return
+    assert suggested.command in shown
+    [words] = printed(suggested.command)
+    said("check", *(word for word in words if word != "check"))
+
+
+def test_a_dataset_fits_only_by_what_its_cases_have_or_an_experiment_pairs(said: Said) -> None:
+    listed = {one["name"]: one for one in json.loads(said("list", "metric", "--json"))}
+    facts = {name: (one["works_without_key"], one["dataset"], one["generate"]) for name, one in listed.items()}
+    assert facts["faithfulness"] == (True, "rag", None)
+    assert facts["coherence"] == (False, "rag", None)
+    assert facts["checks"] == (None, "conversations", "demo")
+    assert facts["topic_any"] == (True, "topic_tagger", None)
+    assert facts["tool_correctness"] == (True, None, None)
+    assert facts["role_adherence"] == (False, "conversations", "demo")
+    assert "rag" in said("list", "metric")
+
+
+def test_what_needs_a_model_is_refused_without_one(said: Said) -> None:
+    for option in OPTIONS:
+        if option.group == "metric" and CATALOGUE.keyless(option) is False:
+            text = said("check", *CATALOGUE.fits(option)[0].words, f"metric={option.selection}", code=2)
+            assert "the embedded judge is no language model" in text
+
+
+def test_new_files_are_shown_at_work(said: Said) -> None:
+    for words in (("metric", "mine"), ("metric", "own", "--from", "turn_relevance")):
+        for line in printed(said("new", *words)):
+            said(*line)
+    Path("a b.jsonl").write_text('{"question": "Q?", "answer": "A.", "reference": "A."}\n', encoding="utf-8")
+    for line in printed(said("new", "dataset", "few", "--path", "a b.jsonl")):
+        said(*line)
+    for line in printed(said("show", "rubric")):
+        said(*line)
+
+
+def test_keys_that_a_file_lacks_and_columns_with_odd_names_are_mapped_as_the_hint_says(said: Said) -> None:
+    Path("q.jsonl").write_text("".join(json.dumps(row) + "\n" for row in QUESTIONS), encoding="utf-8")
+    for fields in ("null", "{answer: nothing}"):
+        words = ("dataset=rag", "dataset.rag.path=q.jsonl", f"dataset.rag.fields={fields}", "metric=exact_match")
+        said("check", *words, *hints(said("check", *words, code=2)))
+    own = ("dataset=rag", "metric=faithfulness", 'metric.faithfulness.judge.name="it\'s mine"')
+    said("check", *own[:2], *hints(said("check", *own, code=2)))
+
+
+def test_after_a_sweep_each_verb_names_the_runs_that_it_can_take(said: Said) -> None:
+    said("-m", "dataset=rag", "metric=relevance", "limit=6", "seed=1,2")
+    for words in (("plan", "--width", "0.1"), ("cases",), ("resume",)):
+        for line in printed(said(*words, code=2)):
+            said(*line)
+
+
+def test_a_run_that_another_setting_would_mend_is_started_again_with_it(said: Said) -> None:
+    words = ("dataset=rag", "metric=coherence", "limit=2", "judge=vllm", "judge.model=m", "judge.attempts=1")
+    grade = {"reason": "Clear.", "score": 4}
+    with Endpoint(lambda _: grade) as endpoint:
+        said(*words, "judge.base_url=http://127.0.0.1:9/v1", code=5)
+        for setting in (f"judge.base_url={endpoint.url}", f"judge.base_url='{endpoint.url}'"):
+            [again] = printed(said("resume", setting, code=2))
+            said(*again)
+
+
+def test_without_a_run_the_first_one_is_proposed(said: Said) -> None:
+    for line in printed(said("cases", code=2)):
+        said(*line)
