@@ -118,7 +118,7 @@ def test_an_example_answer_has_its_own_metadata(lab):
 
 def test_examples_that_are_missing_are_asked_for_by_their_own_name(lab):
     (problem,) = lab.refusal({"d": lab.data(*ROWS)}, EXACT, generate="demo")
-    assert "'+dataset.d.fields.demo_answer=grade'" in problem.hint
+    assert "++dataset.d.fields.demo_answer=grade" in problem.hint
 
 
 # --- groups ---------------------------------------------------------------------------------------------------------
