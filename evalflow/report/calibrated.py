@@ -69,12 +69,12 @@ def _sentence(row: CalibrationRow, name: str) -> Iterator[str]:
     yield f"{name}: the {row.who} says {number(c.judge_mean)},"
     if not c.n_unlabelled:
         span = "" if c.low is None else f" ({number(c.low)} to {number(c.high)} for answers like these)"
-        yield f"and people, who labelled all {c.n:,} answers, say {number(c.estimate)}{span}."
+        yield f"and people, who labelled all {c.n:,} {row.named}, say {number(c.estimate)}{span}."
         return
     yield f"and people would say about {number(c.estimate)}"
     if c.low is not None and c.high is not None:
         yield f"(most likely {number(c.low)} to {number(c.high)}),"
-    yield f"going by {c.n:,} of {c.n + c.n_unlabelled:,} answers that they labelled."
+    yield f"going by {c.n:,} of {c.n + c.n_unlabelled:,} {row.named} that they labelled."
 
 
 def _parts(row: CalibrationRow) -> dict[str, str | None]:

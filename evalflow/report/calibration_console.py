@@ -65,7 +65,7 @@ def _means(row: CalibrationRow) -> Table:
     c = row.corrected
     people = f"people alone, on {c.n:,} answer{'' if c.n == 1 else 's'}"
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column(f"mean over {c.n + c.n_unlabelled:,} answers", no_wrap=True)
+    table.add_column(f"mean over {c.n + c.n_unlabelled:,} {row.named}", no_wrap=True)
     table.add_column("", justify="right", no_wrap=True)
     table.add_column("95 % interval", justify="right", no_wrap=True)
     table.add_column("how")

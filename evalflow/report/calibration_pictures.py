@@ -31,7 +31,7 @@ def means_picture(row: CalibrationRow) -> Picture:
         _point(f"{who} corrected by people", c.estimate, c.low, c.high),
     ]
     sentence = (
-        f"The mean of {row.metric} over all {c.n + c.n_unlabelled:,} answers as the {who} alone has it, as "
+        f"The mean of {row.metric} over all {c.n + c.n_unlabelled:,} {row.named} as the {who} alone has it, as "
         f"{c.n:,} labelled answers alone have it, and as both together have it; lines are 95 % intervals. That of the "
         f"{who} alone says nothing of how far it is off."
     )

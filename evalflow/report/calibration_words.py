@@ -96,11 +96,12 @@ def _estimate(row: CalibrationRow) -> Iterator[str]:
         yield f"There is no corrected estimate: {found.method.removeprefix('none: ')}."
         return
     if not found.n_unlabelled:
-        yield f"People labelled every answer, so that their mean stands, and nothing is left for the {row.who} to tell."
+        every = "every answer" if not row.apart else f"all {row.named}"
+        yield f"People labelled {every}, so that their mean stands, and nothing is left for the {row.who} to tell."
         return
     if found.low is not None and found.high is not None:
         yield (
-            f"Had people labelled all {found.n + found.n_unlabelled:,} answers, their mean would be about "
+            f"Had people labelled all {found.n + found.n_unlabelled:,} {row.named}, their mean would be about "
             f"{number(found.estimate)}, and most likely between {number(found.low)} and {number(found.high)}."
         )
     saved = found.labels_saved

@@ -14,7 +14,7 @@ from evalflow.stats.selection import Selection
 from evalflow.summary.agreeing import Classes, agreement, classes_of, clusters_of
 from evalflow.summary.compare import Traits
 from evalflow.summary.drawn import TagShare, selection_of, uneven_tags
-from evalflow.summary.labelled import SERIES, labelled_scores, unscored_labels
+from evalflow.summary.labelled import SERIES, labelled_scores, series_sizes, unscored_labels
 from evalflow.summary.pairing import tags_of
 from evalflow.summary.raters import Raters, raters_of
 
@@ -42,6 +42,7 @@ class CalibrationRow:
         uneven: Tags of which far more, or fewer, answers are labelled than of the others.
         weighted: Whether labels carry weights.
         unscored: Labelled answers that say nothing here, since the judge has no score of them.
+        apart: Answers that the means are not about: undefined, skipped, or failed at and without a label.
         failed: Answers that the judge failed at, and how many of them are labelled. If any is, they count in
             `corrected`, as if the judge had given them its mean.
         constant: Whether all labels are the same, and whether all scores are.
@@ -66,6 +67,7 @@ class CalibrationRow:
     uneven: Sequence[TagShare]
     weighted: bool
     unscored: int
+    apart: int
     failed: tuple[int, int]
     constant: tuple[bool, bool]
     answers: pl.DataFrame
@@ -75,6 +77,13 @@ class CalibrationRow:
     def who(self) -> str:
         """Who gave the scores, in a word: the judge, or the metric where it asks none."""
         return "judge" if self.judge else "metric"
+
+    @property
+    def named(self) -> str:
+        """What the means are over, in words: not all answers where some cannot be judged."""
+        if not self.apart:
+            return "answers"
+        return "answers that can be judged" if self.failed[1] else "answers with a score"
 
     @property
     def chosen(self) -> bool:
@@ -107,7 +116,7 @@ def calibrate_scores(
 
     unscored = {row[:3]: row[3] for row in unscored_labels(scores, labels).iter_rows()}
     rows: list[CalibrationRow] = []
-    failed = labelled_scores(scores, labels, failed=True)
+    failed, sizes = labelled_scores(scores, labels, failed=True), series_sizes(scores)
     for names, answers in labelled_scores(scores, labels).group_by(SERIES, maintain_order=True):
         dataset, metric, target, judge = (None if name is None else str(name) for name in names)
         assert dataset is not None and metric is not None and target is not None  # noqa: PT018 - one key
@@ -121,8 +130,11 @@ def calibrate_scores(
             part = answers.filter(inside)
             if part["people"].sum() and part.height < answers.height:
                 tags.append(replace(_row(key, part, gaps.filter(inside), said, traits[metric], seed), tag=tag))
+        apart = sizes[key] - row.corrected.n - row.corrected.n_unlabelled
         missing = unscored.get((dataset, metric, target), 0) - row.failed[1]
-        rows.append(replace(row, tags=tags, unscored=missing, uneven=[] if row.weighted else uneven_tags(answers)))
+        rows.append(
+            replace(row, tags=tags, unscored=missing, apart=apart, uneven=[] if row.weighted else uneven_tags(answers))
+        )
     return rows
 
 
@@ -161,7 +173,7 @@ def _row(
         classes=classes,
         by_class=_rate(labelled, rest),
         selection=None if weighted else selection_of(labelled, rest),
-        uneven=(), weighted=weighted, unscored=0, failed=failed,
+        uneven=(), weighted=weighted, unscored=0, apart=0, failed=failed,
         constant=(labelled["human"].n_unique() == 1, answers["score"].n_unique() == 1),
         answers=answers,
     )  # fmt: skip

@@ -65,6 +65,14 @@ def labelled_scores(scores: pl.LazyFrame, labels: pl.DataFrame, *, failed: bool 
     return joined.collect(engine="streaming")
 
 
+def series_sizes(scores: pl.LazyFrame) -> dict[tuple[str | None, ...], int]:
+    """How many answers each of SERIES has, whatever their state."""
+    import polars as pl
+
+    cells = scores.filter(pl.col("member_of").is_null()).select(*ANSWER, "judge").unique()
+    return {row[:-1]: row[-1] for row in cells.group_by(SERIES).agg(pl.len()).collect().iter_rows()}
+
+
 def unscored_labels(scores: pl.LazyFrame, labels: pl.DataFrame) -> pl.DataFrame:
     """How many labelled answers have no score: dataset, metric, target, n; only where there are some."""
     import polars as pl

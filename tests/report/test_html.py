@@ -294,7 +294,16 @@ def test_script_json_is_json_without_a_way_out():
 
 
 def test_gates_are_shown_with_what_became_of_them(make_run, make_case, tmp_path):
-    common = {"of": "rag", "limit": 0.8, "note": "", "message": "", "value": 0.9, "ci_low": 0.85, "ci_high": 0.95}
+    common = {
+        "of": "rag",
+        "limit": 0.8,
+        "note": "",
+        "basis": "",
+        "message": "",
+        "value": 0.9,
+        "ci_low": 0.85,
+        "ci_high": 0.95,
+    }
     gates = [
         {**common, "name": "faithfulness mean >= 0.8", "passed": True},
         {**common, "name": EVIL, "passed": False, "of": EVIL},

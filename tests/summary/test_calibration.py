@@ -3,7 +3,7 @@
 import polars as pl
 import pytest
 
-from evalflow.report.calibration_words import warnings_of
+from evalflow.report.calibration_words import in_words, warnings_of
 from evalflow.summary import Traits, calibrate_scores, disagreements, label_frame
 from evalflow.summary.agreeing import classes_of
 from evalflow.summary.labelled import labelled_scores
@@ -40,7 +40,9 @@ def test_repeats_of_the_judge_and_labels_of_several_people_are_averaged():
 def test_only_scored_cells_count_and_labels_of_others_are_counted():
     scores = table(*({"score": i % 2} for i in range(20)), {"score": None, "status": "undefined"})
     [row] = calibrate_scores(scores, labels(*({"human": i % 2} for i in range(21))), TRAITS)
-    assert (row.corrected.n, row.corrected.n_unlabelled, row.unscored) == (20, 0, 1)
+    assert (row.corrected.n, row.corrected.n_unlabelled, row.unscored, row.apart) == (20, 0, 1, 1)
+    [mean] = in_words(row)[1:2]
+    assert mean.startswith("People labelled all answers with a score, so that")
 
 
 def test_answers_that_the_judge_failed_at_count_with_its_mean_once_one_is_labelled():

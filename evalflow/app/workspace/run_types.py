@@ -79,7 +79,7 @@ class Run:
     """A run.
 
     Attributes:
-        state: queued, running, done, failed (refused, or an endpoint gone), cancelled (from here), or interrupted
+        state: queued, running, done, failed (refused, an endpoint gone, a bug), cancelled (from here), or interrupted
             (killed, or stopped by hand elsewhere).
         origin: workspace, or command line for one that was opened from its folder.
         request: What was asked for, so that it can be asked for again with changes; None for one from its folder.
