@@ -296,6 +296,7 @@ def test_script_json_is_json_without_a_way_out():
 def test_gates_are_shown_with_what_became_of_them(make_run, make_case, tmp_path):
     common = {
         "of": "rag",
+        "of_metric": "faithfulness",
         "limit": 0.8,
         "note": "",
         "basis": "",
