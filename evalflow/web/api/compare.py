@@ -27,6 +27,7 @@ class Difference(BaseModel):
     also: Sequence[str] = Field(description="Other statistics that are this very number.")
     judge: str | None
     tag: str | None
+    also_tags: Sequence[str] = Field(description="Other tags of exactly these cases.")
     n: int = Field(description="Cases that both have scored.")
     clusters: int
     value_a: float | None
