@@ -20,6 +20,7 @@ from hydra.plugins.config_source import ConfigResult
 from hydra.plugins.search_path_plugin import SearchPathPlugin
 from omegaconf import OmegaConf
 
+from evalflow.config.yaml_size import expect_bounded
 from evalflow.errors import Problem, UserError
 
 USER_FOLDERS: ContextVar[tuple[Path, ...]] = ContextVar("USER_FOLDERS", default=())
@@ -45,9 +46,12 @@ class UserConfigSource(FileConfigSource):
 
         Raises:
             UserError: It could have Hydra run code.
+            yaml.YAMLError: It is no YAML, or too large.
         """
-        found = super().load_config(config_path)
         file = Path(self.path, config_path.removesuffix(".yaml") + ".yaml")
+        if file.is_file():
+            expect_bounded(file.read_text(encoding="utf-8"))
+        found = super().load_config(config_path)
         problems = list(_problems(config_path, found))
         if problems:
             raise UserError([Problem(what, f"{file}: {key}", hint) for key, what, hint in problems])

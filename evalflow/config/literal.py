@@ -9,6 +9,7 @@ from typing import Any, cast
 from omegaconf import OmegaConf
 
 from evalflow.config.faults import as_user_errors
+from evalflow.config.yaml_size import expect_bounded
 
 _OPENING = re.compile(r"(\\*)\$\{")
 _ENVIRONMENT = re.compile(r"\$\{oc\.env:[A-Za-z_][A-Za-z0-9_]*\}")
@@ -28,6 +29,7 @@ def read_yaml(text: str) -> dict[str, Any]:
         UserError: It is no YAML, or no map.
     """
     with as_user_errors(()):
+        expect_bounded(text)
         return cast("dict[str, Any]", OmegaConf.to_container(OmegaConf.create(text), resolve=False))
 
 

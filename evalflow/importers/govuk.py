@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from evalflow import datasets, paths
 from evalflow.config.schema import DatasetConfig
+from evalflow.config.yaml_size import safe_yaml
 from evalflow.errors import Problem, UserError, did_you_mean
 from evalflow.importers.files import Imported
 
@@ -94,7 +95,7 @@ def read_config(path: Path) -> Imported:
 
 def _read(path: Path) -> _Config:
     try:
-        value = yaml.safe_load(path.read_text(encoding="utf-8"))
+        value = safe_yaml(path.read_text(encoding="utf-8"))
         return _Config.model_validate(value)
     except OSError as error:
         raise UserError(Problem(f"cannot be read: {error.strerror}", str(path))) from None

@@ -36,6 +36,10 @@ def folder(tmp_path: Path) -> Folder:
     return write
 
 
+BOMB = "a0: &a0 [x, x]\n" + "".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]\n" for i in range(1, 12))
+"""Twelve lines that stand for 200,000,000,000 values."""
+
+
 def complaint(*overrides: str, config_dir: Path | None = None) -> str:
     """What the user is told about a command line."""
     with pytest.raises(UserError) as caught:
@@ -313,3 +317,12 @@ def test_a_config_folder_may_say_what_a_sweep_goes_over(folder: Folder) -> None:
     text = "# @package _global_\nhydra: {sweeper: {params: {seed: '1,2'}}}\n"
     own = folder({"experiment/both.yaml": text})
     assert compose(["dataset=rag", "metric=exact_match", "experiment=both"], own).values["seed"] == 0
+
+
+def test_a_file_whose_aliases_grow_beyond_measure_is_refused(tmp_path: Path) -> None:
+    (folder := tmp_path / "metric").mkdir()
+    (folder / "mine.yaml").write_text(f"# @package metric.mine\n{BOMB}", encoding="utf-8")
+    text = complaint("dataset=rag", "metric=mine", config_dir=tmp_path)
+    assert "with its aliases (*NAME) written out it has more than 100,000 values" in text
+    (folder / "mine.yaml").write_text("# @package metric.mine\nmade: &a [*a]\n", encoding="utf-8")
+    assert "with its aliases (*NAME) written out" in complaint("dataset=rag", "metric=mine", config_dir=tmp_path)

@@ -16,6 +16,8 @@ from evalflow.config.load import compose
 from evalflow.errors import UserError
 from evalflow.importers.govuk import read_config
 
+from ..config.test_pitfalls import BOMB
+
 ROW = {
     "question": "q", "ideal_answer": "i", "llm_answer": "a",
     "structured_contexts": [{"exact_path": "/p", "title": "t", "heading_hierarchy": None, "description": "d",
@@ -136,7 +138,9 @@ def test_what_is_wrong_is_told(values: dict[str, Any], told: str) -> None:
     assert told in str(found.value)
 
 
-@pytest.mark.parametrize(("text", "told"), [("a: [", "is no YAML"), ("- a", "valid dictionary")])
+@pytest.mark.parametrize(
+    ("text", "told"), [("a: [", "is no YAML"), ("- a", "valid dictionary"), (BOMB, "written out it has more than")]
+)
 def test_a_file_that_is_no_config(text: str, told: str) -> None:
     Path("x.yaml").write_text(text)
     with pytest.raises(UserError, match=told):

@@ -5,11 +5,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from evalflow.store import Database, results, runs
+from evalflow.errors import InfrastructureError
+from evalflow.store import Database, open_database, results, runs
 from evalflow.store.filters import Filter, Limit
 
 LIMITS = [Limit("a", "j", 0.5), Limit("b", None, 0.5, higher=False)]
@@ -145,3 +148,28 @@ def test_a_run_that_is_deleted_takes_its_scores_along(database: Database, run: i
         runs.cancel(connection, "r")
         assert runs.delete_run(connection, "r")
         assert results.count(connection, run, Filter()) == 0
+
+
+@pytest.mark.parametrize("how", ["replaced", "deleted"])
+def test_a_file_that_is_not_the_one_that_was_opened_is_neither_read_nor_written(tmp_path: Path, how: str) -> None:
+    with closing(open_database(f"sqlite:///{tmp_path / 'a.db'}")) as database:
+        queued(database, "r")
+        (tmp_path / "a.db").rename(tmp_path / "away.db")
+        if how == "replaced":
+            open_database(f"sqlite:///{tmp_path / 'a.db'}").close()
+        for using in (database.reading, database.writing):
+            with pytest.raises(InfrastructureError, match=f"a.db was {how}.* while it was open"), using():
+                raise AssertionError("it was used")
+        assert (tmp_path / "a.db").exists() == (how == "replaced")
+        if how == "deleted":
+            (tmp_path / "away.db").replace(tmp_path / "a.db")
+            with database.reading() as connection:
+                assert runs.get(connection, "r") is not None
+
+
+def test_a_file_that_is_no_database_any_more_is_said(tmp_path: Path) -> None:
+    with closing(open_database(f"sqlite:///{tmp_path / 'a.db'}")) as database:
+        database.close()
+        (tmp_path / "a.db").write_bytes(b"no database" * 1000)
+        with pytest.raises(InfrastructureError, match="does not answer: file is not a database"), database.reading():
+            raise AssertionError("it was used")

@@ -17,6 +17,7 @@ from rich.table import Table
 from evalflow.app.catalogue.kind_help import print_kind
 from evalflow.app.catalogue.metric_table import metric_facts, metric_table
 from evalflow.app.catalogue.suggest import Catalogue
+from evalflow.config.yaml_size import expect_bounded
 from evalflow.errors import Problem, UserError, did_you_mean
 from evalflow.metrics.registry import metric_kinds
 from evalflow.paths import conf_dirs, prompt_dirs
@@ -172,7 +173,9 @@ def _options_in(folder: Path, group: str) -> Iterator[Option]:
         if file.stem.startswith("_"):
             continue
         try:
-            values = yaml.load(file.read_text(encoding="utf-8"), Loader=_LOADER)  # noqa: TID251, S506 - safe
+            text = file.read_text(encoding="utf-8")
+            expect_bounded(text)
+            values = yaml.load(text, Loader=_LOADER)  # noqa: TID251, S506 - safe
         except yaml.YAMLError:
             # A broken file is listed all the same; choosing it says what is wrong with it.
             values = {"description": "(this file is not valid YAML)"}

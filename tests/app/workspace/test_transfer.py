@@ -20,6 +20,8 @@ from evalflow.config.literal import escaped, escaped_but_environment, read_yaml,
 from evalflow.config.load import resolved
 from evalflow.errors import UserError
 
+from ...config.test_pitfalls import BOMB
+
 # What YAML, OmegaConf or Hydra could take for something else, and any other text.
 TRICKY = st.sampled_from(
     ["${x}", "\\${x}", "\\\\${oc.env:HOME}", "on", "1e5", "010", "12:30", "~", "#", "a: b", "", "- x"]
@@ -138,3 +140,11 @@ def _content(space: Workspace) -> list[Any]:
         (dataset.description, dataset.generates, dataset.cases),
         list(cases.case_rows(space, "mine")),
     ]
+
+
+def test_files_whose_aliases_grow_beyond_measure_are_refused(space: Workspace, tmp_path: Path) -> None:
+    for group in ("target", "metric"):
+        (folder := tmp_path / "from" / "conf" / group).mkdir(parents=True)
+        (folder / "mine.yaml").write_text(BOMB, encoding="utf-8")
+    with pytest.raises(UserError, match=r"with its aliases \(\*NAME\) written out it has more than"):
+        import_files(space, tmp_path / "from")
