@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, cast
 
+from evalflow.apart import within
+from evalflow.patterns import Pattern, compiled
+
 if TYPE_CHECKING:
-    from jsonpath import CompoundJSONPath, JSONPath
+    from jsonpath import CompoundJSONPath, JSONPath, JSONPathEnvironment
+
+PATIENCE_S = 2.0
+"""Seconds that one path may take on one document."""
 
 
 DEEPEST = 64
@@ -94,10 +101,12 @@ class Path:
     Attributes:
         text: As it was written.
         single: Whether it can match once at most.
+        plain: Whether it goes through nothing twice, so that it takes next to no time.
     """
 
     text: str
     single: bool
+    plain: bool
     _query: JSONPath | CompoundJSONPath
 
     def matches(self, value: Any) -> list[Any]:
@@ -105,13 +114,19 @@ class Path:
 
         Raises:
             ValueError: It cannot be applied to this value.
+            TooSlow: It takes too long on this value.
         """
+        # A text in the place of an object would be parsed, and a path such as $.a found in what is no object.
+        if not isinstance(value, Mapping | list):
+            return [value] if self.text.strip() == "$" else []
+        find = partial(self._find, cast("Any", value))
+        return find() if self.plain else within(PATIENCE_S, f"the JSONPath {self.text}", find)
+
+    def _find(self, value: Any) -> list[Any]:
         import jsonpath
 
-        if not isinstance(value, Mapping | list):
-            return [value] if self.text == "$" else []
         try:
-            return self._query.findall(value)  # pyright: ignore[reportUnknownArgumentType]
+            return self._query.findall(value)
         except jsonpath.JSONPathError as error:
             raise ValueError(f"{self.text}: {error}") from None
 
@@ -123,9 +138,45 @@ def json_path(text: str) -> Path:
         ValueError: It is none; the message says why.
     """
     import jsonpath
+    from jsonpath import segments, selectors
 
     try:
-        query = jsonpath.compile(text)
+        query = _environment().compile(text)
     except jsonpath.JSONPathError as error:
         raise ValueError(str(error).splitlines()[0]) from None
-    return Path(text, isinstance(query, jsonpath.JSONPath) and query.singular_query(), query)
+    if not isinstance(query, jsonpath.JSONPath):
+        return Path(text, single=False, plain=False, _query=query)
+    once = (selectors.NameSelector, selectors.IndexSelector, selectors.SliceSelector, selectors.WildcardSelector)
+    plain = all(
+        isinstance(segment, segments.JSONPathChildSegment)
+        and len(segment.selectors) == 1
+        and isinstance(segment.selectors[0], once)
+        for segment in query.segments
+    )
+    return Path(text, query.singular_query(), plain, query)
+
+
+@cache
+def _environment() -> JSONPathEnvironment:
+    """What reads paths, with regular expressions that are given up when they take too long."""
+    from jsonpath import JSONPathEnvironment
+    from jsonpath.function_extensions import Match, Search
+
+    class Environment(JSONPathEnvironment):
+        def compare(self, left: object, operator: str, right: object) -> bool:
+            if operator == "=~" and isinstance(left, str) and isinstance(right, re.Pattern):
+                written = cast("re.Pattern[str]", right)
+                return compiled(written.pattern, written.flags).fullmatch(left) is not None
+            return super().compare(left, operator, right)
+
+    made = Environment()
+    for name, function in (("match", Match(thread_safe=True)), ("search", Search(thread_safe=True))):
+        function.check_cache = cast("Any", partial(_known, function.check_cache))
+        made.function_extensions[name] = function
+    return made
+
+
+def _known(read: Callable[[str], Any], pattern: str) -> Pattern | None:
+    """A pattern as RFC 9485 has it; None for what is none, which matches nothing."""
+    found = read(pattern)
+    return None if found is None else Pattern(pattern, found)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, model_validator
 
+from evalflow.apart import TooSlow
 from evalflow.config.schema import Word
+from evalflow.jsonvalues import Path, json_path
 from evalflow.metrics.inputs import look_up
-from evalflow.metrics.json_tools import Fault, Find, NoJson, json_of, json_path, json_schema, written
+from evalflow.metrics.json_schema import Fault, json_schema
+from evalflow.metrics.json_tools import NoJson, json_of, written
 from evalflow.metrics.operations import (
     BaseOperation,
     ComparisonOperation,
@@ -19,10 +22,7 @@ from evalflow.metrics.operations import (
     TextOperation,
     quoted,
 )
-from evalflow.metrics.patterns import compiled, search
-
-if TYPE_CHECKING:
-    import regex
+from evalflow.patterns import Pattern, compiled
 
 _WANTED = ("contains", "equals", "matches", "missing")
 
@@ -55,16 +55,17 @@ class JsonPathOperation(BaseOperation):
         ]
         if len(given) != 1:
             raise ValueError(f"jsonpath needs exactly one of {', '.join(_WANTED)}")
-        _ = self._find
+        _ = self._path
         _ = self._matches
         return self
 
     def apply(self, field: str, fields: Mapping[str, Any]) -> Finding:
         """Hold it against a case field."""
         try:
-            values = self._find(json_of(look_up(field, fields)))
+            document = json_of(look_up(field, fields))
         except NoJson as error:
             return Finding(passed=False, reason=f"the {field} is {error}")
+        values = self._values(document)
         if self.missing is not None:
             phrase = "exists" if values else "does not exist"
             return Finding(bool(values) != self.missing, f"JSON path {self.path} {phrase} in {field}")
@@ -77,15 +78,23 @@ class JsonPathOperation(BaseOperation):
         got = ", ".join(shown(value, wanted) for value in values[:3])
         return Finding(passed=False, reason=f"Expected {wanted} at {self.path} but got {got}")
 
+    def _values(self, document: Any) -> Sequence[Any]:
+        try:
+            return self._path.matches(document)
+        except TooSlow:
+            raise
+        except ValueError:
+            return []  # such as a filter that compares what cannot be compared in this very document
+
     def _holds(self, value: Any) -> bool:
         if self.contains is not None:
             return isinstance(value, str) and self.contains in value
         if self._matches is not None:
-            return isinstance(value, str) and search(self._matches, value, self.matches or "") is not None
+            return isinstance(value, str) and self._matches.search(value) is not None
         return same(value, self.equals)
 
     @cached_property
-    def _matches(self) -> regex.Pattern[str] | None:
+    def _matches(self) -> Pattern | None:
         return None if self.matches is None else compiled(self.matches)
 
     @cached_property
@@ -95,8 +104,11 @@ class JsonPathOperation(BaseOperation):
         return written(self.equals if self.contains is None else self.contains)
 
     @cached_property
-    def _find(self) -> Find:
-        return json_path(self.path)
+    def _path(self) -> Path:
+        try:
+            return json_path(self.path)
+        except ValueError as error:
+            raise ValueError(f"{self.path!r} is no JSONPath: {error}") from None
 
 
 class JsonSchemaOperation(BaseOperation):

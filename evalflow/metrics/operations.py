@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import math
+import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
 from evalflow.config.schema import Strict, Word
 from evalflow.metrics.inputs import look_up
 from evalflow.metrics.json_tools import written
-from evalflow.metrics.patterns import compiled, search
-
-if TYPE_CHECKING:
-    import regex
+from evalflow.patterns import Pattern, compiled
 
 NormalForm = Literal["NFC", "NFKC", "NFD", "NFKD"]
 _QUOTE = 80
@@ -34,6 +32,11 @@ class Finding:
 class BaseOperation(Strict):
     """One rule over a case field; `op` says which."""
 
+    @property
+    def quick(self) -> bool:
+        """Whether it takes next to no time, whatever the texts."""
+        return False
+
     def others(self) -> Sequence[str]:
         """The further fields it looks at."""
         return ()
@@ -46,7 +49,7 @@ class BaseOperation(Strict):
             fields: All fields, none of those concerned absent.
 
         Raises:
-            TooSlow: A pattern takes too long on this text.
+            TooSlow: A pattern, path or schema takes too long on this field.
         """
         raise NotImplementedError
 
@@ -55,6 +58,11 @@ class AgainstOperation(BaseOperation):
     """Compares a field with `value` or with another field, `against`; exactly one of them."""
 
     against: Word | None = None
+
+    @property
+    def quick(self) -> bool:
+        """Always."""
+        return True
 
     @model_validator(mode="after")
     def _one_other(self) -> AgainstOperation:
@@ -144,13 +152,13 @@ class PatternOperation(BaseOperation):
         """Look for it in a case field."""
         text = written(look_up(field, fields))
         text = unicodedata.normalize(self.normalize, text) if self.normalize else text
-        found = search(self._compiled, text, self.pattern)
+        found = self._compiled.search(text)
         phrase = f"matches at {quoted(found.group())}" if found else "does not match"
         return Finding((found is not None) == (self.op == "regex"), f"the {field} {phrase}: {self.pattern}")
 
     @cached_property
-    def _compiled(self) -> regex.Pattern[str]:
-        return compiled(self.pattern, case_sensitive=self.case_sensitive)
+    def _compiled(self) -> Pattern:
+        return compiled(self.pattern, 0 if self.case_sensitive else re.IGNORECASE)
 
 
 class ComparisonOperation(AgainstOperation):

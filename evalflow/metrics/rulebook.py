@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
+from evalflow.apart import TooSlow, apart
 from evalflow.metrics.json_operations import Operation
 from evalflow.metrics.operations import Finding
-from evalflow.metrics.patterns import TooSlow
 from evalflow.records import Outcome
 
 Combine = Literal["all", "any", "mean"]
@@ -29,14 +29,18 @@ class Rulebook:
     operations: Sequence[Operation]
     combine: Combine = "all"
 
-    def score(self, fields: Mapping[str, Any]) -> Outcome:
-        """Apply every operation.
+    async def score(self, fields: Mapping[str, Any]) -> Outcome:
+        """Apply every operation; away from the event loop, unless they are quick.
 
         Args:
             fields: All fields, none of those concerned absent.
         """
+
+        def apply() -> list[Finding]:
+            return [operation.apply(self.field, fields) for operation in self.operations]
+
         try:
-            findings = [operation.apply(self.field, fields) for operation in self.operations]
+            findings = apply() if all(operation.quick for operation in self.operations) else await apart(apply)
         except TooSlow as error:
             return Outcome(status="error", error_type="timeout", error=str(error))
         held = sum([finding.passed for finding in findings])

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
+from evalflow.apart import TooSlow
 from evalflow.calls.faults import excerpt
 from evalflow.config.targets import ContextsExtract, Extract, ReplyConfig, value_name
 from evalflow.contexts import contexts
@@ -39,12 +40,18 @@ class ReplyReader:
 
     Args:
         config: The mapping.
+
+    Attributes:
+        quick: Whether reading takes next to no time, whatever is replied.
     """
 
     def __init__(self, config: ReplyConfig) -> None:
         self._config = config
         extracts = {name: getattr(config, name) for name in (*_FORMS, "contexts")}
         self._paths = {name: json_path(extract.path) for name, extract in extracts.items() if extract}
+        chunks = (config.contexts and config.contexts.fields) or {}
+        inner = [json_path(source) for source in chunks.values() if source.startswith("$")]
+        self.quick = all(path.plain for path in (*self._paths.values(), *inner))
 
     def read(self, body: bytes, form: Form) -> Said:
         """What the reply says.
@@ -68,6 +75,8 @@ class ReplyReader:
             form.check(found["actual"])
             contexts = self._contexts(reply, form)
             return Said(_text(found["answer"]), found["actual"], contexts, _object(found["metadata"]))
+        except TooSlow as error:
+            raise TargetError("timeout", f"reading the reply: {error}", excerpt(body)) from None
         except ValueError as error:
             raise TargetError("malformed", f"{error}: {excerpt(body)}", excerpt(body)) from None
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
 
+from evalflow.apart import apart
 from evalflow.calls.budget import Account
 from evalflow.calls.entry import Entry, key_of
 from evalflow.calls.once import Unreadable, short
@@ -135,8 +136,9 @@ class ServiceTarget:
     async def _paid(self, data: bytes, form: Form) -> tuple[tuple[Said, Entry], Entry]:
         """Ask for a reply; one that cannot be used is not to be remembered."""
         heard = await self._way.ask(data)
+        read = partial(self._reader.read, heard.body, form)
         try:
-            said = self._reader.read(heard.body, form)
+            said = read() if self._reader.quick else await apart(read)
         except TargetError as error:
             told = f"{error}{heard.aside}"
             raise TargetError(error.error_type, told, error.raw, requests=1, latency_s=heard.latency_s) from None

@@ -8,8 +8,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from evalflow import patterns
 from evalflow.errors import UserError
-from evalflow.metrics import patterns
 from evalflow.metrics.operations import PatternOperation
 
 

@@ -5,7 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from evalflow import jsonvalues, patterns
+from evalflow.apart import TooSlow
 from evalflow.jsonvalues import Unusable
+from evalflow.metrics import json_schema
 from evalflow.metrics.json_operations import JsonPathOperation, JsonSchemaOperation
 from evalflow.metrics.operations import ComparisonOperation
 
@@ -148,3 +151,120 @@ def test_a_schema_may_refer_to_its_own_parts():
 def test_what_is_wrong_is_refused_before_any_data(model, values, message):
     with pytest.raises(ValidationError, match=message):
         model.model_validate(values)
+
+
+BOMB, LONG = "^(a|aa)+$", "a" * 200 + "b"
+LISTS = [[[[[[[[0] * 4] * 4] * 4] * 4] * 4] * 4] * 4] * 4
+
+
+# The exception that ends the thread may be raised, and ignored, in what Hypothesis does at each garbage collection.
+ENDED = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
+
+@ENDED
+@pytest.mark.parametrize(
+    ("where", "value"),
+    [
+        (f"$[?search(@.x, '{BOMB}')]", [{"x": LONG}]),
+        (f"$[?match(@.x, '{BOMB}')]", [{"x": LONG}]),
+        (f"$[?@.x =~ /{BOMB}/]", [{"x": LONG}]),
+        ("$[?search(@.x, @.p)]", [{"x": LONG, "p": BOMB}]),
+        ("$..*..*..*..*..*..*", LISTS),
+        ("$[?@..*..*..*..*..*..*]", LISTS),
+        ("$[*,*,*,*][*,*,*,*][*,*,*,*][*,*,*,*][*,*,*,*][*,*,*,*]", LISTS),
+    ],
+)
+def test_a_path_that_goes_on_without_end_is_given_up(where, value, monkeypatch):
+    monkeypatch.setattr(patterns, "PATIENCE_S", 0.05)
+    monkeypatch.setattr(jsonvalues, "PATIENCE_S", 0.5)
+    with pytest.raises(TooSlow, match=r"takes too long|takes more than"):
+        found(path(where, missing=False), value)
+
+
+@pytest.mark.parametrize(
+    ("where", "holds"),
+    [
+        ("$.user[?search(@, 'hn D')]", True),
+        ("$.user[?match(@, 'hn D')]", False),
+        ("$.user[?match(@, 'J[a-z]+ .oe')]", True),
+        ("$.user[?@ =~ /JOHN DOE/i]", True),
+        ("$.user[?@ =~ /john/i]", False),
+        ("$.user[?search(@, '(')]", False),
+        ("$.user.tags[*]", True),
+        ("$..tags[?@ == 'bc'] | $.none", True),
+    ],
+)
+def test_patterns_in_a_path_mean_what_they_mean_to_jsonpath(where, holds):
+    assert found(path(where, missing=False), USER).passed is holds
+
+
+def doubled(keyword):
+    """A schema that looks at the same value 2 ** 60 times."""
+    of = {f"a{i}": {keyword: [{"$ref": f"#/$defs/a{i + 1}"}] * 2} for i in range(60)}
+    return {"$defs": {**of, "a60": True}, "$ref": "#/$defs/a0"}
+
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+@ENDED
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        ({"items": {"pattern": BOMB}}, [LONG]),
+        ({"patternProperties": {BOMB: {}}}, {LONG: 1}),
+        ({"patternProperties": {BOMB: {}}, "additionalProperties": False}, {LONG: 1}),
+        ({"allOf": [{"patternProperties": {BOMB: {}}}], "unevaluatedProperties": False}, {LONG: 1}),
+        ({"propertyNames": {"pattern": BOMB}}, {LONG: 1}),
+        ({"$schema": DIALECT, "items": {"$ref": "#/$defs/a"}, "$defs": {"a": {"pattern": BOMB}}}, [LONG]),
+        ({"$schema": DIALECT, "items": {"$ref": "#"}, "pattern": BOMB}, [LONG]),
+        ({"properties": {"x": {"$schema": DIALECT, "pattern": BOMB}}}, {"x": LONG}),
+        ({"$schema": "http://json-schema.org/draft-07/schema#", "items": {"pattern": BOMB}}, [LONG]),
+        (
+            {
+                "$schema": "https://json-schema.org/draft/2019-09/schema",
+                "allOf": [{"patternProperties": {BOMB: {}}}],
+                "unevaluatedProperties": False,
+            },
+            {LONG: 1},
+        ),
+        (doubled("allOf"), 1),
+        (doubled("oneOf"), 1),
+        ({"uniqueItems": True}, [*range(30_000), "a", None]),
+    ],
+)
+def test_a_schema_that_goes_on_without_end_is_given_up(schema, value, monkeypatch):
+    monkeypatch.setattr(patterns, "PATIENCE_S", 0.05)
+    monkeypatch.setattr(json_schema, "PATIENCE_S", 0.5)
+    with pytest.raises(TooSlow, match=r"takes too long|takes more than"):
+        found(JsonSchemaOperation(op="json_schema", schema=schema), value)
+
+
+def test_a_format_is_an_annotation():
+    schema = {"format": "regex", "properties": {"mail": {"format": "email"}}}
+    assert found(JsonSchemaOperation(op="json_schema", schema=schema), {"mail": "("}).passed
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "reason"),
+    [
+        ({"patternProperties": {"^a": {}}, "additionalProperties": False}, {"ab": 1}, "is valid"),
+        ({"patternProperties": {"^a": {}}, "additionalProperties": False}, {"b": 1}, "'b' does not match any of"),
+        ({"patternProperties": {"^a": {"type": "string"}}}, {"ab": 1}, "1 is not of type 'string' at $.ab"),
+        ({"allOf": [{"patternProperties": {"^a": {}}}], "unevaluatedProperties": False}, {"ab": 1}, "is valid"),
+        ({"allOf": [{"patternProperties": {"^a": {}}}], "unevaluatedProperties": False}, {"b": 1}, "Unevaluated"),
+        ({"items": {"pattern": "^b"}}, ["b", "a"], "'a' does not match '^b' at $[1]"),
+        ({"properties": {"x": {"$schema": DIALECT, "pattern": "^b"}}}, {"x": "a"}, "'a' does not match '^b' at $.x"),
+        ({"items": {"$ref": "#/$defs/a"}, "$defs": {"a": {"type": "string"}}}, ["a", 1], "1 is not of type 'string'"),
+    ],
+)
+def test_patterns_in_a_schema_mean_what_they_mean_to_jsonschema(schema, value, reason):
+    assert reason in found(JsonSchemaOperation(op="json_schema", schema=schema), value).reason
+
+
+def test_a_check_of_a_case_that_goes_on_without_end_is_a_score_in_state_error(bench):
+    check = {"op": "jsonpath", "path": f"$[?search(@.x, '{BOMB}')]", "missing": False}
+    metric = bench.build("mine", {"kind": "check", "needs": ["metadata"], "field": "metadata", "checks": [check]})
+    outcome = bench.score(metric, answer=bench.answer(metadata={"a": {"x": LONG}}))
+    assert (outcome.status, outcome.score, outcome.error_type) == ("error", None, "timeout")
+    assert BOMB in outcome.error

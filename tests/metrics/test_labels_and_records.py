@@ -160,3 +160,9 @@ def test_what_is_wrong_with_a_recorded_metric_is_said_at_once(bench):
     assert [p.where for p in error.value.problems] == ["metric.mine.field", "metric.mine.threshold"]
     assert "is no JSONPath" in error.value.problems[0].what
     assert "4 is not in 0..1" in error.value.problems[1].what
+
+
+def test_a_path_to_a_score_that_goes_on_without_end_is_a_score_in_state_error(bench):
+    metric = recorded(bench, "$..*[?search(@, '^(a|aa)+$')]")
+    outcome = bench.score(metric, case=known(bench, metadata={"a": {"b": "a" * 200 + "b"}}))
+    assert (outcome.status, outcome.score, outcome.error_type) == ("error", None, "timeout")

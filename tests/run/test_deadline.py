@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from evalflow.metrics.kinds.check import CheckMetric, CheckMetricConfig
+from evalflow.prompts import Prompts
 from evalflow.run.deadline import Deadlines, LateError
 from evalflow.run.pair import Pair
 from evalflow.run.pipeline import Pipeline, Plan
@@ -120,3 +122,18 @@ async def test_each_work_has_its_own_time() -> None:
 
 async def test_without_a_limit_nothing_is_watched() -> None:
     assert await Deadlines(None).within(asyncio.sleep(0, "done")) == "done"
+
+
+async def test_a_check_that_goes_on_without_end_is_late_while_other_scores_are_made(kit) -> None:
+    doubled = {f"a{i}": {"allOf": [{"$ref": f"#/$defs/a{i + 1}"}] * 2} for i in range(60)}
+    schema = {"$defs": {**doubled, "a60": True}, "$ref": "#/$defs/a0"}
+    declared = {"kind": "check", "needs": ["answer"], "checks": [{"op": "json_schema", "schema": schema}]}
+    endless = CheckMetric.build("endless", CheckMetricConfig.model_validate(declared), Prompts([]))
+    pairs = (Pair(endless, None), Pair(kit.metric(), None))
+    target = kit.target(fault=lambda case: kit.answer(case, answer="1"))
+    sink = kit.sink()
+    await Pipeline(Plan("r", target, pairs, width=1, case_timeout_s=0.2), sink, Tally()).run(kit.cases(1))
+    assert [(score.metric, score.status, score.error_type) for score in sink.scores] == [
+        (kit.metric().name, "scored", None),
+        ("endless", "error", "timeout"),
+    ]

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from evalflow import patterns
 from evalflow.config.targets import ReplyConfig
 from evalflow.errors import TargetError
 from evalflow.records import Context
@@ -172,3 +173,13 @@ def test_a_reply_may_say_that_the_target_failed() -> None:
     assert read({"status": "error", "answer": "A"}).answer == "A"
     with pytest.raises(TargetError, match="no reviewer"):
         read({"why_not": "no reviewer"}, form=Form("answer", {"failure": "why_not"}))
+
+
+def test_a_path_that_goes_on_without_end_is_an_error_of_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(patterns, "PATIENCE_S", 0.05)
+    path = "$.said[?match(@, '(a|aa)+')]"
+    with pytest.raises(TargetError, match="reading the reply: the ") as caught:
+        read({"said": ["a" * 200 + "b"]}, answer=path)
+    assert caught.value.error_type == "timeout"
+    quick = [ReplyReader(ReplyConfig.model_validate({"kind": "x", "answer": one})).quick for one in ("$.a[*].b", path)]
+    assert quick == [True, False]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from anyio import CapacityLimiter, to_thread
 
 from evalflow.app.workspace.remembered import Remembered
 from evalflow.errors import ConflictError, Problem, UserError, did_you_mean
@@ -13,6 +16,7 @@ from evalflow.errors import ConflictError, Problem, UserError, did_you_mean
 if TYPE_CHECKING:
     from evalflow.store import Database
 
+T = TypeVar("T")
 FILE = Path(".evalflow") / "evalflow.db"
 """The database, below the working directory, where none is named."""
 
@@ -45,16 +49,28 @@ class Workspace:
         database: What is kept.
         root: The working directory of its runs: conf/, prompts/ and outputs/ are below it.
         remembered: What was composed of conf/.
+        rendering, asking: How many threads may render prompts, and wait for bots and judges that are tried. Nothing
+            else uses these threads, so that no template and no bot holds up a listing or an estimate.
     """
 
     database: Database
     root: Path
     remembered: Remembered = field(default_factory=Remembered, compare=False)
+    rendering: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(4), compare=False)
+    asking: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(16), compare=False)
 
     @property
     def runs(self) -> Path:
         """The folder of its runs."""
         return self.root / "outputs" / "runs"
+
+    async def render(self, work: Callable[[], T]) -> T:
+        """Do what renders prompts of users."""
+        return await to_thread.run_sync(work, limiter=self.rendering, abandon_on_cancel=True)
+
+    async def ask(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Do what asks a bot or a judge, in an event loop of its own: it may render and check for a while too."""
+        return await to_thread.run_sync(lambda: asyncio.run(work()), limiter=self.asking, abandon_on_cancel=True)
 
     def close(self) -> None:
         """Let go of the database."""

@@ -50,7 +50,7 @@ class RuledCheck(BaseMetric[MetricConfig]):
         if blocked:
             return blocked
         fields["metadata"] = fields["metadata"] or {}
-        outcome = self._rulebook.score(fields)
+        outcome = await self._rulebook.score(fields)
         if self._keyword is None or outcome.status != "scored":
             return outcome
         phrase = "contains" if outcome.score else "does not contain"

@@ -58,7 +58,7 @@ class CheckMetric(BaseMetric[CheckMetricConfig]):
         """Apply the rules. An empty text is a text like any other."""
         fields = fields_of(case, answer)
         blocked = obstacle(self.config.needs, fields, answer, blank_is_text=True)
-        return blocked or self._rulebook.score(fields)
+        return blocked or await self._rulebook.score(fields)
 
 
 def _undeclared(key: str, config: CheckMetricConfig) -> Iterator[Problem]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, Self
 
+from evalflow.apart import TooSlow, apart
 from evalflow.config.schema import MetricConfig, Word
 from evalflow.errors import Problem, UserError
+from evalflow.jsonvalues import json_path
 from evalflow.metrics.base import BaseMetric
 from evalflow.metrics.inputs import fields_of, is_recorded, look_up
 from evalflow.metrics.scale import NumberScale, RecordedScale, read
@@ -69,7 +71,10 @@ class RecordedMetric(BaseMetric[RecordedMetricConfig]):
             return Outcome(status="skipped", reason=f"the score is of the recorded answer, and this one is {which}")
         fields = fields_of(case, answer)
         row = {**{name: value for name, value in fields.items() if value is not None}, **case.vars}
-        found = _find(self.config.field, row)
+        try:
+            found = await _find(self.config.field, row)
+        except TooSlow as error:
+            return Outcome(status="error", error_type="timeout", error=str(error))
         if len(found) > 1:
             error = f"{self.config.field} leads to {len(found)} values, and a score is one"
             return Outcome(status="error", error_type="data", error=error)
@@ -82,21 +87,17 @@ class RecordedMetric(BaseMetric[RecordedMetricConfig]):
         return Outcome(status="scored", score=score, value=value, reason=f"recorded as {value}", path="direct")
 
 
-def _find(field: str, row: Mapping[str, Any]) -> list[Any]:
+async def _find(field: str, row: Mapping[str, Any]) -> list[Any]:
     if not field.startswith("$"):
         return [row[field]] if field in row else [look_up(field, row)]
-    import jsonpath
-
-    return jsonpath.findall(field, row)
+    path = json_path(field)
+    return path.matches(row) if path.plain else await apart(lambda: path.matches(row))
 
 
 def _path_fault(field: str) -> str | None:
-    if not field.startswith("$"):
-        return None
-    import jsonpath
-
     try:
-        jsonpath.compile(field)
-    except jsonpath.JSONPathError as error:
+        if field.startswith("$"):
+            json_path(field)
+    except ValueError as error:
         return str(error)
     return None

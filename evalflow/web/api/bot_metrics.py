@@ -128,15 +128,15 @@ def put_metrics(
 
 
 @router.post("/preview")
-def post_preview(space: Space, bot: Name, asked: Previewed) -> PromptPreview:
+async def post_preview(space: Space, bot: Name, asked: Previewed) -> PromptPreview:
     """The very prompts that a judge would be sent for a case; nothing is sent or kept, and no key is needed."""
-    return preview_metric(space, bot, _draft(asked.metric), asked.case)
+    return await space.render(lambda: preview_metric(space, bot, _draft(asked.metric), asked.case))
 
 
 @router.post("/steps")
 async def post_steps(space: Space, bot: Name, metric: MetricIn) -> Written:
     """Have the judge write the steps of a G-Eval by its criteria; it is one call, which is paid for, and not kept."""
-    found = await write_steps(space, bot, _draft(metric))
+    found = await space.ask(lambda: write_steps(space, bot, _draft(metric)))
     return Written(
         steps=found.steps, judge=found.judge, usage=found.usage, cost_usd=found.cost_usd, latency_s=found.latency_s
     )
@@ -145,7 +145,7 @@ async def post_steps(space: Space, bot: Name, metric: MetricIn) -> Written:
 @router.post("/try")
 async def post_trial(space: Space, bot: Name, asked: Previewed) -> Tried:
     """Score one case as a run would: the judge's calls are paid for, and the bot's where the case has no answer."""
-    found = await try_metric(space, bot, _draft(asked.metric), asked.case)
+    found = await space.ask(lambda: try_metric(space, bot, _draft(asked.metric), asked.case))
     said = found.answer
     scores = [TriedScore(**{name: getattr(score, name) for name in TriedScore.model_fields}) for score in found.scores]
     return Tried(status=said.status, answer=said.answer, actual=said.actual, error=said.error, scores=scores)

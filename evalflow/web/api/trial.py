@@ -39,7 +39,7 @@ class Tried(BaseModel):
 async def post_question(space: Space, bot: Name, asked: Question) -> Tried:
     """Ask a bot; nothing is kept, and nothing is taken from what was kept."""
     found = await to_thread.run_sync(get_bot, space, bot)
-    said = await try_bot(bot, found.config, asked.question)
+    said = await space.ask(lambda: try_bot(bot, found.config, asked.question))
     return Tried(
         status=said.status,
         answer=said.answer,

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 from evalflow.testing import Endpoint, Request
 
 from ..conftest import Api
@@ -104,3 +106,21 @@ def test_what_cannot_be_tried_says_why(api: Api) -> None:
     assert api("POST", "/bots/nobody/metrics/steps", body["metric"]).status == 404
     assert api("POST", "/bots", {"name": "away", "config": {**config, "api_key_env": None}}).status == 201
     assert api("POST", "/bots/away/metrics/try", body).status == 503
+
+
+def test_a_metric_that_goes_on_without_end_is_an_error_and_holds_up_nobody(api: Api) -> None:
+    doubled = {f"a{i}": {"allOf": [{"$ref": f"#/$defs/a{i + 1}"}] * 2} for i in range(60)}
+    schema = {"$defs": {**doubled, "a60": True}, "$ref": "#/$defs/a0"}
+    definition = {"kind": "check", "needs": ["answer"], "checks": [{"op": "json_schema", "schema": schema}]}
+    body = {"metric": {"name": "bomb", "definition": definition}, "case": {"question": "Who?", "answer": "1"}}
+    with ThreadPoolExecutor(1) as pool:
+        tried = pool.submit(api, "POST", "/bots/recorded/metrics/try", body)
+        answers = 0
+        while not tried.done():
+            assert api("GET", "/bots").status == 200
+            answers += 1
+    assert answers > 1  # while the metric was tried
+    assert tried.result().status == 200, tried.result().body
+    (score,) = tried.result().json["scores"]
+    assert (score["status"], score["score"]) == ("error", None)
+    assert "takes more than" in score["error"]

@@ -48,7 +48,7 @@ def add(workspace: Workspace) -> None:
             _connection(found)
             if found.config.get("kind") != "recorded":
                 with ui.element("div").classes("section"):
-                    Trial(lambda: found.name, lambda: given(found.config), {})
+                    Trial(workspace, lambda: found.name, lambda: given(found.config), {})
 
 
 def _actions(workspace: Workspace, bot: Bot, known: Sequence[Dataset]) -> None:

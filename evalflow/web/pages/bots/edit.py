@@ -44,10 +44,10 @@ def add(workspace: Workspace) -> None:
 class _Editor:
     """The form with what can be done with it."""
 
-    def __init__(self, form: BotForm, back: str) -> None:
-        self.form = form
+    def __init__(self, workspace: Workspace, form: BotForm, back: str) -> None:
+        self._workspace, self.form = workspace, form
         with ui.element("div").classes("section"):
-            Trial(self.named, self.form.read, self.form.fields)
+            Trial(workspace, self.named, self.form.read, self.form.fields)
         with ui.element("div").classes("section actions"):
             self.saving = button("Save", self.save, kind="primary")
             link_button("Cancel", back)
@@ -72,10 +72,9 @@ class _Editor:
 
 class _New(_Editor):
     def __init__(self, workspace: Workspace, config: Mapping[str, Any], description: str) -> None:
-        self._workspace = workspace
         with form():
             fields = BotForm(config, description=description)
-        super().__init__(fields, "/")
+        super().__init__(workspace, fields, "/")
 
     def named(self) -> str:
         return self.form.name.read() or "bot"
@@ -89,10 +88,10 @@ class _New(_Editor):
 
 class _Edit(_Editor):
     def __init__(self, workspace: Workspace, bot: Bot) -> None:
-        self._workspace, self._bot = workspace, bot
+        self._bot = bot
         with form():
             fields = BotForm(bot.config, name=bot.name, description=bot.description)
-        super().__init__(fields, f"/bots/{bot.name}")
+        super().__init__(workspace, fields, f"/bots/{bot.name}")
         self._conflict = Saving[Bot](self._there, bot.version, f"/bots/{bot.name}/edit")
 
     def named(self) -> str:

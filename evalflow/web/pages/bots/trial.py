@@ -7,6 +7,7 @@ from typing import Any
 
 from nicegui import ui
 
+from evalflow.app.workspace import Workspace
 from evalflow.app.workspace.trial import try_bot
 from evalflow.errors import EvalflowError
 from evalflow.records import Answer
@@ -19,14 +20,20 @@ class Trial:
     """A card with a question, and below it what the bot said.
 
     Args:
+        workspace: Where.
         name: Gives what the bot is called.
         config: Gives its configuration as it stands now; may raise UserError.
         fields: Where a fault of it is shown.
     """
 
     def __init__(
-        self, name: Callable[[], str], config: Callable[[], Mapping[str, Any]], fields: Mapping[str, Field]
+        self,
+        workspace: Workspace,
+        name: Callable[[], str],
+        config: Callable[[], Mapping[str, Any]],
+        fields: Mapping[str, Field],
     ) -> None:
+        self._workspace = workspace
         self._name, self._config, self._fields = name, config, fields
         with ui.element("div").classes("card trial stack"):
             text("Try it", "h2")
@@ -45,7 +52,8 @@ class Trial:
         self._said.clear()
         self._asking.props("loading")
         try:
-            answer = await try_bot(self._name(), self._config(), written(self._question) or "")
+            asked = self._name(), self._config(), written(self._question) or ""
+            answer = await self._workspace.ask(lambda: try_bot(*asked))
         except EvalflowError as error:
             show(error, fields)
             return

@@ -146,7 +146,8 @@ class _Editor:
             field.error = None
         by.props("loading")
         try:
-            return await write_steps(self._workspace, self._bot.name, self._draft("new_metric"))
+            draft = self._draft("new_metric")
+            return await self._workspace.ask(lambda: write_steps(self._workspace, self._bot.name, draft))
         except EvalflowError as error:
             show(error, self._form.fields)
             return None

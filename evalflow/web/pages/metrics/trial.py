@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from anyio import to_thread
 from nicegui import ui
 
 from evalflow.app.workspace import Workspace
@@ -55,7 +54,7 @@ class MetricTrial:
         self._said.clear()
         found = await self._attempt(
             self._previewing,
-            lambda draft, row: to_thread.run_sync(preview_metric, self._workspace, self._bot, draft, row),
+            lambda draft, row: self._workspace.render(lambda: preview_metric(self._workspace, self._bot, draft, row)),
         )
         if found is not None:
             with self._said:
@@ -64,7 +63,8 @@ class MetricTrial:
     async def _score(self) -> None:
         self._said.clear()
         found = await self._attempt(
-            self._scoring, lambda draft, row: try_metric(self._workspace, self._bot, draft, row)
+            self._scoring,
+            lambda draft, row: self._workspace.ask(lambda: try_metric(self._workspace, self._bot, draft, row)),
         )
         if found is None:
             return

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from anyio import to_thread
 from nicegui import ui
 
 from evalflow.app.workspace import Workspace
@@ -41,7 +40,7 @@ class Prompts:
         with self._place:
             waiting = text("Rendering …", "p", "muted small")
         try:
-            found = await to_thread.run_sync(score_prompts, self._workspace, self._run, self._score.id)
+            found = await self._workspace.render(lambda: score_prompts(self._workspace, self._run, self._score.id))
         except EvalflowError as error:
             with self._place:
                 message("They cannot be shown as they were sent.", str(error), "warn")

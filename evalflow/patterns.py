@@ -1,0 +1,92 @@
+"""Searching texts for regular expressions in the syntax of Python's `re`, with a limit to the time that takes."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from evalflow.apart import TooSlow
+
+if TYPE_CHECKING:
+    import regex
+
+PATIENCE_S = 1.0
+"""Seconds that one search may take; what takes longer is backtracking without end."""
+# An escaped character, a set, or a brace that opens no quantifier.
+_READ_OTHERWISE = re.compile(
+    r"(?P<escaped>\\.)|\[\^?\]?(?P<set>(?:\\.|[^\]\\])*)\]|(?P<brace>\{(?!\d*,?\d*\}))", re.DOTALL
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """A regular expression that is ready to search. Python's own `re` cannot be stopped; the package `regex` runs it.
+
+    Attributes:
+        text: As its author wrote it.
+    """
+
+    text: str
+    _compiled: regex.Pattern[str]
+
+    def search(self, text: str) -> regex.Match[str] | None:
+        """The first match anywhere in a text.
+
+        Raises:
+            TooSlow: It takes too long on this text.
+        """
+        try:
+            return self._compiled.search(text, timeout=PATIENCE_S, concurrent=True)
+        except TimeoutError:
+            raise self._too_slow() from None
+
+    def fullmatch(self, text: str) -> regex.Match[str] | None:
+        """The match of a whole text.
+
+        Raises:
+            TooSlow: It takes too long on this text.
+        """
+        try:
+            return self._compiled.fullmatch(text, timeout=PATIENCE_S, concurrent=True)
+        except TimeoutError:
+            raise self._too_slow() from None
+
+    def _too_slow(self) -> TooSlow:
+        return TooSlow(f"the pattern takes too long on this text: {self.text}")
+
+
+def compiled(pattern: str, flags: int = 0) -> Pattern:
+    """A pattern that is ready to search.
+
+    Args:
+        pattern: In the syntax of Python's `re`.
+        flags: Of `re`: IGNORECASE, MULTILINE, DOTALL or ASCII.
+
+    Raises:
+        ValueError: It is no regular expression.
+    """
+    import regex
+
+    # Case is folded by a flag and not in the pattern, where \D and \d would become the same.
+    known = {re.I: regex.I, re.M: regex.M, re.S: regex.S, re.A: regex.A}
+    try:
+        re.compile(pattern, flags)
+        meant = sum(int(own) for flag, own in known.items() if flags & flag)
+        return Pattern(pattern, regex.compile(_in_regex(pattern), int(regex.VERSION0) | meant))
+    except (re.error, regex.error, RecursionError, OverflowError) as error:
+        raise ValueError(f"{pattern!r} is no regular expression: {error}") from None
+
+
+def _in_regex(pattern: str) -> str:
+    """A pattern in the syntax of the package `regex`, to which `[:alpha:]` in a set and `{e}` mean something else."""
+    return _READ_OTHERWISE.sub(_escaped, pattern)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    if found["brace"]:
+        return r"\{"
+    if found["set"] and "[" in found["set"]:
+        inside = re.sub(r"(\\.)|\[", lambda part: part[1] or r"\[", found["set"], flags=re.DOTALL)
+        return f"{found[0][: found.start('set') - found.start()]}{inside}]"
+    return found[0]
