@@ -63,8 +63,8 @@ def private_folder(folder: Path) -> Path:
 
 
 def private_file(path: Path, flags: int) -> int:
-    """Open a file for its owner alone, whatever the umask and whoever made it; as `os.open`."""
-    file = os.open(path, flags, 0o600)
+    """Open a file for its owner alone, whatever the umask and whoever made it; as `os.open`, but through no link."""
+    file = os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o600)
     _tighten(path, 0o600)
     return file
 

@@ -22,7 +22,7 @@ from evalflow.app.sweep import write_sweep
 from evalflow.errors import Problem, UserError, command
 from evalflow.report.calibration import write_calibration
 from evalflow.report.terminal import literal
-from evalflow.run.folder import RunFolder
+from evalflow.run.folder import RunFolder, refuse_links
 
 
 def report_again(words: Sequence[str], console: Console) -> int:
@@ -73,6 +73,7 @@ def rewrite(folder: RunFolder, overrides: Sequence[str] = ()) -> dict[str, Any]:
     Raises:
         UserError: An override would need new scores, or what the run was made from is gone.
     """
+    refuse_links(folder)
     saved = load(folder, rederived(read_manifest(folder), overrides) if overrides else None)
     derived = derive(folder, saved.recipe)
     derived = replace(derived, calibration=standing_calibration(saved))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +13,21 @@ from evalflow.app.locate import find_run
 from evalflow.app.results.saved import composed_of, read_manifest
 from evalflow.app.run import run
 from evalflow.app.setup.order import Order
+from evalflow.app.trusted import ProgramError, agree, expect_agreed
 from evalflow.config.schema import BudgetConfig
 from evalflow.errors import Problem, UserError, command, did_you_mean
 from evalflow.paths import conf_dirs
+from evalflow.run.folder import refuse_links
 
 
-def resume(given: str | None, screen: Screen, *, retry_errors: bool, changes: Sequence[str] = ()) -> int:
+def resume(
+    given: str | None,
+    screen: Screen,
+    *,
+    retry_errors: bool,
+    changes: Sequence[str] = (),
+    agrees: Callable[[str], bool] = lambda _: False,
+) -> int:
     """Finish a run: the plan minus what its journals hold.
 
     Args:
@@ -26,6 +35,7 @@ def resume(given: str | None, screen: Screen, *, retry_errors: bool, changes: Se
         screen: Who shows it.
         retry_errors: Ask again what ended in error.
         changes: What the budget is from now on, such as `budget.usd=5`, over all parts of the run together.
+        agrees: Asks whether a program may be started that the folder names, and that was not started here before.
 
     Returns:
         The exit code, as of `run`; 130 where it was stopped by hand once more.
@@ -36,7 +46,16 @@ def resume(given: str | None, screen: Screen, *, retry_errors: bool, changes: Se
         InfrastructureError, BudgetError: A call could not be made any more; what was finished is written.
     """
     folder = find_run(given, "resume")
-    manifest = _with_budget(read_manifest(folder), changes)
+    refuse_links(folder)
+    manifest = read_manifest(folder)
+    try:
+        hint = f"if you trust it: {command('resume', folder.path, '--trust-program')}"
+        expect_agreed(manifest, str(folder.path), hint)
+    except ProgramError as error:
+        if not agrees(error.problems[0].what):
+            raise
+        agree(manifest)
+    manifest = _with_budget(manifest, changes)
     order = Order(
         composed=composed_of(manifest),
         folder=folder.path,

@@ -27,6 +27,7 @@ from evalflow.app.setup.known import answered, remembering
 from evalflow.app.setup.order import Order
 from evalflow.app.setup.prepare import prepare
 from evalflow.app.setup.settings import settings_of
+from evalflow.app.trusted import agree
 from evalflow.errors import EvalflowError, IncompleteError, InfrastructureError, UserError
 from evalflow.protocols import Sink
 from evalflow.records import ScoreRecord
@@ -84,6 +85,7 @@ def run(order: Order, watcher: Watcher) -> int:
     redactor, log_file = Redactor(secrets), log_to(folder.log, secrets)
     with telling_full_disks(folder), log_file, closing(Journal(folder, tally, redactor)) as journal:
         folder.write_manifest(opening)
+        agree(opening)
         if order.latest:
             point_latest(order.latest)
         watcher.starts(inspection, folder)

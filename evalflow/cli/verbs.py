@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from evalflow.cli.calibrate import calibrate
-from evalflow.cli.words import config_dir_of, console, parser_of, run_id_of
+from evalflow.cli.words import config_dir_of, confirmed, console, parser_of, run_id_of
 from evalflow.errors import Problem, UserError
 
 Handler = Callable[[list[str]], int]
@@ -47,9 +47,15 @@ def _resume(words: list[str]) -> int:
     )
     parser.add_argument("run", nargs="?", help="a run's folder; the latest without it")
     parser.add_argument("--retry-errors", action="store_true", help="ask again what ended in error")
+    trust = "start the program that the run's folder names, although it was not started here before"
+    parser.add_argument("--trust-program", action="store_true", help=trust)
     options = parser.parse_args(words)
     screen = TerminalScreen(console(), console(stderr=True))
-    return resume(options.run, screen, retry_errors=options.retry_errors, changes=changes)
+
+    def agrees(what: str) -> bool:
+        return options.trust_program or confirmed(f"{what}. Do so?")
+
+    return resume(options.run, screen, retry_errors=options.retry_errors, changes=changes, agrees=agrees)
 
 
 def _cases(words: list[str]) -> int:

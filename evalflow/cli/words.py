@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -61,3 +62,14 @@ def console(*, stderr: bool = False) -> Console:
     from rich.console import Console
 
     return Console(stderr=stderr, highlight=False)
+
+
+def confirmed(question: str) -> bool:
+    """Whether somebody at the terminal says yes; where there is none, nobody does."""
+    if not sys.stdin.isatty():
+        return False
+    from evalflow.report.terminal import plain
+
+    sys.stderr.write(f"{plain(question)} [y/N] ")
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in ("y", "yes")

@@ -7,6 +7,7 @@ import errno
 import json
 import logging
 import os
+import shlex
 import shutil
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -124,6 +125,18 @@ class RunFolder:
     def write_manifest(self, manifest: dict[str, Any]) -> None:
         """Write run.json; a reader never sees half of it."""
         write_atomically(self.manifest, json.dumps(manifest, indent=2, ensure_ascii=False) + "\n")
+
+
+def refuse_links(folder: RunFolder) -> None:
+    """See that nothing in a run's folder is a link, through which other files would be read or written.
+
+    Raises:
+        UserError: Something is.
+    """
+    link = next((path for path in folder.path.rglob("*") if path.is_symlink()), None)
+    if link is not None:
+        hint = f"remove it: rm {shlex.quote(str(link))}"
+        raise UserError(Problem("this is a link, and a run's folder has none", str(link), hint))
 
 
 @contextmanager

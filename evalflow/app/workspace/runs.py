@@ -8,10 +8,11 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from evalflow.app.trusted import expect_agreed
 from evalflow.app.workspace.compose import chosen, owned
 from evalflow.app.workspace.run_types import ENDED, Run, RunEstimate, RunPage, RunRequest, State, as_run
 from evalflow.app.workspace.snapshot import Choice, Own, freeze, inspected, remove
-from evalflow.app.workspace.space import TakenError, Workspace, not_found, stale
+from evalflow.app.workspace.space import TakenError, Workspace, not_found, refuse_elsewhere, run_folder, stale
 from evalflow.config.runid import new_run_id
 from evalflow.errors import Problem, UserError
 
@@ -217,12 +218,21 @@ def run_row(space: Workspace, run_id: str) -> dict[str, Any]:
 def _queue(space: Workspace, run_id: str, task: Literal["resume", "retry"], expected: int | None) -> Run:
     from evalflow.store import runs
 
-    run_row(space, run_id)
+    _expect_own(space, run_row(space, run_id))
     with space.database.writing() as connection:
         queued = runs.queue(connection, run_id, task, expected)
     if not queued:
         raise _refusal(space, run_id, expected, ("queued", "running"), "wait until it has ended, or cancel it")
     return get_run(space, run_id)
+
+
+def _expect_own(space: Workspace, row: Mapping[str, Any]) -> None:
+    """See that to resume a run starts nothing, reads nothing and writes nothing that nobody has agreed to."""
+    folder = run_folder(space, row)
+    if folder.manifest.is_file():
+        manifest = folder.read_manifest()
+        refuse_elsewhere(space, manifest["config"])
+        expect_agreed(manifest, str(folder.path), "resume it on the command line, where you are asked", space.root)
 
 
 def _refusal(space: Workspace, run_id: str, expected: int | None, unfit: Sequence[State], hint: str) -> UserError:
@@ -234,6 +244,7 @@ def _refusal(space: Workspace, run_id: str, expected: int | None, unfit: Sequenc
 
 
 def _parts(space: Workspace, request: RunRequest) -> tuple[Own, Choice]:
+    refuse_elsewhere(space, request.options)
     return owned(space, request), chosen(space, request)
 
 

@@ -12,6 +12,7 @@ from anyio import CapacityLimiter, to_thread
 
 from evalflow.app.workspace.remembered import Remembered
 from evalflow.errors import ConflictError, Problem, UserError, did_you_mean
+from evalflow.run.folder import RunFolder, refuse_links
 
 if TYPE_CHECKING:
     from evalflow.store import Database
@@ -111,6 +112,49 @@ def within(space: Workspace, folder: Path) -> str:
         hint = "name one below it; copy a run to outputs/runs, if you trust it: it does what its files say"
         raise UserError(Problem(f"{folder} is not below the working directory", "folder", hint))
     return str(found)
+
+
+def run_folder(space: Workspace, row: Mapping[str, Any]) -> RunFolder:
+    """The folder of a run, to be resumed or written again: below the working directory, and through no link.
+
+    Raises:
+        UserError: It lies elsewhere, or something in it does.
+    """
+    found = within(space, Path(row["folder"]))
+    if found != row["folder"]:
+        what = f"{row['folder']} leads through a link to {found}"
+        raise UserError(Problem(what, "folder", "put the folder itself there, without links on the way"))
+    folder = RunFolder(Path(found))
+    refuse_links(folder)
+    return folder
+
+
+def refuse_elsewhere(space: Workspace, config: Mapping[str, Any]) -> None:
+    """See that a run borrows from no folder, and writes to no cache, that is not below the working directory.
+
+    Args:
+        space: Where.
+        config: The run's configuration, as it is kept.
+
+    Raises:
+        UserError: It does.
+    """
+    metrics = _inside(config, "metric")
+    named = [("baseline", config.get("baseline")), ("cache.path", _inside(config, "cache").get("path"))]
+    named += [(f"metric.{name}.steps_from", _inside(metrics, name).get("steps_from")) for name in metrics]
+    for key, value in named:
+        if value is None:
+            continue
+        try:
+            within(space, Path(str(value)).expanduser())
+        except UserError:
+            what, hint = f"{value} is not below the working directory", "such a run stays with the command line"
+            raise UserError(Problem(what, key, hint)) from None
+
+
+def _inside(config: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    found = config.get(key)
+    return cast("Mapping[str, Any]", found) if isinstance(found, Mapping) else {}
 
 
 def not_found(what: str, name: str, known: list[str]) -> NotFoundError:

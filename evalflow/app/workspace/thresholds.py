@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evalflow.app.report import rewrite
@@ -15,7 +14,15 @@ from evalflow.app.worker.process import working_on
 from evalflow.app.workspace.metrics import Metric, MetricDraft, list_library, list_metrics, update_metric
 from evalflow.app.workspace.run_types import ENDED, Run
 from evalflow.app.workspace.runs import get_run, run_row
-from evalflow.app.workspace.space import NotFoundError, TakenError, Workspace, not_found, stale
+from evalflow.app.workspace.space import (
+    NotFoundError,
+    TakenError,
+    Workspace,
+    not_found,
+    refuse_elsewhere,
+    run_folder,
+    stale,
+)
 from evalflow.errors import Problem, UserError
 from evalflow.run.folder import RunFolder
 
@@ -46,7 +53,7 @@ def passing(space: Workspace, run_id: str, metric: str, thresholds: Sequence[flo
     known = {one["name"]: one for one in row["facts"].get("metrics", [])}
     if metric not in known:
         raise not_found("metric", metric, list(known))
-    folder = RunFolder(Path(row["folder"]))
+    folder = run_folder(space, row)
     if not folder.scores.is_file():
         return []
     return passing_rates(
@@ -105,11 +112,12 @@ def _rewrite(
 ) -> Run:
     from evalflow.store import runs
 
-    folder = RunFolder(Path(_ended_row(space, run_id, expected)["folder"]))
+    folder = run_folder(space, _ended_row(space, run_id, expected))
     try:
         with working_on(folder.path):
             row = _ended_row(space, run_id, expected)  # as it is while nothing else works on it
             saved = load(folder)
+            refuse_elsewhere(space, saved.manifest["config"])
             if metric not in saved.recipe.metrics:
                 raise not_found("metric", metric, list(saved.recipe.metrics))
             threshold = declared(saved).get(metric) if is_back else value

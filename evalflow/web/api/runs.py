@@ -69,6 +69,9 @@ class RunFolder(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     folder: str = Field(min_length=1, max_length=4096, description="Below the working directory, as outputs/runs/ID.")
+    trust_program: bool = Field(
+        default=False, description="Whether to resume it may start the program that its run.json names."
+    )
 
 
 @router.get("")
@@ -107,7 +110,7 @@ def post_estimate(space: Space, new: NewRun) -> RunEstimate:
 @router.post("/open", status_code=201)
 def post_folder(space: Space, made: RunFolder, request: Request, response: Response) -> Run:
     """Take in a run that was made on the command line; its scores follow as soon as the worker has read them."""
-    run = open_run(space, Path(made.folder))
+    run = open_run(space, Path(made.folder), trust_program=made.trust_program)
     response.headers["Location"] = f"{request.url.path.removesuffix('open')}{run.run_id}"
     tagged(response, run.version)
     return run

@@ -9,7 +9,9 @@ from nicegui import ui
 from evalflow.web.pages.parts import button, text
 
 
-def confirmation(title: str, about: str, action: str, do: Callable[[], Awaitable[None]]) -> ui.dialog:
+def confirmation(
+    title: str, about: str, action: str, do: Callable[[], Awaitable[None]], keep: str = "Keep it"
+) -> ui.dialog:
     """A dialog that does what cannot be undone once it is confirmed."""
 
     async def confirmed() -> None:
@@ -25,6 +27,6 @@ def confirmation(title: str, about: str, action: str, do: Callable[[], Awaitable
         text(about, "p", "muted")
         with ui.element("div").classes("actions"):
             doing = button(action, confirmed, kind="danger")
-            button("Keep it", asked.close)
+            button(keep, asked.close)
     asked.props["aria-label"] = title
     return asked

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from anyio import to_thread
 from nicegui import ui
 
+from evalflow.app.trusted import ProgramError
 from evalflow.app.workspace import Workspace
 from evalflow.app.workspace.opened import open_run
 from evalflow.app.workspace.run_types import Run, RunPage
@@ -16,6 +18,7 @@ from evalflow.app.workspace.runs import list_runs
 from evalflow.errors import EvalflowError
 from evalflow.report.wording import number, without_means_of_figures
 from evalflow.web.pages.address import page
+from evalflow.web.pages.dialogs import confirmation
 from evalflow.web.pages.forms import About, line, written
 from evalflow.web.pages.frame import frame
 from evalflow.web.pages.parts import badge, button, empty, link_button, text
@@ -125,8 +128,15 @@ def _opening(workspace: Workspace) -> ui.dialog:
         folder.error = None if path else "is required"
         if path is None:
             return
+        await take_in(path)
+
+    async def take_in(path: str, *, trust_program: bool = False) -> None:
         try:
-            run = await to_thread.run_sync(open_run, workspace, Path(path))
+            run = await to_thread.run_sync(partial(open_run, workspace, Path(path), trust_program=trust_program))
+        except ProgramError as error:
+            about = f"{error.problems[0].what}. Open it only if you trust whoever made it."
+            trusted = partial(take_in, path, trust_program=True)
+            confirmation("This run starts a program", about, "Open it all the same", trusted, keep="Cancel").open()
         except EvalflowError as error:
             folder.error = str(error)
         else:

@@ -1,0 +1,132 @@
+"""Runs of others: a program of theirs starts only once somebody has agreed, and they stay below the root."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from evalflow.app.trusted import ProgramError
+from evalflow.app.workspace import Workspace, open_workspace, runs
+from evalflow.app.workspace.opened import open_run
+from evalflow.app.workspace.thresholds import keep_threshold
+from evalflow.cli import run_command
+from evalflow.errors import UserError
+
+BOT = "import pathlib, sys; pathlib.Path('started').touch(); print('{\"answer\": \"A.\"}')"
+
+
+@pytest.fixture(name="foreign")
+def _foreign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A run with a command target that was made in another folder, copied into this one, as somebody's is."""
+    theirs, ours = tmp_path / "theirs", tmp_path / "ours"
+    data = tmp_path / "mine.jsonl"
+    data.write_text('{"question": "Q?", "reference": "A."}\n', encoding="utf-8")
+    for folder in (theirs, ours):
+        folder.mkdir()
+    monkeypatch.chdir(theirs)
+    (tmp_path / "bot.py").write_text(BOT, encoding="utf-8")
+    chosen = ["dataset=rag", f"dataset.rag.path={data}", "dataset.rag.fields=null", "metric=exact_match"]
+    argv = f"target.argv=['{sys.executable}', '{tmp_path / 'bot.py'}']"
+    assert run_command([*chosen, "generate=true", "target=command", argv]) == 0
+    assert run_command(["resume"]) == 0  # it was started here: nobody is asked
+    folder = (theirs / "outputs" / "latest").resolve()
+    copied = ours / "outputs" / "runs" / folder.name
+    shutil.copytree(folder, copied)
+    for name in ("answers.jsonl", "scores.jsonl"):
+        (copied / name).unlink()
+    monkeypatch.chdir(ours)
+    return copied
+
+
+@pytest.fixture(name="space")
+def _space(foreign: Path) -> Iterator[Workspace]:
+    with closing(open_workspace()) as space:
+        yield space
+
+
+def test_to_resume_somebody_elses_run_asks_before_its_program_is_started(
+    foreign: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_command(["resume", str(foreign)]) == 2
+    said = capsys.readouterr().err
+    assert "starts a program of this machine" in said
+    assert "bot.py" in said
+    assert f"python -m evalflow resume {foreign} --trust-program" in said
+    assert not Path("started").exists()
+    assert run_command(["resume", str(foreign), "--trust-program"]) == 0
+    Path("started").unlink()
+    assert run_command(["resume", str(foreign), "--retry-errors"]) == 0  # it was agreed to before
+
+
+def test_to_open_such_a_run_asks_as_well(foreign: Path, space: Workspace) -> None:
+    with pytest.raises(ProgramError, match=r"starts a program .*bot\.py"):
+        open_run(space, foreign)
+    manifest = json.loads((foreign / "run.json").read_text(encoding="utf-8"))
+    manifest["config"]["target"]["kind"] = "${oc.decode:command}"
+    (foreign / "run.json").write_text(json.dumps(manifest), encoding="utf-8")
+    with pytest.raises(ProgramError):
+        open_run(space, foreign)
+    assert open_run(space, foreign, trust_program=True).state == "queued"
+
+
+def linked(run: Path) -> None:
+    (run / "scores.jsonl").symlink_to(run.parents[3] / "mine.jsonl")
+
+
+def borrowing(run: Path) -> None:
+    manifest = json.loads((run / "run.json").read_text(encoding="utf-8"))
+    manifest["config"]["baseline"] = str(run.parents[3] / "theirs" / "outputs" / "latest")
+    (run / "run.json").write_text(json.dumps(manifest), encoding="utf-8")
+
+
+def caching(run: Path) -> None:
+    manifest = json.loads((run / "run.json").read_text(encoding="utf-8"))
+    manifest["config"]["cache"]["path"] = str(run.parents[3] / "mine.jsonl")
+    (run / "run.json").write_text(json.dumps(manifest), encoding="utf-8")
+
+
+def moved(run: Path) -> None:
+    elsewhere = run.parents[3] / "elsewhere"
+    shutil.move(run, elsewhere)
+    run.symlink_to(elsewhere)
+
+
+def moved_inside(run: Path) -> None:
+    shutil.move(run, run.with_name("other"))
+    run.symlink_to(run.with_name("other"))
+
+
+@pytest.mark.parametrize("change", [linked, borrowing, caching, moved, moved_inside])
+def test_thresholds_and_resuming_stay_below_the_root_and_follow_no_link(
+    foreign: Path, space: Workspace, change: Callable[[Path], None]
+) -> None:
+    from evalflow.store import runs as rows
+
+    run = open_run(space, foreign, trust_program=True)
+    with space.database.writing() as connection:
+        rows.change(
+            connection, run.run_id, run.version, state="failed", facts={"seed": 0, "metrics": [{"name": "exact_match"}]}
+        )
+    before = (foreign.parents[3] / "mine.jsonl").read_bytes()
+    change(foreign)
+    with pytest.raises(UserError, match=r"link|not below the working directory"):
+        keep_threshold(space, run.run_id, "exact_match", 0.5)
+    with pytest.raises(UserError, match=r"link|not below the working directory"):
+        runs.resume_run(space, run.run_id)
+    assert (foreign.parents[3] / "mine.jsonl").read_bytes() == before
+
+
+def test_a_run_is_opened_through_no_link_and_borrows_from_nowhere_else(foreign: Path, space: Workspace) -> None:
+    borrowing(foreign)
+    with pytest.raises(UserError, match="baseline"):
+        open_run(space, foreign, trust_program=True)
+    linked(foreign)
+    with pytest.raises(UserError, match="this is a link"):
+        open_run(space, foreign, trust_program=True)
+    assert run_command(["resume", str(foreign), "--trust-program"]) == 2
