@@ -1,18 +1,21 @@
-"""The program as a user runs it: a process of its own, in a folder of its own."""
+"""The program as a user runs it, in a folder of its own: in this process, or in one of its own."""
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import chdir, contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from evalflow.cli import run_command
 from evalflow.testing import Request
 
 
@@ -23,6 +26,14 @@ class Program:
     folder: Path
 
     def __call__(self, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
+        """Run a command line in this process, which takes a tenth of the time that a process of its own takes."""
+        out, err = io.StringIO(), io.StringIO()
+        with restored(self.folder, {"COLUMNS": "80", **env}), redirect_stdout(out), redirect_stderr(err):
+            code = run_command(arguments)
+        return subprocess.CompletedProcess(["evalflow", *arguments], code, out.getvalue(), err.getvalue())
+
+    def process(self, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
+        """Run a command line in a process of its own: for what ends with it, or what only its start shows."""
         command = [sys.executable, "-m", "evalflow", *arguments]
         environment = {**os.environ, "COLUMNS": "80", **env}
         return subprocess.run(command, cwd=self.folder, env=environment, capture_output=True, text=True, timeout=600)
@@ -40,6 +51,24 @@ class Program:
         text = "".join(json.dumps(row) + "\n" for row in rows)
         (self.folder / name).write_text(text, encoding="utf-8")
         return name
+
+
+@contextmanager
+def restored(folder: Path, env: dict[str, str]) -> Iterator[None]:
+    """Be in a folder with an environment, as a new process would be, and leave nothing of it behind."""
+    before, path, modules = dict(os.environ), list(sys.path), set(sys.modules)
+    with chdir(folder):
+        os.environ.update(env)
+        sys.path.insert(0, str(folder))
+        try:
+            yield
+        finally:
+            os.environ.clear()
+            os.environ.update(before)
+            sys.path[:] = path
+            for name in set(sys.modules) - modules:
+                if str(getattr(sys.modules[name], "__file__", "")).startswith(str(folder)):
+                    del sys.modules[name]
 
 
 @pytest.fixture
