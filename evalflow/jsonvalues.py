@@ -10,7 +10,7 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, Any, cast
 
 from evalflow.apart import within
-from evalflow.patterns import Pattern, compiled
+from evalflow.patterns import Pattern, compiled, expect_small
 
 if TYPE_CHECKING:
     from jsonpath import CompoundJSONPath, JSONPath, JSONPathEnvironment
@@ -178,5 +178,6 @@ def _environment() -> JSONPathEnvironment:
 
 def _known(read: Callable[[str], Any], pattern: str) -> Pattern | None:
     """A pattern as RFC 9485 has it; None for what is none, which matches nothing."""
+    expect_small(pattern)
     found = read(pattern)
     return None if found is None else Pattern(pattern, found)

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
 PATIENCE_S = 1.0
 """Seconds that one search may take; what takes longer is backtracking without end."""
+LARGEST = 100_000
+"""Parts of one pattern. `regex` writes out what is repeated, so that (?:a{1000}){1000} has a million of them."""
+_PART = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\{(?P<times>\d+)(?:,\d*)?\}|.", re.DOTALL)
 # An escaped character, a set, or a brace that opens no quantifier.
 _READ_OTHERWISE = re.compile(
     r"(?P<escaped>\\.)|\[\^?\]?(?P<set>(?:\\.|[^\]\\])*)\]|(?P<brace>\{(?!\d*,?\d*\}))", re.DOTALL
@@ -65,6 +68,7 @@ def compiled(pattern: str, flags: int = 0) -> Pattern:
 
     Raises:
         ValueError: It is no regular expression.
+        TooSlow: It is too large to be made ready.
     """
     import regex
 
@@ -72,10 +76,30 @@ def compiled(pattern: str, flags: int = 0) -> Pattern:
     known = {re.I: regex.I, re.M: regex.M, re.S: regex.S, re.A: regex.A}
     try:
         re.compile(pattern, flags)
+        expect_small(pattern)
         meant = sum(int(own) for flag, own in known.items() if flags & flag)
         return Pattern(pattern, regex.compile(_in_regex(pattern), int(regex.VERSION0) | meant))
     except (re.error, regex.error, RecursionError, OverflowError) as error:
         raise ValueError(f"{pattern!r} is no regular expression: {error}") from None
+
+
+def expect_small(pattern: str) -> None:
+    """See that a pattern can be made ready, which nothing could interrupt.
+
+    Raises:
+        TooSlow: It cannot.
+    """
+    groups, last = [0], 0
+    for part in _PART.finditer(pattern):
+        if part[0] == "(":
+            groups.append(0)
+        elif part["times"]:
+            groups[-1] += last * max(int(part["times"][:9]) - 1, 0)
+        else:
+            last = groups.pop() if part[0] == ")" and len(groups) > 1 else 1
+            groups[-1] += last
+    if sum(groups) > LARGEST:
+        raise TooSlow(f"the pattern is too large with its repetitions written out: {pattern[:80]}")
 
 
 def _in_regex(pattern: str) -> str:

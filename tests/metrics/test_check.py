@@ -125,8 +125,23 @@ def test_a_pattern_that_backtracks_without_end_costs_one_score(bench, monkeypatc
     assert outcome.error == "the pattern takes too long on this text: (a|aa)+$"
 
 
+@pytest.mark.parametrize(
+    "pattern", ["(?:(?:(?:a{99}){99}){99}){99}", "(?:[)(]{999}x){999}", "(?:(?:a{999}){999}){0}", "a" * 100_001]
+)
+def test_a_pattern_that_is_too_large_is_refused(bench, pattern):
+    with pytest.raises(ValidationError, match="the pattern is too large with its repetitions written out: "):
+        metric(bench, {"op": "regex", "pattern": pattern})
+
+
 def test_nested_quantifiers_end(bench):
     assert not passes(bench, {"op": "regex", "pattern": "(x+x+)+y"}, "x" * 34)
+
+
+def test_a_large_set_and_many_repetitions_are_no_large_pattern(bench):
+    pattern = (
+        "^(?:[0-9a-f]{8}-){3}" + "x{0,60000}" * 9 + "[" + "".join(map(chr, range(0x100, 0x5000))) + r"]{2}\)\{9{4}$"
+    )
+    assert passes(bench, {"op": "regex", "pattern": pattern}, "0123abcd-" * 3 + "xx\u0123\u0124){9999")
 
 
 PARTS = [
