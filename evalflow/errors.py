@@ -92,7 +92,7 @@ class CallError(EvalflowError):
         error_type: A short cause code: rate_limit, timeout, connection, server, malformed, bad_request, refused,
             schema, truncated, too_large, context_length, unsupported.
         raw: The last reply as it came, or None where there was none.
-        requests: Calls that were answered before it failed, and so have been paid.
+        requests: Calls that were sent for it, its own failed one included; tries of one call count once.
         usage, cost_usd: What those took; None where unknown.
         paid: Digests of those among them that are remembered; see `Bill`.
         latency_s: Seconds that they took.

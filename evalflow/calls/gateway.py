@@ -201,7 +201,7 @@ class Gateway:
             hint = self._key_hint if fault.error_type == "authentication" and self._key_hint else fault.hint
             raise InfrastructureError(f"{self._where}: {fault.message}", hint) from None
         if fault.decision == "give_up":
-            raise CallError(fault.error_type, fault.message, fault.raw)
+            raise _failed(fault, fault.message, elapsed_s)
         impatient = fault.unreachable and not self._watchdog.answered
         if impatient and (attempt >= policy.connect_attempts or elapsed_s >= policy.connect_patience_s):
             what = f"{self._where} cannot be reached: {fault.message}"
@@ -212,8 +212,18 @@ class Gateway:
         if not self._watchdog.answered or (fault.error_type == "malformed" and not self._succeeded):
             what = f"{self._where} gave no usable answer in {tries}: {fault.message}"
             raise InfrastructureError(what, self._dialect.unusable)
-        raise CallError(fault.error_type, f"{fault.message} (after {tries})", fault.raw)
+        raise _failed(fault, f"{fault.message} (after {tries})", elapsed_s)
 
     def _redacted(self, fault: Fault) -> Fault:
         raw = fault.raw and self._redactor.text(fault.raw)
         return replace(fault, message=self._redactor.text(fault.message), raw=raw)
+
+
+def _failed(fault: Fault, message: str, elapsed_s: float) -> CallError:
+    """A call that was sent and brought nothing: a refusal is free, and what the model may have done is not known."""
+    if fault.unreachable:
+        return CallError(fault.error_type, message, fault.raw)
+    usage, cost_usd = (None, None) if fault.error_type in MAYBE_PAID else (Usage(), 0.0)
+    return CallError(
+        fault.error_type, message, fault.raw, requests=1, usage=usage, cost_usd=cost_usd, latency_s=elapsed_s
+    )

@@ -42,12 +42,15 @@ class _Spent:
     cost_usd: float | None = 0.0
     latency_s: float = 0.0
 
-    def add(self, completion: Completion) -> None:
-        self.requests += 1
-        self.usage = self.usage + completion.usage if self.usage and completion.usage else None
-        known = self.cost_usd is not None and completion.cost_usd is not None
-        self.cost_usd = (self.cost_usd or 0.0) + (completion.cost_usd or 0.0) if known else None
-        self.latency_s += completion.latency_s
+    def add(self, call: Completion | CallError) -> None:
+        sent = call.requests if isinstance(call, CallError) else 1
+        if not sent:
+            return
+        self.requests += sent
+        self.usage = self.usage + call.usage if self.usage and call.usage else None
+        known = self.cost_usd is not None and call.cost_usd is not None
+        self.cost_usd = (self.cost_usd or 0.0) + (call.cost_usd or 0.0) if known else None
+        self.latency_s += call.latency_s
 
     def error(self, error_type: str, message: str, raw: str | None) -> JudgeError:
         usage, cost = (self.usage, self.cost_usd) if self.requests else (None, None)
@@ -241,6 +244,7 @@ class OpenAIJudge:
         try:
             completion = await self._client.complete(request)
         except CallError as error:
+            spent.add(error)
             raise spent.error(error.error_type, str(error), error.raw) from None
         spent.add(completion)
         if completion.refusal or completion.finish_reason == "content_filter":

@@ -114,7 +114,7 @@ class ServiceTarget:
         except UserError as error:
             return replace(begun, status="error", error_type="prompt", error=str(error))
         except CallError as error:
-            return failed(begun, error)
+            return replace(failed(begun, error), usage=None, cost_usd=None)
         return replace(
             begun,
             answer=said.answer,

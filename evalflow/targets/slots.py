@@ -60,7 +60,8 @@ class Slots:
                 self._limiter.succeeded(slot, latency_s)
                 return Heard(body, latency_s)
         except TimeoutError:
-            raise TargetError("timeout", f"no reply within {self._timeout_s:g} s") from None
+            what = f"no reply within {self._timeout_s:g} s"
+            raise TargetError("timeout", what, requests=1, latency_s=self._timeout_s) from None
         finally:
             if self._account and reserved:
                 self._account.budget.settle(reserved, reserved)

@@ -130,11 +130,11 @@ async def test_a_whole_reply_counts_even_if_it_reached_the_limit(build: Build) -
         assert (await build(endpoint.url).ask(ASK)).parsed == Verdict(**GOOD)
 
 
-async def test_a_fault_during_a_reask_says_what_was_paid_before(build: Build) -> None:
+async def test_a_fault_during_a_reask_says_what_was_sent_and_paid_before(build: Build) -> None:
     async with Endpoint([reply("no", usage=(7, 1)), *[status(500)] * 3]) as endpoint:
         with pytest.raises(JudgeError) as failed:
             await build(endpoint.url).ask(ASK)
-    assert (failed.value.error_type, failed.value.requests, failed.value.usage) == ("server", 1, Usage(7, 1))
+    assert (failed.value.error_type, failed.value.requests, failed.value.usage) == ("server", 2, Usage(7, 1))
     assert failed.value.cost_usd is None
 
 
@@ -216,7 +216,7 @@ async def test_a_failed_sample_leaves_the_others_and_counts_what_it_took(build: 
     script = {3: status(400), 5: reply({"grade": "none"}, usage=(10, 1))}
     async with Endpoint(lambda request: script.get(request.number, reply(GOOD, usage=(10, 1)))) as endpoint:
         got = await build(endpoint.url, price=PRICE, reasks=0).ask(replace(ASK, samples=10))
-    assert (got.samples, got.failed, got.requests, len(got.paid)) == (8, 2, 9, 8)
+    assert (got.samples, got.failed, got.requests, len(got.paid)) == (8, 2, 10, 8)
     assert (got.usage, got.cost_usd, got.cached) == (Usage(90, 9), pytest.approx(9 * 20e-6), False)
     assert got.probabilities is not None
     assert got.probabilities[0]["grade"] == {4: 1.0}
@@ -237,7 +237,7 @@ async def test_where_half_of_the_samples_fail_the_ask_fails_and_tells_what_all_t
         with pytest.raises(JudgeError) as failed:
             await judge.ask(replace(ASK, logprobs=promised, samples=4))
     error, paid = failed.value, 2 + promised
-    assert (error.error_type, error.requests, len(error.paid)) == ("bad_request", paid, paid)
+    assert (error.error_type, error.requests, len(error.paid)) == ("bad_request", paid + 2, paid)
     assert (error.usage, error.cost_usd) == (Usage(10 * paid, paid), pytest.approx(paid * 20e-6))
     assert str(error).startswith("2 of 4 samples failed; the first: HTTP 400")
 

@@ -28,6 +28,7 @@ class ScriptedJudge:
     weighted: bool = False
     reasks: int = 0
     samples: int = 1
+    failed: int = 0
     mass: Mapping[str, float] | None = None
     asked: list[Ask] = field(default_factory=list)
     name: str = "scripted"
@@ -52,6 +53,7 @@ class ScriptedJudge:
             raw=raw,
             probabilities=self.chances.get(ask.step),
             samples=self.samples,
+            failed=self.failed,
             mass=self.mass,
             reasks=self.reasks,
             usage=Usage(100, 10),

@@ -128,6 +128,7 @@ async def test_what_goes_wrong_is_an_error_record(build: Build, steps: Any, erro
         assert (await target.answer(case(), 0)).status == "answered"
         failed, next_one = [await target.answer(case(), 0) for _ in range(2)]
     assert (failed.status, failed.error_type, failed.answer) == ("error", error_type, None)
+    assert (failed.requests, failed.cost_usd) == (1, None)
     assert what in (failed.error or "")
     assert next_one.answer == "B"
     assert endpoint.count == len(steps) + 2

@@ -16,7 +16,7 @@ from evalflow.records import Case, Context, Message, Usage
 from evalflow.targets.form import Form
 from evalflow.targets.missing import MissingTarget
 from evalflow.targets.openai import OpenAITarget, scalar
-from evalflow.testing import Endpoint, refusal, reply, status
+from evalflow.testing import Endpoint, html, refusal, reply, status
 
 pytestmark = pytest.mark.anyio
 QUICK = RetryPolicy(attempts=2, base_s=0.01, cap_s=0.02)
@@ -107,6 +107,16 @@ async def test_an_answer_says_how_many_requests_it_took(build: Build) -> None:
         unrendered = await build(endpoint.url, prompt="{{ vars.color }}").answer(CASE, 0)
     assert (said.requests, empty.requests, unrendered.requests) == (1, 1, 0)
     assert (empty.status, unrendered.status, unrendered.latency_s) == ("error", "error", None)
+
+
+async def test_a_call_that_fails_was_a_request_and_a_refused_one_is_free(build: Build) -> None:
+    async with Endpoint(["Because.", status(400), status(500), status(500), html(), html()]) as endpoint:
+        target = build(endpoint.url, price={"input_per_million": 1.0, "output_per_million": 1.0})
+        _, refused, broken, unheard = [await target.answer(CASE, 0) for _ in range(4)]
+    assert [answer.error_type for answer in (refused, broken, unheard)] == ["bad_request", "server", "malformed"]
+    assert [answer.requests for answer in (refused, broken, unheard)] == [1, 1, 1]
+    assert [answer.cost_usd for answer in (refused, broken, unheard)] == [0.0, 0.0, None]
+    assert refused.latency_s
 
 
 class Failing(ChatClient):

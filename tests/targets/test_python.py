@@ -132,6 +132,7 @@ async def test_a_plain_function_has_a_thread_and_cannot_change_the_case(build: B
 async def test_what_goes_wrong_is_an_error_record(build: Build, call: str, error_type: str, what: str) -> None:
     answer = await build(f"my_bot:{call}", timeout_s=0.05 if "endless" in call else 30).answer(CASE, 0)
     assert (answer.status, answer.error_type, answer.answer) == ("error", error_type, None)
+    assert answer.requests == 1
     assert what in (answer.error or "")
 
 
