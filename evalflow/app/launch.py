@@ -29,6 +29,9 @@ class Screen(Watcher, Protocol):
     def interrupted(self, folder: Path | None) -> None:
         """A run was stopped by hand; `folder` is what it left behind, if anything."""
 
+    def sweeping(self) -> None:
+        """The runs to come are those of a sweep."""
+
     def swept(self, folder: Path, tables: SweepTables) -> None:
         """A sweep is done and its report written."""
 
@@ -86,6 +89,7 @@ def _one(job: Job, run_id: str, overrides: Sequence[str], jobs: _Jobs, screen: S
         if jobs.sweep is None:
             jobs.sweep = job.folder.parent
             open_sweep(jobs.sweep, run_id, overrides)
+            screen.sweeping()
     try:
         return run(Order(job.read(), job.folder, own_id, latest, tuple(jobs.folders)), screen)
     except EvalflowError as error:

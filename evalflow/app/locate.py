@@ -58,3 +58,8 @@ def jobs_of(folder: Path) -> list[Path] | None:
         return None if jobs is None else [folder / job for job in jobs]
     begun = [path.parent for path in folder.glob("*/run.json")]
     return sorted(begun, key=lambda path: (len(path.name.partition("_")[0]), path.name))
+
+
+def is_override(word: str) -> bool:
+    """Whether a word is KEY=VALUE, and no folder: those of a sweep's runs have `=` in their names."""
+    return "=" in word and not word.startswith("-") and not Path(word).exists()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import webbrowser
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from rich.console import Console
 from evalflow.app.calibration.calibrating import standing_calibration
 from evalflow.app.calibration.certificates import certified
 from evalflow.app.calibration.ranking import rank_again
-from evalflow.app.locate import find_folder, jobs_of
+from evalflow.app.locate import find_folder, is_override, jobs_of
 from evalflow.app.results.derive import derive, report
 from evalflow.app.results.saved import load, read_manifest, rederived
 from evalflow.app.screen import shown
@@ -22,6 +22,7 @@ from evalflow.app.sweep import write_sweep
 from evalflow.errors import Problem, UserError, command
 from evalflow.report.calibration import write_calibration
 from evalflow.report.terminal import literal
+from evalflow.report.wording import number, percent
 from evalflow.run.folder import RunFolder, refuse_links
 
 
@@ -36,17 +37,47 @@ def report_again(words: Sequence[str], console: Console) -> int:
     Raises:
         UserError: There is no such run, or an override would need new scores.
     """
-    overrides = [word for word in words if "=" in word and not Path(word).exists()]  # a sweep's folders have a = too
+    overrides = [word for word in words if is_override(word)]
     folders = [find_folder(word) for word in words if word not in overrides] or [find_folder(None)]
     for path in folders:
         jobs = jobs_of(path)
         for run in jobs if jobs is not None else [path]:
+            before = _numbers(run)
             rewrite(RunFolder(run), overrides)
+            for line in _changes(before, _numbers(run)):
+                console.print(literal(line if jobs is None else f"{run.name}: {line}"), soft_wrap=True)
         if jobs is not None:
             rank_again(path, jobs)
             write_sweep(path, jobs)
         console.print(literal(shown(path / "report.html")), soft_wrap=True)
     return 0
+
+
+def _numbers(run: Path) -> dict[str, str]:
+    """What a run's summary and its exit code say, as it is printed; nothing where there is no summary yet."""
+    import polars as pl
+
+    folder = RunFolder(run)
+    table = run / "summary.parquet"
+    if not table.is_file():
+        return {}
+    found: dict[str, str] = {}
+    for row in pl.read_parquet(table).filter(pl.col("tag").is_null()).iter_rows(named=True):
+        name = " ".join(row[key] for key in ("dataset", "target", "metric", "statistic", "judge") if row[key])
+        found[name] = number(row["value"])
+        if row["pass_rate"] is not None:
+            found[f"{name}, pass rate"] = percent(row["pass_rate"])
+    return {**found, "exit code": str(folder.read_manifest().get("exit_code"))}
+
+
+def _changes(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
+    """The old and the new number, of those that differ."""
+    names = dict.fromkeys([*before, *after]) if before else {}
+    return [
+        f"{name}: {before.get(name, '–')} → {after.get(name, '–')}"
+        for name in names
+        if before.get(name) != after.get(name)
+    ]
 
 
 def open_report(folder: str | None, console: Console) -> int:

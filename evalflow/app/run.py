@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import shlex
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack, closing
@@ -28,7 +27,7 @@ from evalflow.app.setup.order import Order
 from evalflow.app.setup.prepare import prepare
 from evalflow.app.setup.settings import settings_of
 from evalflow.app.trusted import agree
-from evalflow.errors import EvalflowError, IncompleteError, InfrastructureError, UserError
+from evalflow.errors import EvalflowError, IncompleteError, InfrastructureError, UserError, command
 from evalflow.protocols import Sink
 from evalflow.records import ScoreRecord
 from evalflow.redaction import Redactor
@@ -54,6 +53,12 @@ class Watcher(Protocol):
 
     def prepared(self, metric: str, entry: Mapping[str, Any], folder: RunFolder) -> None:
         """Something was made that the run keeps to from now on; `entry` is that of prepared.json."""
+
+    def nothing_left(self, tally: Tally, folder: RunFolder) -> None:
+        """A run that is resumed has all its scores already."""
+
+    def stopping(self, in_progress: int) -> None:
+        """The run was asked to stop, and finishes so many cases first."""
 
     async def follow(self, tally: Tally) -> None:
         """Show the progress until cancelled."""
@@ -162,6 +167,8 @@ def _score(order: Order, found: Inspection, journal: Journal, tally: Tally, watc
     finished = finished_before(order, parts, found.recipe().bounded, tally)
     if journal.torn:
         log.warning("cut off %d bytes of a line that was never finished", journal.torn)
+    if order.resumed is not None and tally.done == found.cells:
+        watcher.nothing_left(tally, RunFolder(order.folder))
 
     async def work(known: ExitStack) -> bool:
         following = asyncio.create_task(watcher.follow(tally))
@@ -179,7 +186,12 @@ def _score(order: Order, found: Inspection, journal: Journal, tally: Tally, watc
                 case_timeout_s=run.case_timeout_s,
             )
             pipeline = Pipeline(plan, _watched(journal, parts, watcher), tally)
-            return await interruptible(pipeline.run(found.selected()), pipeline.stop)
+
+            def stop() -> None:
+                pipeline.stop()
+                watcher.stopping(tally.in_flight)
+
+            return await interruptible(pipeline.run(found.selected()), stop)
         finally:
             following.cancel()
             await parts.close()
@@ -203,7 +215,7 @@ def _incomplete(order: Order, found: Inspection) -> IncompleteError:
     log.error("missing scores: %s", "; ".join(names))
     more = f" and {len(names) - _NAMED} more, which evalflow.log names" if len(names) > _NAMED else ""
     what = f"{len(names)} of {found.cells} scores are missing at the end: {'; '.join(names[:_NAMED])}{more}"
-    return IncompleteError(f"{what}\n  hint: make them: python -m evalflow resume {shlex.quote(str(order.folder))}")
+    return IncompleteError(f"{what}\n  hint: make them: {command('resume', order.folder)}")
 
 
 def _watched(journal: Journal, parts: Parts, watcher: Watcher) -> Sink:

@@ -17,12 +17,12 @@ from evalflow.errors import EvalflowError, UserError, command
 from evalflow.records import ScoreRecord
 from evalflow.report.calibrated import print_corrected
 from evalflow.report.case_console import print_eval_steps, print_score
-from evalflow.report.console import print_gates, print_summary, print_sweep, print_totals, print_worst, worst_rows
-from evalflow.report.leaderboard import print_boards
+from evalflow.report.console import print_gates, print_summary, print_totals, print_worst, worst_rows
 from evalflow.report.noise import print_noise
 from evalflow.report.panels import print_panels
 from evalflow.report.preference import print_preferences
 from evalflow.report.progress import follow
+from evalflow.report.sweep_console import print_sweep, run_line
 from evalflow.report.terminal import literal, plain
 from evalflow.run.folder import RunFolder
 from evalflow.run.tally import Tally
@@ -44,6 +44,8 @@ class TerminalScreen:
     def __init__(self, out: Console, err: Console) -> None:
         self._out = out
         self._err = err
+        self._sweeping = False
+        self._noted: set[str] = set()
 
     def starts(self, inspection: Inspection, folder: RunFolder) -> None:
         """Say what will run, and what people should know before."""
@@ -54,13 +56,26 @@ class TerminalScreen:
                 f"{counts}; {metrics}; {inspection.cells:,} score{'' if inspection.cells == 1 else 's'}", style="bold"
             )
         )
-        for notice in inspection.notices():
+        for notice in dict.fromkeys(one for one in inspection.notices() if one not in self._noted):
+            self._noted.add(notice)
             self._err.print(literal(f"note: {notice}", style="yellow"), soft_wrap=True)
 
     def prepared(self, metric: str, entry: Mapping[str, Any], folder: RunFolder) -> None:
         """The steps that were written for a metric, ready to be pasted into its YAML."""
         if entry.get("kind") == "g_eval" and not entry["copied_from"]:
             print_eval_steps(self._err, metric, entry, shown(folder.path))
+
+    def nothing_left(self, tally: Tally, folder: RunFolder) -> None:
+        """Say that there is nothing to resume, and how what failed is asked for again."""
+        self._err.print(literal(f"nothing was left to do: all {tally.done:,} scores are there"), soft_wrap=True)
+        if tally.errors:
+            self._err.print(literal(f"{tally.errors:,} of them are errors; to ask for these again:"), soft_wrap=True)
+            again = command("resume", shown(folder.path), "--retry-errors")
+            self._err.print(literal(f"  {again}"), soft_wrap=True)
+
+    def stopping(self, in_progress: int) -> None:
+        """Say what is waited for, and how not to wait."""
+        self._err.print(literal(f"stopping: {in_progress} in progress; again to stop now"), soft_wrap=True)
 
     async def follow(self, tally: Tally) -> None:
         """Show the progress until cancelled."""
@@ -72,6 +87,9 @@ class TerminalScreen:
 
     def ends(self, folder: RunFolder, manifest: dict[str, Any], recipe: Recipe, derived: Derived) -> None:
         """The table, the worst cases, and where to read on."""
+        if self._sweeping:
+            self._out.print(literal(run_line(folder.path.name, manifest, derived.summary.frame)), soft_wrap=True)
+            return
         directions = {name: metric.config.direction for name, metric in recipe.metrics.items()}
         self._out.print()
         print_summary(self._out, manifest, derived.summary.frame, directions)
@@ -109,11 +127,14 @@ class TerminalScreen:
             self._line("kept", shown(folder))
             self._line("go on", command("resume", shown(folder)))
 
+    def sweeping(self) -> None:
+        """From now on, each run has one line; the table over all of them follows."""
+        self._sweeping = True
+
     def swept(self, folder: Path, tables: SweepTables) -> None:
         """The table over all runs of a sweep, and how far its judges agree."""
         self._out.print()
-        print_sweep(self._out, tables.summary, tables.agreement)
-        print_boards(self._out, tables.boards)
+        print_sweep(self._out, tables.summary, tables.agreement, tables.boards)
         for name, why in tables.failed.items():
             self._out.print(literal(f"{name} failed: {why}", style="red"), soft_wrap=True)
         self._line("report", shown(folder / "report.html"))

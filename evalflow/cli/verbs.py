@@ -37,10 +37,11 @@ def _check(words: list[str]) -> int:
 
 
 def _resume(words: list[str]) -> int:
+    from evalflow.app.locate import is_override
     from evalflow.app.resume import resume
     from evalflow.app.screen import TerminalScreen
 
-    changes = [word for word in words if "=" in word and not Path(word).exists()]  # a sweep's folders have a = too
+    changes = [word for word in words if is_override(word)]
     words = [word for word in words if word not in changes]
     parser = parser_of(
         "resume", "Finish a run; nothing that is finished is asked again. budget.usd=5 raises its budget."

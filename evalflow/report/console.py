@@ -38,7 +38,7 @@ def print_summary(
     for line in judge_lines(manifest):
         console.print(literal(line, style="dim"), soft_wrap=True)
     rows = headline_rows(summary)
-    _print_table(console, rows, varying(rows))
+    print_table(console, rows, varying(rows))
     for metric in dict.fromkeys(row["metric"] for row in rows):
         if directions.get(metric) == "lower_is_better":
             console.print(literal(f"{metric}: lower is better", style="dim"))
@@ -126,27 +126,8 @@ def print_gates(console: Console, gates: Sequence[Mapping[str, Any]]) -> None:
         console.print(Text.assemble("gate ", (word, style), f"  {plain(gate['message'])}"), soft_wrap=True)
 
 
-def print_sweep(console: Console, summary: pl.DataFrame, agreement: pl.DataFrame) -> None:
-    """The headline rows of all runs, and how far every two judges agree.
-
-    Args:
-        console: Where to print.
-        summary: The columns of summary.parquet after a column `run`.
-        agreement: metric, judge_a, judge_b, n, agreement, correlation.
-    """
-    rows = sorted(headline_rows(summary), key=lambda row: (row["metric"], row["statistic"]))
-    parts = varying(rows)
-    cells = {(row["metric"], row["statistic"], series_name(row, parts)) for row in rows}
-    _print_table(console, rows, parts if len(cells) == len(rows) else (*parts, "run"))
-    for row in agreement.iter_rows(named=True):
-        facts = [f"rank correlation {number(row['correlation'], 2)}"]
-        if row["agreement"] is not None:
-            facts.append(f"same verdict {percent(row['agreement'])}")
-        pair = f"{row['metric']}: {row['judge_a']} and {row['judge_b']}"
-        console.print(literal(f"{pair} on {row['n']} answers: {', '.join(facts)}"), soft_wrap=True)
-
-
-def _print_table(console: Console, rows: Sequence[Mapping[str, Any]], parts: Sequence[str]) -> None:
+def print_table(console: Console, rows: Sequence[Mapping[str, Any]], parts: Sequence[str]) -> None:
+    """Rows of a summary, each named by its metric and by what of `parts` the rows differ in."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("metric", overflow="fold")  # of all columns it alone may shrink: a cut number is none
     for head in ("value", "95 % interval", *(short for _, short in _STATES), "pass"):

@@ -36,15 +36,17 @@ def board_lines(boards: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[str
     return found
 
 
-def print_boards(console: Console, boards: Sequence[Mapping[str, Any]]) -> None:
-    """The boards of means and pass rates on a terminal; those of figures stand on the page."""
+def print_boards(console: Console, boards: Sequence[Mapping[str, Any]], most: int) -> None:
+    """The first lines of the boards of means and pass rates on a terminal; all else stands on the page."""
     from rich.padding import Padding
 
     shown = [board for board in boards if board["statistic"] in _SHOWN]
     for title, lines in board_lines(shown):
         console.print(literal(f"who leads: {title}", style="bold"))
-        for place, line in enumerate(lines, start=1):
+        for place, line in enumerate(lines[:most], start=1):
             console.print(Padding(literal(f"{place}. {line}"), (0, 0, 0, 2)))
+        if len(lines) > most:
+            console.print(literal(f"  {len(lines) - most} more in report.html", style="dim"))
     rest = dict.fromkeys(board["statistic"] for board in boards if board not in shown)
     if rest:
         console.print(literal(f"report.html has who leads by {', '.join(rest)}", style="dim"))

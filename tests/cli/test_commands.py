@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from pathlib import Path
 
@@ -69,6 +70,33 @@ def test_a_report_can_be_made_again_and_a_new_threshold_is_free(scored: Program)
     assert done.returncode == 0, done.stderr
     after = {p.name: p.read_bytes() for p in scored.latest.iterdir() if p.suffix in (".csv", ".jsonl", ".html")}
     assert after == before
+    assert "→" not in done.stdout
+    changed = scored("report", "metric.faithfulness.threshold=0.1", "gate={faithfulness: {mean: '>= 0.99'}}")
+    assert re.search(r"faithfulness mean openai:scripted, pass rate: .+ → 100", changed.stdout)
+    assert "exit code: 0 → 1" in changed.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "known"),
+    [
+        (["report", "metric.faithfullness.threshold=1"], "did you mean 'faithfulness'?"),
+        (["report", "metric.faithfulness.thresold=1"], "did you mean 'threshold'?"),
+        (["report", "metric.faithfulness.needs=[]"], "these can: gate, judge.thresholds, max_error_rate, baseline,"),
+        (["resume", "budget.used=1"], "did you mean 'usd'?"),
+    ],
+)
+def test_an_error_on_a_key_of_a_finished_run_names_the_keys_that_exist(
+    scored: Program, words: list[str], known: str
+) -> None:
+    done = scored(*words)
+    assert done.returncode == 2
+    assert known in done.stderr
+
+
+@pytest.mark.parametrize("columns", ["40", "60"])
+def test_a_list_is_cut_nowhere(program: Program, columns: str) -> None:
+    done = program("list", COLUMNS=columns)
+    assert "…" not in done.stdout
 
 
 def test_without_a_run_the_next_step_is_told(program: Program) -> None:

@@ -115,7 +115,10 @@ def test_errors_are_asked_again_only_when_told_to(program: Program) -> None:
         assert program(*arguments(program, endpoint.url)).returncode == 3
         broken["now"] = False
         asked = endpoint.count
-        assert program("resume").returncode == 3
+        again = program("resume")
+        assert again.returncode == 3
+        assert "nothing was left to do: all 30 scores are there" in again.stderr
+        assert "1 of them are errors" in again.stderr
         assert endpoint.count == asked
         done = program("resume", "--retry-errors")
         assert done.returncode == 0, done.stderr
@@ -192,5 +195,6 @@ def test_a_resumed_run_that_is_stopped_again_says_how_to_go_on(program: Program)
         gate.open.set()
         out, err = resumed.communicate(timeout=300)
     assert resumed.returncode == 130
+    assert "stopping: 2 in progress; again to stop now" in err
     assert err.splitlines()[-1] == "interrupted"
     assert out.splitlines()[-1].startswith("go on  python -m evalflow resume outputs/runs/")

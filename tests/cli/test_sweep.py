@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 
 import polars as pl
+import pytest
 
+from evalflow.cli import run_command
 from evalflow.testing import Endpoint, Request, reply, status
 from tests.cli.conftest import Program
 
@@ -50,6 +54,26 @@ def test_a_sweep_over_judges_asks_the_target_once(program: Program) -> None:
     assert summary["run"].to_list() == jobs
     assert (program.latest / "report.html").stat().st_size > 10_000
     assert "vllm:kind and vllm:strict on 3 answers" in done.stdout
+
+
+def test_a_sweep_of_many_runs_prints_a_line_for_each_and_a_grid(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    path = Program(tmp_path).write(
+        "mine.jsonl", *({"question": f"{i}?", "answer": "a", "reference": "ab"[i % 2]} for i in range(12))
+    )
+    seeds = ",".join(map(str, range(12)))
+    words = ["dataset=rag", f"dataset.rag.path={path}", "dataset.rag.fields=null", "metric=exact_match", "sample=8"]
+    assert run_command(["-m", *words, f"seed={seeds}"]) == 0
+    said = capsys.readouterr().out
+    for run in range(12):
+        assert re.search(rf"^{run}_seed={run}: exact_match 0\.\d{{3}}$", said, re.MULTILINE)
+        assert re.search(rf"^ *{run}_seed={run} +0\.\d{{3}} *$", said, re.MULTILINE)
+    assert len(said.splitlines()) < 50
+    assert run_command(["report", "outputs/latest/3_seed=3", "gate={exact_match: {mean: '<= 0.01'}}"]) == 0
+    assert "exit code: 0 → 1\n" in capsys.readouterr().out
 
 
 def test_a_budget_holds_over_all_runs_of_a_sweep(program: Program) -> None:

@@ -28,6 +28,9 @@ _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """Reads what `yaml.safe_load` reads, eight times as quickly where libyaml is there."""
 GROUPS = ("dataset", "metric", "judge", "target", "embedder", "experiment")
 
+_NAME_WIDTH = 30
+"""What a name has of a line at least, in a terminal however narrow."""
+
 
 @dataclass(frozen=True, slots=True)
 class Option:
@@ -161,8 +164,9 @@ def _facts(option: Option, matches: Catalogue) -> dict[str, Any]:
 
 def _table(group: str, listed: list[Option]) -> Table:
     table = Table(title=group, title_justify="left", box=box.SIMPLE_HEAD, show_header=False, pad_edge=False)
-    table.add_column(no_wrap=True, style="bold")
-    table.add_column()
+    longest = max((len(option.name) for option in listed), default=0)
+    table.add_column(style="bold", overflow="fold", min_width=min(longest, _NAME_WIDTH))
+    table.add_column(overflow="fold")
     for option in listed:
         table.add_row(literal(option.name), literal(option.description))
     return table

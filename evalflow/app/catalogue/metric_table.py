@@ -58,8 +58,8 @@ def calls_of(values: Mapping[str, Any]) -> Calls | None:
 def metric_table(options: Iterable[Option], catalogue: Catalogue) -> Table:
     """One row for each metric under its family, at most as wide as the terminal."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("metric", ratio=1)
-    table.add_column("needs, and who has it", max_width=22)
+    table.add_column("metric", ratio=1, overflow="fold")
+    table.add_column("needs, and who has it", max_width=22, overflow="fold")
     table.add_column("calls a case", max_width=7)
     table.add_column("model", max_width=5)
     table.caption, table.caption_justify = _CAPTION, "left"

@@ -20,14 +20,16 @@ from evalflow.app.setup.settings import settings_of
 from evalflow.config.load import Composed, resolved
 from evalflow.config.schema import DatasetConfig, MetricConfig
 from evalflow.config.validate import Settings
-from evalflow.errors import Problem, UserError
+from evalflow.errors import Problem, UserError, did_you_mean
 from evalflow.records import Case, FigureSpec
 from evalflow.run.folder import RunFolder
 from evalflow.run.manifest import SCHEMA
 from evalflow.summary import parse_gates
 
+_DERIVED_OF_METRICS = ("threshold", "gate", "of", "op", "may_lack")
+_DERIVED_OF_RUNS = ("gate", "judge.thresholds", "max_error_rate", "baseline")
 _DERIVED = re.compile(
-    r"\+?(metric\.\w+\.(threshold|gate|of|of\.\w+|op|may_lack)|judge\.thresholds|gate|baseline|max_error_rate)"
+    rf"\+?(metric\.\w+\.({'|'.join(_DERIVED_OF_METRICS)}|of\.\w+)|{'|'.join(map(re.escape, _DERIVED_OF_RUNS))})"
 )
 """What may be changed of a finished run."""
 
@@ -104,15 +106,30 @@ def rederived(manifest: dict[str, Any], overrides: Sequence[str]) -> dict[str, A
         for parent in parents:
             here = cast("dict[str, Any]", here).get(parent) if isinstance(here, dict) else None
         if not _DERIVED.fullmatch(key) or not isinstance(here, dict):
-            what = f"{key} cannot be changed after the run"
-            problems.append(
-                Problem(what, "command line", "thresholds, gates and composites can; for all else start a new run")
-            )
+            problems.append(_unchangeable(key, config))
             continue
         here[last] = yaml.safe_load(text)
     if problems:
         raise UserError(problems)
     return {**manifest, "config": config, "overrides": [*manifest["overrides"], *overrides]}
+
+
+def _unchangeable(key: str, config: dict[str, Any]) -> Problem:
+    """Why a key of a finished run cannot be changed, and which can: of the metric that is named, where one is."""
+    group, _, below = key.lstrip("+").partition(".")
+    metrics: dict[str, Any] = config["metric"]
+    name, _, last = below.partition(".")
+    if group == "metric" and name not in metrics:
+        return Problem(f"the run has no metric {name!r}", "command line", did_you_mean(name, metrics))
+    if group == "metric" and last:
+        known = [part for part in _DERIVED_OF_METRICS if part in metrics[name]]
+        if last not in metrics[name] and not last.startswith("of."):
+            return Problem(f"the metric {name} has no key {last!r}", "command line", did_you_mean(last, known))
+    elif group not in config:
+        return Problem(f"there is no key {group!r}", "command line", did_you_mean(group, _DERIVED_OF_RUNS))
+    keys = ", ".join((*_DERIVED_OF_RUNS, *(f"metric.NAME.{part}" for part in _DERIVED_OF_METRICS)))
+    what = f"{key} cannot be changed after the run"
+    return Problem(what, "command line", f"these can: {keys}; for all else start a new run")
 
 
 def load(folder: RunFolder, manifest: dict[str, Any] | None = None) -> Saved:
