@@ -73,7 +73,7 @@ def test_a_report_can_be_made_again_and_a_new_threshold_is_free(scored: Program)
     assert "→" not in done.stdout
     changed = scored("report", "metric.faithfulness.threshold=0.1", "gate={faithfulness: {mean: '>= 0.99'}}")
     assert re.search(r"faithfulness mean openai:scripted, pass rate: .+ → 100", changed.stdout)
-    assert "exit code: 0 → 1" in changed.stdout
+    assert "exit code: 0 → 3" in changed.stdout
 
 
 @pytest.mark.parametrize(
