@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, and_, case, delete, func, insert, or_, select, tuple_
+from sqlalchemy import ColumnElement, Connection, and_, case, delete, false, func, insert, or_, select, tuple_
 
 from evalflow.records import passes
 from evalflow.store.few import few
@@ -63,17 +64,20 @@ def page(
     wanted: Filter,
     after: Place | None,
     limit: int,
+    *,
+    descending: bool = False,
 ) -> list[Row]:
-    """Scores in input order, each with its question and answer."""
+    """Scores in input order, or from the last to the first, each with its question and answer."""
+    order = [column.desc() for column in _ORDER] if descending else _ORDER
     places = few(connection, run, wanted)
     if places is not None:
-        behind = [place for place in places if after is None or place > after]
-        return _page_of_few(connection, run, wanted, behind, limit)
+        behind = [one for one in places if after is None or (one < after if descending else one > after)]
+        return _page_of_few(connection, run, wanted, behind[::-1] if descending else behind, limit, order)
     keys = select(scores.c.position, scores.c.n).where(*conditions(run, wanted))
     if after is not None:
-        keys = keys.where(_behind(after))
-    keys = keys.order_by(*_ORDER).limit(limit)
-    return every(connection, _shown(run, keys).order_by(*_ORDER))
+        keys = keys.where(_behind(after, descending=descending))
+    keys = keys.order_by(*order).limit(limit)
+    return every(connection, _shown(run, keys).order_by(*order))
 
 
 def page_by_score(
@@ -126,15 +130,23 @@ def span(connection: Connection, run: int, metric: str) -> tuple[float, float] |
     return None if low is None else (low, high)
 
 
-def histogram(connection: Connection, run: int, metric: str, edges: Sequence[float]) -> list[int]:
-    """How many scores of a metric lie in each of the bins between edges; the last includes its upper edge."""
+def histogram(
+    connection: Connection, run: int, metric: str, edges: Sequence[float], threshold: float | None, *, higher: bool
+) -> list[tuple[int, int]]:
+    """How many scores of a metric lie in each of the bins between edges, and how many of these pass the threshold.
+
+    The last bin includes its upper edge.
+    """
     last = len(edges) - 2
     inner = edges[1:-1]
     number = case(*((scores.c.score < edge, i) for i, edge in enumerate(inner)), else_=last) if inner else func.abs(0)
     within = and_(scores.c.score >= edges[0], scores.c.score <= edges[-1])
-    query = select(number.label("bin"), func.count()).where(scores.c.run == run, scores.c.metric == metric, within)
-    found = {int(place): n for place, n in connection.execute(query.group_by("bin"))}
-    return [found.get(i, 0) for i in range(last + 1)]
+    met = false() if threshold is None else passes(scores.c.score, threshold, higher_is_better=higher)
+    query = select(number.label("bin"), func.count(), func.sum(case((met, 1), else_=0))).where(
+        scores.c.run == run, scores.c.metric == metric, within
+    )
+    found = {int(place): (n, int(passed)) for place, n, passed in connection.execute(query.group_by("bin"))}
+    return [found.get(i, (0, 0)) for i in range(last + 1)]
 
 
 def tags(connection: Connection, run: int) -> list[tuple[str, int]]:
@@ -192,13 +204,15 @@ def steps(connection: Connection, run: int, position: int) -> dict[int, str]:
     return {row[0]: row[1] for row in found}
 
 
-def _page_of_few(connection: Connection, run: int, wanted: Filter, places: Sequence[Place], limit: int) -> list[Row]:
+def _page_of_few(
+    connection: Connection, run: int, wanted: Filter, places: Sequence[Place], limit: int, order: Sequence[Any]
+) -> list[Row]:
     """The first of these places that are wanted in every other respect, too."""
     found: list[Row] = []
     for i in range(0, len(places), _AT_ONCE):
         at = tuple_(scores.c.position, scores.c.n).in_(places[i : i + _AT_ONCE])
-        keys = select(scores.c.position, scores.c.n).where(at, *conditions(run, wanted)).order_by(*_ORDER)
-        found += every(connection, _shown(run, keys.limit(limit - len(found))).order_by(*_ORDER))
+        keys = select(scores.c.position, scores.c.n).where(at, *conditions(run, wanted)).order_by(*order)
+        found += every(connection, _shown(run, keys.limit(limit - len(found))).order_by(*order))
         if len(found) == limit:
             break
     return found

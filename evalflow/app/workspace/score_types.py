@@ -101,8 +101,12 @@ class PassRate:
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """How the scores of a metric lie: `counts[i]` of them between `edges[i]` and `edges[i + 1]`."""
+    """How the scores of a metric lie: `counts[i]` of them between `edges[i]` and `edges[i + 1]`.
+
+    Of these, `passed[i]` pass the threshold that was asked for; None where none was.
+    """
 
     metric: str
     edges: Sequence[float]
     counts: Sequence[int]
+    passed: Sequence[int] | None = None

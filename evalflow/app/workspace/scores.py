@@ -74,6 +74,37 @@ def list_scores(
     return ScorePage([_score(one, limits) for one in found[:limit]], more)
 
 
+def neighbours(
+    space: Workspace, run_id: str, position: int, wanted: ScoreFilter, sort: str = "input"
+) -> tuple[int | None, int | None]:
+    """The answers before and after one, by their positions, in a list of scores as `list_scores` gives it.
+
+    Raises:
+        NotFoundError: There is no such run.
+    """
+    from evalflow.store import results
+
+    row = run_row(space, run_id)
+    chosen = _filter(wanted, _limits(row, None))
+    with space.database.reading() as connection:
+
+        def step(*, back: bool) -> int | None:
+            if sort == "input" or chosen.metric is None:
+                start = (position, -1 if back else _LARGEST)
+                found = results.page(connection, row["id"], chosen, start, 1, descending=back)
+            else:
+                descending = (sort == "-score") != back
+                own = results.page(connection, row["id"], replace(chosen, positions=[position]), None, MAX_PAGE)
+                places = [(one["score"], one["position"], one["n"]) for one in own if one["score"] is not None]
+                if not places:
+                    return None
+                start = min(places) if descending else max(places)
+                found = results.page_by_score(connection, row["id"], chosen, start, 1, descending=descending)
+            return found[0]["position"] if found else None
+
+        return step(back=True), step(back=False)
+
+
 def case_scores(space: Workspace, run_id: str, dataset: str, case_id: str) -> list[Score]:
     """All scores of a case, answer by answer where it was answered repeatedly; none where the run does not have it.
 
@@ -186,8 +217,14 @@ def pass_rates(
     return found
 
 
-def distribution(space: Workspace, run_id: str, metric: str, bins: int = BINS) -> Distribution | None:
+def distribution(space: Workspace, run_id: str, metric: str, threshold: float | None = None) -> Distribution | None:
     """How the scores of a metric lie: over 0..1 where it is bounded, else from the lowest to the highest.
+
+    Args:
+        space: Where.
+        run_id: Which run.
+        metric: Whose.
+        threshold: Which of them pass is counted by it.
 
     Returns:
         None where nothing was scored.
@@ -198,16 +235,18 @@ def distribution(space: Workspace, run_id: str, metric: str, bins: int = BINS) -
     from evalflow.store import results
 
     row = run_row(space, run_id)
-    bounded = {one["name"]: one["bounded"] for one in row["facts"].get("metrics", [])}
+    metrics: list[Mapping[str, Any]] = row["facts"].get("metrics", [])
+    about = {str(one["name"]): one for one in metrics}.get(metric)
     with space.database.reading() as connection:
         span = results.span(connection, row["id"], metric)
         if span is None:
             return None
-        low, high = (0.0, 1.0) if bounded.get(metric) else span
-        if low == high:
-            return Distribution(metric, [low, high], results.histogram(connection, row["id"], metric, [low, high]))
-        edges = [low + (high - low) * i / bins for i in range(bins)] + [high]
-        return Distribution(metric, edges, results.histogram(connection, row["id"], metric, edges))
+        low, high = (0.0, 1.0) if about and about["bounded"] else span
+        edges = [low, high] if low == high else [low + (high - low) * i / BINS for i in range(BINS)] + [high]
+        higher = about is None or about["direction"] == "higher_is_better"
+        found = results.histogram(connection, row["id"], metric, edges, threshold, higher=higher)
+    counts, passed = ([pair[i] for pair in found] for i in (0, 1))
+    return Distribution(metric, edges, counts, None if threshold is None else passed)
 
 
 def _limits(row: Mapping[str, Any], thresholds: Mapping[str, float] | None) -> list[Limit]:

@@ -43,12 +43,22 @@ async def attempt(
 
 
 def show(error: EvalflowError, fields: Mapping[str, Field]) -> None:
-    """Put each problem beside its field, and the cursor into the first; the others become notifications."""
+    """Put each problem beside its field, and go to the first; the others become notifications."""
     elsewhere, first = place(error, fields)
     for problem in elsewhere:
         tell_fault(str(problem))
     if first is not None:
+        reveal(first)
         first.run_method("focus")
+
+
+def reveal(element: ui.element) -> None:
+    """Bring an element into view, out of what is folded up around it."""
+    for above in element.ancestors():
+        if isinstance(above, ui.expansion):
+            above.open()
+    # Quasar's own focus does not scroll.
+    ui.run_javascript(f"setTimeout(() => getHtmlElement({element.id})?.scrollIntoView({{block: 'center'}}), 50)")
 
 
 def place(error: EvalflowError, fields: Mapping[str, Field]) -> tuple[list[Problem], Field | None]:
@@ -65,10 +75,19 @@ def place(error: EvalflowError, fields: Mapping[str, Field]) -> tuple[list[Probl
         if field is None:
             elsewhere.append(problem)
         else:
-            what = problem.what.removeprefix(f"{problem.key}: ")
-            field.error = f"{what} ({problem.hint})" if problem.hint else what
+            field.error = _beside(problem)
             first = first or field
     return elsewhere, first
+
+
+def _beside(problem: Problem) -> str:
+    """A problem in the words of a form: its field needs no key, and nobody writes `key=value` here."""
+    what = problem.what.removeprefix(f"{problem.key}: ")
+    if problem.key and what.startswith(f"{problem.key} "):
+        what = f"this field {what.removeprefix(problem.key).strip()}"
+    what = f"{what[:1].upper()}{what[1:]}"
+    of_a_form = problem.hint and f"{problem.key}=" not in problem.hint
+    return f"{what} ({problem.hint})" if of_a_form else what
 
 
 def tell_fault(what: str) -> None:

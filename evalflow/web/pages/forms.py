@@ -46,11 +46,12 @@ def area(about: About, value: str | None = None) -> ui.textarea:
     return made.props("autogrow")
 
 
-def number(
-    about: About, value: float | None = None, *, low: float | None = None, high: float | None = None
-) -> ui.number:
-    """A field for a number within bounds; empty is None."""
-    return _placed(about, lambda: ui.number(value=value, placeholder=about.example, min=low, max=high))
+def number(about: About, value: float | None = None) -> ui.number:
+    """A field for a number; empty is None.
+
+    It has no bounds: NiceGUI would change a number beyond them without a word, and who keeps it refuses it with one.
+    """
+    return _placed(about, lambda: ui.number(value=value, placeholder=about.example))
 
 
 def pick(about: About, options: Mapping[str, str] | Sequence[str], value: str | None) -> ui.select:

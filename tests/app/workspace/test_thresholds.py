@@ -26,7 +26,8 @@ from evalflow.app.workspace import (
 )
 from evalflow.app.workspace.metrics import MetricDraft
 from evalflow.app.workspace.run_types import Run, RunRequest
-from evalflow.app.workspace.scores import pass_rates
+from evalflow.app.workspace.score_types import ScoreFilter
+from evalflow.app.workspace.scores import distribution, neighbours, pass_rates
 from evalflow.errors import UserError
 
 GRADED: dict[str, Any] = {
@@ -127,3 +128,24 @@ def test_a_judge_that_is_not_calibrated_has_a_threshold_of_its_own(space: Worksp
         thresholds.carry_threshold(space, unjudged.run_id, "relevance", 0.4)
     back = thresholds.restore_threshold(space, unjudged.run_id, "relevance")
     assert back.facts == unjudged.facts
+
+
+def test_bars_say_what_passes_in_each_of_them(space: Workspace, run: Run) -> None:
+    lies = distribution(space, run.run_id, "graded", 0.5)
+    assert lies is not None
+    assert lies.passed is not None
+    assert (sum(lies.counts), sum(lies.passed)) == (10, 5)
+    assert all(passed in (0, count) for passed, count in zip(lies.passed, lies.counts, strict=True))
+    unjudged = distribution(space, run.run_id, "graded")
+    assert unjudged is not None
+    assert unjudged.passed is None
+
+
+def test_the_case_before_and_after_are_those_of_the_list(space: Workspace, run: Run) -> None:
+    every, failed, graded = ScoreFilter(), ScoreFilter(passed=False), ScoreFilter(metric="graded")
+    assert neighbours(space, run.run_id, 0, every) == (None, 1)
+    assert neighbours(space, run.run_id, 4, failed) == (3, None)
+    assert neighbours(space, run.run_id, 7, failed) == (4, None)
+    assert neighbours(space, run.run_id, 4, graded, "score") == (3, 5)
+    assert neighbours(space, run.run_id, 4, graded, "-score") == (5, 3)
+    assert neighbours(space, run.run_id, 9, ScoreFilter(metric="graded", low=0.5), "score") == (8, None)

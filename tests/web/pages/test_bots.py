@@ -72,6 +72,24 @@ def test_every_fault_stands_beside_its_field(visit: Visit) -> None:
     page.get_by_text("cannot be a name").wait_for(state="detached")
 
 
+def test_a_failed_save_goes_to_its_error_and_cuts_no_number(visit: Visit) -> None:
+    page = visit("/bots/new")
+    field(page, "Name").fill("fees")
+    field(page, "Temperature").fill("5")
+    save = page.get_by_role("button", name="Save")
+    save.focus()
+    page.keyboard.press("Shift+Tab")
+    page.keyboard.press("Tab")
+    assert "4px" in save.evaluate("element => getComputedStyle(element).boxShadow")
+    page.keyboard.press("Enter")
+    model = page.locator(".field", has_text="As its provider calls it")
+    model.get_by_text("This field is required").wait_for()
+    page.get_by_text("ess than or equal to 2").wait_for()
+    assert field(page, "Temperature").input_value() == "5"
+    page.wait_for_function("document.activeElement.getBoundingClientRect().top > 0")
+    assert model.locator("input").evaluate("element => element === document.activeElement")
+
+
 def test_a_key_is_named_and_its_value_never_shown(visit: Visit) -> None:
     page = visit("/bots/new")
     field(page, "API key").fill("TRIAL_KEY")

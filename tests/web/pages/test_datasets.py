@@ -290,7 +290,7 @@ def test_what_conf_declares_is_read_and_copied(visit: Visit, pages: Server) -> N
     page.get_by_role("option").nth(1).click()
     page.wait_for_url("**/datasets/rag?tag=*")
     field(page, "Search").fill("no such words")
-    seen(page, "No case is like that")
+    seen(page, "No matching cases")
     press(page, "Show all cases")
     seen(page, "1–40 of 40")
     assert page.get_by_role("checkbox").count() == 0

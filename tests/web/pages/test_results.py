@@ -69,3 +69,25 @@ def test_a_moved_threshold_is_told_with_its_interval_kept_carried_and_given_back
     page.get_by_role("button", name="Back to 1.00, as declared").click()
     page.get_by_text("92 % pass (11 of 12); 95 % interval").wait_for()
     assert not page.get_by_role("button", name="Back to 1.00, as declared").is_visible()
+
+
+def test_the_address_has_order_and_filter_which_the_cases_keep(visit: Visit, finished: Finished) -> None:
+    query = "metric=exact&status=passed&sort=-score"
+    page = visit(f"/runs/{finished.better}?{query}")
+    page.get_by_text("11 scores", exact=True).wait_for()
+    first = page.locator(".scores .question").first
+    assert first.text_content() == "What is fee 11?"
+    first.click()
+    page.wait_for_url(f"**/runs/{finished.better}/cases/11?{query}")
+    page.get_by_role("link", name="Next case").click()
+    page.wait_for_url(f"**/cases/10?{query}")
+    page.get_by_role("link", name="New prompt").click()
+    page.wait_for_url(f"**/runs/{finished.better}?{query}")
+    page.get_by_text("11 scores", exact=True).wait_for()
+
+
+def test_bars_have_the_colours_of_what_passes(visit: Visit, finished: Finished) -> None:
+    page = visit(f"/runs/{finished.better}")
+    page.locator(".bin i.pass").wait_for()
+    assert page.locator(".bin i.pass").count() == page.locator(".bin i.fail").count() == 1
+    assert page.locator(".bin", has=page.locator("i.pass")).get_attribute("title") == "0.95 to 1.00: 11 pass"

@@ -6,6 +6,7 @@ import re
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -167,7 +168,7 @@ def test_a_threshold_moves_the_pass_rate_and_asks_nobody(visit: Visit, bot: Bot,
     page.locator("ul.scores .badge.fail", has_text="failed").first.wait_for(state="detached")
     page.get_by_label("State").click()
     page.get_by_role("option", name="Failed").click()
-    seen(page, "No score is like that.")
+    seen(page, "No matching scores.")
     page.reload()
     wait(page, "33 % pass (1 of 3)")
     seen(page, "2 scores")
@@ -221,11 +222,16 @@ def test_scores_come_while_a_run_goes_on_and_become_its_results(visit: Visit, bo
 def test_a_run_that_fails_says_why_and_what_next(visit: Visit, bot: Bot, pages: Server) -> None:
     values = {"model": "m", "base_url": "http://127.0.0.1:9/v1", "api_key_env": None, "attempts": 1}
     page = visit(start(pages, judge="openai", judge_values=values))
-    wait(page, "Mend what it names, then resume")
+    wait(page, "Start again takes the bot and the metrics as they are now")
     seen(page, "127.0.0.1:9")
+    failed = page.url
     page.get_by_role("link", name="Run again with changes").click()
     page.wait_for_url("**/runs/new?source=*")
     assert field(page, "Its address").input_value() == "http://127.0.0.1:9/v1"
+    page = visit(urlsplit(failed).path)
+    page.get_by_role("button", name="Start again").click()
+    page.wait_for_function("before => location.href !== before", arg=failed)
+    wait(page, "Start again takes the bot and the metrics as they are now")
 
 
 def test_what_is_wrong_with_a_new_run_stands_beside_its_field(visit: Visit, bot: Bot) -> None:

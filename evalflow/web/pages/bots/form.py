@@ -90,18 +90,14 @@ class BotForm:
             self._area("system_prompt", About("System prompt", help, "You answer questions about our fees."))
             with ui.element("div").classes("pair"):
                 about = About("Temperature", "0 for the same answer each time, as far as the model can.", "0")
-                self._number("temperature", about, 0, 2)
+                self._number("temperature", about)
                 self._number(
                     "max_tokens",
                     About("Longest answer", "In tokens, such as 500; empty: the model's own limit.", "500"),
-                    1,
-                    None,
                 )
             self._number(
                 "timeout_s",
                 About("Patience", "Seconds to wait for an answer before it is asked again, such as 60.", "60"),
-                1,
-                None,
             )
 
     def _http(self) -> None:
@@ -147,8 +143,6 @@ class BotForm:
             self._number(
                 "timeout_s",
                 About("Patience", "Seconds to wait for an answer before it is asked again, such as 60.", "60"),
-                1,
-                None,
             )
 
     def _recorded(self) -> None:
@@ -168,8 +162,8 @@ class BotForm:
     def _area(self, key: str, about: About) -> Field:
         return self._add(key, area(about, self._config.get(key)))
 
-    def _number(self, key: str, about: About, low: float | None, high: float | None) -> Field:
-        return self._add(key, number(about, self._config.get(key), low=low, high=high))
+    def _number(self, key: str, about: About) -> Field:
+        return self._add(key, number(about, self._config.get(key)))
 
     def _path(self, key: str, label: str, help: str, example: str) -> Field:
         value = self._config.get(key)

@@ -11,7 +11,7 @@ from evalflow.app.workspace import Workspace
 from evalflow.app.workspace.trial import try_bot
 from evalflow.errors import EvalflowError
 from evalflow.records import Answer
-from evalflow.web.pages.faults import show
+from evalflow.web.pages.faults import reveal, show
 from evalflow.web.pages.forms import About, Field, area, written
 from evalflow.web.pages.parts import button, facts, message, text
 
@@ -61,6 +61,7 @@ class Trial:
             self._asking.props(remove="loading")
         with self._said:
             _show(answer)
+        reveal(self._said)
 
 
 def _show(answer: Answer) -> None:

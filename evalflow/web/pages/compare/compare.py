@@ -103,7 +103,7 @@ def _picks(
         with ui.element("div").classes("form wide"), ui.element("div").classes("pair top"):
             a = pick(_BEFORE, older, first or "")
             b = pick(_AFTER, newer, after.run_id)
-            margin = number(_MARGIN, accepted, low=0)
+            margin = number(_MARGIN, accepted)
         if first is None:
             message("No other run has a dataset and a metric in common with run B.", "Choose another run B.")
         with ui.element("div").classes("actions"):

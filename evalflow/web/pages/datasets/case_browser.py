@@ -74,7 +74,7 @@ class CaseBrowser(Generic[T]):
             if found.items:
                 self._table(found.items)
             else:
-                with empty("search_off", "No case is like that", "Search for other words, or take another tag."):
+                with empty("search_off", "No matching cases", "Search for other words, or take another tag."):
                     button("Show all cases", self._all)
         self._pager.clear()
         with self._pager:

@@ -188,7 +188,7 @@ class MetricForm:
     def _passes(self) -> None:
         with ui.element("div").classes("pair"):
             about = About("Threshold", "From 0 to 1, such as 0.5: this score or a better one passes.", "0.5")
-            self.fields["threshold"] = number(about, self._definition.get("threshold", 0.5), low=0, high=1)
+            self.fields["threshold"] = number(about, self._definition.get("threshold", 0.5))
             direction = self._definition.get("direction", "higher_is_better")
             about = About(
                 "Direction",

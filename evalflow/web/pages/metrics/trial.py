@@ -13,7 +13,7 @@ from evalflow.app.workspace.metric_trial import PromptPreview, SentPrompt, previ
 from evalflow.app.workspace.metrics import MetricDraft
 from evalflow.errors import EvalflowError
 from evalflow.records import ScoreRecord
-from evalflow.web.pages.faults import show
+from evalflow.web.pages.faults import reveal, show
 from evalflow.web.pages.forms import Field
 from evalflow.web.pages.metrics.case import CaseFields, as_text
 from evalflow.web.pages.parts import badge, button, facts, message, text
@@ -76,6 +76,7 @@ class MetricTrial:
                 text(found.answer.answer, classes="text said")
             for score in found.scores:
                 _show_score(score)
+        reveal(self._said)
 
     async def _attempt(self, by: ui.button, work: Callable[[MetricDraft, Mapping[str, Any]], Any]) -> Any:
         """Do it with the metric and the case as they stand; None where it failed and the error is shown."""

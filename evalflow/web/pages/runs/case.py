@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from anyio import to_thread
@@ -13,11 +14,13 @@ from evalflow.app.workspace import NotFoundError, Workspace
 from evalflow.app.workspace.run_cases import RunCase, get_run_case
 from evalflow.app.workspace.runs import get_run
 from evalflow.app.workspace.score_types import Score
+from evalflow.app.workspace.scores import neighbours
 from evalflow.errors import Problem
 from evalflow.web.pages.address import page
 from evalflow.web.pages.frame import frame
 from evalflow.web.pages.parts import badge, link_button, message, section, text
 from evalflow.web.pages.runs.prompts import Prompts
+from evalflow.web.pages.runs.score_filter import Wanted
 from evalflow.web.pages.runs.score_parts import details, steps, verdict, why
 from evalflow.web.pages.runs.words import name_of
 
@@ -29,18 +32,31 @@ def add(workspace: Workspace) -> None:
     """Register the page."""
 
     @page("/runs/{run}/cases/{position}")
-    async def one(run: str, position: str) -> None:
+    async def one(
+        run: str,
+        position: str,
+        metric: str = "",
+        status: str = "",
+        tag: str = "",
+        search: str = "",
+        low: str = "",
+        high: str = "",
+        sort: str = "",
+        page: str = "",
+    ) -> None:
+        wanted = Wanted(metric, status, tag, search, low, high, sort, page)
         if not position.isdecimal() or len(position) > 9:
             raise NotFoundError(Problem(f"there is no case {position!r}", "case", "cases are counted from 0"))
         of = await to_thread.run_sync(get_run, workspace, run)
         case = await to_thread.run_sync(get_run_case, workspace, run, int(position))
         back = f"/runs/{of.run_id}"
-        with frame(_heading(case), place="Runs", trail=[(name_of(of), back)]) as actions:
+        before, after = await to_thread.run_sync(_beside, workspace, of.run_id, case, wanted)
+        with frame(_heading(case), place="Runs", trail=[(name_of(of), f"{back}{wanted.query}")]) as actions:
             with actions:
-                if case.position > 0:
-                    link_button("Previous case", f"{back}/cases/{case.position - 1}")
-                if case.position < case.last:
-                    link_button("Next case", f"{back}/cases/{case.position + 1}")
+                if before is not None:
+                    link_button("Previous case", f"{back}/cases/{before}{wanted.query}")
+                if after is not None:
+                    link_button("Next case", f"{back}/cases/{after}{wanted.query}")
             _marks(case)
             _conversation(case)
             _expected(case)
@@ -50,6 +66,13 @@ def add(workspace: Workspace) -> None:
             ):
                 for score in case.scores:
                     _score(workspace, of.run_id, score)
+
+
+def _beside(workspace: Workspace, run: str, case: RunCase, wanted: Wanted) -> tuple[int | None, int | None]:
+    """The cases before and after, of those that the list of scores shows."""
+    if replace(wanted, page="") == Wanted():
+        return case.position - 1 if case.position else None, case.position + 1 if case.position < case.last else None
+    return neighbours(workspace, run, case.position, wanted.filter(), wanted.sort or "input")
 
 
 def _heading(case: RunCase) -> str:

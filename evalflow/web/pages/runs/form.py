@@ -185,7 +185,7 @@ class RunForm:
     def _how_much(self) -> None:
         options = self._request.options
         about = About("First cases only", "The first N of each dataset; empty: all.", "20")
-        self.fields["limit"] = number(about, options.get("limit"), low=1)
+        self.fields["limit"] = number(about, options.get("limit"))
         helps = {
             "repeats.target": About("Answers to each case", "More than one shows how much the bot varies.", "1"),
             "repeats.judge": About("Judgements of each answer", "More than one shows how much the judge varies.", "1"),
@@ -194,7 +194,7 @@ class RunForm:
         }
         for key, about in helps.items():
             outer, _, inner = key.partition(".")
-            self.fields[key] = number(about, _map(options, outer).get(inner), low=0)
+            self.fields[key] = number(about, _map(options, outer).get(inner))
 
     def _options(self) -> dict[str, Any]:
         """Those that the run was given, with what the fields say in their place."""

@@ -45,6 +45,7 @@ class MetricCard:
         self._name: str = metric["name"]
         self._moved, self._pick = moved, pick
         self._lies: Distribution | None = None
+        self._at: float | None = metric["threshold"]
         rows = [row for row in without_means_of_figures(run.facts["summary"]) if row["metric"] == self._name]
         with ui.element("div").classes("card metric") as card:
             card.props["id"] = anchor(self._name)
@@ -65,12 +66,12 @@ class MetricCard:
 
     async def load(self) -> None:
         """Draw how the scores lie, and set up the threshold."""
-        self._lies = await to_thread.run_sync(distribution, self._workspace, self._run.run_id, self._name)
+        self._lies = await self._look(self._metric["threshold"])
         if self._lies is None:
             with self._bars:
                 text("Nothing was scored.", "p", "muted small")
             return
-        self._draw(self._metric["threshold"])
+        self._draw(self._lies)
         with self._edges:
             text(number(self._lies.edges[0], 2), "span")
             text(number(self._lies.edges[-1], 2), "span")
@@ -89,18 +90,22 @@ class MetricCard:
                 one.props["aria-label"] = f"{label}: show these scores of {self._name}"
                 one.on("click", lambda _, state=state: self._pick(metric=self._name, status=state), args=[])
 
-    def _draw(self, threshold: float | None) -> None:
-        if self._lies is None:
-            return
+    async def _look(self, threshold: float | None) -> Distribution | None:
+        return await to_thread.run_sync(distribution, self._workspace, self._run.run_id, self._name, threshold)
+
+    def _draw(self, lies: Distribution) -> None:
         self._bars.clear()
         self._bars.props("role=img")
-        self._bars.props["aria-label"] = in_words(self._lies)
+        self._bars.props["aria-label"] = in_words(lies)
         with self._bars:
-            bars(self._lies, threshold, higher=self._metric["direction"] == "higher_is_better")
+            bars(lies)
 
     async def _slid(self, value: float, is_told: bool) -> None:
         """Colour the bars at once; judge the list of scores anew when the slider rests."""
-        self._draw(value)
+        self._at = value
+        lies = await self._look(value)
+        if lies is not None and value == self._at:  # else the slider has moved on
+            self._draw(lies)
         if is_told:
             await self._moved(self._name, None if value == self._metric["threshold"] else value)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -12,7 +13,15 @@ from nicegui.elements.mixins.text_element import TextElement
 from evalflow.app.workspace import Workspace
 from evalflow.app.workspace.run_files import RunFile, list_files
 from evalflow.app.workspace.run_types import Run
-from evalflow.app.workspace.runs import cancel_run, delete_run, get_run, resume_run, retry_errors
+from evalflow.app.workspace.runs import (
+    cancel_run,
+    changed_request,
+    create_run,
+    delete_run,
+    get_run,
+    resume_run,
+    retry_errors,
+)
 from evalflow.app.workspace.scores import run_tags
 from evalflow.errors import UserError
 from evalflow.web.pages.address import page
@@ -38,12 +47,20 @@ def add(workspace: Workspace) -> None:
 
     @page("/runs/{run}")
     async def one(
-        run: str, metric: str = "", status: str = "", tag: str = "", search: str = "", low: str = "", high: str = ""
+        run: str,
+        metric: str = "",
+        status: str = "",
+        tag: str = "",
+        search: str = "",
+        low: str = "",
+        high: str = "",
+        sort: str = "",
+        page: str = "",
     ) -> None:
         found = await to_thread.run_sync(get_run, workspace, run)
         beside = await to_thread.run_sync(_beside, workspace, found)
         with frame(name_of(found), place="Runs", trail=[("Runs", "/runs")]) as actions:
-            RunView(workspace, found, beside, Wanted(metric, status, tag, search, low, high), actions)
+            RunView(workspace, found, beside, Wanted(metric, status, tag, search, low, high, sort, page), actions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,8 +153,10 @@ def _ending(run: Run) -> None:
     """Why it ended as it did, and what comes next, unless all went well."""
     errors = run.progress.errors
     if run.state == "failed":
-        hint = "Mend what it names, then resume: what is finished is kept, and is not asked again."
-        message(run.message or "It failed without a word; its folder has a log.", hint, "fail")
+        resume = "Resume goes on with this run's own settings: what is finished is not asked again."
+        again = "Start again takes the bot and the metrics as they are now; replies that it remembers cost nothing. "
+        hint = f"{again}{resume}" if run.request is not None else resume
+        message(run.message or "It failed without an error message; its folder has a log.", hint, "fail")
     elif run.state in ("cancelled", "interrupted"):
         done, expected = run.progress.done, run.progress.expected
         far = f" at {done:,} of {expected:,} scores" if expected else ""
@@ -164,13 +183,23 @@ def _actions(workspace: Workspace, run: Run) -> None:
         if not run.cancelling:
             button("Cancel the run", act(cancel_run, "It stops."), kind="danger")
         return
+    if run.request is not None and run.state == "failed":
+        key = f"again-{uuid.uuid4().hex}"
+
+        async def start() -> None:
+            made = await attempt(lambda: create_run(workspace, changed_request(run), key), by=starting)
+            if made is not None:
+                ui.navigate.to(f"/runs/{made.run_id}")
+
+        starting = button("Start again", start, kind="primary")
     if run.request is not None:
         link_button("Run again with changes", f"/runs/new?source={run.run_id}", primary=run.state == "done")
     if run.state == "done" and run.progress.errors and run.origin == "workspace":
         errors = "error" if run.progress.errors == 1 else f"{run.progress.errors:,} errors"
         button(f"Ask again the {errors}", act(retry_errors, "What failed is asked again."))
     if run.state != "done":
-        button("Resume", act(resume_run, "It goes on."), kind="primary")
+        starts_again = run.state == "failed" and run.request is not None
+        button("Resume", act(resume_run, "It goes on."), kind="" if starts_again else "primary")
     button("Delete", _deletion(workspace, run).open, kind="danger")
 
 

@@ -26,6 +26,8 @@ STATUSES = {
     "skipped": "Skipped",
 }
 ORDERS = {"": "As in the data", "score": "Lowest first", "-score": "Highest first"}
+MOST_PAGES = 2000
+"""How far an address leads into a list: what stands before it is gone through."""
 TYPING_MS = 300
 """How long after the last key a text counts as written."""
 
@@ -41,12 +43,19 @@ class Wanted:
     low: str = ""
     high: str = ""
     sort: str = ""
+    page: str = ""
 
     @property
     def query(self) -> str:
         """For an address, with its question mark; empty where nothing is asked for."""
         said = {name: value for name, value in asdict(self).items() if value}
         return f"?{urlencode(said)}" if said else ""
+
+    @property
+    def number(self) -> int:
+        """Of the page, from 1."""
+        said = int(self.page) if self.page.isdecimal() and len(self.page) < 9 else 1
+        return max(1, min(said, MOST_PAGES))
 
     def filter(self) -> ScoreFilter:
         """For the workspace."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from anyio import to_thread
 from nicegui import ui
@@ -43,8 +44,10 @@ class ScoreList:
     ) -> None:
         self._workspace, self._run, self._thresholds = workspace, run, thresholds
         self._cursors: list[str | None] = [None]
+        """Where each page begins, as far as that is known."""
+        self._page = wanted.number
         self._asked = 0
-        self._rows_of: dict[str, tuple[Score, ui.element]] = {}
+        self._rows_of: dict[str, tuple[Score, str, ui.element]] = {}
         self.bar = FilterBar(wanted, metrics_of(run), tags, self._choose)
         with ui.element("div").classes("above"):
             self._count = text("", "span", "muted small").props("aria-live=polite")
@@ -66,16 +69,16 @@ class ScoreList:
         Rows that are there already stay as they are. While the run goes on, their number is not told.
         """
         self._asked += 1
-        asked, wanted, cursor = self._asked, self.bar.wanted, self._cursors[-1]
+        asked, wanted = self._asked, self.bar.wanted
         try:
-            found = await to_thread.run_sync(self._read, wanted, cursor)
+            found = await to_thread.run_sync(self._read, wanted)
         except EvalflowError as error:
             tell_fault(str(error))
             return
         if asked != self._asked:
             return
         self._show(found)
-        if len(self._cursors) == 1:
+        if self._page == 1 or not self._count.text:
             self._count.set_text("")
             if self._run.state in ACTIVE:
                 return
@@ -86,20 +89,26 @@ class ScoreList:
     async def rejudge(self) -> None:
         """Show them anew after a threshold has moved."""
         if self.bar.wanted.status in ("passed", "failed"):
-            self._cursors = [None]
+            self._restart()
         await self.load()
 
-    def _read(self, wanted: Wanted, cursor: str | None) -> ScorePage:
-        others = self._thresholds()
-        page = list_scores(
-            self._workspace,
-            self._run.run_id,
-            wanted.filter(),
-            cursor,
-            AT_ONCE,
-            sort=wanted.sort or "input",
-            thresholds=others,
-        )
+    @property
+    def _query(self) -> str:
+        """The address of what is shown, after the run's."""
+        return replace(self.bar.wanted, page=str(self._page) if self._page > 1 else "").query
+
+    def _read(self, wanted: Wanted) -> ScorePage:
+        others, cursors = self._thresholds(), self._cursors
+
+        def read(cursor: str | None) -> ScorePage:
+            of, order = wanted.filter(), wanted.sort or "input"
+            return list_scores(self._workspace, self._run.run_id, of, cursor, AT_ONCE, sort=order, thresholds=others)
+
+        page = read(cursors[min(self._page, len(cursors)) - 1])
+        while len(cursors) < self._page and page.next is not None:
+            cursors.append(page.next)
+            page = read(page.next)
+        self._page = min(self._page, len(cursors))
         if not self._verbose.value:
             return page
         whole = [get_score(self._workspace, self._run.run_id, one.id, others) for one in page.items]
@@ -109,36 +118,45 @@ class ScoreList:
         return count_scores(self._workspace, self._run.run_id, wanted.filter(), self._thresholds())
 
     async def _choose(self, wanted: Wanted) -> None:
+        self._restart()
+        await self._turn(1)
+
+    def _restart(self) -> None:
+        """Begin with the first page of another list."""
         self._cursors = [None]
-        ui.navigate.history.replace(f"/runs/{self._run.run_id}{wanted.query}")
-        await self.load()
+        self._page = 1
+        self._count.set_text("")
 
     async def _again(self) -> None:
         await self.load()
 
     async def _on(self) -> None:
         if self._next is not None:
-            self._cursors.append(self._next)
-            await self.load()
+            await self._turn(self._page + 1)
 
     async def _back(self) -> None:
-        if len(self._cursors) > 1:
-            self._cursors.pop()
-            await self.load()
+        if self._page > 1:
+            await self._turn(self._page - 1)
+
+    async def _turn(self, page: int) -> None:
+        self._page = page
+        ui.navigate.history.replace(f"/runs/{self._run.run_id}{self._query}")
+        await self.load()
 
     def _show(self, found: ScorePage) -> None:
         self._next = found.next
-        self._before.set_enabled(len(self._cursors) > 1)
+        self._before.set_enabled(self._page > 1)
         self._after.set_enabled(found.next is not None)
-        before, self._rows_of = self._rows_of, {}
+        before, self._rows_of, query = self._rows_of, {}, self._query
         for score in found.items:
             known = before.get(score.id)
-            if known is not None and known[0] == score:
+            if known is not None and known[:2] == (score, query):
                 self._rows_of[score.id] = before.pop(score.id)
             else:
                 with self._rows:
-                    self._rows_of[score.id] = (score, _row(self._workspace, self._run.run_id, score))
-        self._order([row for _, row in self._rows_of.values()])
+                    row = _row(self._workspace, self._run.run_id, score, query)
+                    self._rows_of[score.id] = (score, query, row)
+        self._order([row for *_, row in self._rows_of.values()])
 
     def _order(self, rows: list[ui.element]) -> None:
         """Have these rows and no others in the list, or else a word on why there is none."""
@@ -154,14 +172,14 @@ class ScoreList:
     def _nothing(self) -> str:
         if self._run.state in ACTIVE and not self.bar.wanted.query:
             return "Nothing is scored yet. Each score comes here as soon as it is there."
-        return "No score is like that. Clear the fields above to see all of them."
+        return "No matching scores. Clear the fields above to see all of them."
 
 
-def _row(workspace: Workspace, run: str, score: Score) -> ui.element:
+def _row(workspace: Workspace, run: str, score: Score, query: str) -> ui.element:
     with ui.element("li") as row:
         verdict(score)
         with ui.element("div").classes("about"):
-            with ui.element("div").classes("of"), ui.link(target=f"/runs/{run}/cases/{score.position}"):
+            with ui.element("div").classes("of"), ui.link(target=f"/runs/{run}/cases/{score.position}{query}"):
                 text(score.question or score.case_id, "span", "clamp question")
             with ui.element("div").classes("actions small muted"):
                 text(score.metric, "span")

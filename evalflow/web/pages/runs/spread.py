@@ -27,17 +27,20 @@ def thresholds_of(low: float, high: float) -> list[float]:
     return [low + (high - low) * i / (MARKS - 1) for i in range(MARKS)]
 
 
-def bars(lies: Distribution, threshold: float | None, *, higher: bool) -> None:
-    """A bar for each part of the scale, coloured by the threshold."""
+def bars(lies: Distribution) -> None:
+    """A bar for each part of the scale, in the colours of what passes and fails; a threshold may part a bar."""
     highest = max(lies.counts) or 1
     for place, count in enumerate(lies.counts):
-        low, high = lies.edges[place], lies.edges[place + 1]
-        side = ""
-        if threshold is not None:
-            side = "pass" if (low >= threshold - 1e-12 if higher else high <= threshold + 1e-12) else "fail"
-        with ui.element("span").classes(f"bin {side}") as bar:
-            ui.element("i").style(f"height: {max(100 * count / highest, 2 if count else 0):.1f}%")
-        bar.props["title"] = f"{number(low, 2)} to {number(high, 2)}: {count:,}"
+        parts = {"": count}
+        if lies.passed is not None:
+            parts = {"pass": lies.passed[place], "fail": count - lies.passed[place]}
+        with ui.element("span").classes("bin") as bar:
+            for side, n in parts.items():
+                if n:
+                    ui.element("i").classes(side).style(f"height: {max(100 * n / highest, 2):.1f}%")
+        told = ", ".join(f"{n:,} {side}" for side, n in parts.items() if n and side)
+        span = f"{number(lies.edges[place], 2)} to {number(lies.edges[place + 1], 2)}"
+        bar.props["title"] = f"{span}: {told or f'{count:,}'}"
 
 
 def in_words(lies: Distribution) -> str:
