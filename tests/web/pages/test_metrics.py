@@ -104,7 +104,7 @@ def test_the_library_is_searched_while_one_types(visit: Visit, pages: Server) ->
     page.locator("a.card", has_text="faithfulness").locator("visible=true").first.wait_for()
     page.locator("a.card", has_text="exact_match").first.wait_for(state="hidden")
     field(page, "Search").fill("no such metric")
-    seen(page, "No metric is like that")
+    seen(page, "No matching metrics")
     press(page, "Show all metrics")
     seen(page, f"{whole} metrics")
 

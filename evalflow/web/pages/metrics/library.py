@@ -62,7 +62,7 @@ class _Library:
             with ui.element("div") as block, section(_words(family)), ui.element("div").classes("cards"):
                 cards = [(_card(metric, query), _searched(metric)) for metric in members]
             self._families.append((block, cards))
-        with ui.element("div") as self._nothing, empty("search_off", "No metric is like that", "Try other words."):
+        with ui.element("div") as self._nothing, empty("search_off", "No matching metrics", "Try other words."):
             button("Show all metrics", lambda: self._search.set_value(""))
         self._filter()
 
