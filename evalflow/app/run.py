@@ -42,7 +42,6 @@ from evalflow.run.watched import WatchedSink
 
 log = logging.getLogger("evalflow")
 _NAMED = 5
-_KEPT = "the scores are kept; put the data back, then: python -m evalflow report"
 
 
 class Watcher(Protocol):
@@ -101,7 +100,7 @@ def run(order: Order, watcher: Watcher) -> int:
         except UserError as error:
             # Everything was checked before, so it is the data that have changed; and exit 2 would say nothing was sent.
             code = InfrastructureError.exit_code
-            raise InfrastructureError(f"the data changed while the run was going: {error}", _KEPT) from None
+            raise InfrastructureError(f"the data changed while the run was going: {error}", _kept(folder)) from None
         except KeyboardInterrupt:
             status, code = "interrupted", 130
             raise
@@ -154,11 +153,15 @@ def _calibrated(saved: Saved, derived: Derived) -> Derived:
     return replace(derived, calibration=found)
 
 
+def _kept(folder: RunFolder) -> str:
+    return f"the scores are kept; put the data back, then: {command('report', folder.path)}"
+
+
 def _report(folder: RunFolder, recipe: Recipe, derived: Derived, found: Inspection, manifest: dict[str, Any]) -> None:
     try:
         report(folder, recipe, derived, found.selected(), manifest)
     except UserError as error:
-        raise InfrastructureError(f"the reports cannot be written: {error}", _KEPT) from None
+        raise InfrastructureError(f"the reports cannot be written: {error}", _kept(folder)) from None
 
 
 def _score(order: Order, found: Inspection, journal: Journal, tally: Tally, watcher: Watcher) -> None:

@@ -83,7 +83,7 @@ class Journal:
                 there = False
             if not there:
                 what = f"{path} is gone: it was moved or deleted while the run was going"
-                hint = f"put it back, or ask again for what it held: python -m evalflow resume {self._folder}"
+                hint = f"put it back, or ask again for what it held: {command('resume', self._folder)}"
                 raise InfrastructureError(what, hint)
 
     def close(self) -> None:

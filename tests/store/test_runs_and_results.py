@@ -134,7 +134,9 @@ def test_scores_are_paged_by_their_number(database: Database, run: int, descendi
 def test_pass_rates_and_distributions_count_what_is_scored(database: Database, run: int) -> None:
     with database.reading() as connection:
         assert [results.passing(connection, run, limit) for limit in LIMITS] == [(10, 20), (16, 30)]
-        assert results.histogram(connection, run, "b", [0, 0.5, 1]) == [15, 15]
+        assert results.histogram(connection, run, "b", [0, 0.5, 1], None, higher=True) == [(15, 0), (15, 0)]
+        assert results.histogram(connection, run, "b", [0, 0.5, 1], 0.8, higher=True) == [(15, 0), (15, 6)]
+        assert results.histogram(connection, run, "b", [0, 0.5, 1], 0.8, higher=False) == [(15, 15), (15, 10)]
         assert results.span(connection, run, "b") == (0, 29 / 30)
         assert results.tags(connection, run) == [("even", 15)]
         found = results.score(connection, run, (3, 0))

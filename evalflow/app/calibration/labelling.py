@@ -90,7 +90,7 @@ def write_sample(options: argparse.Namespace, console: Console) -> int:
     candidates = list(_candidates(source))
     if not candidates:
         what = f"no answer can be labelled on {', '.join(source.metrics)}"
-        raise UserError(Problem(what, str(folder.path), "look at them: python -m evalflow cases"))
+        raise UserError(Problem(what, str(folder.path), f"look at them: {command('cases', folder.path)}"))
     sheet = _existing(path)
     how = "by group" if options.by_group else "by strata" if options.stratify else "one by one"
     _refuse_other_draws(sheet, candidates, path, how)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from evalflow.app.comparison.comparable import Scored, open_scored, unlike_metrics
 from evalflow.app.locate import find_run
 from evalflow.config.schema import RunConfig
-from evalflow.errors import Problem, UserError, did_you_mean
+from evalflow.errors import Problem, UserError, command, did_you_mean
 from evalflow.protocols import Measured
 from evalflow.summary import ComparisonRow, Gate, Traits, compare_cases, pair_scores
 
@@ -85,7 +85,7 @@ def baseline_summary(run: RunConfig) -> pl.DataFrame:
     try:
         return pl.read_parquet(path / "summary.parquet")
     except OSError:
-        hint = f"write it: python -m evalflow report {path}"
+        hint = f"write it: {command('report', path)}"
         raise UserError(Problem("the baseline has no summary", f"baseline={run.baseline}", hint)) from None
 
 

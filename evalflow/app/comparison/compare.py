@@ -19,6 +19,10 @@ from evalflow.report.comparison import write_comparison
 from evalflow.report.comparison_console import print_comparison
 from evalflow.run.folder import RunFolder
 
+_ANOTHER = (
+    "name the folder of another run, such as one of outputs/runs: `compare` takes A and B, or A for the latest as B"
+)
+
 
 def compare(options: argparse.Namespace, console: Console) -> int:
     """Compare, print the table, and write compare.html into the folder of run B or of the sweep.
@@ -59,8 +63,8 @@ def _pairs(given: Sequence[str]) -> tuple[Path, list[tuple[Scored, Scored]]]:
             raise UserError(Problem("fewer than two runs of this sweep have scores", str(folder)))
         return folder, list(combinations(runs, 2))
     if not given:
-        raise UserError(Problem("compare with what?", "command line", "python -m evalflow compare RUN_A [RUN_B]"))
+        raise UserError(Problem("compare with what?", "command line", _ANOTHER))
     a, b = find_run(given[0]), find_run(given[1] if len(given) > 1 else None)
     if a.path == b.path:
-        raise UserError(Problem("this is one run, not two", str(a.path), "python -m evalflow compare RUN_A RUN_B"))
+        raise UserError(Problem("this is one run, not two", str(a.path), _ANOTHER))
     return b.path, [(open_scored(a, a.path.name), open_scored(b, b.path.name))]

@@ -11,6 +11,7 @@ from evalflow.app.workspace import Workspace
 from evalflow.app.workspace.datasets import Dataset
 from evalflow.app.workspace.space import within
 from evalflow.app.workspace.transfer import export_files, import_files
+from evalflow.errors import command
 from evalflow.web.pages.faults import attempt, tell
 from evalflow.web.pages.forms import About, line, several, written
 from evalflow.web.pages.parts import button, text
@@ -38,7 +39,7 @@ def exporting(workspace: Workspace, bot: str, known: Sequence[Dataset]) -> ui.di
         )
         if done:
             asked.close()
-            tell(f"Written. Use it with: python -m evalflow --config-dir {path}/conf ...")
+            tell(f"Written. See what it offers with: {command('list', '--config-dir', f'{path}/conf')}")
 
     with ui.dialog() as asked, ui.element("div").classes("card stack").props("role=document"):
         text(f"Export {bot}", "h2")
