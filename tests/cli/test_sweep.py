@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 
 import polars as pl
-import pytest
 
-from evalflow.cli import run_command
 from evalflow.testing import Endpoint, Request, reply, status
 from tests.cli.conftest import Program
 
@@ -56,24 +53,19 @@ def test_a_sweep_over_judges_asks_the_target_once(program: Program) -> None:
     assert "vllm:kind and vllm:strict on 3 answers" in done.stdout
 
 
-def test_a_sweep_of_many_runs_prints_a_line_for_each_and_a_grid(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "80")
-    path = Program(tmp_path).write(
-        "mine.jsonl", *({"question": f"{i}?", "answer": "a", "reference": "ab"[i % 2]} for i in range(12))
-    )
+def test_a_sweep_of_many_runs_prints_a_line_for_each_and_a_grid(program: Program) -> None:
+    cases = ({"question": f"{i}?", "answer": "a", "reference": "ab"[i % 2]} for i in range(12))
+    path = program.write("mine.jsonl", *cases)
     seeds = ",".join(map(str, range(12)))
     words = ["dataset=rag", f"dataset.rag.path={path}", "dataset.rag.fields=null", "metric=exact_match", "sample=8"]
-    assert run_command(["-m", *words, f"seed={seeds}"]) == 0
-    said = capsys.readouterr().out
+    done = program("-m", *words, f"seed={seeds}")
+    assert done.returncode == 0, done.stderr
     for run in range(12):
-        assert re.search(rf"^{run}_seed={run}: exact_match 0\.\d{{3}}$", said, re.MULTILINE)
-        assert re.search(rf"^ *{run}_seed={run} +0\.\d{{3}} *$", said, re.MULTILINE)
-    assert len(said.splitlines()) < 50
-    assert run_command(["report", "outputs/latest/3_seed=3", "gate={exact_match: {mean: '<= 0.01'}}"]) == 0
-    assert "exit code: 0 → 1\n" in capsys.readouterr().out
+        assert re.search(rf"^{run}_seed={run}: exact_match 0\.\d{{3}}$", done.stdout, re.MULTILINE)
+        assert re.search(rf"^ *{run}_seed={run} +0\.\d{{3}} *$", done.stdout, re.MULTILINE)
+    assert len(done.stdout.splitlines()) < 50
+    changed = program("report", "outputs/latest/3_seed=3", "gate={exact_match: {mean: '<= 0.01'}}")
+    assert "exit code: 0 → 1\n" in changed.stdout
 
 
 def test_a_budget_holds_over_all_runs_of_a_sweep(program: Program) -> None:

@@ -7,12 +7,9 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-from evalflow.cli import run_command
 from evalflow.testing import Endpoint, Request, html, status
 from tests.cli.conftest import Program
 
@@ -107,7 +104,7 @@ def test_a_hanging_call_ends_neither_the_run_nor_the_targets_exit_handlers(progr
         "def guard(case):\n"
         "    return case['question'] != 'Q1?' or threading.Event().wait()\n"
     )
-    done = program(
+    done = program.process(
         *BASE, f"dataset.jailbreak_guardrails.path={path}", "target=python", "target.call=my_bot:guard",
         "target.timeout_s=1",
     )  # fmt: skip
@@ -132,37 +129,25 @@ async def loses(case):
 """
 
 
-def in_process(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, *overrides: str
-) -> tuple[int, dict[str, Any]]:
-    """Run a Python target over 40 cases in this process: the exit code and run.json."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    (tmp_path / "leaking_bot.py").write_text(LEAKING)
-    program = Program(tmp_path)
+def asked(program: Program, call: str, *overrides: str) -> subprocess.CompletedProcess[str]:
+    """A Python target asked about 40 cases."""
+    (program.folder / "leaking_bot.py").write_text(LEAKING)
     path = program.write("mine.jsonl", *({"question": f"Question {i}", "expected_outcome": True} for i in range(40)))
     call = f"target.call=leaking_bot:{call}"
-    code = run_command([*BASE, f"dataset.jailbreak_guardrails.path={path}", "target=python", call, *overrides])
-    return code, program.manifest
+    return program(*BASE, f"dataset.jailbreak_guardrails.path={path}", "target=python", call, *overrides)
 
 
-def test_a_cancellation_that_a_target_lets_out_is_an_error_of_its_case(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    code, manifest = in_process(tmp_path, monkeypatch, "leaks")
-    assert (code, manifest["status"]) == (3, "done")
-    assert (manifest["scores"]["scored"], manifest["scores"]["error"]) == (28, 12)
-    assert "CancelledError (leaking_bot.py:7)" in (tmp_path / "outputs/latest/answers.jsonl").read_text()
+def test_a_cancellation_that_a_target_lets_out_is_an_error_of_its_case(program: Program) -> None:
+    assert asked(program, "leaks").returncode == 3
+    assert program.manifest["status"] == "done"
+    assert (program.manifest["scores"]["scored"], program.manifest["scores"]["error"]) == (28, 12)
+    assert "CancelledError (leaking_bot.py:7)" in (program.latest / "answers.jsonl").read_text()
 
 
-def test_a_run_that_ends_without_all_its_scores_says_which_and_makes_them_when_resumed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    code, manifest = in_process(tmp_path, monkeypatch, "loses", "target.concurrency.max=1")
-    assert (code, manifest["status"], manifest["exit_code"]) == (3, "failed", 3)
-    said = capsys.readouterr().err
-    assert "of 40 scores are missing at the end: jailbreak_guardrails/" in said
-    hint = said.partition("hint: make them: python -m evalflow ")[2].splitlines()[0]
-    assert run_command(shlex.split(hint)) == 0
-    manifest = Program(tmp_path).manifest
-    assert (manifest["status"], manifest["scores"]["scored"]) == ("done", 40)
+def test_a_run_that_ends_without_all_its_scores_says_which_and_makes_them_when_resumed(program: Program) -> None:
+    done = asked(program, "loses", "target.concurrency.max=1")
+    assert (done.returncode, program.manifest["status"], program.manifest["exit_code"]) == (3, "failed", 3)
+    assert "of 40 scores are missing at the end: jailbreak_guardrails/" in done.stderr
+    hint = done.stderr.partition("hint: make them: python -m evalflow ")[2].splitlines()[0]
+    assert program(*shlex.split(hint)).returncode == 0
+    assert (program.manifest["status"], program.manifest["scores"]["scored"]) == ("done", 40)
