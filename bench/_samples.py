@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from evalflow.stats.classification import of_class
 from evalflow.stats.paired import Difference
 from evalflow.stats.paired_figures import PairedClusters
-from evalflow.stats.unpaired import unpaired_difference
-from evalflow.stats.unpaired_figures import unpaired_figure_difference
+from evalflow.stats.unpaired import unpaired_difference, unpaired_figure_difference
 
 Floats = NDArray[np.float64]
 CELLS = [("true", "true"), ("true", "false"), ("false", "false"), ("false", "true")]

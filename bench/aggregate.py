@@ -83,7 +83,7 @@ def measure(path: Path) -> None:
     import scipy.special  # noqa: F401 - an import is not part of the measurement
 
     from evalflow.summary import summarise
-    from evalflow.summary.units import find_units, own_cells
+    from evalflow.summary.slices import find_units, own_cells
 
     metrics = dict.fromkeys(_METRICS, Declared(FigureSpec("classification", True))) if path.stem == "figures" else {}
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -27,8 +27,8 @@ METRICS = [f"metric_{number}" for number in range(10)]
 FLAGS = ("--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync")
 RUN = "2026-01-01T00-00-00Z_many"
 SERVER = """
-from evalflow.app.workspace import open_workspace
-from evalflow.web.address import bind, loopback
+from evalflow.app.studio.space import open_workspace
+from evalflow.web.serve import bind, loopback
 from evalflow.web.application import application
 from evalflow.web.serve import answer
 
@@ -42,8 +42,8 @@ answer(app, sock)
 def fill(work: Path, cases: int, per_case: int) -> None:
     """Store a finished run."""
     os.chdir(work)
-    from evalflow.app.workspace import open_workspace
-    from evalflow.store import results, runs
+    from evalflow.app.studio.space import open_workspace
+    from evalflow.store import runs, scores
 
     space = open_workspace()
     run: dict[str, Any] = {
@@ -56,7 +56,7 @@ def fill(work: Path, cases: int, per_case: int) -> None:
     for start in range(0, cases, 500):
         positions = range(start, min(start + 500, cases))
         with space.database.writing() as connection:
-            results.put(
+            scores.put(
                 connection,
                 [answer(row, position) for position in positions],
                 [{"run": row, "tag": f"tag {position % 20}", "position": position} for position in positions],

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from evalflow.calls.cache import Cache
-from evalflow.calls.entry import Entry, key_of
+from evalflow.calls.cache_store import Entry, key_of
 from evalflow.records import Usage
 
 ROUNDS = 3

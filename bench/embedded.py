@@ -30,8 +30,7 @@ from scipy.stats import rankdata
 
 from evalflow.config.endpoints import EmbeddedJudgeConfig
 from evalflow.llm.embedded import EmbeddedJudge
-from evalflow.llm.evidence import weigh, windows
-from evalflow.llm.text import sentences, states_something
+from evalflow.llm.evidence import sentences, states_something, weigh, windows
 from evalflow.records import Ask
 
 RESAMPLES = 1000

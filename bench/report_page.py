@@ -92,7 +92,7 @@ def write(folder: Path, n: int) -> None:
     import polars as pl
 
     from evalflow.config.schema import MetricConfig
-    from evalflow.report.write import Reported, write_reports
+    from evalflow.report.html import Reported, write_reports
 
     texts = ("group", "member_of", "value", "error", "error_type", "path")
     pl.DataFrame(cells(n)).with_columns(

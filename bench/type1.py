@@ -19,10 +19,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evalflow.stats.classification import of_class
-from evalflow.stats.multiple import adjust
-from evalflow.stats.paired import cluster_sums, paired_difference, sign_flip_test, standard_error, t_test
+from evalflow.stats.paired import (
+    adjust,
+    cluster_sums,
+    mcnemar,
+    paired_difference,
+    paired_table,
+    sign_flip_test,
+    standard_error,
+    t_test,
+)
 from evalflow.stats.paired_figures import PairedClusters, figure_difference
-from evalflow.stats.proportions import mcnemar, paired_table
 
 Floats = NDArray[np.float64]
 Draw = Callable[[np.random.Generator, int], tuple[Floats, Floats, NDArray[np.int64] | None]]

@@ -21,7 +21,7 @@ from evalflow.config.schema import CacheConfig
 from evalflow.errors import InfrastructureError, Problem, UserError
 
 if TYPE_CHECKING:
-    from evalflow.calls.store import Stats, Store
+    from evalflow.calls.cache_store import Stats, Store
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 2**10, "mi": 2**20, "gi": 2**30}
 _DAY = 86400.0
@@ -90,8 +90,7 @@ def cache_prune(
 @contextmanager
 def _opened(path: Path, *, reading: bool) -> Generator[Store]:
     """The store of a cache, with its faults told as people need them."""
-    from evalflow.calls.damage import Corrupt, Foreign
-    from evalflow.calls.store import Store
+    from evalflow.calls.cache_store import Corrupt, Foreign, Store
 
     try:
         with closing(Store(path, reading=reading)) as store:
@@ -106,7 +105,7 @@ def _opened(path: Path, *, reading: bool) -> Generator[Store]:
 
 
 def _stats(path: Path) -> Stats:
-    from evalflow.calls.store import Stats
+    from evalflow.calls.cache_store import Stats
 
     if not path.is_file():
         return Stats(entries=0, private=0, body_bytes=0, file_bytes=0, runs=0, oldest=None, newest=None)

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from evalflow.app.locate import find_run
-from evalflow.app.results.answered import answered_rows
-from evalflow.app.results.saved import load
+from evalflow.app.core.derive import answered_rows
+from evalflow.app.core.locate import find_run
+from evalflow.app.core.saved import load
 from evalflow.datasets import tag_levels, tag_name
 from evalflow.errors import Problem, UserError, command, did_you_mean
-from evalflow.report.case_console import print_case
-from evalflow.report.join import Row, as_answered
+from evalflow.report.cases import print_case
+from evalflow.report.results_csv import Row, as_answered
 from evalflow.run.folder import RunFolder
 
 if TYPE_CHECKING:

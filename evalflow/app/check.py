@@ -11,16 +11,15 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from evalflow.app.comparison.baseline import baseline_problems
-from evalflow.app.logs import secrets_of
-from evalflow.app.results.derive import thresholds
-from evalflow.app.results.facts import facts_of
-from evalflow.app.setup.assemble import assemble
-from evalflow.app.setup.inspect import Inspection, inspect
-from evalflow.app.setup.settings import composed_settings, with_default_judge
+from evalflow.app.core.assemble import assemble, composed_settings, with_default_judge
+from evalflow.app.core.baseline import baseline_problems
+from evalflow.app.core.begin import facts_of
+from evalflow.app.core.composites import thresholds
+from evalflow.app.core.inspect import Inspection, inspect
+from evalflow.app.core.logs import secrets_of
 from evalflow.errors import Problem, UserError
 from evalflow.redaction import Redactor
-from evalflow.report.terminal import literal, plain
+from evalflow.report.wording import literal, plain
 
 
 def check(overrides: Sequence[str], config_dir: Path | None, console: Console, *, as_json: bool) -> int:

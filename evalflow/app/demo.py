@@ -14,18 +14,19 @@ from typing import Any
 from rich.console import Console
 
 from evalflow import datasets
-from evalflow.app.launch import execute
-from evalflow.app.results.derive import Derived, standing_answer
-from evalflow.app.results.recipe import Recipe
-from evalflow.app.screen import TerminalScreen, shown
-from evalflow.app.setup.settings import composed_settings, with_default_judge
+from evalflow.app.core.assemble import composed_settings, with_default_judge
+from evalflow.app.core.composites import Recipe
+from evalflow.app.core.derive import Derived
+from evalflow.app.core.reading import standing_answer
+from evalflow.app.core.screen import TerminalScreen, shown
+from evalflow.app.run import execute
 from evalflow.config.schema import DatasetConfig, RunConfig
 from evalflow.config.validate import Settings
 from evalflow.errors import InfrastructureError, Problem, UserError, command
 from evalflow.paths import share_dir
 from evalflow.records import Case, Message
-from evalflow.run.answers import AnswerBook
 from evalflow.run.folder import RunFolder
+from evalflow.run.journal import AnswerBook
 from evalflow.summary import json_line
 
 FLAG = "--fill-demo"

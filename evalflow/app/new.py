@@ -8,15 +8,15 @@ from rich.console import Console
 from rich.text import Text
 
 from evalflow import datasets
-from evalflow.app.catalogue.catalogue import find_option, options
-from evalflow.app.catalogue.suggest import Catalogue
-from evalflow.app.screen import shown
+from evalflow.app.catalogue import find_option, options
+from evalflow.app.core.screen import shown
+from evalflow.app.suggest import Catalogue
 from evalflow.config.schema import IDENTIFIER, DatasetConfig
 from evalflow.errors import Problem, UserError
 from evalflow.files import write_atomically
 from evalflow.paths import prompt_dirs
 from evalflow.prompts import Prompts
-from evalflow.report.terminal import literal, plain
+from evalflow.report.wording import literal, plain
 
 METRIC = """\
 # @package metric.{name}

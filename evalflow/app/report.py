@@ -11,18 +11,16 @@ from typing import Any
 
 from rich.console import Console
 
-from evalflow.app.calibration.calibrating import standing_calibration
-from evalflow.app.calibration.certificates import certified
-from evalflow.app.calibration.ranking import rank_again
-from evalflow.app.locate import find_folder, is_override, jobs_of
-from evalflow.app.results.derive import derive, report
-from evalflow.app.results.saved import load, read_manifest, rederived
-from evalflow.app.screen import shown
+from evalflow.app.certificates import certified
+from evalflow.app.core.calibration import rank_again, standing_calibration
+from evalflow.app.core.derive import derive, report
+from evalflow.app.core.locate import find_folder, is_override, jobs_of
+from evalflow.app.core.saved import load, read_manifest, rederived
+from evalflow.app.core.screen import shown
 from evalflow.app.sweep import write_sweep
 from evalflow.errors import Problem, UserError, command
 from evalflow.report.calibration import write_calibration
-from evalflow.report.terminal import literal
-from evalflow.report.wording import number, percent
+from evalflow.report.wording import literal, number, percent
 from evalflow.run.folder import RunFolder, refuse_links
 
 

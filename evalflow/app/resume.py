@@ -8,11 +8,10 @@ from typing import Any
 
 import yaml
 
-from evalflow.app.launch import Screen
-from evalflow.app.locate import find_run
-from evalflow.app.results.saved import composed_of, read_manifest
-from evalflow.app.run import run
-from evalflow.app.setup.order import Order
+from evalflow.app.core.locate import find_run
+from evalflow.app.core.reading import Order
+from evalflow.app.core.saved import composed_of, read_manifest
+from evalflow.app.run import Screen, run
 from evalflow.app.trusted import ProgramError, agree, expect_agreed
 from evalflow.config.schema import BudgetConfig
 from evalflow.errors import Problem, UserError, command, did_you_mean

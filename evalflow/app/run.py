@@ -1,43 +1,42 @@
-"""One run, from settings to exit code."""
+"""The command `run`: one run or a sweep, from a command line to an exit code."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Protocol
 
-from evalflow.app.calibration.calibrating import standing_calibration
-from evalflow.app.calibration.certificates import certified
-from evalflow.app.calibration.certify import certify
-from evalflow.app.comparison.baseline import baseline_problems
-from evalflow.app.logs import log_to, secrets_of
-from evalflow.app.results.derive import Derived, derive, report
-from evalflow.app.results.facts import facts_of
-from evalflow.app.results.recipe import Recipe
-from evalflow.app.results.saved import Saved
-from evalflow.app.setup.assemble import Parts, assemble
-from evalflow.app.setup.begin import finished_before, open_folder, open_manifest
-from evalflow.app.setup.inspect import Inspection, inspect
-from evalflow.app.setup.known import answered, remembering
-from evalflow.app.setup.order import Order
-from evalflow.app.setup.prepare import prepare
-from evalflow.app.setup.settings import settings_of
+from evalflow.app.certificates import certified, certify
+from evalflow.app.core.assemble import Parts, assemble, settings_of, with_default_judge
+from evalflow.app.core.baseline import baseline_problems
+from evalflow.app.core.begin import facts_of, finished_before, open_folder, open_manifest, prepare
+from evalflow.app.core.calibration import standing_calibration
+from evalflow.app.core.composites import Recipe
+from evalflow.app.core.derive import Derived, derive, report
+from evalflow.app.core.inspect import Inspection, inspect
+from evalflow.app.core.logs import log_to, secrets_of
+from evalflow.app.core.reading import Order, answered, remembering
+from evalflow.app.core.saved import Saved
+from evalflow.app.sweep import SweepTables, open_sweep, write_sweep
 from evalflow.app.trusted import agree
+from evalflow.config.load import Job, launch
+from evalflow.config.runid import new_run_id
 from evalflow.errors import EvalflowError, IncompleteError, InfrastructureError, UserError, command
 from evalflow.protocols import Sink
 from evalflow.records import ScoreRecord
 from evalflow.redaction import Redactor
 from evalflow.run import manifest as manifests
-from evalflow.run.finished import read_finished
+from evalflow.run.deadline import interruptible
 from evalflow.run.folder import RunFolder, point_latest, telling_full_disks
-from evalflow.run.interrupt import interruptible
-from evalflow.run.journal import Journal
+from evalflow.run.journal import Journal, read_finished
+from evalflow.run.manifest import Tally
 from evalflow.run.pipeline import Pipeline, Plan
-from evalflow.run.tally import Tally
 from evalflow.run.watched import WatchedSink
 
 log = logging.getLogger("evalflow")
@@ -225,3 +224,107 @@ def _watched(journal: Journal, parts: Parts, watcher: Watcher) -> Sink:
     """The journal, with a look at the scores of verbose metrics."""
     verbose = [name for name, metric in parts.metrics.items() if getattr(metric.config, "verbose", False)]
     return WatchedSink(journal, verbose, watcher.scored) if verbose else journal
+
+
+WORST_FIRST = (130, 5, 4, 2, 3, 1, 0)
+
+
+class Screen(Watcher, Protocol):
+    """What `execute` shows beside the runs themselves."""
+
+    def failed(self, error: EvalflowError, folder: Path | None) -> None:
+        """A run ended early; `folder` is what it left behind, if anything."""
+
+    def interrupted(self, folder: Path | None) -> None:
+        """A run was stopped by hand; `folder` is what it left behind, if anything."""
+
+    def sweeping(self) -> None:
+        """The runs to come are those of a sweep."""
+
+    def swept(self, folder: Path, tables: SweepTables) -> None:
+        """A sweep is done and its report written."""
+
+
+@dataclass(slots=True)
+class _Jobs:
+    """What became of the jobs so far."""
+
+    codes: list[int] = field(default_factory=list[int])
+    folders: list[Path] = field(default_factory=list[Path])
+    failed: dict[str, str] = field(default_factory=dict[str, str])
+    sweep: Path | None = None
+
+
+def execute(arguments: Sequence[str], config_dir: Path | None, screen: Screen, run_id: str | None = None) -> int:
+    """Run what the command line says.
+
+    Args:
+        arguments: Overrides and Hydra's flags.
+        config_dir: A config folder to search first.
+        screen: Who shows it.
+        run_id: The id that the run is to have, where something waits for it; None: a new one.
+
+    Returns:
+        The exit code; of a sweep, the worst of its jobs.
+
+    Raises:
+        UserError: Nothing could be composed.
+    """
+    arguments = with_default_judge(arguments, config_dir)
+    overrides = [argument for argument in arguments if "=" in argument and not argument.startswith("-")]
+    run_id = run_id or new_run_id(overrides)
+    jobs = _Jobs()
+    try:
+        launch(
+            arguments,
+            lambda job: jobs.codes.append(_one(job, run_id, overrides, jobs, screen)),
+            config_dir,
+            run_id,
+            settings_of,
+        )
+    except KeyboardInterrupt:
+        jobs.codes.append(130)
+        screen.interrupted(jobs.folders[-1] if jobs.folders else None)
+    finally:
+        if jobs.sweep:
+            _end_sweep(jobs, jobs.sweep, screen)
+    return next((code for code in WORST_FIRST if code in jobs.codes), 0)
+
+
+def _one(job: Job, run_id: str, overrides: Sequence[str], jobs: _Jobs, screen: Screen) -> int:
+    own_id, latest = run_id, job.folder
+    if job.number is not None:
+        own_id, latest = f"{run_id}-{job.number}", job.folder.parent
+        if jobs.sweep is None:
+            jobs.sweep = job.folder.parent
+            open_sweep(jobs.sweep, run_id, overrides)
+            screen.sweeping()
+    try:
+        return run(Order(job.read(), job.folder, own_id, latest, tuple(jobs.folders)), screen)
+    except EvalflowError as error:
+        jobs.failed[job.folder.name] = "; ".join(" ".join(line.split()) for line in str(error).splitlines())
+        screen.failed(error, job.folder if _has_begun(job.folder, own_id) else None)
+        return error.exit_code
+    finally:
+        if _has_begun(job.folder, own_id):
+            jobs.folders.append(job.folder)
+        else:
+            _leave_nothing(job.folder)
+
+
+def _has_begun(folder: Path, run_id: str) -> bool:
+    """Whether the folder holds this very run."""
+    return RunFolder(folder).manifest.exists() and RunFolder(folder).read_manifest()["run_id"] == run_id
+
+
+def _leave_nothing(folder: Path) -> None:
+    """Remove the folder of a run that was refused: Hydra makes it before anything can be checked."""
+    if {path.name for path in folder.glob("*")} <= {".hydra"}:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _end_sweep(jobs: _Jobs, sweep: Path, screen: Screen) -> None:
+    if not jobs.folders:
+        shutil.rmtree(sweep, ignore_errors=True)
+        return
+    screen.swept(sweep, write_sweep(sweep, jobs.folders, jobs.failed))

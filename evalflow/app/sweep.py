@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evalflow.app.comparison.comparable import Scored
-from evalflow.app.comparison.leaderboard import leaderboards
+from evalflow.app.core.comparison import Scored
+from evalflow.app.leaderboard import leaderboards
 from evalflow.paths import private_folder
-from evalflow.report.agreement import agreement
-from evalflow.report.sweep import write_sweep_report
+from evalflow.report.sweep import agreement, write_sweep_report
 from evalflow.run.folder import RunFolder
 from evalflow.run.manifest import SCHEMA, now
 from evalflow.summary import Summary, write_summary

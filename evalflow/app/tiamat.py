@@ -10,17 +10,17 @@ from typing import Any
 from rich.console import Console
 
 from evalflow.app.cases import case_rows
-from evalflow.app.launch import execute
-from evalflow.app.results.derive import Derived
-from evalflow.app.results.recipe import Recipe
-from evalflow.app.screen import TerminalScreen
-from evalflow.app.setup.settings import with_default_judge
+from evalflow.app.core.assemble import with_default_judge
+from evalflow.app.core.composites import Recipe
+from evalflow.app.core.derive import Derived
+from evalflow.app.core.screen import TerminalScreen
+from evalflow.app.run import execute
 from evalflow.errors import Problem, UserError
 from evalflow.files import write_atomically
 from evalflow.importers.files import Imported
 from evalflow.importers.tiamat import read_test
 from evalflow.paths import private_folder
-from evalflow.report.pairs import native_means, print_pairs
+from evalflow.report.comparison import native_means, print_pairs
 from evalflow.run.folder import RunFolder
 
 _FOLDER = Path(".evalflow") / "tiamat"

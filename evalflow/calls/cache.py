@@ -9,11 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
-from evalflow.calls.committer import Committer, replace_corrupt
-from evalflow.calls.damage import Corrupt, Foreign, is_busy
-from evalflow.calls.entry import Entry, unpack
-from evalflow.calls.store import Slot, Store
-from evalflow.calls.tail import Orphans
+from evalflow.calls.cache_store import Corrupt, Entry, Foreign, Slot, Store, is_busy, unpack
+from evalflow.calls.write_buffer import Committer, Orphans, replace_corrupt
 
 log = logging.getLogger("evalflow")
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from evalflow.calls.allowance import retry_after_s
+from evalflow.calls.limiter import retry_after_s
 from evalflow.calls.transport import Response, TransportError
 
 Decision = Literal["retry", "give_up", "stop"]

@@ -1,15 +1,93 @@
-"""How many calls may be in flight to one (endpoint, model, key): as many as it bears."""
+"""How many requests may be in flight to one endpoint, and how many a minute."""
 
 from __future__ import annotations
 
 import asyncio
+import math
+import re
 import time
 from collections import deque
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from types import TracebackType
 
-from evalflow.calls.pace import Pace
-from evalflow.calls.pressure import Pressure
 from evalflow.frozen import record
+
+BURST_S = 1.0
+"""What was left unused is lost but for the last second's share."""
+
+
+class Pace:
+    """Spreads requests, or tokens, over the minute (the generic cell rate algorithm).
+
+    An amount is let through as soon as earlier ones have been worked off, however large it is itself: what it is too
+    large for the following ones wait out.
+
+    Args:
+        per_minute: How much a minute.
+    """
+
+    __slots__ = ("_ready_at", "_seconds_each", "per_minute")
+
+    def __init__(self, per_minute: float) -> None:
+        self.per_minute = per_minute
+        self._seconds_each = 60.0 / per_minute
+        self._ready_at = 0.0
+
+    def wait_s(self, now: float) -> float:
+        """Seconds until something may be taken again; 0 or less: now.
+
+        Args:
+            now: A monotonic time in seconds, here and below.
+        """
+        return self._ready_at - now
+
+    def take(self, amount: float, now: float) -> None:
+        """Use up so much; what turns out to have been too much is given back as a negative amount."""
+        self._ready_at = max(self._ready_at, now - BURST_S) + amount * self._seconds_each
+
+
+LATENCY_GAIN = 1 / 16
+"""The share of a new latency in the smoothed one."""
+OUTLIER = 3.0
+"""A latency counts for at most so many times the smoothed one: one slow reply is no trend."""
+SETTLED = 8
+"""Calls of a kind before their latency says anything."""
+
+
+class Pressure:
+    """The smoothed latency of calls of one kind, relative to the least that it has been.
+
+    Calls of different kinds, such as a metric's steps, take different times by nature, so that each kind is compared
+    with itself.
+    """
+
+    __slots__ = ("_count", "_least", "_smoothed")
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._smoothed = 0.0
+        self._least = float("inf")
+
+    def add(self, latency_s: float) -> float:
+        """Take in the latency of an answered call.
+
+        Returns:
+            How many times its least the smoothed latency is now, at least 1; 1 while there is too little to tell.
+        """
+        self._count += 1
+        if self._count <= SETTLED:
+            self._smoothed += (latency_s - self._smoothed) / self._count
+            return 1.0
+        self._smoothed += LATENCY_GAIN * (min(latency_s, OUTLIER * self._smoothed) - self._smoothed)
+        self._least = min(self._least, self._smoothed)
+        return self._smoothed / self._least if self._least > 0 else 1.0
+
+    def accept(self) -> None:
+        """Take the present latency for the least: it is not our doing."""
+        self._least = self._smoothed
+
 
 SHRINK = 0.5
 """What is left of the limit when the endpoint says that it is too much."""
@@ -233,3 +311,84 @@ class Limiters:
         limiter = self._limiters.setdefault(key, Limiter(start, maximum))
         limiter.cap(maximum)
         return limiter
+
+
+LIMITS = (
+    ("x-ratelimit-remaining-requests", "x-ratelimit-reset-requests"),
+    ("x-ratelimit-remaining-tokens", "x-ratelimit-reset-tokens"),
+    ("x-ratelimit-remaining", "x-ratelimit-reset"),
+    ("anthropic-ratelimit-requests-remaining", "anthropic-ratelimit-requests-reset"),
+    ("anthropic-ratelimit-tokens-remaining", "anthropic-ratelimit-tokens-reset"),
+)
+"""What is left of a limit, and when it is whole again: OpenAI and those that follow it, OpenRouter, Anthropic."""
+_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|h|m|s)")
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+_EPOCH_S = 1e9
+"""A number this large is no duration but a time since 1970, in seconds or in milliseconds."""
+
+
+def rest_s(headers: Mapping[str, str]) -> float:
+    """Seconds until the endpoint takes requests again where one of its limits is used up; 0 where none is.
+
+    Args:
+        headers: Found by lower-case name.
+    """
+    longest = 0.0
+    for remaining, reset in LIMITS:
+        left = headers.get(remaining)
+        if left is not None and _number(left) == 0:
+            longest = max(longest, _until(headers.get(reset), headers) or 0.0)
+    return longest
+
+
+def retry_after_s(headers: Mapping[str, str]) -> float | None:
+    """Seconds to wait, from `retry-after-ms` or `retry-after` (seconds or an HTTP date, RFC 9110 10.2.3).
+
+    Never negative; None where the header is absent or makes no sense.
+    """
+    milliseconds = _number(headers.get("retry-after-ms"))
+    if milliseconds is not None:
+        return milliseconds / 1000
+    text = headers.get("retry-after")
+    seconds = _number(text)
+    return _until(text, headers) if seconds is None else seconds
+
+
+def _until(text: str | None, headers: Mapping[str, str]) -> float | None:
+    """Seconds from a duration (`20`, `0.5`, `6m0s`, `20ms`), a time since 1970, or a date."""
+    number = _number(text)
+    if number is not None:
+        if number < _EPOCH_S or math.isinf(number):
+            return number
+        seconds = number / 1000 if number >= 1000 * _EPOCH_S else number
+        return max(0.0, seconds - _now(headers).timestamp())
+    if text is None:
+        return None
+    parts = _PART.findall(text)
+    if parts and not _PART.sub("", text).strip():
+        return sum(float(count) * _SECONDS[unit] for count, unit in parts)
+    date = _date(text)
+    return None if date is None else max(0.0, (date - _now(headers)).total_seconds())
+
+
+def _now(headers: Mapping[str, str]) -> datetime:
+    """The time by the endpoint's own clock where it tells it, since that is the clock that it counts by."""
+    return _date(headers.get("date", "")) or datetime.now(UTC)
+
+
+def _date(text: str) -> datetime | None:
+    for parse in (parsedate_to_datetime, datetime.fromisoformat):
+        try:
+            date = parse(text)
+        except (ValueError, TypeError, IndexError, OverflowError):
+            continue
+        return date if date.tzinfo else date.replace(tzinfo=UTC)
+    return None
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        number = float(text) if text is not None else math.nan
+    except ValueError:
+        return None
+    return None if math.isnan(number) else max(0.0, number)

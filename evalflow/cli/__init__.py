@@ -97,7 +97,7 @@ def _load_env() -> None:
 
 
 def _complain(error: EvalflowError) -> None:
-    from evalflow.report.terminal import plain
+    from evalflow.report.wording import plain
 
     problems = error.problems if isinstance(error, UserError) else [error]
     for problem in problems:

@@ -7,7 +7,7 @@ from evalflow.cli.words import console, parser_of
 
 def calibrate(words: list[str]) -> int:
     """Read the arguments of `calibrate`, and do it."""
-    from evalflow.app.calibration import calibrate as app
+    from evalflow.app import calibrate as app
 
     what = "Hold the judge against people's labels, and correct its mean by them; or draw answers for people to label."
     parser = parser_of("calibrate", what)

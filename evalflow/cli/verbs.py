@@ -13,8 +13,8 @@ Handler = Callable[[list[str]], int]
 
 
 def _run(words: list[str]) -> int:
-    from evalflow.app.launch import execute
-    from evalflow.app.screen import TerminalScreen
+    from evalflow.app.core.screen import TerminalScreen
+    from evalflow.app.run import execute
 
     config_dir, words = config_dir_of(words)
     run_id, words = run_id_of(words)
@@ -37,9 +37,9 @@ def _check(words: list[str]) -> int:
 
 
 def _resume(words: list[str]) -> int:
-    from evalflow.app.locate import is_override
+    from evalflow.app.core.locate import is_override
+    from evalflow.app.core.screen import TerminalScreen
     from evalflow.app.resume import resume
-    from evalflow.app.screen import TerminalScreen
 
     changes = [word for word in words if is_override(word)]
     words = [word for word in words if word not in changes]
@@ -93,8 +93,8 @@ def _open(words: list[str]) -> int:
 
 
 def _compare(words: list[str]) -> int:
-    from evalflow.app.comparison.comparable import KINDS
-    from evalflow.app.comparison.compare import compare
+    from evalflow.app.compare import compare
+    from evalflow.app.core.comparison import KINDS
 
     parser = parser_of("compare", "Hold run B against run A, case by case: better, worse, or cannot tell.")
     what = "folders of runs A and B; of A alone, for the latest as B; of a sweep, for all its pairs"
@@ -128,7 +128,7 @@ _PLANNED = (
 
 
 def _plan(words: list[str]) -> int:
-    from evalflow.app.planning.plan import plan
+    from evalflow.app.plan import plan
 
     what = "Cases, repeats and labels that a wanted precision needs, and their cost: from pilot runs, or from guesses."
     parser = parser_of("plan", what)
@@ -144,7 +144,7 @@ def _plan(words: list[str]) -> int:
 
 
 def _list(words: list[str]) -> int:
-    from evalflow.app.catalogue.catalogue import GROUPS, print_list
+    from evalflow.app.catalogue import GROUPS, print_list
 
     config_dir, words = config_dir_of(words)
     parser = parser_of("list", "List what can be chosen.")
@@ -153,14 +153,14 @@ def _list(words: list[str]) -> int:
     parser.add_argument("--json", action="store_true", help="one JSON document")
     options = parser.parse_args(words)
     if options.group == "certificates":
-        from evalflow.app.calibration.certificates import print_certificates
+        from evalflow.app.certificates import print_certificates
 
         return print_certificates(console(), as_json=options.json)
     return print_list(options.group, config_dir, console(), as_json=options.json)
 
 
 def _show(words: list[str]) -> int:
-    from evalflow.app.catalogue.catalogue import print_option
+    from evalflow.app.catalogue import print_option
 
     config_dir, words = config_dir_of(words)
     parser = parser_of("show", "Show the YAML and the prompts of a metric, dataset, judge or target; or a kind's keys.")
@@ -212,7 +212,7 @@ def _import(words: list[str]) -> int:
 
 
 def _schema(words: list[str]) -> int:
-    from evalflow.app.catalogue.schema import SCHEMA_GROUPS, print_schema
+    from evalflow.app.schema import SCHEMA_GROUPS, print_schema
 
     parser = parser_of("schema", "JSON Schema of the configuration files, by which editors complete and check them.")
     parser.add_argument("group", nargs="?", choices=SCHEMA_GROUPS, metavar="GROUP", help=" | ".join(SCHEMA_GROUPS))
@@ -245,7 +245,7 @@ def _cache(words: list[str]) -> int:
 
 
 def _worker(words: list[str]) -> int:
-    from evalflow.app.working import work
+    from evalflow.app.worker.worker import work
 
     parser = parser_of("worker", "Carry out the runs that the application has queued, until it is stopped.")
     where = "the database; without it, .evalflow/evalflow.db in the working directory"

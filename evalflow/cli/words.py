@@ -68,7 +68,7 @@ def confirmed(question: str) -> bool:
     """Whether somebody at the terminal says yes; where there is none, nobody does."""
     if not sys.stdin.isatty():
         return False
-    from evalflow.report.terminal import plain
+    from evalflow.report.wording import plain
 
     sys.stderr.write(f"{plain(question)} [y/N] ")
     sys.stderr.flush()

@@ -1,13 +1,8 @@
 """Cases out of files: JSON lines, JSON, CSV, Parquet, or a glob of them, streamed one row at a time."""
 
-from evalflow.datasets.cases import Sifted, columns, examples, excerpt, places, read, sift
-from evalflow.datasets.export import case_to_row
-from evalflow.datasets.plain import plain_rows
-from evalflow.datasets.proposal import propose_fields
-from evalflow.datasets.sources import digest, files, text_bytes
-from evalflow.datasets.tags import tag_levels, tag_name
-from evalflow.datasets.turns import irregular
-from evalflow.datasets.values import FIELDS
+from evalflow.datasets.cases import Sifted, case_to_row, columns, examples, excerpt, irregular, places, read, sift
+from evalflow.datasets.fields import FIELDS, propose_fields, tag_levels, tag_name
+from evalflow.datasets.sources import digest, files, plain_rows, text_bytes
 
 __all__ = [
     "FIELDS",

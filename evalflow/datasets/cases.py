@@ -1,25 +1,177 @@
-"""Cases out of a dataset's files, one at a time."""
+"""Cases, read from a dataset's files and written back as rows."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import islice
+import hashlib
+import json
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
+from itertools import dropwhile, islice
 from pathlib import Path
 from typing import Any
 
 from evalflow.config.schema import DatasetConfig
-from evalflow.datasets.build import Builder
-from evalflow.datasets.conversation import conversation
+from evalflow.contexts import contexts, html_text
 from evalflow.datasets.csv_file import open_csv, raw_records
-from evalflow.datasets.fields import field_map
-from evalflow.datasets.json_file import open_json, raw_items
-from evalflow.datasets.jsonl import open_jsonl, raw_objects
+from evalflow.datasets.fields import CONVERTERS, FieldMap, field_map
+from evalflow.datasets.json_files import open_json, open_jsonl, raw_items, raw_objects
 from evalflow.datasets.parquet import open_parquet
 from evalflow.datasets.rows import Broken, Row, Table, shown
 from evalflow.datasets.sources import Format, files, format_of, unreadable
 from evalflow.errors import Problem, UserError
-from evalflow.records import Case
+from evalflow.records import Case, Context, Message
+
+ROLES = ("system", "user", "assistant")
+
+
+def irregular(messages: Sequence[Message]) -> Iterator[tuple[int, str]]:
+    """What is wrong with the order of a conversation, by the number of the message, from 0.
+
+    Regular are: system messages at the beginning and nowhere else; then users and assistant, where no message of the
+    assistant follows another one, and the last message is a user's. User messages may follow each other: the target
+    is asked at each of them.
+    """
+    turns = list(dropwhile(lambda turn: turn[1].role == "system", enumerate(messages)))
+    previous = None
+    for number, message in turns:
+        if message.role not in ROLES:
+            yield number, f"has the role {message.role!r}; known: {', '.join(ROLES)}"
+        elif message.role == "system":
+            yield number, "is a system message, which can only stand at the beginning"
+        elif message.role == previous == "assistant":
+            yield number, "is the second assistant message in a row"
+        previous = message.role
+    if messages and messages[-1].role != "user":
+        what = f"ends the conversation with the role {messages[-1].role!r}; the last must be a user's, to be answered"
+        yield len(messages) - 1, what
+
+
+Converters = Mapping[str, Callable[[Any], Any]]
+
+
+def _converters() -> Converters:
+    # Cases that share a corpus share passages, and HTML is by far the slowest value to convert.
+    remembered = lru_cache(maxsize=256)(html_text)
+    return {**CONVERTERS, "contexts": partial(contexts, to_text=remembered)}
+
+
+@dataclass(frozen=True, slots=True)
+class Builder:
+    """Makes the cases of one file.
+
+    Attributes:
+        dataset: The dataset's name.
+        fields: Where each case field comes from.
+        cells: Whether the rows' values are untyped text.
+        allow_irregular: Whether conversations may have turns in any order.
+    """
+
+    dataset: str
+    fields: FieldMap
+    cells: bool
+    allow_irregular: bool = False
+    converters: Converters = field(default_factory=_converters)
+
+    def case(self, index: int, row: Row) -> Case | Sequence[Problem]:
+        """The row's case, or all that is wrong with the row."""
+        try:
+            data = self.fields.typed(row.data) if self.cells else row.data
+            raw, others = self.fields.values(data)
+        except ValueError as error:
+            return [Problem(str(error), row.where)]
+        values, problems = self._converted(raw, row.where)
+        if not problems:
+            problems = self._ask(values, row.where)
+        if not problems and not self.allow_irregular:
+            problems = self._order(values, row.where)
+        if problems:
+            return problems
+        values["vars"] = {**values.get("vars", {}), **others}
+        if "id" not in values:
+            values["id"] = content_id({column: value for column, value in data.items() if value is not None})
+        return Case(dataset=self.dataset, index=index, **values)
+
+    def _converted(self, raw: Mapping[str, Any], where: str) -> tuple[dict[str, Any], list[Problem]]:
+        values: dict[str, Any] = {}
+        problems: list[Problem] = []
+        for name, value in raw.items():
+            try:
+                values[name] = self.converters[name](value)
+            except ValueError as error:
+                problems.append(Problem(f"{self.fields.place(name)}: {error}", where))
+        return values, problems
+
+    def _ask(self, values: dict[str, Any], where: str) -> list[Problem]:
+        """Make the question a user message, unless the messages end with it already."""
+        question = values.pop("question", None)
+        if question is None:
+            return []
+        messages: Sequence[Message] = values.get("messages", ())
+        if not messages:
+            values["messages"] = (Message("user", question),)
+        elif question != next((message.content for message in reversed(messages) if message.role == "user"), None):
+            hint = f"say which counts: dataset.{self.dataset}.fields={{messages: messages}}, or {{question: question}}"
+            return [Problem("question is not the last user message of messages", where, hint)]
+        return []
+
+    def _order(self, values: Mapping[str, Any], where: str) -> list[Problem]:
+        """What is wrong with the order of the conversation's turns."""
+        name = f"case {values['id']!r}" if "id" in values else "the case"
+        hint = f"repair the conversation, or let it pass: dataset.{self.dataset}.allow_irregular=true"
+        messages = values.get("messages")
+        empty = ["there is no message in it"] if messages == () else []
+        return [
+            Problem(f"{name}: {self.fields.place('messages')}: {what}", where, hint)
+            for what in (*empty, *(f"message {number} {what}" for number, what in irregular(messages or ())))
+        ]
+
+
+def content_id(content: object) -> str:
+    """An id that equal JSON contents share: 16 hexadecimal digits of a SHA-256 over their canonical text."""
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def conversation(
+    index: int, rows: Iterable[tuple[str, Case | Sequence[Problem]]], *, allow_irregular: bool
+) -> Case | Sequence[Problem] | None:
+    """The rows' user messages, turn by turn, as one case; None where there are no rows.
+
+    Answer, reference and group are the last row's. `vars["outputs"]` lists every row's reference (None where a row
+    has none), so that earlier turns can be compared too.
+
+    Args:
+        index: The case's position in the dataset.
+        rows: Where each row stands, and its own case, whose turns are in order, or what is wrong with it.
+        allow_irregular: Whether a system message may stand in its midst, which nothing but the joining can bring about.
+    """
+    turns: list[Case] = []
+    problems: list[Problem] = []
+    for where, row in rows:
+        if not isinstance(row, Case):
+            problems += row
+        elif not row.messages:
+            problems.append(Problem("a turn of a conversation needs a question", where, "name its column in `fields`"))
+        elif turns and not allow_irregular and any(message.role == "system" for message in row.messages):
+            what = "a system message can only stand at the beginning of a conversation, which is the first row"
+            problems.append(Problem(what, where, f"dataset.{row.dataset}.allow_irregular=true lets it pass"))
+        else:
+            turns.append(row)
+    if problems or not turns:
+        return problems or None
+    outputs = [turn.reference for turn in turns]
+    return Case(
+        dataset=turns[-1].dataset,
+        index=index,
+        id=content_id([turn.id for turn in turns]),
+        messages=tuple(message for turn in turns for message in turn.messages),
+        answer=turns[-1].answer,
+        reference=turns[-1].reference,
+        group=turns[-1].group,
+        vars={"outputs": outputs} if any(output is not None for output in outputs) else {},
+    )
+
 
 MAX_PROBLEMS = 20
 
@@ -219,3 +371,38 @@ def _readable(table: Table, path: Path) -> Iterator[Row | Problem]:
         yield from table.rows
     except OSError as error:
         yield unreadable(path, error)
+
+
+def case_to_row(case: Case) -> dict[str, Any]:
+    """The case under its fields' own names, so that `read` gives an equal case without any `fields`.
+
+    Absent fields are left out, and so are dataset and index, which the reader sets.
+    """
+    row = {
+        "id": case.id,
+        "messages": [_message(message) for message in case.messages] or None,
+        "answer": case.answer,
+        "reference": case.reference,
+        "contexts": None if case.contexts is None else [_context(context) for context in case.contexts],
+        "expected": case.expected,
+        "actual": case.actual,
+        "metadata": case.metadata,
+        "failure": case.failure,
+        "demo_answer": case.demo_answer and _message(case.demo_answer),
+        "checks": None if case.checks is None else list(case.checks),
+        "tags": list(case.tags) or None,
+        "group": case.group,
+        "labels": case.labels,
+        "vars": case.vars or None,
+    }
+    return {field: value for field, value in row.items() if value is not None}
+
+
+def _message(message: Message) -> dict[str, Any]:
+    row: dict[str, Any] = {"role": message.role, "content": message.content}
+    return row if message.metadata is None else {**row, "metadata": message.metadata}
+
+
+def _context(context: Context) -> dict[str, str]:
+    row = {"text": context.text, "title": context.title, "path": context.path}
+    return {key: value for key, value in row.items() if value is not None}

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
 from evalflow import paths
 from evalflow.config.schema import DatasetConfig
-from evalflow.datasets.rows import Broken, shown
+from evalflow.datasets.csv_file import open_csv
+from evalflow.datasets.json_files import open_jsonl
+from evalflow.datasets.rows import Broken, Row, shown
 from evalflow.errors import Problem, UserError, did_you_mean, nearest
 
 Format = Literal["jsonl", "json", "csv", "parquet"]
@@ -98,3 +101,24 @@ def _beside(path: Path) -> str:
     if not names:
         return f"no data file lies in {shown(folder)}"
     return did_you_mean(path.name, names) if nearest(path.name, names) or len(names) <= 10 else ""
+
+
+def plain_rows(path: Path) -> Iterator[Row | Problem]:
+    """The rows of a .jsonl or .csv file; a record that cannot be read is a Problem in its place.
+
+    Raises:
+        UserError: There is no such file, it cannot be read, or its ending is another.
+    """
+    if not path.is_file():
+        raise UserError(Problem("no such file", shown(path)))
+    try:
+        match path.suffix.lower():
+            case ".jsonl":
+                yield from open_jsonl(path).rows
+            case ".csv":
+                yield from open_csv(path).rows
+            case _:
+                hint = "save it as CSV, or as JSON lines"
+                raise UserError(Problem("expected a .csv or .jsonl file", shown(path), hint))
+    except OSError as error:
+        raise UserError(unreadable(path, error)) from None

@@ -1,9 +1,20 @@
 """What people say of answers: read from files, bound to the answers they saw, and drawn to be asked for."""
 
-from evalflow.labels.bind import HERE, Answered, Bound, Elsewhere, LeftOut, bind
-from evalflow.labels.digest import answer_hash
 from evalflow.labels.draw import Candidate, Drawn, Key, draw, draw_groups, score_strata, tag_stratum
-from evalflow.labels.parse import Given, Parsed, parse, parse_case, plain_name
+from evalflow.labels.read import (
+    HERE,
+    Answered,
+    Bound,
+    Elsewhere,
+    Given,
+    LeftOut,
+    Parsed,
+    answer_hash,
+    bind,
+    parse,
+    parse_case,
+    plain_name,
+)
 from evalflow.labels.sheet import CELL, Sheet, key_of, read_sheet
 
 __all__ = [

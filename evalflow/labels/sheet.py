@@ -8,7 +8,7 @@ from typing import Any
 
 from evalflow.errors import Problem
 from evalflow.labels.draw import Key
-from evalflow.labels.parse import plain_name
+from evalflow.labels.read import plain_name
 
 CELL = ("dataset", "case_id", "target", "target_repeat")
 """The columns that say which answer a row is of."""

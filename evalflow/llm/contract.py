@@ -1,26 +1,28 @@
-"""What a typed reply is asked for with, and what it must look like: the one file that knows Instructor's internals.
-
-Instructor turns a reply model into the part of a request that asks for it, and a failed reply into the messages that
-ask again. Building that part takes far longer than all else that evalflow does for a call, so it is done once, with a
-marker in the place of the prompt, and the prompt is put into it for each call.
-"""
+"""The prompt and schema that ask for a typed reply, kept on disk. The one file that uses Instructor's internals."""
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
+from evalflow.files import write_atomically
 from evalflow.jsonvalues import mended
+from evalflow.paths import private_folder
 from evalflow.records import Message
 
 if TYPE_CHECKING:
     from instructor import Mode
 
-    from evalflow.llm.completion import Completion
+    from evalflow.llm.chat import Completion
+
 
 ReplyMode = Literal["json_schema", "tools", "json", "md_json"]
 MARK = "\x00prompt\x00"
@@ -182,3 +184,66 @@ def _as_sdk(completion: Completion) -> Any:
     choice = {"index": 0, "finish_reason": "stop", "message": message, "logprobs": None}
     envelope = {"id": "", "object": "chat.completion", "created": 0, "model": "", "choices": [choice]}
     return ChatCompletion.model_validate_json(json.dumps(envelope))
+
+
+log = logging.getLogger("evalflow")
+
+FORMAT = 1
+"""Raise it when `prepare` makes something else of the same."""
+
+Prepare = Callable[[type[BaseModel], ReplyMode, bool], Prepared]
+
+
+def prepared(
+    folder: Path, reply_model: type[BaseModel], mode: ReplyMode, strict: bool, prepare: Prepare = prepare
+) -> Prepared:
+    """The prepared contract of a reply model, from the folder if it is there, else made and left there.
+
+    Args:
+        folder: Where they are kept, one file each; made where it does not exist.
+        reply_model: See `Contract`.
+        mode: See `Contract`.
+        strict: See `Contract`.
+        prepare: Makes it.
+    """
+    path = folder / f"{_key(reply_model, mode, strict)}.json"
+    found = _read(path)
+    if found is None:
+        found = prepare(reply_model, mode, strict)
+        _write(path, found)
+    return found
+
+
+def _key(reply_model: type[BaseModel], mode: ReplyMode, strict: bool) -> str:
+    """A digest of all that a prepared contract depends on."""
+    decisive = [FORMAT, version("instructor"), mode, strict, reply_model.__name__, reply_model.model_json_schema()]
+    return hashlib.sha256(json.dumps(decisive).encode()).hexdigest()[:32]
+
+
+def _read(path: Path) -> Prepared | None:
+    """What stands in a file; None where it is not there, or is not what was written."""
+    try:
+        kept: dict[str, Any] = TypeAdapter(dict[str, Any]).validate_json(path.read_bytes())
+        if kept["sha256"] != _digest(kept["contract"]):
+            raise ValueError("the digest differs")
+        return TypeAdapter(Prepared).validate_python(kept["contract"])
+    except FileNotFoundError:
+        return None
+    except (OSError, KeyError, ValueError, ValidationError) as error:
+        log.info("%s is prepared again: %s", path, error)
+        return None
+
+
+def _write(path: Path, found: Prepared) -> None:
+    """Keep it for later runs; where that cannot be done, they prepare it again."""
+    contract = TypeAdapter(Prepared).dump_python(found)
+    text = json.dumps({"sha256": _digest(contract), "contract": contract})
+    try:
+        private_folder(path.parent)
+        write_atomically(path, text)
+    except OSError as error:
+        log.info("%s cannot be written: %s", path, error)
+
+
+def _digest(contract: Any) -> str:
+    return hashlib.sha256(json.dumps(contract).encode()).hexdigest()

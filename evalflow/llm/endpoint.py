@@ -6,17 +6,14 @@ import os
 from dataclasses import dataclass
 
 from evalflow.calls.budget import Account
-from evalflow.calls.gateway import Gateway
+from evalflow.calls.client import CallSession, Gateway, RetryPolicy
 from evalflow.calls.http import HttpTransport
 from evalflow.calls.limiter import Limiter
-from evalflow.calls.retry import RetryPolicy
-from evalflow.calls.session import CallSession
 from evalflow.calls.transport import Transport
 from evalflow.config.address import public_address, secrets_in
 from evalflow.config.endpoints import Connection
 from evalflow.errors import Problem, UserError
-from evalflow.llm.azure import AzureTransport
-from evalflow.llm.sdk import OPENAI_URL, SdkTransport
+from evalflow.llm.sdk import OPENAI_URL, AzureTransport, SdkTransport
 
 
 @dataclass(frozen=True, slots=True)

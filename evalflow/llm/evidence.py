@@ -1,27 +1,120 @@
-"""How far a context supports a claim, by the words they share: no model, no training, no fitted weights.
-
-A claim is held against every window of three consecutive sentences of the context; the window that shares most with it
-is the evidence. Three precisions are taken between the claim and that window, each in 0..1:
-
-    words      share of the claim's content words that the window contains
-    bigrams    share of the claim's pairs of neighbouring words that the window contains
-    sequence   longest common subsequence over the claim's length (ROUGE-L precision; Lin, 2004)
-
-Their mean is the lexical support. With sentence embeddings a fourth number joins with equal weight: the largest cosine
-between the claim and a sentence of the window.
-
-English only. Words cannot show a swapped name, a negation or a changed relation: all of them keep nearly every word.
-"""
+"""How far a context supports a claim, by the words they share."""
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
-from evalflow.llm.text import Word, sentences, words
+
+def _listed(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+# Words of grammar. Speakers ("I", "you"), negations and quantifiers ("all", "few") are left out of it on purpose:
+# they change what a sentence states, so a context has to contain them too.
+FUNCTION_WORDS = _listed(
+    """
+    a an the this that these those there it its he him his she her hers they them their theirs who whom whose which
+    and or but if then than so as of at by for with about into to from in on
+    is are was were be been being have has had having do does did doing
+    will would shall should can could may might must
+    """
+)
+# A sentence made of these alone states nothing that words could be compared for.
+INTERJECTIONS = _listed(
+    """
+    yes yeah yep yup no nope ok okay sure well oh ah hm hmm hi hello hey thank thanks you please
+    sorry wow lol haha right
+    """
+)
+ABBREVIATIONS = _listed(
+    """
+    mr mrs ms dr prof sr jr st vs inc ltd co corp vol fig approx dept est gen gov sen rep capt col lt sgt mt al cf
+    e.g i.e u.s u.k a.m p.m jan feb mar apr jun jul aug sep sept oct nov dec
+    """
+)
+_SENTENCE_END = re.compile(r"""[.!?]+["'”’)\]]*(?=\s)""")
+_LIST_MARKER = re.compile(r"^\s*(?:[-*•–]|\(?\d{1,3}[.)])\s+")
+_WORD = re.compile(r"\d+(?:[.,]\d+)+|[^\W_]+")
+_NEGATION = re.compile(r"\s?n'[Tt]\b")
+_CLITIC = re.compile(r"\s?'(?:s|re|ve|ll|d|m)\b", re.IGNORECASE)
+_ENDINGS = (("ies", "y"), ("sses", "ss"), ("ing", ""), ("ed", ""), ("es", ""), ("s", ""))
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A word as written, and the stem it is compared by."""
+
+    surface: str
+    stem: str
+
+    @property
+    def is_content(self) -> bool:
+        """Whether it carries meaning rather than grammar."""
+        return self.surface.lower() not in FUNCTION_WORDS
+
+
+def stem(word: str) -> str:
+    """A lower-case word without its common English ending.
+
+    Deliberately small: on labelled data a full stemmer ranked no better. It is here so that "emeralds" in a context
+    answers for "emerald" in a claim.
+    """
+    if len(word) < 4 or not word.isalpha():
+        return word
+    for ending, replacement in _ENDINGS:
+        if word.endswith(ending) and len(word) - len(ending) >= 3 and not word.endswith(("ss", "us")):
+            word = word.removesuffix(ending) + replacement
+            break
+    if len(word) > 3 and word[-1] == word[-2] and word[-1] not in "lsz":
+        word = word[:-1]
+    return word.removesuffix("e") if len(word) > 3 else word
+
+
+def words(text: str) -> tuple[Word, ...]:
+    """The words and numbers of a text, in order.
+
+    "isn't" gives "is", "not" however it is spaced; possessive and contracted endings are dropped; thousands
+    separators are ignored.
+    """
+    plain = _CLITIC.sub("", _NEGATION.sub(" not", text.replace("’", "'")))
+    return tuple(Word(found, stem(found.lower().replace(",", ""))) for found in _WORD.findall(plain))
+
+
+def sentences(text: str) -> tuple[str, ...]:
+    """The sentences of a text, in order; lines always end one, list markers are dropped.
+
+    Whatever holds no letter and no digit is no sentence.
+    """
+    found: list[str] = []
+    for line in text.splitlines():
+        body = _LIST_MARKER.sub("", line)
+        start = 0
+        for end in _SENTENCE_END.finditer(body):
+            if _ends_sentence(body[start : end.start()], end[0], body[end.end() :]):
+                found.append(body[start : end.end()])
+                start = end.end()
+        found.append(body[start:])
+    return tuple(sentence.strip() for sentence in found if _WORD.search(sentence))
+
+
+def states_something(sentence: str) -> bool:
+    """Whether a sentence has any word beyond "yes", "thanks" and their like."""
+    return any(word.surface.lower() not in INTERJECTIONS for word in words(sentence))
+
+
+def _ends_sentence(before: str, mark: str, after: str) -> bool:
+    if mark != "." or before.endswith(" "):  # in tokenised text (" . ") a full stop stands alone
+        return True
+    last = before.split()[-1].lower().lstrip("(\"'“") if before.strip() else ""
+    if last in ABBREVIATIONS or (len(last) == 1 and last.isalpha()):
+        return False
+    return not after.lstrip()[:1].islower()
+
 
 WINDOW = 3
 Similarity = Callable[[str, Sequence[str]], float]

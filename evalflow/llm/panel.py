@@ -1,4 +1,4 @@
-"""Several judges in the place of one: the judge of a panel, and of a cascade."""
+"""Several judges as one: a panel or a cascade."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from evalflow.config.panels import CascadeConfig, MembersConfig, PanelConfig
 from evalflow.errors import Problem, UserError
-from evalflow.llm.joined import JudgeWithEmbedder
+from evalflow.llm.embedding_judge import JudgeWithEmbedder
 from evalflow.protocols import Judge
 from evalflow.records import Ask, Reply
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from evalflow.calls.session import CallSession
+from evalflow.calls.client import CallSession
 from evalflow.config.endpoints import (
     EmbeddedEmbedderConfig,
     EmbeddedJudgeConfig,
@@ -112,7 +112,7 @@ def build_embedder(config: EmbedderConfig, choice: str, session: CallSession | N
     Raises:
         UserError: The configuration cannot work, such as without an API key.
     """
-    from evalflow.llm.embedding import EmbeddingJudge
+    from evalflow.llm.embedding_judge import EmbeddingJudge
 
     kind = embedder_kinds().get(config.kind)
     return EmbeddingJudge(kind.build(config, default_name(config, choice), session or CallSession()))
@@ -131,7 +131,7 @@ def _embedded(config: EmbeddedJudgeConfig, name: str, _: CallSession) -> Judge:
 
 
 def _openai(config: OpenAIJudgeConfig, name: str, session: CallSession) -> Judge:
-    from evalflow.llm.openai import OpenAIJudge
+    from evalflow.llm.judge import OpenAIJudge
 
     return OpenAIJudge(config, name, session, contracts=CONTRACTS)
 
@@ -157,12 +157,12 @@ def _of_member(key: str, problem: Problem) -> Problem:
 
 
 def _embedded_embedder(config: EmbeddedEmbedderConfig, _: str, __: CallSession) -> Embedder:
-    from evalflow.llm.embedder_embedded import EmbeddedEmbedder
+    from evalflow.llm.embedders import EmbeddedEmbedder
 
     return EmbeddedEmbedder(config)
 
 
 def _openai_embedder(config: OpenAIEmbedderConfig, name: str, session: CallSession) -> Embedder:
-    from evalflow.llm.embedder_openai import OpenAIEmbedder
+    from evalflow.llm.embedders import OpenAIEmbedder
 
     return OpenAIEmbedder(config, name, session)

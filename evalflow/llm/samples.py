@@ -13,7 +13,7 @@ from typing import Any, cast
 from pydantic import BaseModel
 
 from evalflow.errors import CallError
-from evalflow.llm.values import choices, normalised
+from evalflow.llm.logprobs import choices, normalised
 from evalflow.records import Distribution, Reply, Usage
 
 

@@ -8,13 +8,10 @@ from typing import Any, Generic, Literal, TypeVar, cast
 from evalflow.errors import JudgeError, UserError
 from evalflow.frozen import record
 from evalflow.metrics.base import BaseMetric, Calls, UnitMetricConfig
-from evalflow.metrics.inputs import LISTS, fields_of, items_in, look_up, obstacle, root
 from evalflow.metrics.reasons import reason_of
-from evalflow.metrics.replies import Observed, rows_at
-from evalflow.metrics.rule_config import Rule
-from evalflow.metrics.rules import evaluate
-from evalflow.metrics.stand_ins import stand_in
-from evalflow.metrics.steps import Step
+from evalflow.metrics.returns import Observed, rows_at
+from evalflow.metrics.rules import Rule, evaluate
+from evalflow.metrics.steps import LISTS, Step, fields_of, items_in, look_up, obstacle, root, stand_in
 from evalflow.prompts import render
 from evalflow.protocols import Judge
 from evalflow.records import Answer, Ask, Case, Distribution, Message, Outcome, Reply

@@ -1,19 +1,18 @@
-"""What a check can ask of JSON: of an object such as the metadata, or of a text that spells one out."""
+"""Operations on JSON, and a list of rules with the one score they come to."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, model_validator
 
-from evalflow.apart import TooSlow
+from evalflow.apart import TooSlow, apart
 from evalflow.config.schema import Word
 from evalflow.jsonvalues import Path, json_path
-from evalflow.metrics.inputs import look_up
-from evalflow.metrics.json_schema import Fault, json_schema
-from evalflow.metrics.json_tools import NoJson, json_of, written
+from evalflow.metrics.json_schema import Fault, NoJson, json_of, json_schema, written
 from evalflow.metrics.operations import (
     BaseOperation,
     ComparisonOperation,
@@ -22,7 +21,9 @@ from evalflow.metrics.operations import (
     TextOperation,
     quoted,
 )
+from evalflow.metrics.steps import look_up
 from evalflow.patterns import Pattern, compiled
+from evalflow.records import Outcome
 
 _WANTED = ("contains", "equals", "matches", "missing")
 
@@ -163,3 +164,65 @@ def shown(value: Any, wanted: str) -> str:
 
 def _cut(text: str) -> str:
     return text if len(text) <= 120 else quoted(text)
+
+
+Combine = Literal["all", "any", "mean"]
+
+
+@dataclass(frozen=True)
+class Rulebook:
+    """Operations over a case field.
+
+    Attributes:
+        field: The case field, or a dotted path into one.
+        operations: What is asked of it, at least one.
+        combine: `all` and `any` give 1 or 0; `mean` gives the share of the operations that hold.
+    """
+
+    field: str
+    operations: Sequence[Operation]
+    combine: Combine = "all"
+
+    async def score(self, fields: Mapping[str, Any]) -> Outcome:
+        """Apply every operation; away from the event loop, unless they are quick.
+
+        Args:
+            fields: All fields, none of those concerned absent.
+        """
+
+        def apply() -> list[Finding]:
+            return [operation.apply(self.field, fields) for operation in self.operations]
+
+        try:
+            findings = apply() if all(operation.quick for operation in self.operations) else await apart(apply)
+        except TooSlow as error:
+            return Outcome(status="error", error_type="timeout", error=str(error))
+        held = sum([finding.passed for finding in findings])
+        share = held / len(findings)
+        score = share if self.combine == "mean" else float(held == len(findings) if self.combine == "all" else held > 0)
+        return Outcome(
+            status="scored",
+            score=score,
+            value=score if self.combine == "mean" else bool(score),
+            reason=_reason(findings, passed=score == 1),
+            steps=tuple(
+                [
+                    {**about, "passed": finding.passed, "reason": finding.reason}
+                    for about, finding in zip(self._about, findings, strict=True)
+                ]
+            ),
+            path="direct",
+        )
+
+    @cached_property
+    def _about(self) -> Sequence[Mapping[str, Any]]:
+        """What each step says of its operation, whatever the answer."""
+        return [
+            {"id": one.op, "check": one.model_dump(mode="json", by_alias=True, exclude_defaults=True)}
+            for one in self.operations
+        ]
+
+
+def _reason(findings: Sequence[Finding], passed: bool) -> str:
+    """What failed; where nothing that matters did, what held."""
+    return "; ".join([finding.reason for finding in findings if finding.passed == passed])

@@ -1,7 +1,8 @@
-"""What says whether a document is valid by a JSON Schema."""
+"""JSONPath and JSON Schema on a field that is JSON."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache, partial
 from importlib import import_module
@@ -9,6 +10,7 @@ from types import FunctionType, ModuleType, SimpleNamespace
 from typing import Any, cast
 
 from evalflow.apart import within
+from evalflow.jsonvalues import Unusable, is_finite, mended
 from evalflow.patterns import compiled
 
 Fault = Callable[[Any], str | None]
@@ -141,3 +143,34 @@ def _references(node: Any) -> Iterator[str]:
 
 def _short(message: str) -> str:
     return message if len(message) <= 200 else f"{message[:199]}…"
+
+
+class NoJson(ValueError):
+    """A text is no JSON; the message says why."""
+
+
+def json_of(value: Any) -> Any:
+    """A text as the JSON that it spells out; anything else as it is.
+
+    Raises:
+        NoJson: The text spells out none.
+        ValueError, RecursionError: It does, and Python cannot hold it: a number of thousands of digits, say.
+    """
+    if not isinstance(value, str):
+        return value
+    try:
+        found = json.loads(mended(value.encode("utf-8", "replace")), parse_constant=_no_constant)
+    except json.JSONDecodeError as error:
+        raise NoJson(f"no JSON: {error}") from None
+    if not is_finite(found):
+        raise Unusable("a number in it is too large to be compared; numbers end at about 1.8e308")
+    return found
+
+
+def _no_constant(name: str) -> None:
+    raise NoJson(f"no JSON: it has no {name}")
+
+
+def written(value: Any) -> str:
+    """Text as it is; anything else as JSON, so that 3 and "3" read the same."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, sort_keys=True, default=str)

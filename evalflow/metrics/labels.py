@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from evalflow.jsonvalues import kind
-from evalflow.metrics.inputs import look_up
+from evalflow.metrics.steps import look_up
 from evalflow.records import Outcome
 
 

@@ -6,9 +6,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from evalflow.metrics.replies import Observed, Rows, rows_at
-from evalflow.metrics.returns import StrType
-from evalflow.metrics.rule_config import (
+from evalflow.metrics.returns import Observed, Rows, StrType, rows_at
+from evalflow.metrics.rules import (
     AveragePrecisionRule,
     FScoreRule,
     HitRule,
@@ -18,8 +17,10 @@ from evalflow.metrics.rule_config import (
     Rule,
     ShareRule,
     ValueRule,
+    cell,
+    evaluate,
+    hit_chances,
 )
-from evalflow.metrics.rules import cell, evaluate, hit_chances
 from evalflow.records import Direction
 
 LISTED = 5

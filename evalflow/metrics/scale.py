@@ -1,17 +1,19 @@
-"""Scales: what a grade may be, what it is as a score in 0..1, and how a judge is asked for it."""
+"""Scales: the grades a judge may give, and each grade as a score from 0 to 1."""
 
 from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Annotated, Any, Literal, cast
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from evalflow.config.schema import Strict, Word
+from evalflow.config.schema import MetricConfig, Strict, Word
 from evalflow.metrics.returns import BoolType, LabelType, NumberType
-from evalflow.metrics.rule_config import MapRule, ValueRule, unit_values
+from evalflow.metrics.rules import MapRule, ValueRule, unit_values
+from evalflow.metrics.steps import StepConfig
 
 
 class BooleanScale(Strict):
@@ -166,3 +168,121 @@ def _boolean(recorded: Any) -> bool:
     if not isinstance(word, bool | int | float | str) or word not in known:
         raise ValueError(f"{recorded!r} is not true or false")
     return known[word]
+
+
+class Band(Strict):
+    """What to expect of an answer within a range of grades.
+
+    Attributes:
+        score_range: Lowest and highest grade, both inclusive; equal where a single grade is described.
+        expected_outcome: What such an answer is like.
+    """
+
+    score_range: tuple[int, int]
+    expected_outcome: Word
+
+    @field_validator("score_range")
+    @classmethod
+    def _ordered(cls, score_range: tuple[int, int]) -> tuple[int, int]:
+        low, high = score_range
+        if low > high:
+            raise ValueError(f"the lowest grade comes first, but {low} is above {high}")
+        return score_range
+
+    def __str__(self) -> str:
+        low, high = self.score_range
+        return f"{low}..{high} ({self.expected_outcome})"
+
+
+def band_fault(bands: Sequence[Band], low: int, high: int) -> str | None:
+    """What is wrong with ranges on a scale from `low` to `high`: one beyond it, or two that overlap; None if nothing.
+
+    Gaps are allowed: grades between two ranges are what lies between their descriptions.
+    """
+    ordered = sorted(bands, key=lambda band: band.score_range)
+    for band in ordered:
+        if band.score_range[0] < low or band.score_range[1] > high:
+            return f"the score range {band} is not within the scale {low}..{high}"
+    for left, right in pairwise(ordered):
+        if right.score_range[0] <= left.score_range[1]:
+            return f"the score ranges {left} and {right} overlap"
+    return None
+
+
+_SCALES = (BooleanScale, LikertScale, PercentageScale, LabelScale, FractionScale, NumberScale)
+
+
+def label_scale(config: MetricConfig, *, bounded: bool) -> RecordedScale:
+    """The scale on which people label answers for a metric.
+
+    It is the metric's `scale`, or what its score rule reads off a single field: true or false, a grade, a word. All
+    other scores are shares, and people give them as such: a number from 0 to 1, or yes and no.
+
+    Args:
+        config: The metric's configuration.
+        bounded: Whether its scores lie in 0..1.
+    """
+    declared = getattr(config, "scale", None)
+    if getattr(config, "strict", False):
+        return BooleanScale(type="boolean")
+    if isinstance(declared, _SCALES):
+        return declared
+    found = _of_rule(config)
+    if found is not None:
+        return found
+    return FractionScale(type="fraction") if bounded else NumberScale(type="number")
+
+
+def read_label(scale: RecordedScale, value: Any) -> tuple[float, Any]:
+    """A person's grade as (score, value on the scale), as spreadsheets write it.
+
+    Words count in any case. On a scale with bounds a number may have a decimal comma, which is no thousand there.
+
+    Raises:
+        ValueError: It is not on the scale.
+    """
+    if isinstance(value, str):
+        value = value.strip()
+        if isinstance(scale, LabelScale) and value not in scale.values:
+            words = [word for word in scale.values if word.casefold() == value.casefold()]
+            value = words[0] if len(words) == 1 else value
+        if isinstance(scale, FractionScale | PercentageScale | LikertScale):
+            value = value.replace(",", ".") if value.count(",") == 1 else value
+    return read(scale, value)
+
+
+def scale_in_words(scale: RecordedScale) -> str:
+    """What may stand in the column `value`, for whoever fills it."""
+    match scale:
+        case BooleanScale():
+            return "yes or no"
+        case LikertScale():
+            return f"{scale.min} to {scale.max}{_anchors(scale)}"
+        case PercentageScale():
+            return "0 to 100"
+        case LabelScale():
+            return " | ".join(scale.values)
+        case FractionScale():
+            return "0 to 1 (none of it to all of it); yes is 1, no is 0"
+        case NumberScale():
+            return "a number"
+
+
+def _anchors(scale: LikertScale) -> str:
+    anchors = sorted((scale.anchors or {}).items())
+    return f" ({'; '.join(f'{grade}: {text}' for grade, text in anchors)})" if anchors else ""
+
+
+def _of_rule(config: MetricConfig) -> RecordedScale | None:
+    rule = getattr(config, "score", None)
+    if isinstance(rule, MapRule):
+        return LabelScale(type="label", values=rule.values)
+    if not isinstance(rule, ValueRule):
+        return None
+    steps: Mapping[str, StepConfig] = {step.id: step for step in getattr(config, "steps", None) or ()}
+    kind = steps[rule.of].returns.get(rule.field) if rule.of in steps else None
+    if isinstance(kind, BoolType):
+        return BooleanScale(type="boolean")
+    if isinstance(kind, NumberType) and isinstance(kind.min, int) and isinstance(kind.max, int):
+        return LikertScale(type="likert", min=kind.min, max=kind.max)
+    return None

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from evalflow.frozen import record
-from evalflow.metrics.json_tools import NoJson, json_of
+from evalflow.metrics.json_schema import NoJson, json_of
 
 
 @record()

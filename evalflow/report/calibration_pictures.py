@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from evalflow.report.confusion import matrix_spec
-from evalflow.report.intervals import interval_spec
-from evalflow.report.pictures import MAIN, MUTED, Picture, draw
+from evalflow.report.charts import matrix_spec
+from evalflow.report.pictures import MAIN, MUTED, Picture, draw, interval_spec
 from evalflow.report.wording import number
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from evalflow.stats.prediction import MIN_LABELS
 if TYPE_CHECKING:
     from evalflow.stats.agreement import Agreement
     from evalflow.summary import CalibrationRow
-    from evalflow.summary.raters import Raters
+    from evalflow.summary.agreement import Raters
 
 KEYS: Mapping[str, str] = MappingProxyType(
     {

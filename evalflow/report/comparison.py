@@ -1,20 +1,82 @@
-"""A comparison as JSON and as a page: the rows, how they were judged, and the cases that flipped."""
+"""A comparison as JSON, as a page and on a terminal."""
 
 from __future__ import annotations
 
+import json
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evalflow.report.flips import Flips
-from evalflow.report.judges import judge_lines
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from evalflow.report.header import judge_lines
 from evalflow.report.page import write_page
 from evalflow.report.pictures import MAIN, MUTED, PAPER, Picture, draw
+from evalflow.report.wording import folded, literal, method, number, p_value, plain_line, signed
+from evalflow.summary import cases_to_decide, not_worse
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from evalflow.summary import ComparisonRow
+
+
+_HALF = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Flips:
+    """What changed between two runs.
+
+    Attributes:
+        pair: Their names.
+        worsened, improved: Cases that passed in A and fail in B, and the other way round, over all metrics.
+        rows: dataset, metric, case_id, score_a, score_b, change (below 0 is worse, whichever way is up), passed_a,
+            passed_b (null without a threshold) and reason (B's); flips, and of metrics without pass or fail the cases
+            that changed. The worst first.
+    """
+
+    pair: tuple[str, str]
+    worsened: int
+    improved: int
+    rows: Sequence[dict[str, Any]]
+
+
+def flips(pair: tuple[str, str], cases: pl.DataFrame, scores: pl.LazyFrame, lower: Collection[str], most: int) -> Flips:
+    """List what changed.
+
+    Args:
+        pair: Names of the two runs.
+        cases: Rows of a pairing.
+        scores: The columns of B's scores.parquet, for the reasons.
+        lower: The metrics of which less is better.
+        most: How many rows at most.
+    """
+    import polars as pl
+
+    change = pl.col("score_b") - pl.col("score_a")
+    # A case that was judged repeatedly passes if most of its repeats do.
+    passed = {f"passed_{side}": pl.col(f"passed_{side}") >= _HALF for side in "ab"}
+    rows = cases.with_columns(change=pl.when(pl.col("metric").is_in(lower)).then(-change).otherwise(change), **passed)
+    flipped = pl.col("passed_a") != pl.col("passed_b")
+    unjudged = pl.col("passed_a").is_null() | pl.col("passed_b").is_null()
+    changed = rows.filter(flipped | (unjudged & (pl.col("change") != 0))).sort("change", maintain_order=True)
+    shown = changed.head(most).drop("cluster", "tags", "judge_a", "judge_b")
+    key = ["dataset", "metric", "case_id"]
+    own = scores.filter(pl.col("member_of").is_null()).join(shown.lazy().select(key), on=key, how="semi")
+    reasons = own.sort("score").group_by(key, maintain_order=True).agg(pl.col("reason").first()).collect()
+    return Flips(
+        pair,
+        worsened=rows.filter(pl.col("passed_a") & ~pl.col("passed_b")).height,
+        improved=rows.filter(~pl.col("passed_a") & pl.col("passed_b")).height,
+        rows=shown.join(reasons, on=key, how="left", maintain_order="left").to_dicts(),
+    )
+
 
 ADJUSTMENTS = {"holm": "Holm", "bh": "Benjamini-Hochberg", "by": "Benjamini-Yekutieli"}
 VERDICTS = {"better": "better", "worse": "worse", "cannot_tell": "cannot tell"}
@@ -180,3 +242,176 @@ def _about(manifest: Mapping[str, Any]) -> dict[str, Any]:
 def _facts(manifest: Mapping[str, Any]) -> str:
     about = _about(manifest)
     return f"{about['run_id']}; target {about['target']}; {shlex.join(about['overrides'])}"
+
+
+_VERDICT_STYLES = {"better": "green", "worse": "bold red", "cannot_tell": "yellow"}
+_WORST = 5
+_NAME = 18
+
+
+def print_comparison(console: Console, found: Comparison) -> None:
+    """Who was compared, the table, the family, what was left out, and the worst flips."""
+    for line in found.judges:
+        console.print(literal(line, style="dim"), soft_wrap=True)
+    if not found.several:
+        for label, name in zip("AB", found.runs, strict=True):
+            console.print(literal(f"{label}  {name}", style="dim"), soft_wrap=True)
+    _print_rows(console, found)
+    console.print(literal(found.family, style="dim"), soft_wrap=True)
+    if found.margin is not None:
+        _print_margin(console, found, found.margin)
+    for note in found.notes:
+        console.print(literal(f"note: {note}", style="yellow"), soft_wrap=True)
+    _print_flips(console, found)
+
+
+def _print_rows(console: Console, found: Comparison) -> None:
+    for pair in dict.fromkeys(row.pair for row in found.rows):
+        rows = [row for row in found.rows if row.pair == pair]
+        if found.several:
+            console.print(literal(f"B {pair[1]}\nA {pair[0]}", style="bold"), soft_wrap=True)
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+        table.add_column("metric", overflow="fold")  # of all columns it alone may shrink: a cut number is none
+        for head in ("A", "B", "B - A", "95 % interval", "p"):
+            table.add_column(head, justify="right", no_wrap=True)
+        table.add_column("verdict", no_wrap=True)
+        names = [(row.metric, row.tag) for row in rows]
+        above = None
+        for row, name in zip(rows, names, strict=True):
+            several = names.count(name) > 1
+            if several and name != above:
+                table.add_row(literal(folded(_row_title(row), _NAME)))
+            above = name
+            table.add_row(literal(folded(f" {row.called or 'mean'}" if several else _name(row), _NAME)), *_cells(row))
+        console.print(table)
+        for row in rows:
+            console.print(literal(f"{_name(row)}: {_details(row)}", style="dim"), soft_wrap=True)
+
+
+def _cells(row: ComparisonRow) -> list[Any]:
+    f = row.found
+    return [
+        number(f.value_a),
+        number(f.value_b),
+        signed(f.difference),
+        "–" if f.low is None else f"{signed(f.low)} … {signed(f.high)}",
+        p_value(row.p_adjusted),
+        literal(VERDICTS[row.verdict], style=_VERDICT_STYLES[row.verdict]),
+    ]
+
+
+def _name(row: ComparisonRow) -> str:
+    return " ".join(part for part in (plain_line(row.metric), row.called, _tag(row)) if part)
+
+
+def _row_title(row: ComparisonRow) -> str:
+    return " ".join(part for part in (plain_line(row.metric), _tag(row)) if part)
+
+
+def _tag(row: ComparisonRow) -> str:
+    return plain_line(f"@{row.tag}") if row.tag else ""
+
+
+def _details(row: ComparisonRow) -> str:
+    """How many cases, what they could show, by which method."""
+    cases = f"{row.found.n} case{'' if row.found.n == 1 else 's'}"
+    if row.found.clusters != row.found.n:
+        cases += f" in {row.found.clusters} cluster{'' if row.found.clusters == 1 else 's'}"
+    few = row.bounded and row.detectable is None and row.found.std_error is not None
+    reach = ", too few to detect anything" if few else ""
+    reach = reach if row.detectable is None else f", could detect {number(row.detectable)}"
+    direction = "" if row.higher_is_better else "; lower is better"
+    return f"{row.dataset}, {cases}{reach}; {method(row.found.method)}{direction}"
+
+
+def _print_margin(console: Console, found: Comparison, margin: float) -> None:
+    words = {True: "not worse", False: "worse", None: "cannot tell whether worse"}
+    for row in found.rows:
+        held = not_worse(row.found, margin, higher_is_better=row.higher_is_better)
+        needed = cases_to_decide(row.found, margin, higher_is_better=row.higher_is_better)
+        more = f"; about {needed:,} cases would decide, if it stayed as it is" if needed else ""
+        console.print(literal(f"{_name(row)}: {words[held]} by more than {margin:g}{more}"), soft_wrap=True)
+
+
+def _print_flips(console: Console, found: Comparison) -> None:
+    """How many cases flipped, and those that got worse most."""
+    for changed in found.flips:
+        pair = f" ({changed.pair[1]} against {changed.pair[0]})" if found.several else ""
+        worst = [row for row in changed.rows if row["change"] < 0][:_WORST]
+        flips = f"{changed.worsened} from pass to fail, {changed.improved} from fail to pass"
+        head = f"{flips}; {'got worse most' if worst else 'no case got worse'}{pair}"
+        console.print(literal(head, style="bold"), soft_wrap=True)
+        for row in worst:
+            name = f"  {signed(row['change'])}  {plain_line(row['case_id'])}  {row['metric']}"
+            why = plain_line(row["reason"] or "no reason given")
+            line = Text.assemble(f"{name}  ", (why, "dim"), no_wrap=True, overflow="ellipsis")
+            console.print(line, no_wrap=True, overflow="ellipsis", crop=True)
+
+
+_LINES = 200
+"""Characters of a text that a cell shows."""
+
+
+def native_means(scores: pl.LazyFrame) -> pl.DataFrame:
+    """The mean on the metric's own scale; true counts as 1.
+
+    Args:
+        scores: The columns of scores.parquet.
+
+    Returns:
+        dataset, metric, target, judge, n (all scores), n_scored, mean (null without a scored one, or for labels).
+    """
+    import polars as pl
+
+    value = pl.col("value").replace({"true": "1", "false": "0"}).cast(pl.Float64, strict=False)
+    scored = pl.col("status") == "scored"
+    return (
+        scores.filter(pl.col("member_of").is_null())
+        .group_by("dataset", "metric", "target", "judge", maintain_order=True)
+        .agg(pl.len().alias("n"), scored.sum().alias("n_scored"), value.filter(scored).mean().alias("mean"))
+        .collect(engine="streaming")
+    )
+
+
+def print_pairs(console: Console, cases: Sequence[Mapping[str, Any]], means: pl.DataFrame) -> None:
+    """A table per dataset, metric, target and judge: input, output, example output and score, and the mean below.
+
+    Args:
+        console: Where to print.
+        cases: The cases to show, by the keys of `cases --json`.
+        means: What `native_means` gives, of all cases.
+    """
+    for pair in means.iter_rows(named=True):
+        shown = [
+            (case, score)
+            for case in cases
+            if (case["dataset"], case["target"]) == (pair["dataset"], pair["target"])
+            for score in case["scores"]
+            if (score["metric"], score["judge"]) == (pair["metric"], pair["judge"])
+        ]
+        console.print(literal(f"dataset {pair['dataset']} with metric {pair['metric']}", style="bold"), soft_wrap=True)
+        console.print(_table(shown))
+        left = pair["n"] - len(shown)
+        more = f"; {left} more in results.csv" if left else ""
+        mean = "no mean" if pair["mean"] is None else f"mean {number(pair['mean'], 2)}"
+        line = f"{mean} on the metric's own scale, over {pair['n_scored']} of {pair['n']} scored{more}"
+        console.print(literal(line, style="dim"), soft_wrap=True)
+        console.print()
+
+
+def _table(shown: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in ("input", "output", "example output"):
+        table.add_column(column, ratio=1)
+    table.add_column("score", justify="right", no_wrap=True)
+    for case, score in shown:
+        asked = " / ".join(turn["content"] for turn in case["messages"] if turn["role"] == "user")
+        said = case["answer"] if case["answer"] is not None else case["error"] or "–"
+        value = json.dumps(score["value"]) if score["status"] == "scored" else score["status"]
+        table.add_row(*(literal(_short(text)) for text in (asked, said, case["reference"] or "–", value)))
+    return table
+
+
+def _short(text: str) -> str:
+    line = plain_line(text)
+    return line if len(line) <= _LINES else f"{line[:_LINES]} …"

@@ -10,9 +10,19 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from evalflow.report.judges import judge_lines
-from evalflow.report.terminal import folded, literal, plain, plain_line
-from evalflow.report.wording import cost, number, percent, series_name, varying, without_means_of_figures
+from evalflow.report.header import judge_lines
+from evalflow.report.wording import (
+    cost,
+    folded,
+    literal,
+    number,
+    percent,
+    plain,
+    plain_line,
+    series_name,
+    varying,
+    without_means_of_figures,
+)
 
 if TYPE_CHECKING:
     import polars as pl

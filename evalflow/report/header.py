@@ -1,12 +1,15 @@
-"""The facts about a run that stand at the top of its report."""
+"""The facts at the top of a report: the run, and its judges."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from evalflow.report.wording import cost
+from rich import box
+from rich.table import Table
+
+from evalflow.report.wording import cost, literal
 
 Fact = tuple[str, str]
 _NAMED = 4
@@ -96,3 +99,117 @@ def _versions(manifest: Mapping[str, Any]) -> str | None:
 
 def _command(overrides: Sequence[str] | None) -> str | None:
     return None if overrides is None else shlex.join(["python", "-m", "evalflow", *overrides])
+
+
+Metrics = Mapping[str, Mapping[str, Any]]
+# Agreement beyond chance: of the first line that has a value, a measure whose interval lies above 0 if there is one.
+_MEASURES = ((("kappa", "kappa"), ("kappa_weighted", "weighted kappa")), (("spearman", "Spearman"),))
+_PERFECT = 1 - 1e-9
+
+
+def judge_line(name: str, about: Mapping[str, Any], metrics: Metrics | None = None) -> str:
+    """One judge in one line: `judge: embedded (text overlap, not an LLM), uncalibrated`.
+
+    Args:
+        name: The judge's name, as in the column `judge`.
+        about: Its entry under `judges` in run.json: `nature`.
+        metrics: The metrics that it judged, as in run.json. Where one has a `certificate` that is not stale, the judge
+            was held against people's labels on it: it is calibrated, if these show that the two agree.
+    """
+    nature = about.get("nature")
+    held = "; ".join(_held(metrics or {})) or "uncalibrated"
+    return f"judge: {name} ({nature}), {held}" if nature else f"judge: {name}, {held}"
+
+
+def judge_lines(manifest: Mapping[str, Any]) -> Sequence[str]:
+    """A line for each judge of a run; one saying so where no metric asks any."""
+    judges: Mapping[str, Mapping[str, Any]] = manifest.get("judges") or {}
+    metrics: Metrics = manifest.get("metrics") or {}
+    lines = [
+        judge_line(name, about, {metric: facts for metric, facts in metrics.items() if facts.get("judge") == name})
+        for name, about in judges.items()
+    ]
+    return lines or ["judge: none (no metric asks one)"]
+
+
+def certificate_table(certificates: Sequence[Mapping[str, Any]]) -> Table:
+    """A line for each certificate: who judged what, how well, when, and how it keeps to itself.
+
+    Args:
+        certificates: With the fields of a certificate, in order.
+    """
+    table = Table(title="certificates", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    for heading in ("metric", "judge", "against people", "itself, repeated", "not parsed", "issued"):
+        table.add_column(heading)
+    for one in certificates:
+        again, replies = one["consistency"], one["replies"]
+        repeated = "not tried" if again is None else f"{again['same']:.0%} the same"
+        unparsable = "unknown" if replies["unparsable"] is None else f"{replies['unparsable']:.1%}"
+        cells = (one["metric"], one["judge"], _result(one), repeated, unparsable, one["issued_at"][:10])
+        table.add_row(*(literal(cell) for cell in cells))
+    return table
+
+
+def verdict_of(metric: str, certificate: Mapping[str, Any]) -> str:
+    """How a judge did against people: `calibrated for tone: kappa 0.61 ...`, or that no agreement was shown.
+
+    Args:
+        metric: What was judged.
+        certificate: With the fields of a certificate.
+    """
+    if _agreement_shown(certificate):
+        return f"calibrated for {metric}: {_result(certificate)}"
+    found = ", ".join([*_found(certificate), f"on {certificate['dataset']}"])
+    return f"{metric} checked against {certificate['n_labels']} labels: no agreement shown, {found}"
+
+
+def _agreement_shown(certificate: Mapping[str, Any]) -> bool:
+    """Whether labels show that judge and people agree beyond chance: the measure's interval lies above 0."""
+    measure = _measure(certificate)
+    return measure is not None and _above_chance(measure[1])
+
+
+def _held(metrics: Metrics) -> Iterator[str]:
+    """For which metrics the judge was held against people and how well it did, and for which it was not."""
+    certificates = {name: facts.get("certificate") for name, facts in metrics.items()}
+    if not any(certificates.values()):
+        return
+    for name, certificate in certificates.items():
+        if certificate is None:
+            yield f"uncalibrated for {name}"
+        elif certificate["stale"]:
+            yield f"uncalibrated for {name} (not the same any more since its labels: {', '.join(certificate['stale'])})"
+        else:
+            yield verdict_of(name, certificate)
+
+
+def _result(certificate: Mapping[str, Any]) -> str:
+    none = "" if _agreement_shown(certificate) else "no agreement shown, "
+    return none + ", ".join([*_found(certificate), f"{certificate['n_labels']} labels on {certificate['dataset']}"])
+
+
+def _found(certificate: Mapping[str, Any]) -> Iterator[str]:
+    """The measure of agreement with its interval, and the bias."""
+    measure = _measure(certificate)
+    if measure is not None:
+        word, one = measure
+        low, high = one.get("ci_low"), one.get("ci_high")
+        yield f"{word} {one['value']:.2f}" + ("" if low is None or high is None else f" ({low:.2f} to {high:.2f})")
+    bias = certificate["bias"]["value"]
+    if bias is not None:
+        yield f"bias {bias:+.3f}"
+
+
+def _measure(certificate: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]] | None:
+    """The measure that says how well judge and people agree, with its name; None where none has a value."""
+    measures: Mapping[str, Mapping[str, Any]] = certificate["agreement"]
+    for line in _MEASURES:
+        known = [(word, measures[key]) for key, word in line if measures.get(key, {}).get("value") is not None]
+        if known:
+            return next((one for one in known if _above_chance(one[1])), known[0])
+    return None
+
+
+def _above_chance(measure: Mapping[str, Any]) -> bool:
+    low = measure.get("ci_low")
+    return measure["value"] > _PERFECT if low is None else low > 0

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from tempfile import TemporaryFile
+from typing import Any, Protocol, TextIO
 
-from evalflow.report.calibrated import corrected_means
-from evalflow.report.charts import charts
-from evalflow.report.confusion import matrix_of
-from evalflow.report.explorer import BLOCK, script_json
-from evalflow.report.header import facts, title
-from evalflow.report.judges import judge_lines
-from evalflow.report.noise import noise_texts
+from evalflow.files import replacing
+from evalflow.report.calibration import corrected_means
+from evalflow.report.cases import BLOCK, ExplorerWriter, most_telling, script_json
+from evalflow.report.charts import bins_of, charts, matrix_of
+from evalflow.report.findings import noise_texts, panel_texts, preference_texts
+from evalflow.report.header import facts, judge_lines, title
+from evalflow.report.junit import write_junit
+from evalflow.report.markdown import write_markdown
 from evalflow.report.page import content_policy, write_page
-from evalflow.report.panels import panel_texts
-from evalflow.report.preference import preference_texts
-from evalflow.report.reliability import bins_of
-from evalflow.report.wording import PARTS, series_name, varying, without_means_of_figures
+from evalflow.report.results_csv import CasesWriter, MiscategorisedWriter, ResultsWriter, Row, rows
+from evalflow.report.wording import PARTS, Reported, series_name, varying, without_means_of_figures
 
-if TYPE_CHECKING:
-    from evalflow.report.explorer import ExplorerWriter
-    from evalflow.report.inputs import Reported
+__all__ = ["Reported", "write_reports"]
+
 
 _NAMES = ("metric", "statistic", "tag", *PARTS)
 _STYLES = ("page.css", "tables.css", "explorer.css")
@@ -106,3 +106,47 @@ def _blocks(file: TextIO) -> Iterator[str]:
     file.seek(0)
     while lines := "".join(islice(file, BLOCK)):
         yield lines
+
+
+class RowSink(Protocol):
+    """A report that takes in the run row by row."""
+
+    def write(self, row: Row) -> None:
+        """Take in one row."""
+        ...
+
+
+def write_reports(folder: Path, run: Reported) -> None:
+    """Write results.csv, cases.jsonl, report.html, junit.xml and summary.md into the run's folder.
+
+    And miscategorised.csv, where a metric puts cases into one of several classes.
+
+    Each replaces the one before when it is complete; `run.cases` may come from the folder's own cases.jsonl.
+
+    Raises:
+        UserError: The cases are not those that were scored; the files are as they were.
+    """
+    with ExitStack() as stack:
+        table = stack.enter_context(replacing(folder / "results.csv", newline=""))
+        cases = stack.enter_context(replacing(folder / "cases.jsonl"))
+        index, details = (
+            stack.enter_context(TemporaryFile("w+", encoding="utf-8", errors="replace")) for _ in range(2)
+        )
+        explorer = ExplorerWriter(index, details, most_telling(run.scores, run.metrics))
+        sinks: list[RowSink] = [ResultsWriter(table, run.scores), CasesWriter(cases), explorer]
+        if run.categorising:
+            file = stack.enter_context(replacing(folder / "miscategorised.csv", newline=""))
+            sinks.append(MiscategorisedWriter(file, run.categorising))
+        for row in rows(run.cases, run.answers, run.scores):
+            for sink in sinks:
+                sink.write(row)
+        explorer.finish()
+        write_html(folder / "report.html", run, explorer)
+    write_junit(
+        folder / "junit.xml",
+        manifest=run.manifest,
+        gates=run.gates,
+        scores=run.scores,
+        max_error_rate=run.max_error_rate,
+    )
+    write_markdown(folder / "summary.md", run)

@@ -11,7 +11,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 from evalflow.files import replacing
 from evalflow.records import passes
-from evalflow.report.judges import judge_lines
+from evalflow.report.header import judge_lines
 
 if TYPE_CHECKING:
     import polars as pl

@@ -8,15 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evalflow.files import replacing
-from evalflow.report.calibrated import Corrected, corrected_means
-from evalflow.report.header import title
-from evalflow.report.judges import judge_lines
-from evalflow.report.preference import preference_texts
-from evalflow.report.terminal import plain_line
-from evalflow.report.wording import cost, number, percent, series_name, varying, without_means_of_figures
+from evalflow.report.calibration import Corrected, corrected_means
+from evalflow.report.findings import preference_texts
+from evalflow.report.header import judge_lines, title
+from evalflow.report.wording import cost, number, percent, plain_line, series_name, varying, without_means_of_figures
 
 if TYPE_CHECKING:
-    from evalflow.report.inputs import Reported
+    from evalflow.report.wording import Reported
 
 _OUTCOMES = {True: "passed", False: "**failed**", None: "**undecided**"}
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>|~#])")

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from evalflow.report.terminal import folded, literal
-from evalflow.report.wording import cost, number
+from evalflow.report.wording import cost, folded, literal, number
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -10,9 +10,8 @@ from rich.console import Console
 from rich.table import Table
 
 from evalflow.report.console import headline_rows, print_table
-from evalflow.report.leaderboard import print_boards
-from evalflow.report.terminal import folded, literal
-from evalflow.report.wording import number, percent, series_name, varying
+from evalflow.report.sweep import print_boards
+from evalflow.report.wording import folded, literal, number, percent, series_name, varying
 
 if TYPE_CHECKING:
     import polars as pl

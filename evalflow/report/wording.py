@@ -2,8 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from rich.text import Text
+
+from evalflow.records import Case
+from evalflow.report.results_csv import AnswerOf
+
+if TYPE_CHECKING:
+    import polars as pl
+    from rich.console import Console
+
+    from evalflow.config.schema import MetricConfig
+    from evalflow.report.calibration import Calibration
+
 
 PARTS = ("dataset", "target", "judge")
 """What tells two rows of one metric apart."""
@@ -131,3 +146,91 @@ def without_means_of_figures(rows: Iterable[Mapping[str, Any]]) -> list[dict[str
     every = [dict(row) for row in rows]
     with_figures = {row["metric"] for row in every if row["statistic"] != "mean"}
     return [row for row in every if row["statistic"] != "mean" or row["metric"] not in with_figures]
+
+
+# C0 but for tab and newline, delete, and C1, which some terminals obey like escapes. Half a surrogate pair, which JSON
+# may spell, is no character and could not be written.
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+
+
+def plain(text: str) -> str:
+    """The text without control characters; tabs and newlines stay."""
+    return _CONTROLS.sub("", text)
+
+
+def plain_line(text: str) -> str:
+    """The same on one line: every run of white space is one space."""
+    return " ".join(plain(text).split())
+
+
+def literal(text: str, style: str = "") -> Text:
+    """Text to print or to put into a table cell, whoever wrote it."""
+    return Text(plain(text), style=style)
+
+
+def folded(name: str, width: int, indent: str = "  ") -> str:
+    """A long name in several lines, broken where its words end."""
+    lines = [""]
+    for word in re.findall(r"[^_.=· /[-]*[_.=· /[-]*", name):
+        if len(lines[-1]) + len(word) > width and lines[-1].strip():
+            lines.append(indent)
+        lines[-1] += word
+    return "\n".join(lines)
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What was found of one thing.
+
+    Attributes:
+        title: Of what.
+        lines: One finding each.
+    """
+
+    title: str
+    lines: Sequence[str]
+
+
+def print_told(console: Console, heading: str, found: Sequence[Told]) -> None:
+    """All of them under one heading; nothing where there are none."""
+    from rich.padding import Padding
+
+    if not found:
+        return
+    console.print(literal(heading, style="bold"))
+    for one in found:
+        console.print(literal(f"  {one.title}"))
+        for line in one.lines:
+            console.print(Padding(literal(line, style="dim"), (0, 0, 0, 4)))
+    console.print()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reported:
+    """A finished run, as its reports see it.
+
+    Attributes:
+        scores: The columns of scores.parquet, in input order.
+        summary: The columns of summary.parquet.
+        details: Matrices and lists that go with figures: dataset, target, metric, judge, tag, statistic, and the data.
+        gates: metric, statistic, condition, value, passed (None: undecided) and message of each gate.
+        max_error_rate: The share of errors that the run allows for.
+        manifest: run.json.
+        metrics: What the metrics declare, by name.
+        categorising: Names of the metrics that put cases into one of several classes.
+        cases: The cases that were evaluated, in input order; gone over once.
+        answers: Gives the answer to a case, or None.
+        calibration: The judges held against people; None where there are no labels.
+    """
+
+    scores: pl.LazyFrame
+    summary: pl.DataFrame
+    details: Sequence[Mapping[str, Any]]
+    gates: Sequence[Mapping[str, Any]]
+    manifest: Mapping[str, Any]
+    metrics: Mapping[str, MetricConfig]
+    cases: Iterable[Case]
+    answers: AnswerOf
+    calibration: Calibration | None = None
+    max_error_rate: float = 0.0
+    categorising: Collection[str] = ()

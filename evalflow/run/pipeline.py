@@ -11,12 +11,10 @@ from typing import Any
 from evalflow.errors import EvalflowError
 from evalflow.protocols import Judge, Sink, Target
 from evalflow.records import Answer, Case, Outcome, ScoreRecord
-from evalflow.run.answers import AnswerBook
 from evalflow.run.deadline import Deadlines, Failed, Owner
-from evalflow.run.finished import cell_digest
-from evalflow.run.pair import Pair
-from evalflow.run.scorer import Judgement, Scorer
-from evalflow.run.tally import Tally
+from evalflow.run.journal import AnswerBook, cell_digest
+from evalflow.run.manifest import Tally
+from evalflow.run.scoring import Judgement, Pair, Scorer
 
 Cell = tuple[Pair, int]
 """What scores an answer, and which repeat of the judge it is."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from evalflow.stats.multiple import adjust
+from evalflow.stats.paired import adjust
 
 if TYPE_CHECKING:
     import numpy as np

@@ -1,30 +1,112 @@
-"""Confusion matrix, accuracy, precision, recall and F1 with their intervals, from counts of (truth, prediction).
-
-A figure with nothing to divide by is None, never 0. With several classes each has its own precision, recall and F1,
-and `macro_*` are their means: recall over the classes that occur, F1 over the classes that occur or are predicted.
-The precision of a class that is never predicted is undefined, and so is then macro_precision: to leave the class out,
-as is often done, would raise the mean exactly because a class was given up on. Its F1 is 0 and counts.
-
-`weighted_*` are means over the classes too, each counted as often as it is true, as are f2 and F-beta in general
-(van Rijsbergen 1979). There a class that occurs and is never predicted counts as 0: of the records that bear it, none
-was found. Leaving it out would inflate the mean exactly when a class is given up on.
-
-How intervals are made is told in `ratios`.
-"""
+"""Figures of a classification: confusion matrix, precision, recall, F1, averages over classes, Matthews' phi."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from evalflow.records import Figure
-from evalflow.stats.averages import Ratios, averages, means, resampled_figure
-from evalflow.stats.matthews import matthews
-from evalflow.stats.ratios import Clusters, Of, Ratio, figure
+from evalflow.stats.intervals import mean_figure
+from evalflow.stats.ratios import Clusters, Of, Ratio, figure, resampled_bounds
 
 if TYPE_CHECKING:
+    import numpy as np
     import polars as pl
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+
+Ratios = Sequence[Ratio]
+"""Precision, recall, F1 and F2 of a class."""
+_NAMES = ("precision", "recall", "f1", "f2")
+_RECALL, _F1 = 1, 2
+
+
+def means(per_class: Mapping[str, Ratios]) -> dict[str, Of]:
+    """Each mean over the classes, by its name, as a function of cell totals; NaN where it is undefined."""
+    macro = {f"macro_{name}": partial(_macro_mean, per_class, i) for i, name in enumerate(_NAMES[: _F1 + 1])}
+    return macro | {f"weighted_{name}": partial(_weighted_mean, per_class, i) for i, name in enumerate(_NAMES)}
+
+
+def averages(per_class: Mapping[str, Ratios], clusters: Clusters) -> Iterator[Figure]:
+    """Macro means of precision, recall and F1, then weighted means of those and F2, with their intervals."""
+    for name, of in means(per_class).items():
+        why = "a class is never predicted" if per_class and name.startswith("macro") else "nothing to divide by"
+        yield resampled_figure(name, of, clusters, why)
+
+
+def resampled_figure(name: str, of: Of, clusters: Clusters, why: str) -> Figure:
+    """A figure over all records; each draw of the bootstrap goes by the same rule as the value itself.
+
+    Args:
+        name: The statistic.
+        of: As a function of cell totals.
+        clusters: The records.
+        why: What makes it undefined, where it is.
+    """
+    records = int(clusters.totals.sum())
+    value = float(of(clusters.totals[None, :])[0]) if records else math.nan
+    if math.isnan(value):
+        return Figure(statistic=name, value=None, n=records, ci_method=f"none: {why}")
+    if clusters.weights.sum() == 1 and not clusters.single:
+        return Figure(statistic=name, value=value, n=records, ci_method="none: one cluster")
+    low, high, error, method = resampled_bounds(of(clusters.draws), clusters)
+    return Figure(
+        statistic=name, value=value, n=records, std_error=error, ci_low=low, ci_high=high, ci_method=method
+    )  # fmt: skip
+
+
+def _macro_mean(per_class: Mapping[str, Ratios], position: int, totals: Floats) -> Floats:
+    """One mean over the classes per row of `totals`; NaN where a class occurs whose value is undefined."""
+    import numpy as np
+
+    values = np.stack([r[position].of(totals) for r in per_class.values()], axis=1)
+    defined = ~np.isnan(values)
+    # Precision asks of every class that occurs or is predicted, which is where its F1 is defined.
+    counted = ~np.isnan(np.stack([r[_F1].of(totals) for r in per_class.values()], axis=1)) if position == 0 else defined
+    return np.where(counted, values, 0).sum(axis=1) / counted.sum(axis=1)
+
+
+def _weighted_mean(per_class: Mapping[str, Ratios], position: int, totals: Floats) -> Floats:
+    """One mean per row of `totals`. A true class that is never predicted has found none of its own: it counts as 0."""
+    import numpy as np
+
+    support = np.stack([totals @ ratios[_RECALL].below for ratios in per_class.values()], axis=1)
+    values = np.stack([ratios[position].of(totals) for ratios in per_class.values()], axis=1)
+    found = (support * np.where(np.isnan(values), 0.0, values)).sum(axis=1)
+    records: Floats = support.sum(axis=1)
+    return np.divide(found, records, out=np.full(records.shape, np.nan), where=records > 0)
+
+
+def matthews(pairs: Sequence[tuple[str, str]], positive: str | None = None) -> Of:
+    """The coefficient as a function of cell totals; NaN where it is undefined.
+
+    Args:
+        pairs: Truth and prediction of each cell.
+        positive: The class that is held against all others; None for each by itself.
+    """
+    import numpy as np
+
+    sides = [[side if positive is None else str(side == positive) for side in pair] for pair in pairs]
+    labels = sorted({label for pair in sides for label in pair})
+    true, predicted = (np.array([[float(pair[i] == k) for k in labels] for pair in sides]) for i in (0, 1))
+    return partial(_coefficient, true, predicted)
+
+
+def _coefficient(true: Floats, predicted: Floats, totals: Floats) -> Floats:
+    import numpy as np
+
+    n = totals.sum(axis=1)
+    occur, given = totals @ true, totals @ predicted
+    hits = totals @ (true * predicted).sum(axis=1)
+    above = hits * n - (occur * given).sum(axis=1)
+    below: Floats = np.sqrt((n**2 - (occur**2).sum(axis=1)) * (n**2 - (given**2).sum(axis=1)))
+    return np.divide(above, below, out=np.full(below.shape, np.nan), where=below > 0)
 
 
 def classification_figures(counts: pl.DataFrame, positive: str | None, seed: int = 0) -> list[Figure]:
@@ -144,3 +226,50 @@ def _matrix(cells: pl.DataFrame, labels: Sequence[str]) -> dict[str, object]:
     for truth, prediction, n in cells.iter_rows():
         matrix[at[truth]][at[prediction]] = n
     return {"labels": [label_text(label) for label in labels], "matrix": matrix}
+
+
+_TRUE = "true"
+_CELLS = {"true_positives": (1, 1), "false_positives": (0, 1), "false_negatives": (1, 0), "true_negatives": (0, 0)}
+
+
+def label_figures(counts: pl.DataFrame, seed: int = 0) -> list[Figure]:
+    """Accuracy over all labels together, then precision, recall and F1 of each.
+
+    Args:
+        counts: One row per record (or records alike) and label; every record has all labels. Columns: record (its
+            number), cluster, label, truth and prediction ("true" or "false"), unexpected and unsaid (whether the label
+            was absent from the truth, or the prediction, and taken as false), n and clusters as `mean_figure` takes
+            them.
+        seed: Of the bootstrap.
+
+    Returns:
+        accuracy: the share of records that agree on every label; then `precision[label]`, `recall[label]` and
+        `f1[label]` in the order of the labels' names. The details of the precision are the counts of records: the four
+        cells, and how often the label was absent from the truth and from the prediction.
+    """
+    import polars as pl
+
+    agree = (pl.col("truth") == pl.col("prediction")).all().cast(pl.Float64)
+    whole = pl.col("cluster", "n", "clusters").first()
+    records = counts.group_by("record").agg(whole, agree=agree).sort("record")
+    found = [mean_figure("accuracy", records["agree"], records, seed)]
+    for (label,), part in counts.sort("label", "record").group_by("label", maintain_order=True):
+        _, precision, recall, f1, _ = classification_figures(part, _TRUE, seed)
+        precision = replace(precision, details=_counts(part))
+        found += [replace(one, statistic=f"{one.statistic}[{label}]") for one in (precision, recall, f1)]
+    return found
+
+
+def _counts(part: pl.DataFrame) -> dict[str, int]:
+    import polars as pl
+
+    records = pl.col("n").cast(pl.Int64) * pl.col("clusters").cast(pl.Int64)
+    truth, prediction = (pl.col(side) == _TRUE for side in ("truth", "prediction"))
+    cells = {
+        name: records.filter((truth == bool(t)) & (prediction == bool(p))).sum() for name, (t, p) in _CELLS.items()
+    }
+    absent = {
+        "absent_from_truth": records.filter("unexpected").sum(),
+        "absent_from_prediction": records.filter("unsaid").sum(),
+    }
+    return part.select(**cells, **absent).row(0, named=True)

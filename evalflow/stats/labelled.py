@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from evalflow.stats.intervals import Interval, interval, t_interval, wilson
-from evalflow.stats.proportions import newcombe, paired_table
+from evalflow.stats.paired import newcombe, paired_table
 
 if TYPE_CHECKING:
     import numpy as np

@@ -1,39 +1,83 @@
-"""The difference of two runs on the same cases, B minus A: estimate, interval and test.
-
-The rule (`paired_difference`), after the repeats of a case have been averaged:
-
-    no case                                   none
-    bounded scores, and no case differs       the rule of three on the share of cases that could differ
-    some cluster holds several cases          interval by CR1 and t with G - 1; t test, and sign flips of clusters
-    every score on both sides is 0 or 1       Newcombe's interval and McNemar's exact test
-    otherwise                                 paired t interval; t test, and sign flips
-
-Where no case differs, nothing shows how much a difference varies. But where none of n differs, the share that does is
-with 95 % confidence below 1 - 0.05^(1/n), about 3 / n (Hanley & Lippman-Hand 1983, JAMA 249:1743), and on a scale of 0
-to 1 no case differs by more than 1: the mean difference lies within that share of 0. Clusters count as cases do.
-
-The sign-flip test holds its level whatever the scores' distribution, where a case's difference is as likely to be +d as
--d (Fisher 1935; Good 2005, ch. 3); it does not where two runs are alike on average alone and differ in shape, and the
-t test does not where a few clusters hold most cases. So the p-value is the larger of the two (`bench/type1.py` has the
-rates). Sign flips are exact for up to 20 cases or clusters, drawn at random beyond, and left out where there are so
-many that the two tests agree.
-"""
+"""The difference of two runs on the same cases, B minus A: estimate, interval, test, margins."""
 
 from __future__ import annotations
 
 import math
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from statistics import NormalDist
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from evalflow.stats.intervals import CONFIDENCE, FEW_CLUSTERS, cr1, t_interval
-from evalflow.stats.proportions import mcnemar, newcombe, paired_table
+from evalflow.records import TOLERANCE
+from evalflow.stats.intervals import CONFIDENCE, FEW_CLUSTERS, cr1, t_interval, wilson
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import ArrayLike, NDArray
 
     Floats = NDArray[np.float64]
+
+
+class PairedTable(NamedTuple):
+    """How many cases pass in both runs, in one of them, in neither."""
+
+    both: int
+    only_a: int
+    only_b: int
+    neither: int
+
+
+def paired_table(a: ArrayLike, b: ArrayLike) -> PairedTable:
+    """Count the four outcomes of cases that pass (1) or fail (0) in two runs."""
+    import numpy as np
+
+    x, y = np.asarray(a) == 1, np.asarray(b) == 1
+    return PairedTable(*(int(cell.sum()) for cell in (x & y, x & ~y, ~x & y, ~x & ~y)))
+
+
+def mcnemar(only_a: int, only_b: int, *, mid_p: bool = False) -> float:
+    """Two-sided exact p-value that cases flip one way as often as the other (McNemar 1947, binomial form).
+
+    Args:
+        only_a: Cases that pass in A alone.
+        only_b: Cases that pass in B alone.
+        mid_p: Count the observed outcome half: nearer to its level, which it may exceed slightly (Fagerland, Lydersen
+            & Laake 2013).
+    """
+    from scipy.special import bdtr  # pyright: ignore[reportMissingTypeStubs]
+
+    flips, fewer = only_a + only_b, min(only_a, only_b)
+    p = 2 * float(bdtr(fewer, flips, 0.5))
+    if mid_p:
+        p -= float(bdtr(fewer, flips, 0.5)) - (float(bdtr(fewer - 1, flips, 0.5)) if fewer else 0.0)
+    return min(1.0, p)
+
+
+def newcombe(both: int, only_a: int, only_b: int, neither: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
+    """Interval of the share that passes in B minus that in A, on the same cases.
+
+    Newcombe 1998 (Statistics in Medicine 17:2635), method 10: Wilson's bounds, joined by the correlation of the two
+    with its continuity correction. NaN without cases.
+    """
+    n = both + only_a + only_b + neither
+    if not n:
+        return math.nan, math.nan
+    k_a, k_b = both + only_a, both + only_b
+    low, high = wilson([k_b, k_a], [n, n], confidence)
+    p_b, p_a = k_b / n, k_a / n
+    phi = _phi(both, only_a, only_b, neither)
+    down, up = (p_b - low[0], high[1] - p_a), (high[0] - p_b, p_a - low[1])
+    lower, upper = (math.sqrt(max(0.0, s * s - 2 * phi * s * t + t * t)) for s, t in (down, up))
+    return p_b - p_a - lower, p_b - p_a + upper
+
+
+def _phi(both: int, only_a: int, only_b: int, neither: int) -> float:
+    n = both + only_a + only_b + neither
+    k_a, k_b = both + only_a, both + only_b
+    below = math.sqrt(k_a * (n - k_a) * k_b * (n - k_b))
+    above = both * neither - only_a * only_b
+    return (max(above - n / 2, 0.0) if above > 0 else above) / below if below else 0.0
+
 
 DRAWS = 9_999
 RULE_OF_THREE = "rule_of_three"
@@ -248,3 +292,108 @@ def _method(n: int, groups: int, error: float | None, flips: str) -> str:
         return f"paired_t{flips}"
     few = f": fewer than {FEW_CLUSTERS} clusters" if groups < FEW_CLUSTERS else ""
     return f"paired_cr1_t{flips}{few}"
+
+
+ALPHA = 0.025
+_Z2 = NormalDist().inv_cdf(0.975) ** 2
+_CLOSE = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class WithinMargin:
+    """A difference held against a margin.
+
+    Attributes:
+        bound: Lower one-sided bound of the difference at level 1 - alpha.
+        p_not_inferior: That the difference is no lower than -margin.
+        p_equivalent: That it lies between -margin and margin (two one-sided tests, Schuirmann 1987).
+    """
+
+    bound: float
+    p_not_inferior: float
+    p_equivalent: float
+
+
+def within_margin(difference: float, std_error: float, df: float, margin: float, alpha: float = ALPHA) -> WithinMargin:
+    """Test a difference, positive where B is better, against a margin.
+
+    Args:
+        difference: B minus A, turned so that more is better.
+        std_error: Of the difference, above 0.
+        df: Its degrees of freedom.
+        margin: How much worse is still acceptable, above 0.
+        alpha: One-sided level; 0.025 goes with a 95 % interval.
+    """
+    from scipy.special import stdtr, stdtrit  # pyright: ignore[reportMissingTypeStubs]
+
+    bound = difference - float(stdtrit(df, 1 - alpha)) * std_error
+    lower = float(stdtr(df, -(difference + margin) / std_error))
+    upper = float(stdtr(df, (difference - margin) / std_error))
+    return WithinMargin(bound, lower, max(lower, upper))
+
+
+def cases_needed(value: float, low: float, high: float, limit: float, n: int) -> int | None:
+    """With how many cases an interval would leave a limit out that it holds now, if the estimate stayed as it is.
+
+    Exact for Wilson's interval, which leaves out L where (p - L)^2 > z^2 L (1 - L) / n. The width of all others is
+    taken to shrink with the root of the number of cases.
+
+    Args:
+        value: The estimate.
+        low: The lower end of its interval.
+        high: The upper end.
+        limit: What it is held against.
+        n: How many cases there are.
+
+    Returns:
+        The number; None where the estimate is the limit, or so close to it that no number of cases decides.
+    """
+    gap = value - limit
+    if abs(gap) <= TOLERANCE:
+        return None
+    trials = _wilson_trials(value, low, high)
+    if trials is not None and 0 < limit < 1:
+        needed = n * _Z2 * limit * (1 - limit) / gap / gap / trials
+    else:
+        times = (value - low if value > limit else high - value) / gap
+        needed = n * times * times
+    return math.ceil(needed) if math.isfinite(needed) else None
+
+
+def _wilson_trials(value: float, low: float, high: float) -> float | None:
+    """Of how many trials Wilson's interval would be this one; None where it is no such interval."""
+    inner = [end for end in (low, high) if 0 < end < 1 and end != value]
+    trials = [_Z2 * end * (1 - end) / (value - end) ** 2 for end in inner]
+    known = len(trials) == (1 if value in (0.0, 1.0) else 2)
+    return trials[0] if known and math.isclose(trials[0], trials[-1], rel_tol=_CLOSE) else None
+
+
+Adjustment = Literal["holm", "bh", "by"]
+
+
+def adjust(p_values: ArrayLike, method: Adjustment = "holm") -> Floats:
+    """Adjusted p-values, in the order given.
+
+    Args:
+        p_values: One family. NaN stands for a test that could not be made, and belongs to no family.
+        method: holm holds the chance of a single false finding, under any dependence (Holm 1979); bh the share of
+            false ones among the findings, where tests are independent or positively dependent (Benjamini & Hochberg
+            1995); by the same under any dependence (Benjamini & Yekutieli 2001).
+    """
+    import numpy as np
+
+    p = np.asarray(p_values, dtype=np.float64)
+    made = np.flatnonzero(~np.isnan(p))
+    order = made[np.argsort(p[made], kind="stable")]
+    m = order.size
+    adjusted = np.full(p.shape, np.nan)
+    if not m:
+        return adjusted
+    rank = np.arange(1, m + 1)
+    if method == "holm":
+        found = np.maximum.accumulate((m - rank + 1) * p[order])
+    else:
+        factor = (1 / rank).sum() if method == "by" else 1.0
+        found = np.minimum.accumulate((factor * m * p[order] / rank)[::-1])[::-1]
+    adjusted[order] = np.minimum(found, 1.0)
+    return adjusted

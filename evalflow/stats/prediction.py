@@ -26,6 +26,7 @@ clipped to the scale. `bench/calibration.py` has the coverage.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -39,7 +40,7 @@ from evalflow.stats.labelled import (
     sample,
     unseen_variance,
 )
-from evalflow.stats.power import cases_for_rate_width, cases_for_width
+from evalflow.stats.power import cases_for_rate_width, cases_for_width, quantile
 
 if TYPE_CHECKING:
     import numpy as np
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
     Ints = NDArray[np.int64]
+
 
 MIN_LABELS = 15
 CROSSFIT_LABELS = 50
@@ -264,3 +266,161 @@ def _folds(s: Sample, seed: int) -> Ints:
     fold = np.empty(columns[0].size, dtype=np.int64)
     fold[np.lexsort(columns)] = np.random.default_rng(seed).permutation(fold.size) % FOLDS
     return fold[codes]
+
+
+@dataclass(frozen=True, slots=True)
+class CorrectedRate:
+    """A pass rate, corrected. What cannot be told is None; `method` then says why.
+
+    Attributes:
+        estimate: Within 0..1.
+        low, high: Its interval, within 0..1.
+        std_error: Of the estimate before it was brought into 0..1.
+        method: How it was made.
+    """
+
+    estimate: float | None
+    low: float | None
+    high: float | None
+    std_error: float | None
+    method: str
+
+
+def rogan_gladen(
+    rate: float,
+    n: int,
+    specificity: float,
+    fails: int,
+    sensitivity: float,
+    passes: int,
+    *,
+    confidence: float = CONFIDENCE,
+) -> CorrectedRate:
+    """The share of answers that people would pass.
+
+    Args:
+        rate: Share that the judge passes of the answers without a label, 0..1.
+        n: How many these are.
+        specificity: Share of the answers failed by people that the judge fails too, 0..1.
+        fails: How many people failed.
+        sensitivity: Share of the answers passed by people that the judge passes too, 0..1.
+        passes: How many people passed.
+        confidence: Coverage.
+
+    Returns:
+        No estimate without labels of both kinds, and where the judge is no better than chance.
+    """
+    if not (n and fails and passes):
+        missing = "answers without a label" if not n else f"labels that {'fail' if not fails else 'pass'}"
+        return CorrectedRate(None, None, None, None, f"none: no {missing}")
+    if specificity + sensitivity <= 1:
+        return CorrectedRate(None, None, None, None, "none: the judge is no better than chance")
+    z = quantile(0.5 + confidence / 2)
+    size, fail, success = n + z**2, fails + 2, passes + 2
+    p = (n * rate + z**2 / 2) / size
+    q0, q1 = (fails * specificity + 1) / fail, (passes * sensitivity + 1) / success
+    theta, slope = (p + q0 - 1) / (q0 + q1 - 1), q0 + q1 - 1
+    of_fails, of_passes = q0 * (1 - q0) / fail, q1 * (1 - q1) / success
+    shift = 2 * z**2 * (theta * of_passes - (1 - theta) * of_fails)
+    error = (p * (1 - p) / size + (1 - theta) ** 2 * of_fails + theta**2 * of_passes) ** 0.5 / slope
+    low, high = (_share(theta + shift + side * z * error) for side in (-1, 1))
+    estimate = _share((rate + specificity - 1) / (specificity + sensitivity - 1))
+    return CorrectedRate(estimate, low, high, error, "rogan_gladen")
+
+
+def _share(value: float) -> float:
+    return min(1.0, max(0.0, value))
+
+
+# More labels than these nobody gives; the search ends there.
+MOST_LABELS = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """How people's labels and a judge's scores vary together.
+
+    Attributes:
+        labels: Variance of people's labels of an answer, at least 0.
+        judged: Variance of the judge's scores.
+        shared: Their covariance.
+        design_effect: By what answers of one group are worth less than answers of their own.
+    """
+
+    labels: float
+    judged: float
+    shared: float
+    design_effect: float = 1.0
+
+    def width(self, n: ArrayLike, answers: float = math.inf, confidence: float = CONFIDENCE) -> Floats:
+        """How wide the corrected interval will be.
+
+        Args:
+            n: Labels, MIN_LABELS or more and less than `answers`; one or many.
+            answers: That the judge scores, those with a label among them; may be infinite.
+            confidence: Coverage.
+        """
+        import numpy as np
+        from scipy.special import stdtrit  # pyright: ignore[reportMissingTypeStubs]
+
+        labels = np.asarray(n, dtype=np.float64)
+        rest = np.full(labels.shape, answers) - labels
+        lambda_ = np.ones(labels.shape)
+        if self.judged > 0:
+            tuned = np.clip(self.shared / ((1 + labels / rest) * self.judged), 0, 1)
+            lambda_ = np.where(labels < CROSSFIT_LABELS, 1.0, tuned)
+        residual = self.labels - 2 * lambda_ * self.shared + lambda_**2 * self.judged
+        variance = (lambda_**2 * self.judged / rest + residual / labels) * self.design_effect
+        quantile = stdtrit(labels - 1, 0.5 + confidence / 2)
+        width: Floats = 2 * quantile * np.sqrt(variance)
+        return width
+
+    def labels_for(self, width: float, answers: float = math.inf, confidence: float = CONFIDENCE) -> int | None:
+        """The fewest labels whose corrected interval is no wider than `width`.
+
+        Args:
+            width: Wanted, from the low to the high end, more than 0.
+            answers: That the judge scores, those with a label among them; may be infinite.
+            confidence: Coverage.
+
+        Returns:
+            None where even labels of all but two of the answers leave it wider.
+        """
+        import numpy as np
+
+        most = min(answers - 2, MOST_LABELS)
+        start, step = MIN_LABELS, 1_000
+        while start <= most:
+            n = np.arange(start, min(start + step, most + 1))
+            enough = np.flatnonzero(self.width(n, answers, confidence) <= width)
+            if enough.size:
+                return int(n[enough[0]])
+            start, step = start + step, 2 * step
+        return None
+
+
+def observed(labels: ArrayLike, judged: ArrayLike) -> Spread | None:
+    """The spread of labelled answers; None for fewer than two.
+
+    Args:
+        labels: People's, one for each answer.
+        judged: The judge's.
+    """
+    import numpy as np
+
+    y, f = np.asarray(labels, dtype=np.float64), np.asarray(judged, dtype=np.float64)
+    if y.size < 2:
+        return None
+    found = np.cov(np.stack([y, f]), ddof=1)
+    return Spread(float(found[0, 0]), float(found[1, 1]), float(found[0, 1]))
+
+
+def difference_spread(labels: float, correlation: float, design_effect: float = 1.0) -> Spread:
+    """The spread where the judge's scores vary as much as people's labels do.
+
+    Args:
+        labels: Variance of people's labels.
+        correlation: Of the two.
+        design_effect: As of `Spread`.
+    """
+    return Spread(labels, labels, correlation * labels, design_effect)

@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from evalflow.records import Figure
-from evalflow.stats.means import mean_figure
-from evalflow.stats.proportions import mcnemar
+from evalflow.stats.intervals import mean_figure
+from evalflow.stats.paired import mcnemar
 
 if TYPE_CHECKING:
     import polars as pl

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from evalflow.records import Figure
 from evalflow.stats.bootstrap import percentiles, resample
-from evalflow.stats.intervals import FEW_CASES, FEW_CLUSTERS
-from evalflow.stats.means import mean_figure
+from evalflow.stats.intervals import FEW_CASES, FEW_CLUSTERS, mean_figure
 
 if TYPE_CHECKING:
     import numpy as np

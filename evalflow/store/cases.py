@@ -8,8 +8,7 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
 
-from evalflow.store.rows import Query, Row, change, every, now, one
-from evalflow.store.tables import case_tags, cases
+from evalflow.store.tables import Query, Row, case_tags, cases, change, every, now, one
 
 T = TypeVar("T")
 _AT_ONCE = 500

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, delete, func, select
+from sqlalchemy import Connection, delete, func, insert, select
 
-from evalflow.store.rows import Row, add, change, every, now, one
-from evalflow.store.tables import bots, cases, datasets, metrics
+from evalflow.store.tables import Row, add, bots, cases, change, creations, datasets, every, metrics, now, one
 
 _NAMED = {"bots": bots, "datasets": datasets}
 
@@ -71,3 +71,18 @@ def change_metric(connection: Connection, row: int, expected: int, values: Mappi
 def delete_metric(connection: Connection, row: int, expected: int) -> bool:
     """Delete a metric that still is of the version that was seen; says whether it was."""
     return connection.execute(delete(metrics).where(metrics.c.id == row, metrics.c.version == expected)).rowcount == 1
+
+
+KEPT = timedelta(days=30)
+
+
+def get(connection: Connection, key: str) -> Row | None:
+    """The answer that was kept under a key."""
+    return one(connection, select(creations).where(creations.c.key == key))
+
+
+def put(connection: Connection, values: Row) -> None:
+    """Keep an answer, in the place of what is there of its key; what is older than `KEPT` goes."""
+    oldest = (datetime.now(UTC) - KEPT).isoformat(timespec="milliseconds")
+    connection.execute(delete(creations).where((creations.c.at < oldest) | (creations.c.key == values["key"])))
+    connection.execute(insert(creations).values(**values, at=now()))

@@ -1,23 +1,45 @@
 """Records to tables: the journal read, scores, the summary, its files, and the gates on it."""
 
+from evalflow.summary.agreement import SERIES, disagreements, label_frame, labelled_scores
 from evalflow.summary.calibration import CalibrationRow, calibrate_scores
-from evalflow.summary.choosing import Candidate, choose, chooses
-from evalflow.summary.compare import ComparisonRow, Traits, adjusted, cases_to_decide, compare_cases, not_worse
+from evalflow.summary.compare import (
+    ComparisonRow,
+    Pairing,
+    Traits,
+    adjusted,
+    by_case,
+    cases_to_decide,
+    compare_cases,
+    compare_samples,
+    not_worse,
+    pair_scores,
+)
 from evalflow.summary.composites import Composite, Source
-from evalflow.summary.disagreement import disagreements
-from evalflow.summary.gate_config import parse_gates
-from evalflow.summary.gates import Condition, Gate, GateResult, GateRow, evaluate_gates, parse_condition
-from evalflow.summary.journal import journal_record, journal_row, json_text, torn_tail
-from evalflow.summary.jsonline import json_line
-from evalflow.summary.labelled import SERIES, label_frame, labelled_scores
-from evalflow.summary.pairing import Pairing, by_case, pair_scores
-from evalflow.summary.passing import Passing, passing_rates
-from evalflow.summary.samples import compare_samples
+from evalflow.summary.gates import Condition, Gate, GateResult, GateRow, evaluate_gates, parse_condition, parse_gates
+from evalflow.summary.journal import (
+    journal_record,
+    journal_row,
+    journal_schema,
+    json_line,
+    json_text,
+    scores_schema,
+    summary_schema,
+    torn_tail,
+)
+from evalflow.summary.judge_choice import Candidate, choose, chooses
+from evalflow.summary.pass_rates import Passing, passing_rates
 from evalflow.summary.scan import Journal, Order, scan_journal
-from evalflow.summary.schema import journal_schema, scores_schema, summary_schema
-from evalflow.summary.summarise import Summary, summarise
-from evalflow.summary.table import Threshold, score_table, with_passed, write_scores
-from evalflow.summary.write import safe_text, summary_document, write_summary
+from evalflow.summary.summarise import (
+    Summary,
+    Threshold,
+    safe_text,
+    score_table,
+    summarise,
+    summary_document,
+    with_passed,
+    write_scores,
+    write_summary,
+)
 
 __all__ = [
     "SERIES",

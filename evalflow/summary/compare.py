@@ -1,4 +1,4 @@
-"""Rows of a comparison: per dataset, metric and statistic, how B differs from A and whether that can be told."""
+"""Rows of a comparison: how B differs from A, and whether the difference can be told from chance."""
 
 from __future__ import annotations
 
@@ -7,18 +7,144 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from evalflow.datasets import tag_levels
 from evalflow.records import passes
-from evalflow.stats.margin import cases_needed, within_margin
-from evalflow.stats.multiple import Adjustment, adjust
-from evalflow.stats.paired import RULE_OF_THREE, Difference, alike_to_decide, paired_difference
+from evalflow.stats.paired import (
+    RULE_OF_THREE,
+    Adjustment,
+    Difference,
+    adjust,
+    alike_to_decide,
+    cases_needed,
+    paired_difference,
+    within_margin,
+)
 from evalflow.stats.power import detectable_difference
+from evalflow.stats.unpaired import unpaired_difference
 from evalflow.summary.figure_differences import LOWER_IS_BETTER, Said, figure_differences, read_said, same_as_mean
-from evalflow.summary.pairing import Pairing, slices
 
 if TYPE_CHECKING:
     import polars as pl
 
     from evalflow.records import FigureSpec
+
+
+_KEY = ("dataset", "metric", "case_id")
+
+
+@dataclass(frozen=True, slots=True)
+class Pairing:
+    """What two runs have in common.
+
+    Attributes:
+        cases: One row per dataset, metric and case that both have scored: cluster, tags, judge_a, judge_b, score_a,
+            score_b, passed_a, passed_b (means over the repeats; passed null where a run gives no pass or fail).
+        counts: Per dataset and metric: common, only_a, only_b (cases of one run alone), unscored (cases of both that
+            one of them has not scored).
+        sides: The two runs' scores, as given.
+    """
+
+    cases: pl.DataFrame
+    counts: pl.DataFrame
+    sides: tuple[pl.LazyFrame, pl.LazyFrame]
+
+
+def pair_scores(a: pl.LazyFrame, b: pl.LazyFrame) -> Pairing:
+    """Join two runs case by case.
+
+    Repeats are averaged first. Cells that are not scored leave their case out, and are counted.
+
+    Args:
+        a: The columns of scores.parquet.
+        b: Those of the other run.
+    """
+    import polars as pl
+
+    joined = by_case(a).join(by_case(b), on=_KEY, how="full", coalesce=True, suffix="_b")
+    sides = joined.rename({name: f"{name}_a" for name in ("judge", "score", "passed", "place", "seen")})
+    table = sides.sort("dataset", "place_a", "place_b", "metric", nulls_last=True).collect(engine="streaming")
+    both = pl.col("seen_a").is_not_null() & pl.col("seen_b").is_not_null()
+    scored = pl.col("score_a").is_not_null() & pl.col("score_b").is_not_null()
+    counts = table.group_by("dataset", "metric", maintain_order=True).agg(
+        common=(both & scored).sum(),
+        only_a=pl.col("seen_b").is_null().sum(),
+        only_b=pl.col("seen_a").is_null().sum(),
+        unscored=(both & ~scored).sum(),
+    )
+    group = pl.coalesce("group", "group_b")
+    cluster = pl.when(group.is_null()).then("case:" + pl.col("case_id")).otherwise("group:" + group)
+    cases = table.filter(both & scored).select(
+        *_KEY, cluster.alias("cluster"), pl.coalesce("tags", "tags_b").alias("tags"), "judge_a", "judge_b",
+        "score_a", "score_b", "passed_a", "passed_b",
+    )  # fmt: skip
+    return Pairing(cases, counts, (a, b))
+
+
+def tags_of(cases: pl.DataFrame) -> dict[str, list[str]]:
+    """Every tag of the cases, ancestors included, in alphabetical order, with the cases' own tags that lie in it."""
+    own: Sequence[str] = cases["tags"].explode().drop_nulls().unique().to_list() if cases.height else []
+    found: dict[str, list[str]] = {}
+    for tag in own:
+        for level in tag_levels(tag):
+            found.setdefault(level, []).append(tag)
+    return dict(sorted(found.items()))
+
+
+def slices(
+    sides: tuple[pl.DataFrame, ...], *, by_tag: bool
+) -> Iterator[tuple[str | None, Sequence[str], tuple[pl.DataFrame, ...]]]:
+    """All cases, and those of each tag that every side has.
+
+    Tags of the same cases are one slice: a second row of it would be a test that was not made, and would make all
+    others harder to pass.
+
+    Args:
+        sides: The cases of one run, or of each; columns case_id and tags.
+        by_tag: Whether there are slices of tags.
+
+    Yields:
+        The tag, None for all; other tags of exactly these cases; and the cases.
+    """
+    import polars as pl
+
+    found: dict[Any, tuple[str | None, list[str], tuple[pl.DataFrame, ...]]] = {_ids(sides): (None, [], sides)}
+    tags: list[dict[str, list[str]]] = [tags_of(side) if by_tag else {} for side in sides]
+    for tag in (name for name in tags[0] if all(name in known for known in tags)):
+        own = tuple(
+            side.filter(pl.col("tags").list.eval(pl.element().is_in(known[tag])).list.any())
+            for side, known in zip(sides, tags, strict=True)
+        )
+        if _ids(own) in found:
+            found[_ids(own)][1].append(tag)
+        else:
+            found[_ids(own)] = (tag, [], own)
+    yield from found.values()
+
+
+def _ids(sides: tuple[pl.DataFrame, ...]) -> tuple[frozenset[str], ...]:
+    return tuple(frozenset(side["case_id"]) for side in sides)
+
+
+def by_case(scores: pl.LazyFrame) -> pl.LazyFrame:
+    """One row per case and metric, as means over its repeats; score and passed are null where nothing was scored.
+
+    Columns: dataset, metric, case_id, group, tags, judge, score, passed, place (in the run's order), seen (cells).
+    """
+    import polars as pl
+
+    return (
+        scores.filter(pl.col("member_of").is_null())
+        .with_row_index("place")
+        .group_by(_KEY)
+        .agg(
+            pl.col("group", "tags", "judge").first(),
+            pl.col("score").mean(),
+            pl.col("passed").cast(pl.Float64).mean(),
+            pl.col("place").min(),
+            seen=pl.len(),
+        )
+    )
+
 
 Verdict = Literal["better", "worse", "cannot_tell"]
 LEVEL = 0.05
@@ -214,3 +340,94 @@ def _same(one: Difference, other: Difference) -> bool:
     """Whether two differences are one, but for rounding: the score of a retrieval metric is one of its measures."""
     pairs = ((one.value_a, other.value_a), (one.value_b, other.value_b), (one.std_error, other.std_error))
     return one.n == other.n and all(x == y or math.isclose(x or 0.0, y or 0.0, abs_tol=1e-12) for x, y in pairs)
+
+
+Sides = tuple["pl.DataFrame", "pl.DataFrame"]
+
+
+def compare_samples(
+    a: pl.LazyFrame,
+    b: pl.LazyFrame,
+    pair: tuple[str, str],
+    metrics: Mapping[str, Traits],
+    *,
+    by_tag: bool = False,
+    by_class: bool = False,
+    seed: int = 0,
+) -> tuple[list[ComparisonRow], int]:
+    """The differences of two runs whose cases are samples of their own, not yet adjusted for their number.
+
+    A dataset is held against the other run's of the same name; where each run has one alone, against that.
+
+    Args:
+        a: The columns of scores.parquet.
+        b: Those of the other run.
+        pair: The runs' names.
+        metrics: What is known of each metric, by name.
+        by_tag: Whether each tag gets rows of its own.
+        by_class: Whether the figures of each class, or label, get rows of their own.
+        seed: Of all that is drawn.
+
+    Returns:
+        The rows, and how many cases are in both runs.
+    """
+    import polars as pl
+
+    sides = by_case(a).collect(engine="streaming"), by_case(b).collect(engine="streaming")
+    common = sides[0].select("dataset", "case_id").unique().join(sides[1], on=["dataset", "case_id"], how="semi").height
+    rows: list[ComparisonRow] = []
+    for names in _datasets(sides):
+        own = tuple(
+            side.filter(pl.col("dataset") == name).drop_nulls("score").sort("place").with_columns(_cluster())
+            for side, name in zip(sides, names, strict=True)
+        )
+        for metric in own[0]["metric"].unique(maintain_order=True):
+            left, right = (side.filter(pl.col("metric") == metric) for side in own)
+            if left.height and right.height:
+                about = (pair, " → ".join(dict.fromkeys(names)), metric, _judges(left, right))
+                traits = metrics.get(metric, Traits())
+                spec = traits.figures
+                wanted = spec and (by_class or not spec.per_label)
+                said = read_said((a, b), (left, right), spec, paired=False) if spec and wanted else None
+                for tag, also_tags, (one, other) in slices((left, right), by_tag=by_tag):
+                    found = _unpaired_differences((one, other), traits, said, seed, by_class=by_class)
+                    rows += [ComparisonRow(*about, tag, *row, also_tags=also_tags) for row in found]
+    return rows, common
+
+
+def _cluster() -> pl.Expr:
+    """The group, whichever dataset it is in; of a case without one, the case."""
+    import polars as pl
+
+    case = pl.concat_str(pl.lit("case:"), "dataset", pl.lit(":"), "case_id")
+    return pl.when(pl.col("group").is_null()).then(case).otherwise("group:" + pl.col("group")).alias("cluster")
+
+
+def _datasets(sides: Sides) -> list[tuple[str, str]]:
+    a, b = (side["dataset"].unique(maintain_order=True).to_list() for side in sides)
+    return [(a[0], b[0])] if len(a) == len(b) == 1 else [(name, name) for name in a if name in b]
+
+
+def _judges(left: pl.DataFrame, right: pl.DataFrame) -> str | None:
+    return " → ".join(dict.fromkeys(judge for judge in (left["judge"][0], right["judge"][0]) if judge)) or None
+
+
+def _unpaired_differences(
+    sides: Sides, traits: Traits, said: Said | None, seed: int, *, by_class: bool
+) -> Iterator[tuple[str, bool, Difference, Sequence[str], bool]]:
+    """The mean, the pass rate where both runs give one, and figures; those that are the mean over again go with it."""
+    a, b = (side.drop_nulls("passed") for side in sides)
+    whole = a.height == sides[0].height and b.height == sides[1].height
+    again = traits.higher_is_better and whole and all((side["passed"] == side["score"]).all() for side in sides)
+    also = [*(["pass_rate"] if again else ()), *(same_as_mean(traits.figures) if traits.figures else ())]
+    yield "mean", traits.higher_is_better, _difference(sides, "score"), also, traits.bounded
+    if not again and a.height and b.height:
+        yield "pass_rate", True, _difference((a, b), "passed"), (), True
+    for name, found in figure_differences(said, sides, seed, by_class=by_class) if said else ():
+        if name not in also:
+            yield name, name not in LOWER_IS_BETTER, found, (), True
+
+
+def _difference(sides: Sides, column: str) -> Difference:
+    a, b = sides
+    return unpaired_difference(a[column], b[column], a["cluster"].to_numpy(), b["cluster"].to_numpy())

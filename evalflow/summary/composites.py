@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from evalflow.bill import NOTHING
 from evalflow.frozen import record
-from evalflow.metrics.composition import CompositeMetricConfig, Part, combine
+from evalflow.metrics.combine import CompositeMetricConfig, Part, combine
 from evalflow.records import passes
-from evalflow.summary.journal import bill_row, json_text
-from evalflow.summary.schema import journal_schema
+from evalflow.summary.journal import bill_row, journal_schema, json_text
 
 if TYPE_CHECKING:
     import polars as pl

@@ -6,14 +6,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from evalflow.stats.classification import label_text, labels_of, of_class, over_classes
-from evalflow.stats.matthews import matthews
+from evalflow.stats.classification import label_text, labels_of, matthews, of_class, over_classes
 from evalflow.stats.paired import Difference, paired_difference
 from evalflow.stats.paired_figures import PairedClusters, figure_difference
 from evalflow.stats.ratios import Of, Ratio
 from evalflow.stats.reliability import BINS, bin_of, calibration_error
-from evalflow.stats.unpaired import unpaired_difference
-from evalflow.stats.unpaired_figures import unpaired_figure_difference
+from evalflow.stats.unpaired import unpaired_difference, unpaired_figure_difference
 from evalflow.summary.figures import decoded
 from evalflow.summary.journal import json_text
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from evalflow.stats.preference import PREFERENCE_FIGURES
 from evalflow.summary.journal import json_text
-from evalflow.summary.units import Units
+from evalflow.summary.slices import Units
 
 if TYPE_CHECKING:
     import polars as pl
@@ -70,9 +70,8 @@ def compute(spec: FigureSpec, counts: pl.DataFrame, seed: int = 0) -> list[Figur
         counts: As `decoded` gives them.
         seed: Of bootstrap intervals.
     """
-    from evalflow.stats.classification import classification_figures
-    from evalflow.stats.labels import label_figures
-    from evalflow.stats.means import mean_figure
+    from evalflow.stats.classification import classification_figures, label_figures
+    from evalflow.stats.intervals import mean_figure
     from evalflow.stats.preference import preference_figures
     from evalflow.stats.reliability import reliability_figures
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from evalflow.summary.schema import SLICE
+from evalflow.summary.journal import SLICE
 
 if TYPE_CHECKING:
     import polars as pl
@@ -92,7 +92,7 @@ def _cells(members: pl.LazyFrame, names: list[str]) -> pl.DataFrame:
 
 
 def _alpha(cells: pl.DataFrame, names: list[str], seed: int) -> dict[str, Any]:
-    from evalflow.stats.alpha import krippendorff_alpha
+    from evalflow.stats.raters import krippendorff_alpha
 
     ratings = cells.select(names).fill_null(float("nan")).to_numpy().T
     found = krippendorff_alpha(ratings, "interval", cells["cluster"].to_numpy(), seed=seed)

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from evalflow.records import Status
 from evalflow.summary.composites import Composite, with_composites
-from evalflow.summary.journal import torn_tail
-from evalflow.summary.schema import journal_schema
+from evalflow.summary.journal import journal_schema, torn_tail
 
 if TYPE_CHECKING:
     import numpy as np

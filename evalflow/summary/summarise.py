@@ -1,18 +1,22 @@
-"""Scores to the summary: one row per dataset x target x metric x statistic x judge x tag."""
+"""From scores to scores.parquet and the summary: one row per dataset, target, metric, statistic, judge and tag."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evalflow.summary.cases import repeats_of
+from evalflow.files import completed, write_atomically
+from evalflow.records import Direction, passes
+from evalflow.summary.composites import Composite
 from evalflow.summary.figures import Slice, figures
-from evalflow.summary.measures import measures
+from evalflow.summary.journal import SLICE, scores_schema, summary_schema
 from evalflow.summary.noise import noise
 from evalflow.summary.panels import member_key, panel_details
-from evalflow.summary.schema import SLICE, summary_schema
-from evalflow.summary.units import Units, counts, find_units, own_cells
+from evalflow.summary.scan import Journal, Order
+from evalflow.summary.slices import Units, counts, find_units, measures, own_cells, repeats_of
 
 if TYPE_CHECKING:
     import polars as pl
@@ -176,3 +180,93 @@ def _figure_rows(found: list[Slice], means: pl.DataFrame) -> tuple[pl.DataFrame,
     joined = frame.join(means.select("unit", *shared), on="unit", how="left")
     blank = [pl.lit(None, dtype).alias(name) for name, dtype in schema.items() if name not in joined.columns]
     return joined.with_columns(blank).select("unit", *schema, "place"), details
+
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+def write_summary(summary: Summary, folder: Path) -> None:
+    """Write summary.parquet, summary.csv and summary.json into an existing folder; see `safe_text` for texts in CSV."""
+    import polars as pl
+
+    with completed(folder / "summary.parquet") as draft:
+        summary.frame.write_parquet(draft)
+    texts = pl.col(pl.String).map_elements(safe_text, return_dtype=pl.String)
+    with completed(folder / "summary.csv") as draft:
+        summary.frame.with_columns(texts).write_csv(draft)
+    text = json.dumps(summary_document(summary), ensure_ascii=False, indent=1, allow_nan=False)
+    write_atomically(folder / "summary.json", text + "\n")
+
+
+def safe_text(text: str) -> str:
+    """`text`, with an apostrophe before it where a spreadsheet would take it for a formula."""
+    return f"'{text}" if text.startswith(_FORMULA) else text
+
+
+def summary_document(summary: Summary) -> dict[str, Any]:
+    """The summary as one JSON document: rows, and under details what is more than a number."""
+    return {"rows": summary.frame.to_dicts(), "details": summary.details}
+
+
+@dataclass(frozen=True, slots=True)
+class Threshold:
+    """Where `passed` begins, inclusive, for one metric and one judge.
+
+    Attributes:
+        metric: The metric's column value.
+        judge: The judge's; None for a metric that asks none.
+        value: The threshold, on the scale of `score`.
+        direction: Which side of it passes.
+    """
+
+    metric: str
+    judge: str | None
+    value: float
+    direction: Direction = "higher_is_better"
+
+
+def score_table(
+    journal: Journal, thresholds: Sequence[Threshold], order: Order, composites: Sequence[Composite] = ()
+) -> pl.LazyFrame:
+    """The table of scores, lazily: each cell once, in input order.
+
+    Args:
+        journal: What a run wrote.
+        thresholds: Metrics and judges without one give no pass or fail.
+        order: Of datasets and metrics. Within a dataset rows follow the cases' own order.
+        composites: Metrics that are made of the journal's scores.
+
+    Returns:
+        Columns as in `scores_schema`. `passed` is null unless the cell was scored and has a threshold.
+    """
+    return with_passed(journal.ordered(order, composites), thresholds).select(list(scores_schema()))
+
+
+def with_passed(scores: pl.LazyFrame, thresholds: Sequence[Threshold]) -> pl.LazyFrame:
+    """Add (or replace) `threshold` and `passed`."""
+    import polars as pl
+
+    limits = pl.LazyFrame(
+        [(t.metric, t.judge, t.value, t.direction == "higher_is_better") for t in thresholds],
+        schema={"metric": pl.String, "judge": pl.String, "_limit": pl.Float64, "_higher": pl.Boolean},
+        orient="row",
+    )
+    score, limit = pl.col("score"), pl.col("_limit")
+    return (
+        scores.join(limits, on=["metric", "judge"], how="left", nulls_equal=True, maintain_order="left")
+        .with_columns(
+            threshold=limit,
+            passed=pl.when("_higher")
+            .then(passes(score, limit))
+            .otherwise(passes(score, limit, higher_is_better=False)),
+        )
+        .drop("_limit", "_higher")
+    )
+
+
+def write_scores(scores: pl.LazyFrame, path: Path) -> None:
+    """Write scores.parquet."""
+    # Small row groups: with their long texts, the writer holds a few of them in memory.
+    # Opened here: Polars may still make a file when it has said already that it failed.
+    with completed(path) as draft, draft.open("wb") as file:
+        scores.sink_parquet(file, compression="zstd", row_group_size=16_384)

@@ -14,14 +14,12 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from evalflow.calls.session import CallSession
+from evalflow.calls.client import CallSession
 from evalflow.config.targets import CommandTargetConfig
 from evalflow.errors import Problem, TargetError, UserError
 from evalflow.llm.chat import canonical
 from evalflow.records import Case
-from evalflow.targets.payload import payload
-from evalflow.targets.service import Heard, digest
-from evalflow.targets.slots import Slots
+from evalflow.targets.service import Heard, Slots, digest, payload
 
 MAX_OUTPUT = 8 * 1024**2
 """Bytes of a reply."""

@@ -8,20 +8,19 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, cast
 
-from evalflow.calls.entry import Entry
+from evalflow.calls.cache_store import Entry
+from evalflow.calls.client import CallSession
 from evalflow.calls.faults import excerpt
-from evalflow.calls.once import short
-from evalflow.calls.session import CallSession
+from evalflow.calls.single_flight import short
 from evalflow.calls.transport import Request
 from evalflow.config.targets import OpenAITargetConfig
 from evalflow.errors import CallError, Problem, TargetError, UserError, did_you_mean
 from evalflow.jsonvalues import parsed
-from evalflow.llm.chat import ChatClient, identity
-from evalflow.llm.completion import Completion
+from evalflow.llm.chat import ChatClient, Completion, identity
 from evalflow.prompts import Prompts, render
 from evalflow.records import Answer, Case, Message
-from evalflow.targets.answers import blank, failed
-from evalflow.targets.form import Form
+from evalflow.targets.recorded import blank, failed
+from evalflow.targets.reply import Form
 
 VARIABLES = ("question", "history", "messages", "contexts", "metadata", "vars")
 """What its templates may use: what is known of a case without its reference, its expected outcome or its answer."""

@@ -16,15 +16,13 @@ from typing import Any
 
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
+from evalflow.calls.client import CallSession
 from evalflow.calls.faults import of_exception
-from evalflow.calls.session import CallSession
 from evalflow.config.targets import PythonTargetConfig
 from evalflow.errors import CallError, InfrastructureError, Problem, TargetError, UserError
 from evalflow.llm.chat import canonical
 from evalflow.records import Case
-from evalflow.targets.payload import payload
-from evalflow.targets.service import Heard, digest
-from evalflow.targets.slots import Slots
+from evalflow.targets.service import Heard, Slots, digest, payload
 
 HINT = "name a callable that Python finds from the working directory: target.call=package.module:callable"
 

@@ -1,8 +1,14 @@
-"""The answers that stand in the data: what was recorded, or the example answers of `generate: demo`."""
+"""Recorded answers, and generated ones where none is recorded."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+
+from evalflow.errors import CallError
+from evalflow.protocols import Target
 from evalflow.records import RECORDED_FAILURE, Answer, Case
+from evalflow.targets.reply import Form
 
 
 class RecordedTarget:
@@ -66,3 +72,69 @@ def recorded_answer(case: Case, target: str, repeat: int, *, demo: bool = False)
         error_type=None if failure is None else RECORDED_FAILURE,
         error=failure,
     )
+
+
+def blank(case: Case, target: str, repeat: int) -> Answer:
+    """The answer to a case before anything is known of it.
+
+    Args:
+        case: The case.
+        target: The column value.
+        repeat: The target's repeat.
+    """
+    return Answer(
+        dataset=case.dataset,
+        index=case.index,
+        case_id=case.id,
+        target=target,
+        target_repeat=repeat,
+        messages=case.messages,
+    )
+
+
+def failed(answer: Answer, error: CallError) -> Answer:
+    """The answer in state `error`, with what was paid for all the same."""
+    return replace(
+        answer,
+        status="error",
+        error_type=error.error_type,
+        error=str(error),
+        requests=error.requests,
+        usage=error.usage,
+        cost_usd=error.cost_usd,
+        latency_s=error.latency_s if error.requests else None,
+    )
+
+
+class MissingTarget:
+    """Asks the live target only for what the data lack. Its column value names both, since its answers are of both.
+
+    Args:
+        live: Who is asked.
+        forms: By dataset, its form, with the case field that the live target fills.
+    """
+
+    def __init__(self, live: Target, forms: Mapping[str, Form]) -> None:
+        self._live = live
+        self._forms = forms
+        self._recorded = RecordedTarget(self.name)
+
+    @property
+    def name(self) -> str:
+        """The column value."""
+        return f"recorded+{self._live.name}"
+
+    @property
+    def identity(self) -> str:
+        """The live target's, marked."""
+        return f"recorded+{self._live.identity}"
+
+    async def answer(self, case: Case, repeat: int) -> Answer:
+        """The recorded answer, else a generated one."""
+        if getattr(case, self._forms[case.dataset].generates) is not None:
+            return await self._recorded.answer(case, repeat)
+        return replace(await self._live.answer(case, repeat), target=self.name)
+
+    async def close(self) -> None:
+        """Release the live target's connections."""
+        await self._live.close()

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from evalflow.calls.session import CallSession
+from evalflow.calls.client import CallSession
 from evalflow.config.kinds import Kinds
 from evalflow.config.schema import TargetConfig
 from evalflow.config.targets import (
@@ -23,9 +23,8 @@ from evalflow.llm.registry import default_name
 from evalflow.prompts import Prompts
 from evalflow.protocols import Target
 from evalflow.targets.conversation import ConversationTarget
-from evalflow.targets.form import Form
-from evalflow.targets.missing import MissingTarget
-from evalflow.targets.recorded import RecordedTarget
+from evalflow.targets.recorded import MissingTarget, RecordedTarget
+from evalflow.targets.reply import Form
 
 Forms = Mapping[str, Form]
 Generate = Literal[False, True, "missing", "demo"]
@@ -108,8 +107,7 @@ def _openai(config: OpenAITargetConfig, name: str, prompts: Prompts, forms: Form
 
 
 def _http(config: HttpTargetConfig, name: str, prompts: Prompts, forms: Forms, session: CallSession) -> Target:
-    from evalflow.targets.http import HttpWay
-    from evalflow.targets.service import ServiceTarget
+    from evalflow.targets.service import HttpWay, ServiceTarget
 
     return ServiceTarget(HttpWay(config, prompts, session), config, name, forms, session)
 

@@ -11,9 +11,8 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
     from starlette.middleware import Middleware
 
-    from evalflow.app.workspace import Workspace
-    from evalflow.web.address import Address
-    from evalflow.web.child import Child
+    from evalflow.app.studio.space import Workspace
+    from evalflow.web.serve import Address, Child
 
 API = "/api/v1"
 LARGEST = {API: 32 * 1024**2, "/": 64 * 1024**2}
@@ -33,8 +32,8 @@ def application(workspace: Workspace, address: Address, worker: Child | None, to
     from starlette.staticfiles import StaticFiles
 
     from evalflow.web.api.routes import rest_api
-    from evalflow.web.health import health_routes
     from evalflow.web.pages.register import add_pages
+    from evalflow.web.serve import health_routes
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncGenerator[None]:

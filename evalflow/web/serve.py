@@ -1,22 +1,115 @@
-"""`serve`: the application on this machine, and the worker beside it, until it is interrupted."""
+"""`serve`: the application on this machine, with a worker beside it."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import importlib.util
+import ipaddress
+import socket
+import sys
+import time
 import webbrowser
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
 
-from evalflow.errors import Problem, UserError
-from evalflow.web.address import Address, bind, loopback
+from anyio import to_thread
+
+from evalflow.app.studio.runs import list_runs
+from evalflow.errors import EvalflowError, Problem, UserError
 
 if TYPE_CHECKING:
-    import socket
-
     import uvicorn
     from fastapi import FastAPI
+    from starlette.requests import Request
+    from starlette.responses import Response
+    from starlette.routing import BaseRoute
     from starlette.types import ASGIApp
+
+    from evalflow.app.studio.space import Workspace
+
+
+LOCAL_NAMES = ("localhost", "127.0.0.1", "[::1]")
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A loopback address with its port.
+
+    Attributes:
+        host: An IP address, without brackets.
+        port: 0 stands for any free one until the socket is bound.
+    """
+
+    host: str
+    port: int
+
+    @property
+    def url(self) -> str:
+        """What a browser is pointed at, without a slash at the end."""
+        return f"http://{self._bracketed}:{self.port}"
+
+    @property
+    def hosts(self) -> frozenset[str]:
+        """Values of the Host header that mean this server; any other came by a name that somebody else controls."""
+        names = {*LOCAL_NAMES, self._bracketed}
+        with_port = {f"{name}:{self.port}" for name in names}
+        return frozenset(with_port | names if self.port == 80 else with_port)
+
+    @property
+    def _bracketed(self) -> str:
+        return f"[{self.host}]" if ":" in self.host else self.host
+
+
+def loopback(host: str, port: int) -> Address:
+    """The address to bind.
+
+    Args:
+        host: `localhost` or a loopback IP address.
+        port: 0 to 65535.
+
+    Raises:
+        UserError: It can be reached from elsewhere, or is no address.
+    """
+    try:
+        ip = ipaddress.ip_address("127.0.0.1" if host.lower() == "localhost" else host.strip("[]"))
+    except ValueError:
+        ip = None
+    if ip is None or not ip.is_loopback:
+        what = f"{host!r} is not an address of this machine alone; the application has no users and no encryption"
+        hint = (
+            "leave --host out, or use 127.0.0.1; from elsewhere, through a tunnel: ssh -L 8000:127.0.0.1:8000 MACHINE"
+        )
+        raise UserError(Problem(what, "--host", hint))
+    if not 0 <= port <= 65535:
+        raise UserError(Problem(f"{port} is no port", "--port", "1 to 65535, or 0 for any free one"))
+    return Address(str(ip), port)
+
+
+def bind(address: Address) -> tuple[socket.socket, Address]:
+    """Take the port, before anything else is started.
+
+    Returns:
+        A bound socket, and the address with the port that it has.
+
+    Raises:
+        UserError: The port is taken, or not allowed.
+    """
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        sock.bind((address.host, address.port))
+        sock.listen()
+    except OSError as error:
+        sock.close()
+        hint = f"choose another: --port {address.port + 1}, or --port 0 for any free one"
+        raise UserError(Problem(f"cannot listen on {address.url}: {error.strerror}", "--port", hint)) from None
+    return sock, Address(address.host, sock.getsockname()[1])
+
 
 NEEDED = ("nicegui", "fastapi", "uvicorn", "sqlalchemy", "alembic")
 """Packages of the extra `web`."""
@@ -85,9 +178,8 @@ def _serve(
     tell: Callable[[str], None],
     asks_token: bool,
 ) -> int:
-    from evalflow.app.workspace import open_workspace
+    from evalflow.app.studio.space import open_workspace
     from evalflow.web.application import application
-    from evalflow.web.child import Child
     from evalflow.web.security.token import kept_token, opening_page
 
     words = ["worker", "--attached", *(["--database-url", database_url] if database_url else [])]
@@ -126,3 +218,105 @@ def server(app: ASGIApp, **options: Any) -> uvicorn.Server:
         **options,
     )
     return uvicorn.Server(config)
+
+
+GRACE_S = 15.0
+"""How long a worker that was told to end may take; what it has not finished is resumed by the next one."""
+AGAIN_S = (1.0, 2.0, 5.0, 10.0, 30.0)
+"""Pauses before a worker that died, or could not be started, is started again; the last holds from then on. After one
+that lived longer than the last they begin anew."""
+
+
+class Child:
+    """A `python -m evalflow` that runs as long as the context is entered.
+
+    Args:
+        words: The verb and its arguments; the verb ends when its standard input does.
+    """
+
+    def __init__(self, words: Sequence[str]) -> None:
+        self._words = words
+        self._process: asyncio.subprocess.Process | None = None
+        self._watch: asyncio.Task[None] | None = None
+        self._fault = "it has ended"
+
+    @property
+    def fault(self) -> str:
+        """Why it does not run just now; empty where it does."""
+        return "" if self._process is not None and self._process.returncode is None else self._fault
+
+    async def __aenter__(self) -> Self:
+        """Start it."""
+        await self._start()
+        self._watch = asyncio.create_task(self._keep_alive())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Tell it to end, and wait; after `GRACE_S` end it."""
+        if self._watch is not None:
+            self._watch.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._watch
+        process = self._process
+        if process is None or process.returncode is not None:
+            return
+        process.terminate()
+        try:
+            async with asyncio.timeout(GRACE_S):
+                await process.wait()
+        except TimeoutError:
+            process.kill()
+            await process.wait()
+
+    async def _start(self) -> None:
+        """Try to start it; where that fails, `fault` says why."""
+        try:
+            self._process = await asyncio.create_subprocess_exec(
+                sys.executable, "-m", "evalflow", *self._words, stdin=asyncio.subprocess.PIPE
+            )
+        except Exception as error:  # whatever it is, the server goes on, and tries again
+            self._process, self._fault = None, f"it cannot be started: {error}"
+
+    async def _keep_alive(self) -> None:
+        failures = 0
+        while True:
+            since = time.monotonic()
+            if self._process is not None:
+                self._fault = f"it ended with code {await self._process.wait()}"
+            if time.monotonic() - since > AGAIN_S[-1]:
+                failures = 0
+            pause = AGAIN_S[min(failures, len(AGAIN_S) - 1)]
+            failures += 1
+            sys.stderr.write(f"the worker does not run, {self._fault}; it is started again in {pause:g} s\n")
+            await asyncio.sleep(pause)
+            await self._start()
+
+
+def health_routes(workspace: Workspace, worker: Child | None) -> list[BaseRoute]:
+    """The two routes, for what watches over the process."""
+    from starlette.responses import JSONResponse
+    from starlette.routing import Route
+
+    async def healthz(_: Request) -> Response:
+        return JSONResponse({"status": "ok"})
+
+    async def readyz(_: Request) -> Response:
+        faults = await _faults(workspace, worker)
+        return JSONResponse({"status": "unavailable" if faults else "ok", "faults": faults}, 503 if faults else 200)
+
+    return [Route("/healthz", healthz), Route("/readyz", readyz)]
+
+
+async def _faults(workspace: Workspace, worker: Child | None) -> list[str]:
+    faults: list[str] = []
+    try:
+        await to_thread.run_sync(lambda: list_runs(workspace, limit=1))
+    except EvalflowError as error:
+        faults.append(str(error))
+    except Exception as error:  # whatever it is, it is why nothing can be done
+        faults.append(f"the database does not answer: {type(error).__name__}")
+    if worker is not None and worker.fault:
+        faults.append(f"the worker does not run: {worker.fault}")
+    return faults

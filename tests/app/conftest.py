@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from evalflow.app.setup.assemble import Parts, assemble
-from evalflow.app.setup.inspect import Inspection, inspect
-from evalflow.app.setup.settings import settings_of
+from evalflow.app.core.assemble import Parts, assemble, settings_of
+from evalflow.app.core.inspect import Inspection, inspect
 from evalflow.config.load import Composed
 from evalflow.errors import Problem, UserError
 

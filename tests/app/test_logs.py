@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from evalflow.app.logs import log_to, secrets_of
-from evalflow.app.setup.settings import composed_settings
+from evalflow.app.core.assemble import composed_settings
+from evalflow.app.core.logs import log_to, secrets_of
 
 CHOSEN = ("dataset=rag", "metric=coherence", "judge=vllm", "judge.model=m")
 

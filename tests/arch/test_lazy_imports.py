@@ -36,7 +36,7 @@ HEAVY = {
 READERS = {"ijson", "inscriptis", "jsonpath"}
 CONFIGURATION = {"hydra", "omegaconf", "pydantic", "yaml"}
 RICH = {"rich"}
-APART = ("evalflow.testing", "evalflow.web.api", "evalflow.web.pages", "evalflow.store")
+APART = ("evalflow.testing", "evalflow.web.api", "evalflow.web.pages", "evalflow.web.ui", "evalflow.store")
 """What `serve` and the worker alone load, when they need it: FastAPI, NiceGUI and SQLAlchemy are what it is made of."""
 
 

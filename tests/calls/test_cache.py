@@ -19,8 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalflow.calls.cache import Cache, Mode
-from evalflow.calls.entry import Entry, key_of, pack, unpack
-from evalflow.calls.store import Store
+from evalflow.calls.cache_store import Entry, Store, key_of, pack, unpack
 from evalflow.records import Usage
 
 MIB = 1024**2
@@ -131,7 +130,7 @@ def test_an_entry_never_goes_missing_on_its_way_into_the_file(path: Path) -> Non
 
 def test_closing_in_the_moment_of_a_commit_ends(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A wake-up that is lost between the two threads would leave one waiting for the other for ever."""
-    monkeypatch.setattr("evalflow.calls.committer.INTERVAL_S", 0.0005)
+    monkeypatch.setattr("evalflow.calls.write_buffer.INTERVAL_S", 0.0005)
 
     def work() -> None:
         for number in range(200):
@@ -237,7 +236,7 @@ WRITER = """
 import sys, time
 from pathlib import Path
 from evalflow.calls.cache import Cache
-from evalflow.calls.entry import Entry, key_of
+from evalflow.calls.cache_store import Entry, key_of
 path, name, count = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 cache = Cache(path, run_id=name)
 for number in range(count):
@@ -380,7 +379,7 @@ FULL = """
 import logging, resource, sys, time
 from pathlib import Path
 from evalflow.calls.cache import Cache
-from evalflow.calls.entry import Entry, key_of
+from evalflow.calls.cache_store import Entry, key_of
 logging.basicConfig(format="%(message)s")
 if sys.argv[2] == "limit":
     resource.setrlimit(resource.RLIMIT_FSIZE, (500_000, 500_000))

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalflow.calls import faults
-from evalflow.calls.retry import RetryPolicy
+from evalflow.calls.client import RetryPolicy
 from evalflow.calls.transport import Response, TransportError
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from evalflow.calls.cache import Cache
-from evalflow.calls.entry import Entry
-from evalflow.calls.once import Once, Unreadable
+from evalflow.calls.cache_store import Entry
+from evalflow.calls.single_flight import Once, Unreadable
 from evalflow.errors import InfrastructureError, JudgeError
 from evalflow.records import Usage
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalflow.calls.pace import BURST_S, Pace
+from evalflow.calls.limiter import BURST_S, Pace
 
 
 @given(st.floats(1, 100_000), st.lists(st.floats(0, 500), min_size=1, max_size=200))

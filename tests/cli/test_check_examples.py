@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from evalflow.app.setup.settings import composed_settings
+from evalflow.app.core.assemble import composed_settings
 from evalflow.testing import Endpoint, Request
 from tests.cli.conftest import Program, judge_arguments
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from evalflow.app.catalogue.kind_help import keys_of
+from evalflow.app.catalogue import keys_of
 from evalflow.metrics.registry import metric_kinds
 from evalflow.testing import Endpoint
 from tests.cli.conftest import Program, faithful_judge, judge_arguments

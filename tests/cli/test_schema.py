@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from evalflow.app.catalogue.schema import group_schema
+from evalflow.app.schema import group_schema
 from tests.cli.conftest import Program
 
 

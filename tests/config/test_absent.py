@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from evalflow.app.setup.settings import composed_settings, settings_of
+from evalflow.app.core.assemble import composed_settings, settings_of
 from evalflow.config.load import Job, compose, launch
 from evalflow.errors import Problem, UserError
 

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from evalflow.app.setup.assemble import assemble
-from evalflow.app.setup.settings import composed_settings
+from evalflow.app.core.assemble import assemble, composed_settings
 from evalflow.config.endpoints import EmbeddedJudgeConfig, OpenAIJudgeConfig
 from evalflow.config.panels import CascadeConfig, PanelConfig
 from evalflow.errors import UserError

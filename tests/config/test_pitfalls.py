@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from evalflow.app.setup.settings import composed_settings, settings_of
+from evalflow.app.core.assemble import composed_settings, settings_of
 from evalflow.cli import run_command
 from evalflow.config.load import compose
 from evalflow.errors import UserError

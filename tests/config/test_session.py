@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from evalflow.app.setup.settings import settings_of
+from evalflow.app.core.assemble import settings_of
 from evalflow.config.load import Job, compose, launch
 
 CHOSEN = ("dataset=rag", "metric=exact_match")

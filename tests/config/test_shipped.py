@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from evalflow.app.catalogue.catalogue import find_option, options
-from evalflow.app.setup.assemble import assemble
-from evalflow.app.setup.inspect import inspect
-from evalflow.app.setup.reading import Reading
-from evalflow.app.setup.settings import settings_of
+from evalflow.app.catalogue import find_option, options
+from evalflow.app.core.assemble import assemble, settings_of
+from evalflow.app.core.inspect import inspect
+from evalflow.app.core.reading import Reading
 from evalflow.config.load import compose
 from evalflow.config.schema import DatasetConfig, MetricConfig
 from evalflow.llm.registry import judge_config_model

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from evalflow.app.setup.settings import settings_of
+from evalflow.app.core.assemble import settings_of
 from evalflow.config.load import Composed
 from evalflow.errors import UserError
 

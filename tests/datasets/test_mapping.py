@@ -9,8 +9,7 @@ import pytest
 
 from evalflow.config.schema import DatasetConfig
 from evalflow.datasets import columns, propose_fields, read
-from evalflow.datasets.proposal import USUAL
-from evalflow.datasets.values import CONVERTERS
+from evalflow.datasets.fields import CONVERTERS, USUAL
 from evalflow.errors import UserError
 from evalflow.labels import parse_case
 from evalflow.records import Context, Message

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from evalflow.metrics.checks.params import PARAMS
+from evalflow.metrics.case_checks import PARAMS
 from evalflow.testing import Endpoint, Request
 from tests.docs.test_readme import ADDRESS, ROOT, blocks, run
 

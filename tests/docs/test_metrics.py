@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from evalflow.metrics.registry import build_metric, metric_config_model
-from evalflow.metrics.rule_config import Rule
+from evalflow.metrics.rules import Rule
 from evalflow.prompts import Prompts
 from evalflow.records import Answer, Case
 from tests.metrics.injections import TEXTS

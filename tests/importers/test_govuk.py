@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from evalflow.app.setup.assemble import assemble
-from evalflow.app.setup.inspect import inspect
-from evalflow.app.setup.settings import settings_of
+from evalflow.app.core.assemble import assemble, settings_of
+from evalflow.app.core.inspect import inspect
 from evalflow.config.load import compose
 from evalflow.errors import UserError
 from evalflow.importers.govuk import read_config

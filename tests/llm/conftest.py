@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from evalflow.calls.retry import RetryPolicy
+from evalflow.calls.client import RetryPolicy
 from evalflow.config.endpoints import OpenAIJudgeConfig
 from evalflow.llm.chat import ChatClient
-from evalflow.llm.openai import OpenAIJudge
+from evalflow.llm.judge import OpenAIJudge
 
 QUICK = RetryPolicy(attempts=3, base_s=0.01, cap_s=0.02, connect_attempts=3, connect_patience_s=1)
 IMPATIENT = replace(QUICK, silence_s=0.1, probe_s=0.2)

@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from evalflow.calls.gateway import Malformed
+from evalflow.calls.client import Malformed
 from evalflow.calls.transport import Response
 from evalflow.config.endpoints import Price
-from evalflow.llm.completion import Completion, read
+from evalflow.llm.chat import Completion, read
 from evalflow.records import Usage
 
 PRICE = Price(input_per_million=1, output_per_million=2)

@@ -9,7 +9,7 @@ from instructor import Mode
 from instructor.processing.response import handle_response_model
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
-from evalflow.llm.completion import Completion, ToolCall
+from evalflow.llm.chat import Completion, ToolCall
 from evalflow.llm.contract import MARK, Contract, InvalidReply, ReplyMode
 from evalflow.records import Message
 

@@ -10,9 +10,8 @@ import pytest
 from pydantic import BaseModel, Field
 
 from evalflow.config.endpoints import OpenAIJudgeConfig
-from evalflow.llm.contract import Prepared, ReplyMode, prepare
-from evalflow.llm.contract_store import prepared
-from evalflow.llm.openai import OpenAIJudge
+from evalflow.llm.contract import Prepared, ReplyMode, prepare, prepared
+from evalflow.llm.judge import OpenAIJudge
 from evalflow.records import Ask, Message
 from evalflow.testing import Endpoint
 

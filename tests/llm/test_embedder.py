@@ -12,14 +12,13 @@ import pytest
 
 from evalflow.calls.budget import Budget
 from evalflow.calls.cache import Cache
-from evalflow.calls.once import Once
-from evalflow.calls.session import CallSession
+from evalflow.calls.client import CallSession
+from evalflow.calls.single_flight import Once
 from evalflow.config.endpoints import EmbeddedEmbedderConfig, OpenAIEmbedderConfig
 from evalflow.config.schema import BudgetConfig
 from evalflow.errors import BudgetError, CallError, JudgeError
-from evalflow.llm.embedder_embedded import EmbeddedEmbedder
-from evalflow.llm.embedder_openai import OpenAIEmbedder
-from evalflow.llm.embedding import EmbeddingJudge
+from evalflow.llm.embedders import EmbeddedEmbedder, OpenAIEmbedder
+from evalflow.llm.embedding_judge import EmbeddingJudge
 from evalflow.metrics.cosine import cosine, embedding_ask
 from evalflow.records import Usage
 from evalflow.testing import Endpoint, embeddings, status

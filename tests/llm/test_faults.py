@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from evalflow.calls.retry import RetryPolicy
+from evalflow.calls.client import RetryPolicy
 from evalflow.calls.transport import MAX_REPLY
 from evalflow.config.endpoints import OpenAIJudgeConfig
 from evalflow.errors import InfrastructureError, JudgeError, UserError
-from evalflow.llm.openai import OpenAIJudge
+from evalflow.llm.judge import OpenAIJudge
 from evalflow.records import Ask, Message
 from evalflow.testing import Endpoint, Step, auto, cut, html, no_choices, reply, reset, silence, status, trickle
 from tests.llm.conftest import IMPATIENT, Build

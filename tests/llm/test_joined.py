@@ -9,8 +9,7 @@ from pydantic import BaseModel
 
 from evalflow.config.endpoints import EmbeddedJudgeConfig
 from evalflow.llm.embedded import EmbeddedJudge
-from evalflow.llm.embedding import EmbeddingJudge
-from evalflow.llm.joined import JudgeWithEmbedder
+from evalflow.llm.embedding_judge import EmbeddingJudge, JudgeWithEmbedder
 from evalflow.records import EMBED, Ask, Embedded
 
 pytestmark = pytest.mark.anyio

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from evalflow.config.endpoints import OpenAIJudgeConfig
 from evalflow.errors import JudgeError, UserError
-from evalflow.llm.openai import OpenAIJudge
+from evalflow.llm.judge import OpenAIJudge
 from evalflow.metrics.returns import Returns, reply_model
 from evalflow.records import Ask, Message, Usage
 from evalflow.testing import Endpoint, Request, auto, malformed, refusal, reply, status
@@ -98,7 +98,7 @@ async def test_the_contract_is_prepared_once_per_reply_model(build: Build, monke
     async with Endpoint(lambda _: GOOD) as endpoint:
         judge = build(endpoint.url)
         await judge.ask(ASK)
-        monkeypatch.setattr("evalflow.llm.openai.Contract", None)
+        monkeypatch.setattr("evalflow.llm.judge.Contract", None)
         assert (await judge.ask(ASK)).parsed == Verdict(**GOOD)
 
 

@@ -11,8 +11,8 @@ from evalflow.config.targets import OpenAITargetConfig, RecordedTargetConfig
 from evalflow.errors import UserError
 from evalflow.llm.registry import build_judge, judge_config_model, judge_kinds
 from evalflow.prompts import Prompts
-from evalflow.targets.form import Form
 from evalflow.targets.registry import build_target, target_config_model
+from evalflow.targets.reply import Form
 
 KEYLESS = {"kind": "openai", "model": "m", "base_url": "http://127.0.0.1:9/v1", "api_key_env": None}
 

@@ -13,19 +13,18 @@ from pydantic import BaseModel, ConfigDict
 
 from evalflow.calls.budget import Budget
 from evalflow.calls.cache import Cache, Mode
-from evalflow.calls.once import Once
-from evalflow.calls.retry import RetryPolicy
-from evalflow.calls.session import CallSession
+from evalflow.calls.client import CallSession, RetryPolicy
+from evalflow.calls.single_flight import Once
 from evalflow.config.endpoints import OpenAIJudgeConfig
 from evalflow.config.schema import BudgetConfig
 from evalflow.config.targets import OpenAITargetConfig
 from evalflow.errors import BudgetError, JudgeError, UserError
 from evalflow.llm.chat import ChatClient
-from evalflow.llm.openai import OpenAIJudge
+from evalflow.llm.judge import OpenAIJudge
 from evalflow.prompts import Prompts
 from evalflow.records import Ask, Case, Message, Usage
-from evalflow.targets.form import Form
 from evalflow.targets.openai import OpenAITarget
+from evalflow.targets.reply import Form
 from evalflow.testing import Endpoint, malformed, refusal, reply, reset, status
 
 pytestmark = pytest.mark.anyio

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, Field
 
-from evalflow.llm.values import choices, normalised
+from evalflow.llm.logprobs import choices, normalised
 
 
 class Reply(BaseModel):

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from evalflow.metrics.bands import Band, band_fault
+from evalflow.metrics.scale import Band, band_fault
 
 
 def band(low, high, outcome="fair"):

@@ -3,9 +3,8 @@
 import pytest
 import yaml
 
-from evalflow.metrics.people import label_scale, read_label, scale_in_words
 from evalflow.metrics.registry import metric_config_model
-from evalflow.metrics.scale import FractionScale, LabelScale, NumberScale
+from evalflow.metrics.scale import FractionScale, LabelScale, NumberScale, label_scale, read_label, scale_in_words
 from evalflow.paths import share_dir
 
 

@@ -5,10 +5,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
-from evalflow.metrics.replies import Observed, Shape
-from evalflow.metrics.returns import Returns
-from evalflow.metrics.rule_config import Rule, rule_problems
-from evalflow.metrics.rules import average_precision, evaluate, f_beta
+from evalflow.metrics.returns import Observed, Returns, Shape
+from evalflow.metrics.rules import Rule, average_precision, evaluate, f_beta, rule_problems
 
 LABELS = ["good", "bad", "unsure"]
 FIELDS = TypeAdapter(Returns).validate_python(

@@ -1,6 +1,6 @@
 import pytest
 
-from evalflow.report.agreement import agreement
+from evalflow.report.sweep import agreement
 
 
 def cells(judge, scores, **fields):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from evalflow.config.schema import MetricConfig
-from evalflow.report.write import write_reports
+from evalflow.report.html import write_reports
 
 pytestmark = pytest.mark.browser
 

@@ -3,9 +3,8 @@ import re
 import pytest
 
 from evalflow.config.schema import MetricConfig
-from evalflow.report.confusion import confusions, matrix_of
-from evalflow.report.distribution import distributions
-from evalflow.report.intervals import interval_pictures
+from evalflow.report.charts import confusions, matrix_of
+from evalflow.report.pictures import distributions, interval_pictures
 
 METRICS = {
     "faithfulness": MetricConfig(kind="judge", threshold=0.5),

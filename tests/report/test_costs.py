@@ -2,7 +2,7 @@
 
 import re
 
-from evalflow.report.costs import cost_pictures
+from evalflow.report.sweep import cost_pictures
 
 
 def row(run, value, **fields):

@@ -2,7 +2,7 @@
 
 import re
 
-from evalflow.report.forest import forests
+from evalflow.report.charts import forests
 
 
 def row(tag, value, n, **fields):

@@ -9,11 +9,9 @@ import pytest
 
 from evalflow.config.schema import MetricConfig
 from evalflow.records import Context, Message
-from evalflow.report.explorer import BLOCK, ExplorerWriter, script_json
-from evalflow.report.header import facts, title
-from evalflow.report.judges import judge_lines
-from evalflow.report.telling import most_telling
-from evalflow.report.write import write_reports
+from evalflow.report.cases import BLOCK, ExplorerWriter, most_telling, script_json
+from evalflow.report.header import facts, judge_lines, title
+from evalflow.report.html import write_reports
 
 EVIL = '</script><script>window.owned=1</script><img src=x onerror="window.owned=1"> \' <!-- {{ 7*7 }} \u2028'
 

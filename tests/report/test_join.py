@@ -4,7 +4,7 @@ import pytest
 
 from evalflow.errors import UserError
 from evalflow.records import Answer, Context, Message
-from evalflow.report.join import as_answered, rows
+from evalflow.report.results_csv import as_answered, rows
 
 
 def test_every_case_meets_its_own_scores_in_input_order(make_case, make_scores):
@@ -51,7 +51,7 @@ def test_the_same_id_in_two_datasets_is_two_cases(make_case, make_scores):
 
 
 def test_scores_are_handed_out_across_batches(make_case, make_scores, monkeypatch):
-    monkeypatch.setattr("evalflow.report.join._BATCH", 3)
+    monkeypatch.setattr("evalflow.report.results_csv._BATCH", 3)
     cells = [{"case_id": f"case-{i}", "metric": m, "score": i / 100} for i in range(40) for m in ("a", "b")]
     joined = list(rows([make_case(i) for i in range(40)], lambda *_: None, make_scores(cells)))
     assert [[score["score"] for score in row.scores] for row in joined] == [[i / 100] * 2 for i in range(40)]

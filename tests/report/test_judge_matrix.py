@@ -1,6 +1,6 @@
 import re
 
-from evalflow.report.judge_matrix import judge_matrices
+from evalflow.report.sweep import judge_matrices
 
 
 def pair(a, b, agreement, correlation, n=10, metric="tone"):

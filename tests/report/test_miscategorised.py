@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from evalflow.report.write import write_reports
+from evalflow.report.html import write_reports
 
 
 def cell(number: int, truth: Any, prediction: Any, **fields: Any) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from evalflow.report.noise import noise_texts
+from evalflow.report.findings import noise_texts
 
 MEAN = {"value": 0.75, "ci_low": 0.5, "ci_high": 0.9, "ci_method": "t"}
 NOISE = {

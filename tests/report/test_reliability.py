@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from evalflow.report.reliability import reliabilities
+from evalflow.report.charts import reliabilities
 
 KEY = {"dataset": "d", "target": "t", "metric": "m", "judge": None}
 

@@ -6,9 +6,8 @@ from dataclasses import replace
 import pytest
 
 from evalflow.errors import UserError
-from evalflow.report.join import rows
-from evalflow.report.results import CasesWriter, ResultsWriter
-from evalflow.report.write import write_reports
+from evalflow.report.html import write_reports
+from evalflow.report.results_csv import CasesWriter, ResultsWriter, rows
 from evalflow.summary import safe_text
 
 

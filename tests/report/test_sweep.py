@@ -2,8 +2,7 @@ import re
 
 import pytest
 
-from evalflow.report.agreement import agreement
-from evalflow.report.sweep import write_sweep_report
+from evalflow.report.sweep import agreement, write_sweep_report
 
 
 @pytest.fixture(name="page")

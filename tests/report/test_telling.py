@@ -1,7 +1,7 @@
 import pytest
 
 from evalflow.config.schema import MetricConfig
-from evalflow.report.telling import most_telling
+from evalflow.report.cases import most_telling
 
 METRICS = {"faithfulness": MetricConfig(kind="judge"), "bias": MetricConfig(kind="judge", direction="lower_is_better")}
 SCORED = {"threshold": 0.5, "passed": True}

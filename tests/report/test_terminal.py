@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from evalflow.report.case_console import print_case
+from evalflow.report.cases import print_case
 from evalflow.report.console import print_gates, print_summary, print_worst
-from evalflow.report.terminal import plain, plain_line
+from evalflow.report.wording import plain, plain_line
 from tests.report.conftest import SUMMARY
 
 EVIL = "\x1b]52;c;ZXZpbA==\x07a\x1b[2J\x9b31m\rb\x7f[/x]\ud800"

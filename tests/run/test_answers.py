@@ -12,10 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalflow.records import Answer, Context, Message, Usage
-from evalflow.run.answers import AnswerBook, RememberingTarget, answer_from_row, answer_row
 from evalflow.run.folder import RunFolder
-from evalflow.run.journal import Journal
-from evalflow.run.tally import Tally
+from evalflow.run.journal import AnswerBook, Journal, RememberingTarget, answer_from_row, answer_row
+from evalflow.run.manifest import Tally
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 NUMBER = st.floats(min_value=0, allow_nan=False, allow_infinity=False)

@@ -12,9 +12,9 @@ import pytest
 from evalflow.metrics.kinds.check import CheckMetric, CheckMetricConfig
 from evalflow.prompts import Prompts
 from evalflow.run.deadline import Deadlines, LateError
-from evalflow.run.pair import Pair
+from evalflow.run.manifest import Tally
 from evalflow.run.pipeline import Pipeline, Plan
-from evalflow.run.tally import Tally
+from evalflow.run.scoring import Pair
 
 pytestmark = pytest.mark.anyio
 

@@ -15,7 +15,7 @@ from evalflow.errors import InfrastructureError
 from evalflow.records import Answer
 from evalflow.run.folder import RunFolder
 from evalflow.run.journal import Journal
-from evalflow.run.tally import Tally
+from evalflow.run.manifest import Tally
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ import pytest
 from evalflow.errors import JudgeError
 from evalflow.protocols import Judge
 from evalflow.records import Outcome, Usage
-from evalflow.run.meter import Meter
-from evalflow.run.tally import Tally
+from evalflow.run.manifest import Tally
+from evalflow.run.scoring import Meter
 
 pytestmark = pytest.mark.anyio
 SCORED = Outcome(status="scored", score=1.0)

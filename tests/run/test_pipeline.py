@@ -11,12 +11,11 @@ import pytest
 
 from evalflow.errors import BudgetError, InfrastructureError, JudgeError
 from evalflow.records import Outcome, Usage
-from evalflow.run.finished import cell_digest
 from evalflow.run.folder import RunFolder
-from evalflow.run.journal import Journal
-from evalflow.run.pair import Pair
+from evalflow.run.journal import Journal, cell_digest
+from evalflow.run.manifest import Tally
 from evalflow.run.pipeline import Pipeline, Plan
-from evalflow.run.tally import Tally
+from evalflow.run.scoring import Pair
 
 pytestmark = pytest.mark.anyio
 

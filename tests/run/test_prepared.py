@@ -6,7 +6,7 @@ import pytest
 
 from evalflow.errors import UserError
 from evalflow.run.folder import RunFolder
-from evalflow.run.prepared import PreparedFile
+from evalflow.run.plan import PreparedFile
 
 
 def test_what_is_kept_is_found_again(tmp_path):

@@ -12,9 +12,9 @@ from evalflow.config.panels import CascadeConfig, PanelConfig
 from evalflow.errors import InfrastructureError, JudgeError
 from evalflow.llm.panel import Panel
 from evalflow.records import Outcome, Usage
-from evalflow.run.pair import Pair
+from evalflow.run.manifest import Tally
 from evalflow.run.pipeline import Pipeline, Plan
-from evalflow.run.tally import Tally
+from evalflow.run.scoring import Pair
 
 pytestmark = pytest.mark.anyio
 

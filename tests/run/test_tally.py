@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from evalflow.records import Answer, Usage
-from evalflow.run.tally import Tally
+from evalflow.run.manifest import Tally
 
 
 def answer(**changes: Any) -> Answer:

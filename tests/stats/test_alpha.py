@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evalflow.stats.alpha import Level, krippendorff_alpha
+from evalflow.stats.raters import Level, krippendorff_alpha
 
 _ = np.nan
 TABLE = np.array(

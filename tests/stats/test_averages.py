@@ -5,10 +5,8 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from evalflow.stats.classification import classification_figures
-from evalflow.stats.intervals import interval, wilson
-from evalflow.stats.labels import label_figures
-from evalflow.stats.means import mean_figure
+from evalflow.stats.classification import classification_figures, label_figures
+from evalflow.stats.intervals import interval, mean_figure, wilson
 from tests.stats.test_classification import binary, by_name, counts
 
 

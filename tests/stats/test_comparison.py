@@ -11,19 +11,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalflow.stats.intervals import wilson
-from evalflow.stats.margin import cases_needed as cases_needed_for
-from evalflow.stats.margin import within_margin
-from evalflow.stats.multiple import Adjustment, adjust
 from evalflow.stats.paired import (
+    Adjustment,
+    adjust,
     alike_needed,
+    mcnemar,
     most_that_differ,
+    newcombe,
     paired_difference,
+    paired_table,
     sign_flip_test,
     standard_error,
     t_test,
+    within_margin,
 )
+from evalflow.stats.paired import cases_needed as cases_needed_for
 from evalflow.stats.power import cases_needed, cases_needed_to_flip, detectable_difference, paired_variance
-from evalflow.stats.proportions import mcnemar, newcombe, paired_table
 
 BEFORE = [0.8, 0.85, 0.3, 0.9, 0.6, 0.5, 0.25, 0.9, 0.4, 0.8, 0.2, 0.7]
 AFTER = [0.9, 0.8, 0.4, 1.0, 0.6, 0.7, 0.2, 0.95, 0.5, 0.85, 0.3, 0.75]

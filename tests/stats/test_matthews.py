@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from evalflow.stats.matthews import matthews
+from evalflow.stats.classification import matthews
 
 PAIRS = [("t", "t"), ("f", "t"), ("f", "f"), ("t", "f")]
 

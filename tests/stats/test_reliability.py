@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from evalflow.stats.auroc import auroc
+from evalflow.stats.agreement import auroc
 from evalflow.stats.reliability import reliability_figures
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from evalflow.stats.rogan_gladen import rogan_gladen
+from evalflow.stats.prediction import rogan_gladen
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,7 @@ import pytest
 from evalflow.stats.classification import of_class
 from evalflow.stats.paired import Difference
 from evalflow.stats.paired_figures import PairedClusters, figure_difference
-from evalflow.stats.unpaired import fisher, newcombe_unpaired
-from evalflow.stats.unpaired_figures import unpaired_figure_difference
+from evalflow.stats.unpaired import fisher, newcombe_unpaired, unpaired_figure_difference
 
 PAIRS = [("true", "true"), ("true", "false"), ("false", "true"), ("false", "false")]
 RATIOS = of_class(PAIRS, "true")

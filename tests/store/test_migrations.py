@@ -28,7 +28,7 @@ from sqlalchemy import (
 
 from evalflow.errors import UserError
 from evalflow.store import Database, definitions, open_database
-from evalflow.store.migrate import FOLDER, KEPT
+from evalflow.store.database import FOLDER, KEPT
 from evalflow.store.tables import metadata
 
 HEAD = ScriptDirectory(str(FOLDER)).get_current_head()
@@ -69,7 +69,7 @@ def test_an_older_file_is_copied_and_then_brought_forward(tmp_path: Path, monkey
     database.close()
     scripts = tmp_path / "migrations"
     _with_one_more(scripts)
-    monkeypatch.setattr("evalflow.store.migrate.FOLDER", scripts)
+    monkeypatch.setattr("evalflow.store.database.FOLDER", scripts)
     newer = open_database(url)
     with newer.reading() as connection:
         assert "later" in {column["name"] for column in inspect(connection).get_columns("labels")}
@@ -92,7 +92,7 @@ def test_copies_do_not_pile_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     made: list[Path] = []
     for _ in range(KEPT + 2):
         with monkeypatch.context() as patch:
-            patch.setattr("evalflow.store.migrate.FOLDER", scripts)
+            patch.setattr("evalflow.store.database.FOLDER", scripts)
             newer = open_database(f"sqlite:///{file}")
         newer.close()
         assert newer.backup is not None
@@ -110,7 +110,7 @@ def test_what_is_in_the_first_tables_is_there_in_all_later_ones(
     first = tmp_path / "migrations"
     shutil.copytree(FOLDER, first, ignore=shutil.ignore_patterns("__pycache__", "000[2-9]_*"))
     with monkeypatch.context() as patch:
-        patch.setattr("evalflow.store.migrate.FOLDER", first)
+        patch.setattr("evalflow.store.database.FOLDER", first)
         old = open_database(database_url)
     with old.writing() as connection:
         filled = _fill(connection)
@@ -121,7 +121,7 @@ def test_what_is_in_the_first_tables_is_there_in_all_later_ones(
             FOLDER, first, ignore=shutil.ignore_patterns("__pycache__", *_later(revision)), dirs_exist_ok=True
         )
         with monkeypatch.context() as patch:
-            patch.setattr("evalflow.store.migrate.FOLDER", first)
+            patch.setattr("evalflow.store.database.FOLDER", first)
             open_database(database_url).close()
     new = open_database(database_url)
     with new.reading() as connection:
@@ -161,7 +161,7 @@ def test_a_failed_migration_leaves_the_file_as_it_was(tmp_path: Path, monkeypatc
     scripts = tmp_path / "migrations"
     _with_one_more(scripts, then="    raise ZeroDivisionError\n")
     with monkeypatch.context() as patch:
-        patch.setattr("evalflow.store.migrate.FOLDER", scripts)
+        patch.setattr("evalflow.store.database.FOLDER", scripts)
         with pytest.raises(ZeroDivisionError):
             open_database(url)
     database = open_database(url)
@@ -209,9 +209,9 @@ def test_what_is_no_database_is_refused(url: str, message: str) -> None:
 
 def _with_one_more(folder: Path, then: str = "") -> None:
     """The migrations of this version, and one to come."""
-    from evalflow.store import migrate
+    from evalflow.store import database
 
-    shutil.copytree(migrate.FOLDER, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(database.FOLDER, folder, ignore=shutil.ignore_patterns("__pycache__"))
     (folder / "versions" / "9998_later.py").write_text(
         "import sqlalchemy as sa\nfrom alembic import op\n\n"
         f"revision = '9998'\ndown_revision = '{HEAD}'\nbranch_labels = None\ndepends_on = None\n\n\n"

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from evalflow.errors import InfrastructureError
-from evalflow.store import Database, open_database, results, runs
-from evalflow.store.filters import Filter, Limit
+from evalflow.store import Database, open_database, runs, scores
+from evalflow.store.scores import Filter, Limit
 
 LIMITS = [Limit("a", "j", 0.5), Limit("b", None, 0.5, higher=False)]
 
@@ -76,7 +76,7 @@ def run(database: Database) -> int:
     tagged = [{"run": number, "tag": "even", "position": i} for i in range(0, 30, 2)]
     steps = [{"run": number, "position": 3, "n": 0, "steps": "[1]"}]
     with database.writing() as connection:
-        results.put(connection, answered, tagged, scored, steps)
+        scores.put(connection, answered, tagged, scored, steps)
     return number
 
 
@@ -111,12 +111,12 @@ def test_pages_are_in_order_and_hold_what_is_wanted(
     few: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("evalflow.store.few.FEW", few)
+    monkeypatch.setattr("evalflow.store.scores.FEW", few)
     seen: list[tuple[int, int]] = []
     with database.reading() as connection:
-        while page := results.page(connection, run, wanted, seen[-1] if seen else None, 7):
+        while page := scores.page(connection, run, wanted, seen[-1] if seen else None, 7):
             seen += [(row["position"], row["n"]) for row in page]
-        assert results.count(connection, run, wanted) == len(seen)
+        assert scores.count(connection, run, wanted) == len(seen)
     assert seen == [(i, n) for i in range(30) for n in range(2) if holds(i, n)]
 
 
@@ -125,7 +125,7 @@ def test_scores_are_paged_by_their_number(database: Database, run: int, descendi
     seen: list[tuple[float, int, int]] = []
     with database.reading() as connection:
         after = None
-        while page := results.page_by_score(connection, run, Filter(metric="a"), after, 3, descending=descending):
+        while page := scores.page_by_score(connection, run, Filter(metric="a"), after, 3, descending=descending):
             seen += [(row["score"], row["position"], row["n"]) for row in page]
             after = seen[-1]
     assert [position for _, position, _ in seen] == sorted((i for i in range(30) if i % 3), reverse=descending)
@@ -133,13 +133,13 @@ def test_scores_are_paged_by_their_number(database: Database, run: int, descendi
 
 def test_pass_rates_and_distributions_count_what_is_scored(database: Database, run: int) -> None:
     with database.reading() as connection:
-        assert [results.passing(connection, run, limit) for limit in LIMITS] == [(10, 20), (16, 30)]
-        assert results.histogram(connection, run, "b", [0, 0.5, 1], None, higher=True) == [(15, 0), (15, 0)]
-        assert results.histogram(connection, run, "b", [0, 0.5, 1], 0.8, higher=True) == [(15, 0), (15, 6)]
-        assert results.histogram(connection, run, "b", [0, 0.5, 1], 0.8, higher=False) == [(15, 15), (15, 10)]
-        assert results.span(connection, run, "b") == (0, 29 / 30)
-        assert results.tags(connection, run) == [("even", 15)]
-        found = results.score(connection, run, (3, 0))
+        assert [scores.passing(connection, run, limit) for limit in LIMITS] == [(10, 20), (16, 30)]
+        assert scores.histogram(connection, run, "b", [0, 0.5, 1], None, higher=True) == [(15, 0), (15, 0)]
+        assert scores.histogram(connection, run, "b", [0, 0.5, 1], 0.8, higher=True) == [(15, 0), (15, 6)]
+        assert scores.histogram(connection, run, "b", [0, 0.5, 1], 0.8, higher=False) == [(15, 15), (15, 10)]
+        assert scores.span(connection, run, "b") == (0, 29 / 30)
+        assert scores.tags(connection, run) == [("even", 15)]
+        found = scores.score(connection, run, (3, 0))
         assert found is not None
         assert found["steps"] == "[1]"
 
@@ -149,7 +149,7 @@ def test_a_run_that_is_deleted_takes_its_scores_along(database: Database, run: i
         assert not runs.delete_run(connection, "r")
         runs.cancel(connection, "r")
         assert runs.delete_run(connection, "r")
-        assert results.count(connection, run, Filter()) == 0
+        assert scores.count(connection, run, Filter()) == 0
 
 
 @pytest.mark.parametrize("how", ["replaced", "deleted"])

@@ -5,8 +5,7 @@ import pytest
 
 from evalflow.report.calibration_words import in_words, warnings_of
 from evalflow.summary import Traits, calibrate_scores, disagreements, label_frame
-from evalflow.summary.agreeing import classes_of
-from evalflow.summary.labelled import labelled_scores
+from evalflow.summary.agreement import classes_of, labelled_scores
 
 SCORED = {
     "dataset": "d", "target": "t", "target_repeat": 0, "metric": "m", "judge": "j", "member_of": None, "group": None,

@@ -11,8 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from evalflow.stats.variance import repeated
-from evalflow.summary.cases import clusters_of, repeats_of
-from evalflow.summary.units import own_cells
+from evalflow.summary.slices import clusters_of, own_cells, repeats_of
 
 SHAPE = (4, 3, 2)
 TABLES = st.lists(st.sampled_from([0.0, 0.25, 1.0, None]), min_size=24, max_size=24)

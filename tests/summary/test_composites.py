@@ -9,11 +9,11 @@ from typing import Any
 import polars as pl
 import pytest
 
-from evalflow.metrics.composition import CompositeMetricConfig
+from evalflow.metrics.combine import CompositeMetricConfig
 from evalflow.records import ScoreRecord
 from evalflow.summary import Composite, Source, Threshold, journal_row, passing_rates, with_passed
 from evalflow.summary.composites import with_composites
-from evalflow.summary.schema import journal_schema
+from evalflow.summary.journal import journal_schema
 
 Make = Callable[..., ScoreRecord]
 JUDGED, PLAIN = Source(True, "higher_is_better", 0.5), Source(False, "higher_is_better", None)

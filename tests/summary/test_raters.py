@@ -3,8 +3,8 @@
 import polars as pl
 import pytest
 
-from evalflow.stats.alpha import krippendorff_alpha
-from evalflow.summary.raters import raters_of
+from evalflow.stats.raters import krippendorff_alpha
+from evalflow.summary.agreement import raters_of
 
 PEOPLE = ("ana", "ben", "cy")
 

@@ -14,15 +14,15 @@ import pytest
 
 from evalflow.calls.budget import Budget
 from evalflow.calls.cache import Cache
-from evalflow.calls.once import Once
-from evalflow.calls.session import CallSession
+from evalflow.calls.client import CallSession
+from evalflow.calls.single_flight import Once
 from evalflow.config.schema import BudgetConfig
 from evalflow.config.targets import CommandTargetConfig
 from evalflow.errors import BudgetError, UserError
 from evalflow.records import Case, Message
 from evalflow.targets import command
 from evalflow.targets.command import CommandWay
-from evalflow.targets.form import Form
+from evalflow.targets.reply import Form
 from evalflow.targets.service import ServiceTarget
 
 pytestmark = pytest.mark.anyio

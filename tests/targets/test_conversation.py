@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from evalflow.records import Answer, Case, Message, Usage
-from evalflow.targets.answers import blank
 from evalflow.targets.conversation import ConversationTarget, open_turns
+from evalflow.targets.recorded import blank
 
 pytestmark = pytest.mark.anyio
 

@@ -12,17 +12,15 @@ from aiohttp import web
 
 from evalflow.calls.budget import Budget
 from evalflow.calls.cache import Cache
-from evalflow.calls.once import Once
-from evalflow.calls.retry import RetryPolicy
-from evalflow.calls.session import CallSession
+from evalflow.calls.client import CallSession, RetryPolicy
+from evalflow.calls.single_flight import Once
 from evalflow.config.schema import BudgetConfig
 from evalflow.config.targets import HttpTargetConfig
 from evalflow.errors import BudgetError, InfrastructureError, UserError
 from evalflow.prompts import Prompts
 from evalflow.records import Case, Context, Message
-from evalflow.targets.form import Form
-from evalflow.targets.http import HttpWay
-from evalflow.targets.service import ServiceTarget
+from evalflow.targets.reply import Form
+from evalflow.targets.service import HttpWay, ServiceTarget
 from evalflow.testing import Endpoint, Request, Step, html, reset, silence, status
 from evalflow.testing.steps import Answering, Exchange
 

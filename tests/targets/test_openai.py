@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from evalflow.calls.retry import RetryPolicy
+from evalflow.calls.client import RetryPolicy
 from evalflow.config.targets import OpenAITargetConfig
 from evalflow.errors import CallError, InfrastructureError, UserError
 from evalflow.llm.chat import ChatClient
 from evalflow.prompts import Prompts
 from evalflow.records import Case, Context, Message, Usage
-from evalflow.targets.form import Form
-from evalflow.targets.missing import MissingTarget
 from evalflow.targets.openai import OpenAITarget, scalar
+from evalflow.targets.recorded import MissingTarget
+from evalflow.targets.reply import Form
 from evalflow.testing import Endpoint, html, refusal, reply, status
 
 pytestmark = pytest.mark.anyio

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from evalflow.calls.session import CallSession
+from evalflow.calls.client import CallSession
 from evalflow.config.targets import PythonTargetConfig
 from evalflow.errors import InfrastructureError, UserError
 from evalflow.records import Case, Context, Message
-from evalflow.targets.form import Form
 from evalflow.targets.python import PythonWay
+from evalflow.targets.reply import Form
 from evalflow.targets.service import ServiceTarget
 
 pytestmark = pytest.mark.anyio

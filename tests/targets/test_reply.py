@@ -12,8 +12,7 @@ from evalflow import patterns
 from evalflow.config.targets import ReplyConfig
 from evalflow.errors import TargetError
 from evalflow.records import Context
-from evalflow.targets.form import Form
-from evalflow.targets.reply import ReplyReader, Said
+from evalflow.targets.reply import Form, ReplyReader, Said
 
 CHUNK = {
     "exact_path": "/a#b", "title": "Title", "heading_hierarchy": ["One", "Two"], "description": "About.",

@@ -20,12 +20,11 @@ pytest.importorskip("nicegui", reason="the extra `web` is not installed")
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
-from evalflow.app.workspace import Workspace, open_workspace
-from evalflow.web.address import Address, bind, loopback
+from evalflow.app.studio.space import Workspace, open_workspace
 from evalflow.web.api.routes import rest_api
 from evalflow.web.application import API, guards
 from evalflow.web.security.token import cookie_name
-from evalflow.web.serve import server
+from evalflow.web.serve import Address, bind, loopback, server
 
 from ..off_loop import keep_off_loops
 from .finished import Finished, finish_runs

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from evalflow.app.studio import bots, cases, datasets, metrics, runs
+from evalflow.app.studio.metrics import MetricDraft
+from evalflow.app.studio.run_types import RunRequest
+from evalflow.app.studio.space import Workspace
 from evalflow.app.worker import Worker
-from evalflow.app.workspace import Workspace, bots, cases, datasets, metrics, runs
-from evalflow.app.workspace.metrics import MetricDraft
-from evalflow.app.workspace.run_types import RunRequest
 
 EVIL = "no <img src=x onerror=\"document.title='owned'\">"
 PATIENCE_S = 240

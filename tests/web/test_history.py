@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from evalflow.app.workspace import history
+from evalflow.app.studio import history
 from evalflow.summary import Condition
 
 from .conftest import working_in

@@ -7,7 +7,7 @@ from itertools import permutations
 from pathlib import Path
 
 import evalflow.web
-from evalflow.app.workspace.validate import RESERVED
+from evalflow.app.studio.validate import RESERVED
 
 NAMED = {"{bot}", "{dataset}", "{metric}"}
 

@@ -17,9 +17,7 @@ from pathlib import Path
 import pytest
 
 from evalflow.errors import UserError
-from evalflow.web import child
-from evalflow.web.address import Address
-from evalflow.web.serve import require_packages
+from evalflow.web.serve import Address, Child, require_packages
 
 from .conftest import Server
 
@@ -96,11 +94,11 @@ async def test_a_worker_that_cannot_be_started_is_said_and_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(child, "AGAIN_S", (0.05,))
+    monkeypatch.setattr(serve, "AGAIN_S", (0.05,))
     python = sys.executable
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     said = ""
-    async with child.Child(["worker", "--attached"]) as worker:
+    async with Child(["worker", "--attached"]) as worker:
         while said.count("it is started again in") < 2:
             assert "it cannot be started" in worker.fault
             await asyncio.sleep(0.01)
@@ -113,7 +111,7 @@ async def test_a_worker_that_cannot_be_started_is_said_and_tried_again(
 
 def children(pid: int) -> list[int]:
     """Processes that it started."""
-    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return [int(serve) for serve in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 def until(look):

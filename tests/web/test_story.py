@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from evalflow.app.workspace import open_workspace
-from evalflow.app.workspace.transfer import export_files
+from evalflow.app.studio.space import open_workspace
+from evalflow.app.studio.transfer import export_files
 from evalflow.testing import Endpoint, Request
 
 from .conftest import Server

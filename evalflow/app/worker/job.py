@@ -9,11 +9,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from evalflow.app.studio.space import Workspace
 from evalflow.app.worker import process
-from evalflow.app.worker.follow import Follower
-from evalflow.app.worker.live import LiveScores
+from evalflow.app.worker.live import Follower, LiveScores
 from evalflow.app.worker.load import facts_of_run, load_scores
-from evalflow.app.workspace import Workspace
 from evalflow.errors import EvalflowError, InfrastructureError
 from evalflow.run.folder import RunFolder
 
@@ -236,7 +235,7 @@ class Job:
         return bool(row and row["cancelling"])
 
     def _end(self) -> bool:
-        from evalflow.store.rows import now
+        from evalflow.store.tables import now
 
         self._note(**self._ending, cancelling=False, finished_at=now())
         return False

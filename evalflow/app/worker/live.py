@@ -1,26 +1,25 @@
-"""The scores of a run that is under way, put into the tables as they come.
-
-They stand where they will stand at the end, but for their number among the scores of their answer, which is that of
-their arrival. At the end all of it is written once more, from the run's own tables.
-"""
+"""The progress and the scores of a run under way."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evalflow.app.results.derive import standing_answer
-from evalflow.app.results.saved import Saved, load
-from evalflow.app.worker.load import facts_of_metrics
-from evalflow.app.worker.table_rows import answer_row, score_row, step_rows, tag_rows
+from evalflow.app.core.reading import standing_answer
+from evalflow.app.core.saved import Saved, load
+from evalflow.app.worker.load import answer_row, facts_of_metrics, score_row, step_rows, tag_rows
 from evalflow.records import Answer, Case
-from evalflow.run.answers import answer_from_row
 from evalflow.run.folder import RunFolder
+from evalflow.run.journal import answer_from_row
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
+
 
 Line = Mapping[str, Any]
 Cell = tuple[str, str | None, int, str | None]
@@ -80,21 +79,21 @@ class LiveScores:
 
     def write(self, connection: Connection) -> None:
         """Write down what was taken in; `wrote` says that this has come to stay."""
-        from evalflow.store import growing, results
+        from evalflow.store import scores
 
         positions = sorted(self._waiting)
         if not positions:
             return
-        there = {row["position"]: row for row in growing.answers_at(connection, self._run, positions)}
+        there = {row["position"]: row for row in scores.answers_at(connection, self._run, positions)}
         known: defaultdict[int, dict[Cell, Line]] = defaultdict(dict)
-        for row in growing.scores_at(connection, self._run, positions):
+        for row in scores.scores_at(connection, self._run, positions):
             known[row["position"]][_cell(row)] = row
         rows = _Rows()
         for position, found in self._waiting.items():
             self._add_answer(rows, position, found, there.get(position))
             self._add_scores(rows, position, found.scores, known[position])
-        growing.take_out(connection, self._run, rows.answers_out, rows.scores_out)
-        results.put(connection, rows.answered, rows.tagged, rows.scored, rows.steps)
+        scores.take_out(connection, self._run, rows.answers_out, rows.scores_out)
+        scores.put(connection, rows.answered, rows.tagged, rows.scored, rows.steps)
 
     def wrote(self) -> None:
         """Let go of what was written."""
@@ -195,3 +194,140 @@ class _Places:
 
 def _cell(row: Line) -> Cell:
     return row["metric"], row["judge"], row["repeat"], row["member_of"]
+
+
+WINDOW_S = 15.0
+"""What `lately` means for the rate."""
+LATEST = 8
+AT_ONCE = 5_000
+"""Lines that are read before they are written down."""
+_SHOWN = ("metric", "dataset", "case_id", "target_repeat", "status", "score", "reason")
+_ASKED = ("dataset", "case_id", "target", "target_repeat")
+_CELL = (*_ASKED, "metric", "judge", "repeat")
+_BLOCK = 4 << 20
+
+
+class Tail:
+    """The complete lines of a growing file, each once."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._at = 0
+
+    def lines(self) -> Iterator[bytes]:
+        """Those that came since the last call."""
+        try:
+            file = self._path.open("rb")
+        except FileNotFoundError:
+            return
+        with file:
+            file.seek(self._at)
+            rest = b""
+            while block := file.read(_BLOCK):
+                *whole, rest = (rest + block).split(b"\n")
+                for line in whole:
+                    self._at += len(line) + 1
+                    yield line
+
+
+class Follower:
+    """Counts what a run has finished, from the beginning, an earlier part of it included.
+
+    Args:
+        folder: The run's.
+        expected: How many scores it will have; None where that is not known.
+
+    Attributes:
+        behind: Whether there is more to be read at once.
+    """
+
+    def __init__(self, folder: Path, expected: int | None) -> None:
+        files = RunFolder(folder)
+        self._scores, self._answers = Tail(files.journal), Tail(files.answers)
+        self._expected = expected
+        self._counts: Counter[str] = Counter()
+        self._answered: Counter[str] = Counter()
+        self._failed: set[tuple[Any, ...]] = set()
+        self._failed_answers: set[tuple[Any, ...]] = set()
+        self._cost: float | None = 0.0
+        self._latest: deque[dict[str, Any]] = deque(maxlen=LATEST)
+        self._pace: deque[tuple[float, int]] = deque()
+        self.behind = False
+
+    def read(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        """Read on, and count: lines of scores and of answers, at most `AT_ONCE` of each.
+
+        Scores are read first, since an answer is written before the scores of it.
+        """
+        lines = [list(islice(tail.lines(), AT_ONCE)) for tail in (self._scores, self._answers)]
+        scores = [row for line in lines[0] if (row := _whole(line, (*_CELL, *_SHOWN, "member_of", "bill")))]
+        answers = [row for line in lines[1] if (row := _whole(line, (*_ASKED, "status", "requests", "cached")))]
+        for row in scores:
+            self._score(row)
+        for row in answers:
+            self._answer(row)
+        self.behind = max(map(len, lines)) == AT_ONCE
+        return scores, answers
+
+    def progress(self) -> dict[str, Any]:
+        """How far it is, as it is kept with a run."""
+        done = sum(self._counts.values())
+        rate = self._rate(done)
+        left = None if self._expected is None or not rate else max(self._expected - done, 0) / rate
+        return {
+            "done": done,
+            "expected": self._expected,
+            "counts": dict(self._counts),
+            "answers": dict(self._answered),
+            "rate": rate,
+            "seconds_left": left,
+            "cost_usd": self._cost,
+            "latest": list(self._latest),
+        }
+
+    def _score(self, row: Mapping[str, Any]) -> None:
+        if row["bill"]["requests"]:
+            self._pay(row["cost_usd"])
+        if row["member_of"] is not None:
+            return  # its panel's row is the score
+        cell = tuple(row[key] for key in _CELL)
+        _count(self._counts, self._failed, cell, row["status"])
+        self._latest.appendleft({key: row[key] for key in _SHOWN})
+
+    def _answer(self, row: Mapping[str, Any]) -> None:
+        asked = tuple(row[key] for key in _ASKED)
+        _count(self._answered, self._failed_answers, asked, row["status"])
+        if row["requests"] and not row["cached"]:
+            self._pay(row["cost_usd"])
+
+    def _pay(self, cost_usd: float | None) -> None:
+        self._cost = None if self._cost is None or cost_usd is None else self._cost + cost_usd
+
+    def _rate(self, done: int) -> float | None:
+        now = time.monotonic()
+        self._pace.append((now, done))
+        while len(self._pace) > 2 and now - self._pace[1][0] > WINDOW_S:
+            self._pace.popleft()
+        since, before = self._pace[0]
+        return (done - before) / (now - since) if now > since and done > before else None
+
+
+def _whole(line: bytes, keys: Iterable[str]) -> dict[str, Any] | None:
+    """The object of a line; None where it is damaged, which the run itself tells at its end."""
+    from pydantic_core import from_json
+
+    try:
+        row: Any = from_json(line)
+    except ValueError:
+        return None
+    return row if isinstance(row, dict) and row.keys() >= set(keys) else None  # pyright: ignore
+
+
+def _count(counts: Counter[str], failed: set[tuple[Any, ...]], key: tuple[Any, ...], status: str) -> None:
+    """Count one; what failed before and is there again was asked again, and its last line holds."""
+    if key in failed:
+        failed.discard(key)
+        counts["error"] -= 1
+    counts[status] += 1
+    if status == "error":
+        failed.add(key)

@@ -3,22 +3,90 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from evalflow.app.results.derive import standing_answer
-from evalflow.app.results.gates import hold_gates
-from evalflow.app.results.kept import declared, kept, standing
-from evalflow.app.results.saved import Saved, load
-from evalflow.app.worker.table_rows import Record, answer_row, score_row, step_rows, tag_rows
-from evalflow.app.workspace import Workspace
+from evalflow.app.core.derive import hold_gates
+from evalflow.app.core.reading import standing_answer
+from evalflow.app.core.saved import Saved, declared, kept, load, standing
+from evalflow.app.studio.space import Workspace
+from evalflow.datasets import tag_levels
 from evalflow.records import Answer, Case
-from evalflow.report.join import Row, rows
-from evalflow.report.judges import judge_lines
-from evalflow.run.answers import AnswerBook
+from evalflow.report.header import judge_lines
+from evalflow.report.results_csv import Row, as_answered, rows
 from evalflow.run.folder import RunFolder
-from evalflow.run.prepared import PreparedFile
+from evalflow.run.journal import AnswerBook
+from evalflow.run.plan import PreparedFile
 from evalflow.summary import json_line
+
+Record = dict[str, Any]
+
+
+def answer_row(run: int, position: int, case: Case, answer: Answer | None, pair: tuple[str, int]) -> Record:
+    """A row of answers: the case with what this answer says.
+
+    Args:
+        run: The run's row.
+        position: Where it stands among the run's answers.
+        case: As it is in the data.
+        answer: None where there is none.
+        pair: The target, and which of its answers to the case it is.
+    """
+    shown = as_answered(case, answer)
+    said = shown.answer
+    if said is None and shown.actual is not None:
+        said = shown.actual if isinstance(shown.actual, str) else json.dumps(shown.actual, ensure_ascii=False)
+    return {
+        "run": run,
+        "position": position,
+        "dataset": _text(shown.dataset),
+        "case_id": _text(shown.id),
+        "target": _text(pair[0]),
+        "target_repeat": pair[1],
+        "tags": list(shown.tags),
+        "question": _text(shown.question or ""),
+        "answer": _text(said),
+        "reference": _text(shown.reference),
+        "error": _text(answer.error if answer else None),
+    }
+
+
+def tag_rows(run: int, position: int, case: Case) -> list[Record]:
+    """Rows of answer_tags: each tag of the case, and those above it."""
+    levels = dict.fromkeys(level for tag in case.tags for level in tag_levels(tag))
+    return [{"run": run, "tag": _text(level), "position": position} for level in levels]
+
+
+_TEXTS = ("metric", "judge", "member_of", "status", "value", "reason", "error_type", "error", "path")
+_PLAIN = ("repeat", "score", "cost_usd", "latency_s")
+
+
+def score_row(run: int, position: int, n: int, score: Mapping[str, Any]) -> Record:
+    """A row of scores.
+
+    Args:
+        run: The run's row.
+        position: Of the answer.
+        n: The score's number among those of the answer.
+        score: By the columns of scores.parquet, or the keys of a line of scores.jsonl.
+    """
+    texts = {name: _text(score[name]) for name in _TEXTS}
+    return {"run": run, "position": position, "n": n, **texts, **{name: score[name] for name in _PLAIN}}
+
+
+def step_rows(run: int, position: int, n: int, score: Mapping[str, Any]) -> list[Record]:
+    """The row of score_steps, where the judge was asked step by step."""
+    steps = score["steps"]
+    return [] if steps in (None, "[]") else [{"run": run, "position": position, "n": n, "steps": _text(steps)}]
+
+
+def _text(text: str | None) -> str | None:
+    if text is None or (text.isascii() and "\0" not in text):  # as most texts are, and looked at quickest
+        return text
+    from evalflow.store.tables import storable
+
+    return storable(text)
+
 
 SCORES_AT_ONCE = 10_000
 """Scores that are written in one transaction; others write between two of them."""
@@ -43,7 +111,7 @@ def load_scores(space: Workspace, run: int, folder: RunFolder) -> Iterator[int]:
     """
     import polars as pl
 
-    from evalflow.store import results
+    from evalflow.store import scores
 
     saved = load(folder)
     settings = saved.recipe.settings.run
@@ -58,11 +126,11 @@ def load_scores(space: Workspace, run: int, folder: RunFolder) -> Iterator[int]:
         done = 0
         while (tables := _some(run, found)) is not None:
             with space.database.writing(in_turn=False) as connection:
-                results.replace(connection, run, *tables)
+                scores.replace(connection, run, *tables)
             done += len(tables[0])
             yield done
     with space.database.writing(in_turn=False) as connection:
-        results.clear(connection, run, done)
+        scores.clear(connection, run, done)
 
 
 def facts_of_run(folder: RunFolder) -> dict[str, Any]:

@@ -10,9 +10,8 @@ from pydantic import Field
 from evalflow.config.schema import Word
 from evalflow.errors import Problem, UserError
 from evalflow.metrics.base import BaseMetric, UnitMetricConfig
-from evalflow.metrics.inputs import fields_of, obstacle
-from evalflow.metrics.json_operations import Operation
-from evalflow.metrics.rulebook import Combine, Rulebook
+from evalflow.metrics.json_operations import Combine, Operation, Rulebook
+from evalflow.metrics.steps import fields_of, obstacle
 from evalflow.prompts import Prompts
 from evalflow.protocols import Judge
 from evalflow.records import Answer, Case, Outcome

@@ -14,11 +14,20 @@ from evalflow.config.explain import problems_of
 from evalflow.config.schema import MetricConfig, Strict, Word
 from evalflow.errors import Problem, UserError, did_you_mean
 from evalflow.metrics.base import BaseMetric, Calls, UnitMetricConfig
+from evalflow.metrics.case_checks import (
+    JUDGED,
+    PARAMS,
+    Conformity,
+    DisabledCheck,
+    JudgedCheck,
+    RuledCheck,
+    SemanticSimilarity,
+    SimilarityCheck,
+    StringMatching,
+    filled,
+    rulebook_of,
+)
 from evalflow.metrics.chain import ChainConfig
-from evalflow.metrics.checks.judged import JudgedCheck
-from evalflow.metrics.checks.params import JUDGED, PARAMS, Conformity, SemanticSimilarity, StringMatching
-from evalflow.metrics.checks.placeholders import filled
-from evalflow.metrics.checks.plain import DisabledCheck, RuledCheck, SimilarityCheck, rulebook_of
 from evalflow.prompts import Prompts
 from evalflow.protocols import Judge, Metric
 from evalflow.records import Answer, Case, Outcome

@@ -9,8 +9,8 @@ from pydantic import field_validator, model_validator
 
 from evalflow.config.schema import Word
 from evalflow.metrics.base import BaseMetric, UnitMetricConfig, expect_declared
-from evalflow.metrics.inputs import fields_of, look_up, obstacle
 from evalflow.metrics.labels import compare_labels
+from evalflow.metrics.steps import fields_of, look_up, obstacle
 from evalflow.prompts import Prompts
 from evalflow.protocols import Judge
 from evalflow.records import Answer, Case, FigureSpec, Outcome

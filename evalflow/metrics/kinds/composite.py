@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from evalflow.metrics.base import BaseMetric
-from evalflow.metrics.composition import CompositeMetricConfig
+from evalflow.metrics.combine import CompositeMetricConfig
 from evalflow.protocols import Judge
 from evalflow.records import Answer, Case, Outcome
 

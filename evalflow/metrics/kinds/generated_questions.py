@@ -18,11 +18,10 @@ from evalflow.metrics.base import Calls
 from evalflow.metrics.chain import ChainConfig, ChainMetric
 from evalflow.metrics.cosine import STEP as EMBEDDING
 from evalflow.metrics.cosine import cosines, embedding_ask
-from evalflow.metrics.inputs import fields_of
 from evalflow.metrics.reasons import QUOTE, one_line
 from evalflow.metrics.returns import BoolType, FieldType, ListType, RecordType, StrType
-from evalflow.metrics.rule_config import ShareRule
-from evalflow.metrics.steps import StepConfig, build_steps
+from evalflow.metrics.rules import ShareRule
+from evalflow.metrics.steps import StepConfig, build_steps, fields_of
 from evalflow.prompts import Prompts
 from evalflow.protocols import Judge
 from evalflow.records import EMBED, Answer, Ask, Case, Outcome

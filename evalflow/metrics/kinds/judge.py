@@ -7,7 +7,7 @@ from typing import Literal, Self
 from pydantic import Field
 
 from evalflow.metrics.chain import ChainConfig, ChainMetric
-from evalflow.metrics.rule_config import Rule
+from evalflow.metrics.rules import Rule
 from evalflow.metrics.steps import StepConfig, build_steps
 from evalflow.prompts import Prompts
 

@@ -16,11 +16,10 @@ from pydantic import field_validator
 from evalflow.config.schema import Word
 from evalflow.metrics.base import Calls, expect_declared
 from evalflow.metrics.chain import ChainConfig, ChainMetric, Scope
-from evalflow.metrics.inputs import fields_of, look_up, obstacle
 from evalflow.metrics.reasons import REMARK, one_line
 from evalflow.metrics.returns import FieldType, LabelType, StrType, reply_model
-from evalflow.metrics.rule_config import MapRule
-from evalflow.metrics.steps import StepConfig, build_steps
+from evalflow.metrics.rules import MapRule
+from evalflow.metrics.steps import StepConfig, build_steps, fields_of, look_up, obstacle
 from evalflow.prompts import Prompts
 from evalflow.protocols import Judge
 from evalflow.records import Answer, Ask, Case, FigureSpec, Message, Outcome

@@ -10,8 +10,8 @@ from pydantic import Field
 from evalflow.config.schema import Word
 from evalflow.errors import Problem, UserError, did_you_mean
 from evalflow.metrics.base import BaseMetric, UnitMetricConfig
-from evalflow.metrics.inputs import fields_of, look_up, obstacle
 from evalflow.metrics.ranking import Ranking, ids_of, measure_names, measures
+from evalflow.metrics.steps import fields_of, look_up, obstacle
 from evalflow.prompts import Prompts
 from evalflow.protocols import Judge
 from evalflow.records import Answer, Case, FigureSpec, Outcome

@@ -8,10 +8,9 @@ from typing import Any, Literal, Self
 
 from evalflow.config.schema import Word
 from evalflow.metrics.chain import ChainConfig, ChainMetric
-from evalflow.metrics.inputs import look_up
 from evalflow.metrics.returns import FieldType, StrType
 from evalflow.metrics.scale import Scale, grade_rule, reply_type
-from evalflow.metrics.steps import StepConfig, build_steps
+from evalflow.metrics.steps import StepConfig, build_steps, look_up
 from evalflow.prompts import Prompts
 
 STEP = "grade"

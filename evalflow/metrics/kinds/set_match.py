@@ -11,7 +11,7 @@ from evalflow.config.schema import Word
 from evalflow.errors import Problem, UserError
 from evalflow.jsonvalues import kind
 from evalflow.metrics.base import BaseMetric, UnitMetricConfig
-from evalflow.metrics.inputs import fields_of, look_up, obstacle
+from evalflow.metrics.steps import fields_of, look_up, obstacle
 from evalflow.prompts import Prompts
 from evalflow.protocols import Judge
 from evalflow.records import Answer, Case, Outcome

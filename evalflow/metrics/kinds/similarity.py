@@ -9,8 +9,8 @@ from evalflow.config.schema import Word
 from evalflow.errors import JudgeError, Problem, UserError
 from evalflow.metrics.base import BaseMetric, Calls, UnitMetricConfig
 from evalflow.metrics.cosine import STEP, cosine, embedding_ask, failed
-from evalflow.metrics.inputs import fields_of, look_up, obstacle
-from evalflow.metrics.json_tools import written
+from evalflow.metrics.json_schema import written
+from evalflow.metrics.steps import fields_of, look_up, obstacle
 from evalflow.prompts import Prompts
 from evalflow.protocols import Judge
 from evalflow.records import EMBED, Answer, Ask, Case, Outcome

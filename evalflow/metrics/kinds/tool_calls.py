@@ -7,7 +7,7 @@ from typing import Any, Literal, Self
 
 from evalflow.config.schema import Word
 from evalflow.metrics.base import BaseMetric, UnitMetricConfig, expect_declared
-from evalflow.metrics.inputs import fields_of, look_up, obstacle
+from evalflow.metrics.steps import fields_of, look_up, obstacle
 from evalflow.metrics.tool_calls import Call, calls_in, made
 from evalflow.prompts import Prompts
 from evalflow.protocols import Judge

@@ -8,11 +8,9 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Query
 from pydantic import BaseModel, Field
 
-from evalflow.app.comparison.comparable import Kind
-from evalflow.app.comparison.comparing import LARGEST_MARGIN, SMALLEST_MARGIN, How
-from evalflow.app.workspace import comparing
-from evalflow.web.api.deps import Space
-from evalflow.web.api.paging import Page
+from evalflow.app.core.comparison import LARGEST_MARGIN, SMALLEST_MARGIN, How, Kind
+from evalflow.app.studio import comparing
+from evalflow.web.api.deps import Page, Space
 
 router = APIRouter(prefix="/compare", tags=["compare"])
 RunId = Annotated[str, Query(max_length=200)]

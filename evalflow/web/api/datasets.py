@@ -1,27 +1,38 @@
-"""/datasets: sources of cases."""
+"""/datasets with their cases, and /tags."""
 
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, HTTPException, Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
-from evalflow.app.workspace.cases import case_rows, copy_dataset
-from evalflow.app.workspace.datasets import (
+from evalflow.app.studio.cases import (
+    StoredCase,
+    add_cases,
+    case_rows,
+    case_tags,
+    copy_dataset,
+    delete_cases,
+    get_case,
+    list_cases,
+    tag_cases,
+    update_case,
+)
+from evalflow.app.studio.datasets import (
     Dataset,
     Generates,
     create_dataset,
+    declared_rows,
     delete_dataset,
     get_dataset,
     list_datasets,
     update_dataset,
 )
-from evalflow.app.workspace.declared import declared_rows
-from evalflow.web.api.deps import Expected, Name, Space, created, tagged
-from evalflow.web.api.paging import Cursor, Limit, Page, page_of
+from evalflow.app.studio.scores import run_tags
+from evalflow.web.api.deps import Cursor, Expected, Limit, Name, Page, Space, created, page_of, tagged
 
 router = APIRouter(prefix="/datasets", tags=["datasets"])
 _JSONL = "application/jsonl"
@@ -109,3 +120,125 @@ def patch_dataset(
 def remove_dataset(space: Space, dataset: Name, expected: Expected) -> None:
     """Delete a dataset and its cases; runs keep their own copies."""
     delete_dataset(space, dataset, expected)
+
+
+cases_router = APIRouter(prefix="/datasets/{dataset}", tags=["cases"])
+AT_ONCE = 10_000
+"""Cases of one request; files of more are uploaded."""
+Id = Annotated[int, Path(ge=0, lt=2**63)]
+Tag = Annotated[str, Field(min_length=1, max_length=200)]
+
+
+class NewCases(BaseModel):
+    """Cases to add, all or none."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    items: list[dict[str, Any]] = Field(
+        max_length=AT_ONCE,
+        description="Each under its fields' names: question or messages, reference, contexts, tags, ...",
+    )
+
+
+class Tagging(BaseModel):
+    """Tags to give and to take."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    cases: list[Annotated[int, Field(ge=0, lt=2**63)]] = Field(
+        max_length=AT_ONCE, description="Their ids in the store."
+    )
+    add: list[Tag] = Field(default=[], max_length=50)
+    remove: list[Tag] = Field(default=[], max_length=50)
+
+
+class Deletion(BaseModel):
+    """Cases to delete."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    cases: list[Annotated[int, Field(ge=0, lt=2**63)]] = Field(
+        max_length=AT_ONCE, description="Their ids in the store."
+    )
+
+
+class Count(BaseModel):
+    """How many there were."""
+
+    count: int
+
+
+@cases_router.get("/cases")
+def read_cases(
+    space: Space,
+    dataset: Name,
+    cursor: Cursor = None,
+    limit: Limit = 50,
+    tag: Annotated[str | None, Query(max_length=200, description="Only those with this tag, or one below it.")] = None,
+    text: Annotated[
+        str | None, Query(max_length=500, description="Only those with this in the question or id.")
+    ] = None,
+) -> Page[StoredCase]:
+    """The cases of a dataset that was defined here, in their order."""
+    found = list_cases(space, dataset, cursor, limit, tag=tag, text=text)
+    return Page[StoredCase](items=found.items, next=found.next)
+
+
+@cases_router.post("/cases", status_code=201)
+def post_cases(space: Space, dataset: Name, new: NewCases) -> Count:
+    """Add cases, all or none."""
+    return Count(count=add_cases(space, dataset, new.items))
+
+
+@cases_router.get("/cases/{case}")
+def read_case(space: Space, dataset: Name, case: Id, response: Response) -> StoredCase:
+    """One case."""
+    found = get_case(space, dataset, case)
+    tagged(response, found.version)
+    return found
+
+
+@cases_router.put("/cases/{case}")
+def put_case(
+    space: Space, dataset: Name, case: Id, body: dict[str, Any], expected: Expected, response: Response
+) -> StoredCase:
+    """Change a case, whole."""
+    changed = update_case(space, dataset, case, expected, body)
+    tagged(response, changed.version)
+    return changed
+
+
+@cases_router.post("/cases/delete")
+def post_deletion(space: Space, dataset: Name, deletion: Deletion) -> Count:
+    """Delete cases."""
+    return Count(count=delete_cases(space, dataset, deletion.cases))
+
+
+@cases_router.post("/cases/tag")
+def post_tagging(space: Space, dataset: Name, tagging: Tagging) -> Count:
+    """Give tags to many cases, and take others from them."""
+    return Count(count=tag_cases(space, dataset, tagging.cases, add=tagging.add, remove=tagging.remove))
+
+
+tags_router = APIRouter(prefix="/tags", tags=["tags"])
+Of = Annotated[str | None, Query(max_length=200)]
+
+
+class TagCount(BaseModel):
+    """A tag, and how many have it or one below it."""
+
+    tag: str
+    count: int
+
+
+@tags_router.get("")
+def read_tags(
+    space: Space, dataset: Of = None, run: Of = None, cursor: Cursor = None, limit: Limit = 500
+) -> Page[TagCount]:
+    """The tags of a dataset's cases, or of a run's answers."""
+    if (dataset is None) == (run is None):
+        raise HTTPException(422, "say whose tags: dataset=NAME or run=ID")
+    found = case_tags(space, dataset) if dataset is not None else run_tags(space, run or "")
+    return page_of(
+        [TagCount(tag=tag, count=count) for tag, count in sorted(found)], lambda one: (one.tag,), cursor, limit
+    )

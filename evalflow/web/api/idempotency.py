@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 from anyio import to_thread
 from starlette.exceptions import HTTPException
 
-from evalflow.app.workspace.creations import Answered, answered, keep_answer
-from evalflow.web.problem import problem_response
+from evalflow.app.studio.space import Answered, answered, keep_answer
+from evalflow.web.api.problems import problem_response
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-    from evalflow.app.workspace import Workspace
+    from evalflow.app.studio.space import Workspace
 
 HEADER = b"idempotency-key"
 LONGEST = 200

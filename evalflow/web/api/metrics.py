@@ -1,12 +1,14 @@
-"""/metrics: the library that conf/ declares."""
+"""/metrics and /checks."""
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+from typing import Any
 
-from evalflow.app.workspace.metrics import Metric, get_library, list_library
-from evalflow.web.api.deps import Name, Space
-from evalflow.web.api.paging import Cursor, Limit, Page, page_of
+from fastapi import APIRouter
+from pydantic import BaseModel, Field
+
+from evalflow.app.studio.metrics import Metric, get_library, list_checks, list_library
+from evalflow.web.api.deps import Cursor, Limit, Name, Page, Space, page_of
 
 router = APIRouter(prefix="/metrics", tags=["metrics"])
 
@@ -21,3 +23,22 @@ def read_library(cursor: Cursor = None, limit: Limit = 50) -> Page[Metric]:
 def read_metric(space: Space, metric: Name) -> Metric:
     """One of them, with the prompts that it uses."""
     return get_library(space, metric)
+
+
+checks_router = APIRouter(prefix="/checks", tags=["checks"])
+
+
+class Check(BaseModel):
+    """A check that every case may name."""
+
+    identifier: str
+    description: str
+    is_judged: bool = Field(description="Whether a judge decides it.")
+    params: dict[str, Any] = Field(description="The JSON Schema of its parameters.")
+
+
+@checks_router.get("")
+def read_checks(cursor: Cursor = None, limit: Limit = 50) -> Page[Check]:
+    """The built-in checks, by identifier."""
+    found = [Check.model_validate(check, from_attributes=True) for check in list_checks()]
+    return page_of(found, lambda check: (check.identifier,), cursor, limit)

@@ -9,7 +9,7 @@ from evalflow import __version__
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-    from evalflow.app.workspace import Workspace
+    from evalflow.app.studio.space import Workspace
 
 _ABOUT = """What evalflow's pages do, for programs. Every error is a problem document (RFC 9457), whose `errors` say
 where and what to do. Every request brings the server's token. What changes anything carries `Content-Type:
@@ -22,27 +22,9 @@ def rest_api(workspace: Workspace) -> FastAPI:
     from fastapi import FastAPI
     from starlette.middleware import Middleware
 
-    from evalflow.web.api import (
-        bot_metrics,
-        bots,
-        cases,
-        checks,
-        compare,
-        datasets,
-        events,
-        metrics,
-        run_files,
-        runs,
-        scores,
-        tags,
-        thresholds,
-        transfer,
-        trial,
-        uploads,
-    )
-    from evalflow.web.api.document import describe_problems
-    from evalflow.web.api.faults import handle_faults
+    from evalflow.web.api import bots, compare, datasets, metrics, runs, transfer, uploads
     from evalflow.web.api.idempotency import OnceByKey
+    from evalflow.web.api.problems import describe_problems, handle_faults
 
     app = FastAPI(
         title="evalflow",
@@ -54,9 +36,13 @@ def rest_api(workspace: Workspace) -> FastAPI:
         middleware=[Middleware(OnceByKey, workspace=workspace)],
     )
     app.state.workspace = workspace
-    about = (bots, trial, bot_metrics, metrics, datasets, cases, uploads, checks, transfer)
-    for module in (*about, runs, run_files, events, scores, thresholds, tags, compare):
-        app.include_router(module.router)
+    for router in (
+        *(bots.router, bots.trial_router, bots.metrics_router, metrics.router),
+        *(datasets.router, datasets.cases_router, uploads.router, metrics.checks_router, transfer.router),
+        *(runs.router, runs.files_router, runs.events_router, runs.scores_router, runs.thresholds_router),
+        *(datasets.tags_router, compare.router),
+    ):
+        app.include_router(router)
     handle_faults(app)
     describe_problems(app)
     return app

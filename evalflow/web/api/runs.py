@@ -1,28 +1,45 @@
-"""/runs: evaluations, asked for here and carried out by the worker."""
+"""/runs: evaluations, their events, files, thresholds and scores."""
 
 from __future__ import annotations
 
+import asyncio
+import re
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, BinaryIO, Literal
 
-from fastapi import APIRouter, Header, Query, Request, Response
+from anyio import to_thread
+from fastapi import APIRouter, Depends, Header, Query, Request, Response
+from fastapi.responses import StreamingResponse
+from fastapi.sse import EventSourceResponse, ServerSentEvent
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from evalflow.app.workspace.opened import open_run
-from evalflow.app.workspace.run_types import Run, RunEstimate, RunRequest, State
-from evalflow.app.workspace.runs import (
+from evalflow.app.studio.metrics import Metric
+from evalflow.app.studio.run_files import (
+    FileName,
+    RunFile,
+    carry_threshold,
+    keep_threshold,
+    list_files,
+    open_file,
+    restore_threshold,
+)
+from evalflow.app.studio.run_types import ENDED, Run, RunEstimate, RunRequest, State
+from evalflow.app.studio.runs import (
     cancel_run,
     create_run,
     delete_run,
     estimate_run,
     get_run,
     list_runs,
+    open_run,
     resume_run,
     retry_errors,
 )
+from evalflow.app.studio.scores import PassRate, Score, ScoreFilter, get_score, list_scores, pass_rates
 from evalflow.jsonvalues import DEEPEST, is_too_deep
-from evalflow.web.api.deps import Expected, Name, Seen, Space, created, tagged
-from evalflow.web.api.paging import Cursor, Page
+from evalflow.report.html import report_policy
+from evalflow.web.api.deps import Cursor, Expected, Limit, Name, Page, Seen, Space, created, tagged
 
 router = APIRouter(prefix="/runs", tags=["runs"])
 Named = Annotated[str, Field(min_length=1, max_length=200)]
@@ -149,3 +166,161 @@ def remove_run(space: Space, run: Name, expected: Expected) -> None:
 def _tagged(run: Run, response: Response) -> Run:
     tagged(response, run.version)
     return run
+
+
+events_router = APIRouter(prefix="/runs/{run}", tags=["runs"])
+PAUSE_S = 0.5
+"""Between two looks at the run."""
+QUIET_S = 15.0
+"""After which a comment says that the connection still stands."""
+
+
+def _found(space: Space, run: Name) -> Run:
+    return get_run(space, run)
+
+
+@events_router.get("/events", response_class=EventSourceResponse)
+async def read_events(space: Space, found: Annotated[Run, Depends(_found)]) -> AsyncIterator[ServerSentEvent]:
+    """How a run is going: an event `progress` whenever that changes, and at last one `end` with its state."""
+    told: Any = None
+    quiet = 0.0
+    while True:
+        now = {"state": found.state, "cancelling": found.cancelling, "progress": found.progress}
+        if now != told:
+            yield ServerSentEvent(event="progress", data=now)
+            told, quiet = now, 0.0
+        if found.state in ENDED:
+            yield ServerSentEvent(event="end", data={"state": found.state, "exit_code": found.exit_code})
+            return
+        if quiet >= QUIET_S:
+            yield ServerSentEvent(comment="still here")
+            quiet = 0.0
+        await asyncio.sleep(PAUSE_S)
+        quiet += PAUSE_S
+        found = await to_thread.run_sync(get_run, space, found.run_id)
+
+
+files_router = APIRouter(prefix="/runs/{run}/files", tags=["runs"])
+_AT_ONCE = 256 * 1024
+_TYPES = {
+    "html": "text/html; charset=utf-8",
+    "csv": "text/csv; charset=utf-8",
+    "md": "text/markdown; charset=utf-8",
+    "json": "application/json",
+    "jsonl": "application/jsonl",
+    "xml": "application/xml",
+    "parquet": "application/vnd.apache.parquet",
+}
+SHOWN = "sandbox allow-scripts; frame-ancestors 'none'"
+"""Of a page that is shown: it has an origin of its own, and so reaches nothing of this application."""
+
+
+@files_router.get("")
+def read_files(space: Space, run: Name) -> Page[RunFile]:
+    """What a run wrote and is still there."""
+    return Page[RunFile](items=list_files(space, run), next=None)
+
+
+@files_router.get(
+    "/{file}",
+    response_class=StreamingResponse,
+    responses={200: {"content": {kind.partition(";")[0]: {} for kind in _TYPES.values()}}},
+)
+def read_file(space: Space, run: Name, file: FileName) -> StreamingResponse:
+    """One of these files; the report is shown, the others are downloads."""
+    opened, size = open_file(space, run, file)
+    suffix = file.rpartition(".")[2]
+    headers = {"Content-Length": str(size), "Cache-Control": "no-cache"}
+    if suffix == "html":
+        headers["Content-Security-Policy"] = f"{SHOWN}; {report_policy()}"
+    else:
+        said = re.sub(r"[^\w.-]", "_", run, flags=re.ASCII)  # of a run from elsewhere, whatever its files say
+        headers["Content-Disposition"] = f'attachment; filename="{said}-{file}"'
+    return StreamingResponse(_blocks(opened, size), media_type=_TYPES[suffix], headers=headers)
+
+
+def _blocks(file: BinaryIO, size: int) -> Iterator[bytes]:
+    """As much as was promised: the journal of a run that goes on grows meanwhile."""
+    with file:
+        while size > 0 and (block := file.read(min(_AT_ONCE, size))):
+            size -= len(block)
+            yield block
+
+
+thresholds_router = APIRouter(prefix="/runs/{run}/thresholds/{metric}", tags=["scores"])
+
+
+class Threshold(BaseModel):
+    """A threshold."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    threshold: Annotated[float, Field(allow_inf_nan=False, description="On the scale of the scores.")]
+
+
+@thresholds_router.put("")
+def put_threshold(
+    space: Space, run: Name, metric: Name, other: Threshold, expected: Expected, response: Response
+) -> Run:
+    """Judge a run by another threshold from now on: its gates, exit code and reports follow; nothing is run again."""
+    return _tagged(keep_threshold(space, run, metric, other.threshold, expected), response)
+
+
+@thresholds_router.delete("")
+def remove_threshold(space: Space, run: Name, metric: Name, expected: Expected, response: Response) -> Run:
+    """Judge a run by the threshold that it was made with again."""
+    return _tagged(restore_threshold(space, run, metric, expected), response)
+
+
+@thresholds_router.post("/carry")
+def post_carried(space: Space, run: Name, metric: Name, other: Threshold) -> Metric:
+    """Put a threshold, and nothing else, into the metric of the run's bot for its next runs; the run stays."""
+    return carry_threshold(space, run, metric, other.threshold)
+
+
+scores_router = APIRouter(prefix="/runs/{run}", tags=["scores"])
+Text = Annotated[str | None, Query(max_length=500)]
+Number = Annotated[float | None, Query(allow_inf_nan=False)]
+
+
+class Thresholds(BaseModel):
+    """Other thresholds than the run's, by metric."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    thresholds: dict[str, Annotated[float, Field(allow_inf_nan=False)]] = Field(default={}, max_length=200)
+
+
+@scores_router.get("/scores")
+def read_scores(
+    space: Space,
+    run: Name,
+    cursor: Cursor = None,
+    limit: Limit = 50,
+    metric: Text = None,
+    status: Literal["scored", "undefined", "error", "skipped"] | None = None,
+    tag: Annotated[str | None, Query(max_length=200, description="Of cases with this tag, or one below it.")] = None,
+    text: Annotated[str | None, Query(max_length=500, description="With this in question, answer or case id.")] = None,
+    low: Number = None,
+    high: Number = None,
+    passed: bool | None = None,
+    sort: Annotated[
+        Literal["input", "score", "-score"], Query(description="The order of the data; or of one metric, by score.")
+    ] = "input",
+) -> Page[Score]:
+    """Fetch results: each score with its case, answer and reason."""
+    wanted = ScoreFilter(metric=metric, status=status, tag=tag, text=text, low=low, high=high, passed=passed)
+    found = list_scores(space, run, wanted, cursor, limit, sort=sort)
+    return Page[Score](items=found.items, next=found.next)
+
+
+@scores_router.get("/scores/{score}")
+def read_score(space: Space, run: Name, score: Name) -> Score:
+    """One score with the judge's steps."""
+    return get_score(space, run, score)
+
+
+@scores_router.post("/pass-rates")
+def post_pass_rates(space: Space, run: Name, other: Thresholds) -> Page[PassRate]:
+    """What shares pass, by these thresholds or else the run's; nothing is run again."""
+    return Page[PassRate](items=pass_rates(space, run, other.thresholds))

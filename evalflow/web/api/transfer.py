@@ -7,8 +7,8 @@ from pathlib import Path
 from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 
-from evalflow.app.workspace.space import within
-from evalflow.app.workspace.transfer import Imported, export_files, import_files
+from evalflow.app.studio.space import within
+from evalflow.app.studio.transfer import Imported, export_files, import_files
 from evalflow.web.api.deps import Space
 
 router = APIRouter(tags=["files"])

@@ -12,11 +12,11 @@ from anyio import to_thread
 from fastapi import APIRouter, Depends, HTTPException, Query, Request
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
-from evalflow.app.workspace import Workspace
-from evalflow.app.workspace.uploads import examine_upload, upload_cases
+from evalflow.app.studio.space import Workspace
+from evalflow.app.studio.uploads import examine_upload, upload_cases
 from evalflow.errors import Problem, UserError
 from evalflow.web.api.deps import Name, Space
-from evalflow.web.problem import Fault
+from evalflow.web.api.problems import Fault
 
 router = APIRouter(prefix="/datasets/{dataset}/cases", tags=["cases"])
 Format = Literal["csv", "jsonl", "json"]

@@ -1,1 +1,1 @@
-"""The pages: one module each, which builds what is seen and calls `evalflow.app.workspace` for all else."""
+"""The pages: one module each, which builds what is seen and calls `evalflow.app.studio.space` for all else."""

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-    from evalflow.app.workspace import Workspace
+    from evalflow.app.studio.space import Workspace
+
 
 STYLES = ("theme", "parts", "forms", "metrics", "cases", "runs", "results", "compare", "history")
 """Files of assets/, in order."""
@@ -22,10 +23,32 @@ def add_pages(app: FastAPI, workspace: Workspace) -> None:
     """
     from nicegui import ui
 
-    from evalflow.web.pages import bots, compare, datasets, history, metrics, missing, runs
+    from evalflow.web.pages import (
+        bots,
+        case,
+        compare,
+        dataset,
+        datasets,
+        history,
+        import_cases,
+        metric,
+        metrics,
+        new_run,
+        run,
+        run_case,
+        runs,
+    )
+    from evalflow.web.ui import frame
 
-    for place in (bots, metrics, datasets, runs, compare, history, missing):
-        place.add(workspace)
+    # A page with a fixed address comes before the page whose address has a name in its place.
+    for add in (
+        *(bots.add_bots, bots.add_bot_edit, bots.add_bot),
+        *(metrics.add_metrics, metric.add_metric_edit, metrics.add_library),
+        *(datasets.add_datasets, datasets.add_dataset_edit, import_cases.add),
+        *(case.add_case_new, case.add_case_edit, dataset.add_dataset),
+        *(runs.add, new_run.add, run_case.add, run.add, compare.add, history.add, frame.add_missing_page),
+    ):
+        add(workspace)
     ui.add_head_html(_head(), shared=True)
     ui.run_with(  # pyright: ignore[reportUnknownMemberType] - partly untyped in NiceGUI
         app,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from evalflow.web.problem import problem_response
+from evalflow.web.api.problems import problem_response
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

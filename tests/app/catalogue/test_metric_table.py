@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from evalflow.app.catalogue.catalogue import Option, options
-from evalflow.app.catalogue.metric_table import calls_of, metric_facts, metric_table
-from evalflow.app.catalogue.suggest import Catalogue
+from evalflow.app.catalogue import Option, metric_facts, metric_table, options
+from evalflow.app.suggest import Catalogue, calls_of
 
 
 def printed(listed: list[Option]) -> list[str]:

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from jsonschema import Draft7Validator
 
-from evalflow.app.catalogue.schema import SCHEMA_GROUPS, group_schema
+from evalflow.app.schema import SCHEMA_GROUPS, group_schema
 
 CONF = Path(__file__).parents[3] / "conf"
 SHIPPED = [file for group in SCHEMA_GROUPS for file in sorted((CONF / group).glob("*.yaml"))]

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import polars as pl
 
-from evalflow.app.comparison.changes import Changes, cells_between
-from evalflow.app.comparison.comparable import Scored
+from evalflow.app.compare import Changes, cells_between
+from evalflow.app.core.comparison import Scored
 from evalflow.run.folder import RunFolder
 
 Cell = tuple[str, str, float | None, bool | None]

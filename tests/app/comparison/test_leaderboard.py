@@ -12,10 +12,9 @@ import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evalflow.app.comparison.comparable import Scored
-from evalflow.app.comparison.comparing import How, compare_pairs
-from evalflow.app.comparison.leaderboard import leaderboards
-from evalflow.app.results.saved import Described
+from evalflow.app.core.comparison import How, Scored, compare_pairs
+from evalflow.app.core.saved import Described
+from evalflow.app.leaderboard import leaderboards
 from evalflow.config.schema import MetricConfig
 from evalflow.errors import UserError
 from evalflow.run.folder import RunFolder

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from evalflow.app.setup.inspect import SAMPLE
+from evalflow.app.core.inspect import SAMPLE
 
 ROWS = [{"id": str(i), "question": "Why is that so?", "answer": "It is.", "contexts": ["It is."]} for i in range(3)]
 PRICE = {"input_per_million": 1.0, "output_per_million": 10.0}

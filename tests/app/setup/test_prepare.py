@@ -9,12 +9,12 @@ from typing import Any, cast
 
 import pytest
 
-from evalflow.app.setup.prepare import prepare
+from evalflow.app.core.begin import prepare
 from evalflow.errors import EvalflowError, InfrastructureError, Problem, UserError
 from evalflow.records import Answer, Case
 from evalflow.run.folder import RunFolder
-from evalflow.run.pair import Pair
-from evalflow.run.tally import Tally
+from evalflow.run.manifest import Tally
+from evalflow.run.scoring import Pair
 
 pytestmark = pytest.mark.anyio
 CASE = Case(dataset="d", index=0, id="c")

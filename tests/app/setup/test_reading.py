@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from evalflow.app.setup import reading
+from evalflow.app.core import reading
 
 ROWS = [{"id": str(number), "question": "What?", "answer": "That."} for number in range(5)]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from evalflow.app.setup.settings import composed_settings, settings_of
+from evalflow.app.core.assemble import composed_settings, settings_of
 from evalflow.config.load import compose
 from evalflow.errors import UserError
 from evalflow.paths import share_dir

@@ -17,11 +17,12 @@ from typing import Any
 
 import pytest
 
+from evalflow.app.studio import bots, cases, datasets, metrics, runs, scores
+from evalflow.app.studio.metrics import MetricDraft
+from evalflow.app.studio.run_types import Run, RunRequest
+from evalflow.app.studio.scores import Score, ScoreFilter
+from evalflow.app.studio.space import Workspace, open_workspace
 from evalflow.app.worker import Worker
-from evalflow.app.workspace import Workspace, bots, cases, datasets, metrics, open_workspace, opened, runs, scores
-from evalflow.app.workspace.metrics import MetricDraft
-from evalflow.app.workspace.run_types import Run, RunRequest
-from evalflow.app.workspace.score_types import Score, ScoreFilter
 from evalflow.errors import InfrastructureError
 from evalflow.testing import Endpoint, Request, status
 
@@ -40,9 +41,9 @@ GRADE: dict[str, Any] = {
 @pytest.fixture
 def space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Workspace]:
     monkeypatch.chdir(tmp_path)
-    opened = open_workspace()
-    yield opened
-    opened.close()
+    runs = open_workspace()
+    yield runs
+    runs.close()
 
 
 class Bot:
@@ -338,7 +339,7 @@ def test_a_run_of_the_command_line_is_opened_and_repeated(space: Workspace, tmp_
         (tmp_path / "mine" / "metric" / "long.yaml").write_text(definition, encoding="utf-8")
         words = ["--config-dir", "mine", "dataset=rag", "metric=long", "limit=3"]
     subprocess.run([sys.executable, "-m", "evalflow", *words], check=True, capture_output=True)
-    run = opened.open_run(space, tmp_path / "outputs" / "latest")
+    run = runs.open_run(space, tmp_path / "outputs" / "latest")
     done = until(space, run, Worker(space), ended)
     found = by_case(space, run)
     assert (done.state, done.origin, len(found)) == ("done", "command line", 3)

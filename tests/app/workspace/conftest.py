@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from evalflow.app.workspace import Workspace, open_workspace
+from evalflow.app.studio.space import Workspace, open_workspace
 
 
 @pytest.fixture

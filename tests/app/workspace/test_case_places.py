@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from evalflow.app.workspace import NotFoundError, Workspace, cases, datasets, declared
-from evalflow.app.workspace.case_places import case_place, cases_at
-from evalflow.app.workspace.declared import declared_page
+from evalflow.app.studio import cases, datasets
+from evalflow.app.studio.cases import case_place, cases_at
+from evalflow.app.studio.datasets import declared_page
+from evalflow.app.studio.space import NotFoundError, Workspace
 
 ROWS = [{"id": f"c{n}", "question": f"Question {n}?", "tags": ["A > B"] if n % 2 else ["C"]} for n in range(10)]
 
@@ -51,7 +52,7 @@ def test_a_dataset_of_conf_is_found_by_text_and_tag(space: Workspace) -> None:
 
 @pytest.mark.usefixtures("filed")
 def test_of_a_large_file_no_more_is_read_than_is_shown(space: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(declared, "COUNTED", 4)
+    monkeypatch.setattr(datasets, "COUNTED", 4)
     page = declared_page(space, "filed", 0, 2)
     assert ([row["id"] for row in page.rows], page.total, page.is_whole) == (["c0", "c1"], 4, False)
     assert page.tags == [("A", 2), ("A > B", 2), ("C", 2)]

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, text
 
-from evalflow.app.workspace import StaleError, TakenError, Workspace, bots, cases, datasets, metrics, open_workspace
-from evalflow.app.workspace.metrics import MetricDraft
+from evalflow.app.studio import bots, cases, datasets, metrics
+from evalflow.app.studio.metrics import MetricDraft
+from evalflow.app.studio.space import StaleError, TakenError, Workspace, open_workspace
 from evalflow.errors import ConflictError
 from evalflow.store import cases as case_table
 from evalflow.store import definitions

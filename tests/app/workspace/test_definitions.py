@@ -7,20 +7,11 @@ from typing import Any
 
 import pytest
 
-from evalflow.app.workspace import (
-    NotFoundError,
-    StaleError,
-    TakenError,
-    Workspace,
-    bots,
-    bulk,
-    cases,
-    datasets,
-    metrics,
-)
-from evalflow.app.workspace.case_places import cases_at
-from evalflow.app.workspace.metrics import MetricDraft
-from evalflow.app.workspace.uploads import columns_of, examine_upload, upload_cases
+from evalflow.app.studio import bots, cases, datasets, metrics
+from evalflow.app.studio.cases import cases_at
+from evalflow.app.studio.metrics import MetricDraft
+from evalflow.app.studio.space import NotFoundError, StaleError, TakenError, Workspace
+from evalflow.app.studio.uploads import columns_of, examine_upload, upload_cases
 from evalflow.errors import UserError
 
 MODEL: dict[str, Any] = {"kind": "openai", "model": "m", "base_url": "http://127.0.0.1:9/v1"}
@@ -173,9 +164,9 @@ def test_cases_are_paged_filtered_and_changed(space: Workspace) -> None:
     assert (changed.version, changed.body["reference"]) == (2, "zero")
     with pytest.raises(StaleError, match=r"version 2, not 1; it differs from yours in reference"):
         cases.update_case(space, "mine", first.id, 1, {**first.body, "reference": "nought"})
-    assert bulk.tag_cases(space, "mine", [first.id], add=["X>Y"], remove=["C"]) == 1
+    assert cases.tag_cases(space, "mine", [first.id], add=["X>Y"], remove=["C"]) == 1
     assert cases.get_case(space, "mine", first.id).body["tags"] == ["X > Y"]
-    assert bulk.delete_cases(space, "mine", [first.id]) == 1
+    assert cases.delete_cases(space, "mine", [first.id]) == 1
     assert cases_at(space, "mine", 0)[2] == 1199
 
 

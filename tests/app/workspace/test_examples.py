@@ -1,9 +1,8 @@
 from __future__ import annotations
 
-from evalflow.app.workspace import Workspace
-from evalflow.app.workspace.cases import add_cases
-from evalflow.app.workspace.datasets import create_dataset
-from evalflow.app.workspace.examples import example_rows
+from evalflow.app.studio.cases import add_cases, example_rows
+from evalflow.app.studio.datasets import create_dataset
+from evalflow.app.studio.space import Workspace
 
 
 def test_the_first_cases_of_any_dataset(space: Workspace) -> None:

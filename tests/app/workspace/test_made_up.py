@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from evalflow.app.workspace import Workspace, bots, metrics
-from evalflow.app.workspace.metrics import MetricDraft
-from evalflow.app.workspace.validate import check_metric
+from evalflow.app.studio import bots, metrics
+from evalflow.app.studio.metrics import MetricDraft
+from evalflow.app.studio.space import Workspace
+from evalflow.app.studio.validate import check_metric
 from evalflow.errors import UserError
 
 NEEDS = ["question", "answer", "metadata", "vars", "expected"]

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from evalflow.app.workspace import Workspace, metric_trial
-from evalflow.app.workspace.bots import create_bot
-from evalflow.app.workspace.metric_trial import preview_metric, try_metric, write_steps
-from evalflow.app.workspace.metrics import MetricDraft, create_metric, get_library
+from evalflow.app.studio import metric_trial
+from evalflow.app.studio.bots import create_bot
+from evalflow.app.studio.metric_trial import preview_metric, try_metric, write_steps
+from evalflow.app.studio.metrics import MetricDraft, create_metric, get_library
+from evalflow.app.studio.space import Workspace
 from evalflow.errors import InfrastructureError, UserError
 from evalflow.testing import Endpoint, Request, status
 

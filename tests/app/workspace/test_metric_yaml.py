@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalflow.app.workspace.metric_yaml import metric_yaml, read_metric_yaml
+from evalflow.app.studio.metrics import metric_yaml, read_metric_yaml
 from evalflow.errors import UserError
 
 TEXT = st.text(st.characters(exclude_categories=["C", "Z"]) | st.sampled_from(" \n"))

@@ -7,11 +7,12 @@ import time
 from pathlib import Path
 from typing import Any
 
+from evalflow.app.studio import bots, cases, datasets, metrics, runs
+from evalflow.app.studio.comparing import related
+from evalflow.app.studio.metrics import MetricDraft
+from evalflow.app.studio.run_types import Run, RunRequest
+from evalflow.app.studio.space import Workspace
 from evalflow.app.worker import Worker
-from evalflow.app.workspace import Workspace, bots, cases, datasets, metrics, runs
-from evalflow.app.workspace.metrics import MetricDraft
-from evalflow.app.workspace.related import related
-from evalflow.app.workspace.run_types import Run, RunRequest
 
 GRADED: dict[str, Any] = {
     "kind": "recorded",

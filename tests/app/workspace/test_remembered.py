@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from evalflow.app.workspace import Workspace, bots, library
-from evalflow.app.workspace.remembered import SETTLED_S, Remembered
+from evalflow.app.studio import bots, library
+from evalflow.app.studio.space import SETTLED_S, Remembered, Workspace
 
 
 def later() -> float:

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 from sqlalchemy import event
 
-from evalflow.app.workspace import Workspace
-from evalflow.app.workspace.run_cases import get_run_case
-from evalflow.app.workspace.scores import case_scores
-from evalflow.store import results, runs
+from evalflow.app.studio.run_cases import get_run_case
+from evalflow.app.studio.scores import case_scores
+from evalflow.app.studio.space import Workspace
+from evalflow.store import runs
+from evalflow.store import scores as score_rows
 
 
 def scored(space: Workspace, name: str, answers: int, scores: int) -> None:
@@ -25,7 +26,9 @@ def scored(space: Workspace, name: str, answers: int, scores: int) -> None:
         cells = [{**place, "n": n} for place in places for n in range(scores)]
         answered = [{**said, **at, "target_repeat": at["position"], "reference": None, "error": None} for at in places]
         steps = [{**cell, "steps": f'[{{"id": "s{cell["n"]}"}}]'} for cell in cells]
-        results.put(connection, answered, [], [{**score, **cell, "metric": f"m{cell['n']}"} for cell in cells], steps)
+        score_rows.put(
+            connection, answered, [], [{**score, **cell, "metric": f"m{cell['n']}"} for cell in cells], steps
+        )
 
 
 @pytest.fixture(name="queries")

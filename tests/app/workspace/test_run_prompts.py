@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
+from evalflow.app.studio import bots, cases, datasets, metrics, runs
+from evalflow.app.studio.metrics import MetricDraft
+from evalflow.app.studio.run_cases import score_prompts
+from evalflow.app.studio.run_types import Run, RunRequest
+from evalflow.app.studio.scores import list_scores
+from evalflow.app.studio.space import NotFoundError, Workspace
 from evalflow.app.worker import Worker
-from evalflow.app.workspace import NotFoundError, Workspace, bots, cases, datasets, metrics, runs
-from evalflow.app.workspace.metrics import MetricDraft
-from evalflow.app.workspace.run_prompts import score_prompts
-from evalflow.app.workspace.run_types import Run, RunRequest
-from evalflow.app.workspace.scores import list_scores
 from evalflow.errors import UserError
 from evalflow.testing import Endpoint, Request, status
 

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from evalflow.app.workspace import NotFoundError, TakenError, Workspace, bots, cases, datasets, library, metrics, runs
-from evalflow.app.workspace.metrics import MetricDraft
-from evalflow.app.workspace.run_types import RunRequest
+from evalflow.app.studio import bots, cases, datasets, library, metrics, runs
+from evalflow.app.studio.metrics import MetricDraft
+from evalflow.app.studio.run_types import RunRequest
+from evalflow.app.studio.space import NotFoundError, TakenError, Workspace
 from evalflow.errors import UserError
 
 MODEL: dict[str, Any] = {"kind": "openai", "model": "m", "base_url": "http://127.0.0.1:9/v1"}

@@ -11,23 +11,13 @@ from typing import Any
 
 import pytest
 
+from evalflow.app.studio import bots, cases, datasets, metrics, run_files, runs
+from evalflow.app.studio.metrics import MetricDraft
+from evalflow.app.studio.run_types import Run, RunRequest
+from evalflow.app.studio.scores import ScoreFilter, distribution, neighbours, pass_rates
+from evalflow.app.studio.space import NotFoundError, TakenError, Workspace
 from evalflow.app.worker import Worker
 from evalflow.app.worker.process import working_on
-from evalflow.app.workspace import (
-    NotFoundError,
-    TakenError,
-    Workspace,
-    bots,
-    cases,
-    datasets,
-    metrics,
-    runs,
-    thresholds,
-)
-from evalflow.app.workspace.metrics import MetricDraft
-from evalflow.app.workspace.run_types import Run, RunRequest
-from evalflow.app.workspace.score_types import ScoreFilter
-from evalflow.app.workspace.scores import distribution, neighbours, pass_rates
 from evalflow.errors import UserError
 
 GRADED: dict[str, Any] = {
@@ -71,10 +61,10 @@ def found(run: Run) -> tuple[Any, ...]:
 
 def test_it_is_kept_with_all_that_follows_and_given_back(space: Workspace, run: Run) -> None:
     assert found(run) == (0.5, 0.5, None, 3, [])
-    low = thresholds.keep_threshold(space, run.run_id, "graded", 0.0)
+    low = run_files.keep_threshold(space, run.run_id, "graded", 0.0)
     assert found(low) == (0.0, 0.5, True, 0, ["metric.graded.threshold=0.0"])
-    [told] = thresholds.passing(space, run.run_id, "graded", [0.85])
-    high = thresholds.keep_threshold(space, run.run_id, "graded", 0.85)
+    [told] = run_files.passing(space, run.run_id, "graded", [0.85])
+    high = run_files.keep_threshold(space, run.run_id, "graded", 0.85)
     [row] = high.facts["summary"]
     same = [row["pass_rate"], row["pass_rate_low"], row["pass_rate_high"]]
     assert [told.rate, told.low, told.high] == pytest.approx(same)  # a sum's last digit depends on its order
@@ -86,14 +76,14 @@ def test_it_is_kept_with_all_that_follows_and_given_back(space: Workspace, run: 
     assert json.loads((run.folder / "run.json").read_text())["exit_code"] == 1
     assert high.repeat.endswith("++metric.graded.threshold=0.85")
     assert subprocess.run([sys.executable, *shlex.split(high.repeat)[1:]], check=False).returncode == 1
-    back = thresholds.restore_threshold(space, run.run_id, "graded")
+    back = run_files.restore_threshold(space, run.run_id, "graded")
     assert found(back) == found(run)
     assert back.repeat == run.repeat
     assert back.facts["summary"] == run.facts["summary"]
 
 
 def test_the_bot_takes_it_along(space: Workspace, run: Run) -> None:
-    changed = thresholds.carry_threshold(space, run.run_id, "graded", 0.7)
+    changed = run_files.carry_threshold(space, run.run_id, "graded", 0.7)
     assert changed.definition == {**GRADED, "threshold": 0.7}
     assert found(runs.get_run(space, run.run_id))[0] == 0.5
     following = runs.create_run(space, RunRequest("desk", ["mine"], ["graded"]))
@@ -102,17 +92,17 @@ def test_the_bot_takes_it_along(space: Workspace, run: Run) -> None:
 
 def test_what_cannot_be_kept_or_carried_says_why_and_changes_nothing(space: Workspace, run: Run) -> None:
     before = {name: (run.folder / name).read_bytes() for name in ("run.json", "report.html", "scores.parquet")}
-    for change in (thresholds.keep_threshold, thresholds.carry_threshold):
+    for change in (run_files.keep_threshold, run_files.carry_threshold):
         with pytest.raises(UserError, match="a threshold is a number"):
             change(space, run.run_id, "graded", float("nan"))
     with pytest.raises(NotFoundError, match="'polite'"):
-        thresholds.keep_threshold(space, run.run_id, "polite", 0.5)
+        run_files.keep_threshold(space, run.run_id, "polite", 0.5)
     with working_on(run.folder), pytest.raises(TakenError, match="something works on"):
-        thresholds.keep_threshold(space, run.run_id, "graded", 0.7)
+        run_files.keep_threshold(space, run.run_id, "graded", 0.7)
     stored = metrics.get_metric(space, "desk", "graded")
     metrics.delete_metric(space, "desk", "graded", stored.version)
     with pytest.raises(TakenError, match="no metric graded any more"):
-        thresholds.carry_threshold(space, run.run_id, "graded", 0.7)
+        run_files.carry_threshold(space, run.run_id, "graded", 0.7)
     assert before == {name: (run.folder / name).read_bytes() for name in before}
     assert runs.get_run(space, run.run_id) == run
 
@@ -121,12 +111,12 @@ def test_a_judge_that_is_not_calibrated_has_a_threshold_of_its_own(space: Worksp
     request = RunRequest("desk", ["mine"], ["relevance"], judge="embedded")
     unjudged = ended(space, runs.create_run(space, request))
     assert unjudged.facts["metrics"][0]["threshold"] is None
-    kept = thresholds.keep_threshold(space, unjudged.run_id, "relevance", 0.4)
+    kept = run_files.keep_threshold(space, unjudged.run_id, "relevance", 0.4)
     assert kept.facts["kept"] == ["judge.thresholds={relevance: 0.4}"]
     assert kept.facts["metrics"][0]["threshold"] == 0.4
     with pytest.raises(TakenError, match="of the library"):
-        thresholds.carry_threshold(space, unjudged.run_id, "relevance", 0.4)
-    back = thresholds.restore_threshold(space, unjudged.run_id, "relevance")
+        run_files.carry_threshold(space, unjudged.run_id, "relevance", 0.4)
+    back = run_files.restore_threshold(space, unjudged.run_id, "relevance")
     assert back.facts == unjudged.facts
 
 

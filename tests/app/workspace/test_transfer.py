@@ -12,10 +12,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from evalflow.app.workspace import TakenError, Workspace, bots, cases, datasets, metrics, open_workspace
-from evalflow.app.workspace.metrics import MetricDraft
-from evalflow.app.workspace.transfer import export_files, import_files
-from evalflow.app.workspace.validate import check_metric
+from evalflow.app.studio import bots, cases, datasets, metrics
+from evalflow.app.studio.metrics import MetricDraft
+from evalflow.app.studio.space import TakenError, Workspace, open_workspace
+from evalflow.app.studio.transfer import export_files, import_files
+from evalflow.app.studio.validate import check_metric
 from evalflow.config.literal import escaped, escaped_but_environment, read_yaml, unescaped, yaml_of
 from evalflow.config.load import resolved
 from evalflow.errors import UserError

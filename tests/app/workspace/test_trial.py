@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from evalflow.app.workspace.trial import try_bot
+from evalflow.app.studio.bots import try_bot
 from evalflow.errors import InfrastructureError, UserError
 from evalflow.testing import Endpoint, status
 

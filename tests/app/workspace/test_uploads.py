@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from evalflow.app.workspace import Workspace, bulk, cases, datasets
-from evalflow.app.workspace.case_places import cases_at
-from evalflow.app.workspace.uploads import columns_of, examine_upload, faulty_rows, upload_cases
+from evalflow.app.studio import cases, datasets
+from evalflow.app.studio.cases import cases_at
+from evalflow.app.studio.space import Workspace
+from evalflow.app.studio.uploads import columns_of, examine_upload, faulty_rows, upload_cases
 from evalflow.errors import UserError
 
 MIXED = {
@@ -69,17 +70,17 @@ def test_what_cannot_be_read_on_is_refused_with_its_line(
 
 def test_many_cases_are_tagged_grouped_and_deleted(space: Workspace) -> None:
     cases.add_cases(space, "mine", ({"id": f"c{i}", "question": f"q {i}", "tags": ["A>B"]} for i in range(1200)))
-    every = bulk.case_ids(space, "mine")
-    some = bulk.case_ids(space, "mine", text="q 11")
+    every = cases.case_ids(space, "mine")
+    some = cases.case_ids(space, "mine", text="q 11")
     assert (len(every), len(some)) == (1200, 111)
-    assert bulk.tag_cases(space, "mine", every, add=["X > Y", " "]) == 1200
-    assert bulk.tag_cases(space, "mine", every, add=["X>Y"]) == 0
-    assert bulk.tag_cases(space, "mine", some, remove=["A"]) == 111
+    assert cases.tag_cases(space, "mine", every, add=["X > Y", " "]) == 1200
+    assert cases.tag_cases(space, "mine", every, add=["X>Y"]) == 0
+    assert cases.tag_cases(space, "mine", some, remove=["A"]) == 111
     assert cases.case_tags(space, "mine") == [("A", 1089), ("A > B", 1089), ("X", 1200), ("X > Y", 1200)]
-    assert bulk.group_cases(space, "mine", [*some, 10**6], "g") == 111
-    assert bulk.group_cases(space, "mine", every, None) == 111
+    assert cases.group_cases(space, "mine", [*some, 10**6], "g") == 111
+    assert cases.group_cases(space, "mine", every, None) == 111
     assert cases.get_case(space, "mine", some[0]).version == 5
-    assert bulk.delete_cases(space, "mine", some) == 111
+    assert cases.delete_cases(space, "mine", some) == 111
     assert cases_at(space, "mine", 0)[2] == 1089
 
 

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis.strategies import booleans
 from schemathesis.generation import GenerationMode
 
-from evalflow.app.workspace import cases
+from evalflow.app.studio import cases
 
 from ..conftest import Api, api_served, working_in
 from ..finished import finish_runs

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from evalflow.web.address import Address
+from evalflow.web.serve import Address
 
 from ..conftest import TOKEN, Server
 
@@ -23,10 +23,10 @@ ROOT = Path(__file__).parents[3]
 CODE = f"""
 TOKEN = {TOKEN!r}
 import sys
-from evalflow.app.workspace import open_workspace
-from evalflow.web.address import bind, loopback
+from evalflow.app.studio.space import open_workspace
+from evalflow.web.serve import bind, loopback
 from evalflow.web.application import application
-from evalflow.web.child import Child
+from evalflow.web.serve import Child
 from evalflow.web.serve import answer
 from tests.off_loop import keep_off_loops
 

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
+from evalflow.app.studio import bots, cases, datasets, metrics, runs
+from evalflow.app.studio.metrics import MetricDraft
+from evalflow.app.studio.run_types import RunRequest
+from evalflow.app.studio.space import Workspace
 from evalflow.app.worker import Worker
-from evalflow.app.workspace import Workspace, bots, cases, datasets, metrics, runs
-from evalflow.app.workspace.metrics import MetricDraft
-from evalflow.app.workspace.run_types import RunRequest
 
 from ..conftest import Server, working_in
 from ..finished import EXACT, PATIENCE_S

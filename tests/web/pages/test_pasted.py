@@ -8,10 +8,10 @@ import pytest
 
 pytest.importorskip("nicegui", reason="the extra `web` is not installed")
 
-from evalflow.app.workspace.uploads import columns_of
+from evalflow.app.studio.uploads import columns_of
 from evalflow.config.schema import DatasetConfig
 from evalflow.datasets import read
-from evalflow.web.pages.datasets.pasted import pasted_file
+from evalflow.web.pages.import_cases import pasted_file
 
 
 def test_lines_are_questions(tmp_path: Path) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from evalflow.app.workspace.score_types import Score
-from evalflow.web.pages.runs.score_parts import found_by
+from evalflow.app.studio.scores import Score
+from evalflow.web.pages.scores import found_by
 
 CHANCES = [{"score": {"7": 0.6, "8": 0.4}}]
 

@@ -1,0 +1,346 @@
+"""The commands `list` and `show`."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import yaml
+from pydantic_core import PydanticUndefined
+from rich import box
+from rich.console import Console, Group
+from rich.padding import Padding
+from rich.syntax import Syntax
+from rich.table import Table
+
+from evalflow.app.suggest import Catalogue, calls_of
+from evalflow.config.yaml_size import expect_bounded
+from evalflow.errors import Problem, UserError, command, did_you_mean
+from evalflow.metrics.base import Calls
+from evalflow.metrics.registry import metric_kinds
+from evalflow.paths import conf_dirs, prompt_dirs
+from evalflow.prompts import Prompts
+from evalflow.report.wording import literal, plain
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+    from evalflow.app.suggest import Fit
+
+
+_ENTRY = re.compile(r"    (\w+(?:, \w+)*): ")
+"""How an attribute begins in the docstring of a configuration."""
+
+
+def print_kind(kind: str, members: Sequence[Option], console: Console, *, as_json: bool) -> int:
+    """Print the keys of a kind, and one of its files.
+
+    Args:
+        kind: Its name.
+        members: The metrics that are of it.
+        console: Where to print.
+        as_json: Whether as one JSON document.
+    """
+    shortest = min(members, key=lambda option: len(option.text), default=None)
+    keys = keys_of(kind)
+    names = [option.name for option in members]
+    if as_json:
+        facts = {"group": "metric", "kind": kind, "keys": keys, "metrics": names}
+        console.file.write(json.dumps({**facts, "yaml": shortest.text if shortest else None}, indent=2) + "\n")
+        return 0
+    console.print(literal(f"a kind of metric; of it are: {', '.join(names) or 'none yet'}", style="dim"))
+    console.print(_key_table(keys))
+    if shortest:
+        console.rule(literal(str(shortest.file), style="dim"), align="left")
+        console.print(Syntax(plain(shortest.text.rstrip()), "yaml", background_color="default", word_wrap=True))
+        console.rule(literal("try it", style="dim"), align="left")
+        console.print(literal(command("new", "metric", f"my_{shortest.name}", "--from", shortest.name)), soft_wrap=True)
+    return 0
+
+
+def keys_of(kind: str) -> list[dict[str, Any]]:
+    """The keys of a kind, its own last: key, required, default (as YAML writes it) and meaning.
+
+    Raises:
+        UserError: There is no such kind.
+    """
+    return list(_keys(metric_kinds().get(kind).Config))
+
+
+def _keys(config: type[BaseModel]) -> Iterator[dict[str, Any]]:
+    told = _meanings(config)
+    for name, field in config.model_fields.items():
+        default = field.get_default(call_default_factory=True, validated_data={})
+        required = default is PydanticUndefined
+        yield {
+            "key": field.alias or name,
+            "required": required,
+            "default": None if required else _plain(default),
+            "meaning": told.get(name, ""),
+        }
+
+
+def _plain(value: Any) -> Any:
+    return value.model_dump(exclude_none=True) if hasattr(value, "model_dump") else value
+
+
+def _meanings(config: type[BaseModel]) -> Mapping[str, str]:
+    """What the docstrings of a configuration, and of those it extends, say of the keys."""
+    found: dict[str, str] = {}
+    for model in reversed(config.__mro__):
+        _, _, attributes = inspect.cleandoc(model.__doc__ or "").partition("Attributes:\n")
+        names: list[str] = []
+        for line in attributes.splitlines():
+            if begins := _ENTRY.match(line):
+                names = begins[1].split(", ")
+                found |= dict.fromkeys(names, line[begins.end() :])
+            elif names and line.startswith("     "):
+                found |= {name: f"{found[name]} {line.strip()}" for name in names}
+            else:
+                names = []
+    return found
+
+
+def _key_table(keys: Sequence[Mapping[str, Any]]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("key", style="bold")
+    table.add_column("default", max_width=24)
+    table.add_column("what it says", ratio=1)
+    for key in keys:
+        default = "required" if key["required"] else json.dumps(key["default"], ensure_ascii=False)
+        table.add_row(literal(key["key"]), literal(default), literal(key["meaning"]))
+    return table
+
+
+_OTHERS = "others"
+_MODEL = {True: "no", False: "yes", None: "some"}
+_CAPTION = """\
+calls: to a judge or an embedder, for one score in which every step has something to ask about
+model: no works without a key, judge=embedded being the default; yes needs a language model, judge=NAME; some: by case
+(demo): with generate=demo; `show METRIC` prints a command to try"""
+
+
+def metric_facts(option: Option, catalogue: Catalogue) -> dict[str, Any]:
+    """What a metric's file says of it, for programs; `calls` is None where its kind does not tell."""
+    values, calls = option.values, calls_of(option.values)
+    fits = catalogue.fits(option)
+    return {
+        "family": _family(option),
+        "kind": values.get("kind"),
+        "needs": list(values.get("needs") or ()),
+        "direction": values.get("direction", "higher_is_better"),
+        "threshold": values.get("threshold"),
+        "works_without_key": catalogue.keyless(option),
+        "dataset": fits[0].dataset if fits else None,
+        "generate": "demo" if fits and fits[0].demo else None,
+        "calls": calls and {"low": calls.low, "high": calls.high, "once": calls.once},
+    }
+
+
+def metric_table(options: Iterable[Option], catalogue: Catalogue) -> Table:
+    """One row for each metric under its family, at most as wide as the terminal."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("metric", ratio=1, overflow="fold")
+    table.add_column("needs, and who has it", max_width=22, overflow="fold")
+    table.add_column("calls a case", max_width=7)
+    table.add_column("model", max_width=5)
+    table.caption, table.caption_justify = _CAPTION, "left"
+    ordered = sorted(options, key=lambda option: (_family(option) == _OTHERS, _family(option), option.name))
+    for family, members in groupby(ordered, key=_family):
+        table.add_section()
+        table.add_row(literal(family, style="italic"))
+        for option in members:
+            what = Group(literal(option.name, style="bold"), literal(option.description, style="dim"))
+            needs = ", ".join(str(need) for need in option.values.get("needs") or ())
+            fits = catalogue.fits(option)
+            table.add_row(
+                Padding(what, (0, 0, 0, 2)),
+                Group(literal(needs), literal(_has_it(fits), style="dim")),
+                _in_words(calls_of(option.values)),
+                _MODEL[catalogue.keyless(option)],
+            )
+    return table
+
+
+def _family(option: Option) -> str:
+    return str(option.values.get("family") or _OTHERS)
+
+
+def _has_it(fits: Sequence[Fit]) -> str:
+    return f"{fits[0].dataset}{' (demo)' if fits[0].demo else ''}" if fits else "no dataset here"
+
+
+def _in_words(calls: Calls | None) -> str:
+    if calls is None:
+        return "?"
+    if calls.high is None:
+        return "by case"
+    return str(calls.low) if calls.low == calls.high else f"{calls.low} or {calls.high}"
+
+
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""Reads what `yaml.safe_load` reads, eight times as quickly where libyaml is there."""
+GROUPS = ("dataset", "metric", "judge", "target", "embedder", "experiment")
+
+_NAME_WIDTH = 30
+"""What a name has of a line at least, in a terminal however narrow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One file that can be chosen."""
+
+    group: str
+    name: str
+    file: Path
+    values: dict[str, Any]
+
+    @property
+    def text(self) -> str:
+        """The file as it stands."""
+        return self.file.read_text(encoding="utf-8")
+
+    @property
+    def description(self) -> str:
+        """Its `description`, or else the first comment after the package line."""
+        if isinstance(self.values.get("description"), str):
+            return self.values["description"]
+        comments = [line[1:].strip() for line in self.text.splitlines() if line.startswith("#")]
+        return next((comment for comment in comments if not comment.startswith("@package")), "")
+
+    @property
+    def selection(self) -> str:
+        """How the command line names it, before a shell's quotes; a composite together with what it is made of."""
+        parts: Any = self.values.get("of") if self.values.get("kind") == "composite" else None
+        return f"[{','.join([*parts, self.name])}]" if parts else self.name
+
+    @property
+    def prompts(self) -> list[str]:
+        """The names of the templates it uses."""
+        steps: list[Any] = self.values.get("steps") or []
+        parts = [self.values, *(cast("dict[str, Any]", step) for step in steps if isinstance(step, dict))]
+        named = [part.get(key) for part in parts for key in ("steps_prompt", "prompt")]
+        return list(dict.fromkeys(name for name in named if isinstance(name, str) and name.endswith(".jinja")))
+
+
+def options(config_dir: Path | None, group: str | None = None) -> list[Option]:
+    """Everything that can be chosen, by group and name; of files of one name, the one that would be used."""
+    found: dict[tuple[str, str], Option] = {}
+    for folder in conf_dirs(config_dir):
+        for name in [group] if group else GROUPS:
+            for option in _options_in(folder, name):
+                found.setdefault((option.group, option.name), option)
+    return [found[key] for key in sorted(found, key=lambda key: (GROUPS.index(key[0]), key[1]))]
+
+
+def find_option(name: str, config_dir: Path | None) -> Option:
+    """The option of that name; `group/name` where a name stands in several groups.
+
+    Raises:
+        UserError: There is none, or there are several.
+    """
+    group, _, own = name.rpartition("/")
+    everything = options(config_dir)
+    matching = [option for option in everything if option.name == own and group in ("", option.group)]
+    if not matching:
+        known = {option.name for option in everything} | {*metric_kinds().names()}
+        raise UserError(Problem(f"there is nothing called {name!r}", "command line", did_you_mean(own, known)))
+    if len(matching) > 1:
+        choices = " or ".join(f"{option.group}/{option.name}" for option in matching)
+        raise UserError(Problem(f"{name!r} stands in several groups", "command line", f"say {choices}"))
+    return matching[0]
+
+
+def print_list(group: str | None, config_dir: Path | None, console: Console, *, as_json: bool) -> int:
+    """Print what can be chosen, in one group or in all."""
+    everything = options(config_dir)
+    found = [option for option in everything if group in (None, option.group)]
+    matches = Catalogue(everything, config_dir)
+    if as_json:
+        facts = [_facts(option, matches) for option in found]
+        console.file.write(json.dumps(facts, indent=2, ensure_ascii=False) + "\n")
+        return 0
+    for name in [group] if group else GROUPS:
+        listed = [option for option in found if option.group == name]
+        console.print(metric_table(listed, matches) if name == "metric" else _table(name, listed))
+    return 0
+
+
+def print_option(name: str, config_dir: Path | None, console: Console, *, as_json: bool) -> int:
+    """Print an option's YAML, the prompts it uses, and a command to try; of a kind of metric its keys.
+
+    Raises:
+        UserError: There is nothing of that name, or there is too much.
+    """
+    everything = options(config_dir)
+    if name in metric_kinds().names() and all(option.name != name for option in everything):
+        members = [one for one in everything if one.group == "metric" and one.values.get("kind") == name]
+        return print_kind(name, members, console, as_json=as_json)
+    option = find_option(name, config_dir)
+    templates = Prompts(prompt_dirs(config_dir))
+    names = dict.fromkeys(part for prompt in option.prompts for part in templates.parts(prompt))
+    prompts = {name: templates.source(name) for name in names}
+    suggested = Catalogue(everything, config_dir).suggest(option)
+    if as_json:
+        facts = {
+            "group": option.group,
+            "name": option.name,
+            "file": str(option.file),
+            "yaml": option.text,
+            "prompts": prompts,
+            "example": suggested.command,
+            "note": suggested.note,
+        }
+        console.file.write(json.dumps(facts, indent=2, ensure_ascii=False) + "\n")
+        return 0
+    console.print(literal(str(option.file), style="dim"), soft_wrap=True)
+    console.print(Syntax(plain(option.text.rstrip()), "yaml", background_color="default", word_wrap=True))
+    for prompt, source in prompts.items():
+        console.rule(literal(f"prompts/{prompt}", style="dim"), align="left")
+        console.print(Syntax(plain(source.rstrip()), "jinja", background_color="default", word_wrap=True))
+    console.rule(literal("try it", style="dim"), align="left")
+    if suggested.command:
+        console.print(literal(suggested.command), soft_wrap=True)
+    if suggested.note:
+        console.print(literal(suggested.note, style="dim"), soft_wrap=True)
+    return 0
+
+
+def _facts(option: Option, matches: Catalogue) -> dict[str, Any]:
+    facts = {
+        "group": option.group,
+        "name": option.name,
+        "description": option.description,
+        "file": str(option.file),
+    }
+    return {**facts, **metric_facts(option, matches)} if option.group == "metric" else facts
+
+
+def _table(group: str, listed: list[Option]) -> Table:
+    table = Table(title=group, title_justify="left", box=box.SIMPLE_HEAD, show_header=False, pad_edge=False)
+    longest = max((len(option.name) for option in listed), default=0)
+    table.add_column(style="bold", overflow="fold", min_width=min(longest, _NAME_WIDTH))
+    table.add_column(overflow="fold")
+    for option in listed:
+        table.add_row(literal(option.name), literal(option.description))
+    return table
+
+
+def _options_in(folder: Path, group: str) -> Iterator[Option]:
+    for file in sorted((folder / group).glob("*.yaml")):
+        if file.stem.startswith("_"):
+            continue
+        try:
+            text = file.read_text(encoding="utf-8")
+            expect_bounded(text)
+            values = yaml.load(text, Loader=_LOADER)  # noqa: TID251, S506 - safe
+        except yaml.YAMLError:
+            # A broken file is listed all the same; choosing it says what is wrong with it.
+            values = {"description": "(this file is not valid YAML)"}
+        yield Option(group, file.stem, file, cast("dict[str, Any]", values) if isinstance(values, dict) else {})

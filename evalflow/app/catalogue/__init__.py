@@ -1,1 +1,0 @@
-"""What can be chosen, what it is made of, and what its YAML may hold."""

@@ -1,0 +1,204 @@
+"""The command `compare`: run B against run A, or every two runs of a sweep."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, get_args
+
+from rich.console import Console
+
+from evalflow.app.core.comparison import How, Scored, compare_pairs, open_scored
+from evalflow.app.core.locate import find_folder, find_run, jobs_of
+from evalflow.app.core.screen import shown
+from evalflow.errors import Problem, UserError
+from evalflow.report.comparison import print_comparison, write_comparison
+from evalflow.run.folder import RunFolder
+from evalflow.summary import by_case
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+_ANOTHER = (
+    "name the folder of another run, such as one of outputs/runs: `compare` takes A and B, or A for the latest as B"
+)
+
+
+def compare(options: argparse.Namespace, console: Console) -> int:
+    """Compare, print the table, and write compare.html into the folder of run B or of the sweep.
+
+    Args:
+        options: runs (A and B; A alone is held against the latest run; a sweep, or nothing where the latest is one, for
+            all its pairs), allow, adjust, margin, tags, classes, unpaired, json.
+        console: Where to print.
+
+    Raises:
+        UserError: There is no such run, or what the runs measured is not the same.
+    """
+    by = {"by_tag": options.tags, "by_class": options.classes, "unpaired": options.unpaired}
+    how = How(options.allow, options.adjust, options.margin, **by)
+    folder, pairs = _pairs(options.runs)
+    found = compare_pairs(pairs, how)
+    write_comparison(folder / "compare.html", found)
+    if options.json:
+        document = found.document() | {"page": str(folder / "compare.html")}
+        console.file.write(json.dumps(document, ensure_ascii=False, indent=2) + "\n")
+        return 0
+    print_comparison(console, found)
+    console.print(f"page   {shown(folder / 'compare.html')}", soft_wrap=True, markup=False)
+    return 0
+
+
+def _pairs(given: Sequence[str]) -> tuple[Path, list[tuple[Scored, Scored]]]:
+    """The runs to compare, and the folder that the page goes to."""
+    if len(given) > 2:
+        raise UserError(
+            Problem(f"{len(given)} runs", "command line", "name two, or the folder of a sweep for all pairs")
+        )
+    jobs = jobs_of(find_folder(given[0] if given else None)) if len(given) < 2 else None
+    if jobs is not None:
+        folder = find_folder(given[0] if given else None)
+        runs = [open_scored(RunFolder(job), job.name) for job in jobs if RunFolder(job).scores.is_file()]
+        if len(runs) < 2:
+            raise UserError(Problem("fewer than two runs of this sweep have scores", str(folder)))
+        return folder, list(combinations(runs, 2))
+    if not given:
+        raise UserError(Problem("compare with what?", "command line", _ANOTHER))
+    a, b = find_run(given[0]), find_run(given[1] if len(given) > 1 else None)
+    if a.path == b.path:
+        raise UserError(Problem("this is one run, not two", str(a.path), _ANOTHER))
+    return b.path, [(open_scored(a, a.path.name), open_scored(b, b.path.name))]
+
+
+Sort = Literal["all", "flipped", "worse", "better", "lost", "answer"]
+SORTS: tuple[Sort, ...] = get_args(Sort)
+_KEY = ("dataset", "case_id", "metric")
+_HALF = 0.5
+_LEAST = 1e-9
+"""Stands for a score that only one run has: behind what is worse, before what stayed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A case that changed, by the metric in which it changed most.
+
+    Attributes:
+        question: Empty where the database does not have it.
+        score_a, score_b: Means over repeats; None where that run has not scored it.
+        passed_a, passed_b: Whether most of its repeats passed; None without a threshold or a score.
+        change: B minus A, or A minus B where lower is better: below 0 is worse. None where one has no score.
+        others: In how many other metrics it changed likewise.
+        is_answered_otherwise: Whether the answers differ.
+    """
+
+    dataset: str
+    case_id: str
+    question: str
+    metric: str
+    score_a: float | None
+    score_b: float | None
+    passed_a: bool | None
+    passed_b: bool | None
+    change: float | None
+    others: int
+    is_answered_otherwise: bool
+
+
+class Changes:
+    """The cases that both runs have and that differ in a score or in the answer.
+
+    Args:
+        table: Of `cells_between`.
+
+    Attributes:
+        counts: How many cases changed in each way; one can count in several.
+        common: How many cases both runs have.
+    """
+
+    def __init__(self, table: pl.DataFrame) -> None:
+        import polars as pl
+
+        self.common = table.select("dataset", "case_id").n_unique()
+        self._changed = table.filter(pl.col("all"))
+        self.counts: Mapping[Sort, int] = {
+            sort: self._changed.filter(pl.col(sort)).select("dataset", "case_id").n_unique() for sort in SORTS
+        }
+
+    def page(self, sort: Sort, offset: int = 0, limit: int = 20) -> Sequence[Change]:
+        """Some of the cases that changed in that way: the worst first; of those that are better, the best.
+
+        Args:
+            sort: all, flipped (between pass and fail), worse, better, lost (scored by one run alone), or answer (the
+                answers differ, whatever the scores).
+            offset: How many are left out before.
+            limit: How many at most.
+        """
+        import polars as pl
+
+        order = pl.col("weight")
+        ordered = self._changed.filter(pl.col(sort)).sort(
+            order if sort != "better" else -order, "place", maintain_order=True
+        )
+        case = ordered.group_by("dataset", "case_id", maintain_order=True)
+        differs = pl.col("differs").sum() - pl.col("differs").first().cast(pl.UInt32)
+        worst = case.agg(
+            pl.col("question", "metric", "score_a", "score_b", "passed_a", "passed_b", "change").first(),
+            others=differs,
+            is_answered_otherwise=pl.col("answer").first(),
+        )
+        return [Change(**row) for row in worst.slice(offset, limit).iter_rows(named=True)]
+
+
+def cells_between(a: Scored, b: Scored, cases: Sequence[tuple[str, str, str, bool]]) -> pl.DataFrame:
+    """A row for each case and metric that both runs have.
+
+    Args:
+        a: The run before.
+        b: The one after.
+        cases: Dataset, id and question of those that both have, and whether the answers differ.
+
+    Returns:
+        Columns of `Change`, a Boolean for each of `SORTS`, `differs` (in the score, or in whether there is one),
+        `place` in A's order, and `weight`: the change, of a metric that goes beyond 1 as a share of its greatest, so
+        that one in other units does not push all others away.
+    """
+    import polars as pl
+
+    schema = {"dataset": pl.String, "case_id": pl.String, "question": pl.String, "answer": pl.Boolean}
+    known = pl.LazyFrame(cases, schema=schema, orient="row")
+    lower = [name for name, traits in (a.traits | b.traits).items() if not traits.higher_is_better]
+    rise = pl.col("score_b") - pl.col("score_a")
+    passed = {f"passed_{side}": pl.col(f"passed_{side}") >= _HALF for side in "ab"}
+    greatest = pl.max_horizontal(pl.col("change").abs().max().over("metric"), 1.0)
+    lost = pl.when(pl.col("score_b").is_null()).then(-_LEAST).otherwise(_LEAST)
+    return (
+        _side(a, "a")
+        .join(_side(b, "b"), on=_KEY)
+        .join(known, on=("dataset", "case_id"), how="left")
+        .with_columns(pl.col("answer").fill_null(value=False), pl.col("question").fill_null(""), **passed)
+        .with_columns(
+            change=pl.when(pl.col("metric").is_in(lower)).then(-rise).otherwise(rise),
+            flipped=(pl.col("passed_a") != pl.col("passed_b")).fill_null(value=False),
+            lost=pl.col("score_a").is_null() != pl.col("score_b").is_null(),
+        )
+        .with_columns(
+            worse=(pl.col("change") < 0).fill_null(value=False),
+            better=(pl.col("change") > 0).fill_null(value=False),
+            weight=pl.when(pl.col("lost")).then(lost).otherwise((pl.col("change") / greatest).fill_null(0.0)),
+        )
+        .with_columns(differs=pl.col("worse") | pl.col("better") | pl.col("lost"))
+        .with_columns(all=pl.col("differs") | pl.col("flipped") | pl.col("answer"))
+        .collect(engine="streaming")
+    )
+
+
+def _side(run: Scored, side: str) -> pl.LazyFrame:
+    import polars as pl
+
+    place = [pl.col("place")] if side == "a" else []
+    return by_case(run.scores()).select(*_KEY, *place, pl.col("score", "passed").name.suffix(f"_{side}"))

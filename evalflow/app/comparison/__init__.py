@@ -1,1 +1,0 @@
-"""Runs held against each other: two of them, every two of a sweep, or one and its baseline."""

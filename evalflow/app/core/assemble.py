@@ -1,0 +1,490 @@
+"""From settings to the parts of a run: datasets, target, metrics and their judges."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any, cast
+
+from evalflow import datasets
+from evalflow.calls.budget import Budget
+from evalflow.calls.cache import Cache
+from evalflow.calls.client import CallSession
+from evalflow.calls.single_flight import Once
+from evalflow.config.address import SECRET_NAME
+from evalflow.config.endpoints import Concurrency
+from evalflow.config.load import Composed, compose
+from evalflow.config.panels import CascadeConfig, each_judge, single_judges
+from evalflow.config.schema import DatasetConfig, JudgeConfig, RunConfig, TargetConfig
+from evalflow.config.targets import PythonTargetConfig
+from evalflow.config.validate import Settings, validate
+from evalflow.errors import Problem, UserError, did_you_mean
+from evalflow.llm.logprobs import choices
+from evalflow.llm.panel import Panel, single, with_embedder
+from evalflow.llm.prices import price_facts, priced
+from evalflow.llm.registry import build_embedder, build_judge, embedder_config_model, judge_config_model
+from evalflow.metrics.registry import build_metric, metric_config_model
+from evalflow.prompts import Prompts
+from evalflow.protocols import Judge, Metric, Target
+from evalflow.records import Ask, Case
+from evalflow.run.plan import Draw
+from evalflow.run.scoring import Pair
+from evalflow.targets.registry import build_target, target_config_model
+from evalflow.targets.reply import Form
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """Names of metrics.
+
+    Attributes:
+        asking: Those that ask a judge.
+        embedding: Those that ask the embedder.
+    """
+
+    asking: Set[str] = frozenset()
+    embedding: Set[str] = frozenset()
+
+
+def demand_of(metrics: Mapping[str, Metric], cases: Callable[[], Iterable[Case]]) -> Demand:
+    """Who needs whom.
+
+    A metric that may ask both binds to checks, and what these need stands in the cases. They are read for such a
+    metric only, and no further than to the first check of either sort.
+
+    Raises:
+        UserError: The data cannot be read.
+    """
+    asking = {name for name, metric in metrics.items() if metric.asks and not metric.embeds}
+    embedding = {name for name, metric in metrics.items() if metric.embeds and not metric.asks}
+    for name, metric in metrics.items():
+        if metric.asks and metric.embeds:
+            asks, embeds = _needs(metric, cases())
+            asking |= {name} if asks else set()
+            embedding |= {name} if embeds else set()
+    return Demand(asking, embedding)
+
+
+def _needs(metric: Metric, cases: Iterable[Case]) -> tuple[bool, bool]:
+    asks = embeds = False
+    for case in cases:
+        try:
+            bound = metric.bind(case)
+        except UserError:
+            continue  # the census tells of it
+        asks = asks or any(one.asks for one in bound)
+        embeds = embeds or any(one.embeds for one in bound)
+        if asks and embeds:
+            break
+    return asks, embeds
+
+
+def offered(run: RunConfig) -> Iterator[Case]:
+    """The cases of all datasets, streamed; of each those with one of its `tags`, and of these the first `limit`.
+
+    Raises:
+        UserError: The data are wrong, or no case has one of the tags.
+    """
+    for name, config in run.dataset.items():
+        cases = datasets.read(name, config)
+        yield from islice(_tagged(name, config.tags, cases) if config.tags else cases, run.limit)
+
+
+def _tagged(dataset: str, tags: Sequence[str], cases: Iterable[Case]) -> Iterator[Case]:
+    wanted = {datasets.tag_name(tag) for tag in tags}
+    known: set[str] = set()
+    for case in cases:
+        own = {level for tag in case.tags for level in datasets.tag_levels(tag)}
+        known |= own
+        if wanted & own:
+            yield case
+    absent = sorted(wanted - known)
+    if absent:
+        where = f"dataset.{dataset}.tags"
+        raise UserError(
+            [Problem(f"no case of {dataset} has the tag {tag!r}", where, did_you_mean(tag, known)) for tag in absent]
+        )
+
+
+def select(run: RunConfig) -> Iterator[Case]:
+    """The cases that the run is about, in input order. With `sample` the data are read twice."""
+    draw = Draw(run.sample, run.seed)
+    if run.sample is not None:
+        for case in offered(run):
+            draw.offer(case)
+    yield from draw.pick(offered(run))
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a run is made of.
+
+    Attributes:
+        settings: What it was made from.
+        pairs: The metrics with their judges, in the order of the configuration.
+        target: Who answers.
+        prompts: The templates.
+        session: What judges and target share.
+    """
+
+    settings: Settings
+    pairs: tuple[Pair, ...]
+    target: Target
+    prompts: Prompts
+    session: CallSession
+
+    @property
+    def metrics(self) -> dict[str, Metric]:
+        """The metrics by name."""
+        return {pair.metric.name: pair.metric for pair in self.pairs}
+
+    @property
+    def judges(self) -> dict[str, Judge]:
+        """The judges by name, the embedder among them."""
+        return {judge.name: judge for pair in self.pairs for judge in (pair.judge, pair.embedder) if judge}
+
+    @property
+    def datasets(self) -> Mapping[str, DatasetConfig]:
+        """The datasets by name."""
+        return self.settings.run.dataset
+
+    def asked(self, pair: Pair) -> list[tuple[Judge, JudgeConfig]]:
+        """The judges that are really asked, in order, with their configurations: the pair's judge, or its members."""
+        if pair.judge is None:
+            return []
+        return list(
+            zip(single(pair.judge), single_judges(self.settings.judges[pair.metric.name]).values(), strict=True)
+        )
+
+    def prices(self) -> dict[str, dict[str, Any] | None]:
+        """What is known of the price of each judge, of the embedder and of the target, by their names."""
+        judges = {judge.name: config for pair in self.pairs for judge, config in self.asked(pair)}
+        configs: dict[str, Any] = {self.target.name: self.settings.run.target, **judges}
+        configs |= {pair.embedder.name: self.settings.run.embedder for pair in self.pairs if pair.embedder}
+        return {name: price_facts(config) for name, config in configs.items()}
+
+    def width(self) -> int:
+        """Cases under way at once: enough that the limiters are always fed, never less than a few."""
+        judges = [one for config in self.settings.judges.values() for one in single_judges(config).values()]
+        configs: list[Any] = [self.settings.run.target, self.settings.run.embedder, *judges]
+        limits = [c.concurrency.max for c in configs if isinstance(getattr(c, "concurrency", None), Concurrency)]
+        return max([8, *limits])
+
+    async def close(self) -> None:
+        """Release every connection, and write what is to be remembered."""
+        try:
+            await self.target.close()
+            for judge in self.judges.values():
+                await judge.close()
+        finally:
+            self.session.close()
+
+
+def assemble(settings: Settings, run_id: str = "", session: CallSession | None = None) -> Parts:
+    """Build every part, and report the problems of all of them together. No file is opened for writing.
+
+    Args:
+        settings: What the run is made from.
+        run_id: The run that will ask; without one, and without a session, nothing may be asked.
+        session: What judges and target share; None: the cache and the budget of the settings.
+
+    Raises:
+        UserError: A prompt, a metric, a key or a name is wrong.
+    """
+    problems: list[Problem] = []
+    settings = _settled(settings)
+    prompts = Prompts(settings.composed.prompt_folders)
+    session = session or _session(settings.run, run_id)
+    metrics = _metrics(settings, prompts, problems)
+    demand = _demand(settings, metrics, problems)
+    judges = _judges(settings, demand, session, problems)
+    embedder = _embedder(settings, judges, session, problems) if demand.embedding else None
+    target = _target(settings, prompts, session, problems)
+    if problems or target is None:
+        raise UserError(problems)
+    pairs = tuple(
+        _pair(metric, judges.get(name), embedder if name in demand.embedding else None)
+        for name, metric in metrics.items()
+    )
+    return Parts(settings, pairs, target, prompts, session)
+
+
+def _pair(metric: Metric, judge: Judge | None, embedder: Judge | None) -> Pair:
+    both = with_embedder(judge, embedder) if judge and embedder else None
+    return Pair(metric, judge, embedder, both)
+
+
+def _settled(settings: Settings) -> Settings:
+    """The settings with the list prices of models whose price they do not tell, and the baseline's real folder.
+
+    `outputs/latest` is this very run as soon as it has begun.
+    """
+    run = settings.run
+    known = run.baseline is not None and Path(run.baseline).is_dir()
+    baseline = str(Path(run.baseline or "").resolve()) if known else run.baseline
+    run = run.model_copy(update={"target": priced(run.target), "embedder": priced(run.embedder), "baseline": baseline})
+    judges = {name: each_judge(config, priced) for name, config in settings.judges.items()}
+    return replace(settings, run=run, judges=judges)
+
+
+def _session(run: RunConfig, run_id: str) -> CallSession:
+    path = Path(run.cache.path).expanduser()
+    cache = Cache(path, run.cache.mode, run_id=run_id, max_bytes=run.cache.max_bytes)
+    limits = run.budget
+    limited = any(limit is not None for limit in (limits.usd, limits.requests, limits.tokens))
+    return CallSession(once=Once(cache), budget=Budget(limits) if limited else None)
+
+
+def _metrics(settings: Settings, prompts: Prompts, problems: list[Problem]) -> dict[str, Metric]:
+    metrics: dict[str, Metric] = {}
+    for name, config in settings.run.metric.items():
+        try:
+            metrics[name] = build_metric(name, config, prompts)
+        except UserError as error:
+            file = settings.composed.sources.get(settings.key("metric", name))
+            problems += _in_file(file, error)
+    return metrics
+
+
+def _demand(settings: Settings, metrics: Mapping[str, Metric], problems: list[Problem]) -> Demand:
+    try:
+        return demand_of(metrics, lambda: offered(settings.run))
+    except UserError as error:
+        problems += error.problems
+        return Demand()
+
+
+def _judges(settings: Settings, demand: Demand, session: CallSession, problems: list[Problem]) -> dict[str, Judge]:
+    """The judge of each metric that asks one; metrics with the same configuration share it."""
+    built: list[tuple[Any, Judge]] = []
+    judges: dict[str, Judge] = {}
+    for name, config in settings.judges.items():
+        if name not in demand.asking:
+            continue
+        known = next((judge for other, judge in built if other == config), None)
+        if known is None:
+            try:
+                known = build_judge(config, settings.composed.choices["judge"], session)
+            except UserError as error:
+                problems += [problem for problem in error.problems if problem not in problems]
+                continue
+            clash = next((judge for _, judge in built if judge.name == known.name), None)
+            if clash:
+                problems.append(_same_name("judge", known.name, f"metric.{name}.judge.name"))
+            built.append((config, known))
+        judges[name] = known
+    return judges
+
+
+def _embedder(
+    settings: Settings, judges: Mapping[str, Judge], session: CallSession, problems: list[Problem]
+) -> Judge | None:
+    config = settings.run.embedder
+    try:
+        embedder = build_embedder(config, settings.composed.choices.get("embedder", config.kind), session)
+    except UserError as error:
+        problems += error.problems
+        return None
+    if any(judge.name == embedder.name for judge in judges.values()):
+        problems.append(_same_name("judge", embedder.name, "embedder.name"))
+    return embedder
+
+
+def _target(settings: Settings, prompts: Prompts, session: CallSession, problems: list[Problem]) -> Target | None:
+    run = settings.run
+    forms = {name: Form.of(config) for name, config in run.dataset.items()}
+    try:
+        return build_target(run.target, settings.composed.choices["target"], prompts, forms, run.generate, session)
+    except UserError as error:
+        problems += _in_file(settings.composed.sources.get("target"), error)
+        return None
+
+
+def _in_file(file: Path | None, error: UserError) -> Iterable[Problem]:
+    """The problems with the file they are in, where it is known: a resumed run has its configuration from run.json."""
+    if file is None:
+        return error.problems
+    return [replace(problem, where=f"{file}: {problem.where}") for problem in error.problems]
+
+
+def _same_name(what: str, name: str, key: str) -> Problem:
+    return Problem(
+        f"two {what}s with different settings would both be called {name!r}, and their scores would mix",
+        "configuration",
+        f"name one of them: {key}=...",
+    )
+
+
+_FAMILY = re.compile(r"[a-z]+")
+
+
+def alike(parts: Parts) -> Iterator[str]:
+    """Panels whose members are models of one family, as far as their names tell."""
+    told: set[str] = set()
+    for pair in parts.pairs:
+        if not isinstance(pair.judge, Panel) or isinstance(pair.judge.config, CascadeConfig):
+            continue
+        families = {_family(config) for _, config in parts.asked(pair)}
+        family = families.pop()
+        if not families and family and pair.judge.name not in told:
+            told.add(pair.judge.name)
+            yield (
+                f"all members of the panel {pair.judge.name} are {family} models: what one of them overlooks the "
+                "others are likely to overlook as well; take members of several families"
+            )
+
+
+def silence(judge: Judge, config: Any, asks: Sequence[Ask]) -> str | None:
+    """Why a member of a cascade could not say how sure it is of what it answers; None where it can.
+
+    Args:
+        judge: The member.
+        config: Its configuration.
+        asks: What it is asked about one answer, as the cascade puts it.
+    """
+    verdicts = [ask for ask in asks if not ask.embeds and choices(_row(ask))]
+    if not verdicts:
+        return "it is asked for no verdict out of few, such as a label, yes or no, or a grade" if asks else None
+    if judge.weighted:
+        return None
+    silent = next((ask for ask in verdicts if ask.samples == 1 and not _read(ask, config)), None)
+    if silent is None:
+        return None
+    logprobs = getattr(config, "gives_logprobs", False)
+    why = "token probabilities of a list are not read" if logprobs else "its endpoint gives no token probabilities"
+    return f"step {silent.step}: {why}"
+
+
+def refused(cascade: Panel, place: int, metric: str, why: str) -> Problem:
+    """The problem of a cascade that could not tell when to escalate."""
+    name = list(cascade.config.asked)[place]
+    what = f"{metric}: {cascade.members[place].name} gives no probability of its verdicts ({why}), so that the cascade "
+    what += "could not tell when to ask the next one"
+    hint = f"draw several replies, judge.samples=5; or judge.members.{name}.logprobs=true where the endpoint gives them"
+    return Problem(what, f"judge.members.{name}", hint)
+
+
+def _row(ask: Ask) -> Any:
+    """The model of one verdict: of the reply, or of each of its results."""
+    from evalflow.llm.embedded import item_type
+
+    return ask.reply_model if ask.items is None else item_type(ask.reply_model.model_fields["results"])
+
+
+def _read(ask: Ask, config: Any) -> bool:
+    return ask.items is None and getattr(config, "gives_logprobs", False)
+
+
+def _family(config: object) -> str | None:
+    """The first word of a model's name: gpt of openai/gpt-4.1-mini."""
+    model: str | None = getattr(config, "model", None)
+    found = _FAMILY.match(model.rpartition("/")[2].lower()) if model else None
+    return found.group() if found else None
+
+
+_PASSWORD = re.compile(r"://[^/@:]*:(?!\$\{)[^/@]+@")
+_PARAMETER = re.compile(r"[?&]([^=&#]+)=([^&#]*)")
+
+
+def settings_of(composed: Composed, *, programs: bool = True) -> Settings:
+    """The typed settings.
+
+    Args:
+        composed: What Hydra made.
+        programs: Whether a target may be a program of this machine. Who takes a configuration from elsewhere, such as
+            a web form, says no.
+
+    Raises:
+        UserError: With every problem that was found.
+    """
+    settings = validate(composed, metric_config_model, judge_config_model, target_config_model, embedder_config_model)
+    config = composed.storable
+    parts: dict[str, Any] = {group: config[group] for group in ("judge", "target", "embedder")}
+    parts |= {f"metric.{name}.judge": metric.get("judge") for name, metric in config["metric"].items()}
+    problems = [*written_secrets(parts), *_code(settings.run.target, composed, programs=programs)]
+    if problems:
+        raise UserError(problems)
+    return settings
+
+
+def composed_settings(overrides: Sequence[str], config_dir: Path | None) -> Settings:
+    """The typed settings that a command line describes; nothing is run.
+
+    Args:
+        overrides: Hydra overrides.
+        config_dir: A config folder to search first.
+
+    Raises:
+        UserError: With every problem that was found.
+    """
+    return settings_of(compose(overrides, config_dir, check=settings_of))
+
+
+def with_default_judge(words: Sequence[str], config_dir: Path | None, *, judged: bool = False) -> list[str]:
+    """The command line with the target's own model as its judge, where that is the default.
+
+    It is for G-Eval, where nobody names a judge and the target is a model: the embedded judge cannot grade by criteria.
+    A sweep names its judge, since one that changes with the target compares nothing.
+
+    Args:
+        words: Overrides and Hydra's flags.
+        config_dir: A config folder to search first.
+        judged: Whether its metrics need a judge that reads, such as a Tiamat test's, whatever their kind.
+    """
+    overrides = [word for word in words if "=" in word and not word.startswith("-")]
+    keys = {word.lstrip("+").partition("=")[0] for word in overrides}
+    flags = set(words) - set(overrides)
+    if "judge" in keys or flags or not keys & {"target", "experiment"} or os.environ.get("EVALFLOW_JUDGE"):
+        return list(words)
+    try:
+        # Keys of the judge are for the one that is yet to be chosen.
+        plain = [word for word in overrides if not word.lstrip("+").startswith("judge.")]
+        found = compose(plain, config_dir, complete=False)
+    except UserError:
+        return list(words)  # what is wrong is said when all of it is composed
+    kinds = {metric.get("kind") for metric in found.values["metric"].values()}
+    embedded, model = found.choices.get("judge") == "embedded", found.values["target"].get("kind") == "openai"
+    return [*words, "judge=target"] if embedded and model and (judged or "g_eval" in kinds) else list(words)
+
+
+def written_secrets(parts: Mapping[str, Any]) -> Iterator[Problem]:
+    """Passwords and keys in addresses, and keys in headers, in plain text: they would be kept with the run.
+
+    Args:
+        parts: Configurations of judges, targets and embedders as they were written, by their keys.
+    """
+    for key, part in parts.items():
+        values = cast("dict[str, Any]", part) if isinstance(part, dict) else {}
+        members = values.get("members")
+        if isinstance(members, dict):
+            named = cast("dict[str, Any]", members)
+            yield from written_secrets({f"{key}.members.{name}": member for name, member in named.items()})
+        for address in ("base_url", "url"):
+            if _PASSWORD.search(str(values.get(address))):
+                hint = "name a variable that holds it: http://USER:${oc.env:NAME}@HOST/v1"
+                yield Problem("a password would be kept with the run", f"{key}.{address}", hint)
+            for name, value in _PARAMETER.findall(str(values.get(address))):
+                if SECRET_NAME.search(name) and value and "${" not in value:
+                    hint = f"name a variable that holds it: {name}=${{oc.env:NAME}}"
+                    yield Problem("a secret would be kept with the run", f"{key}.{address}", hint)
+        headers = values.get("headers")
+        for name, value in (cast("dict[str, Any]", headers) if isinstance(headers, dict) else {}).items():
+            if SECRET_NAME.search(name) and "${" not in str(value):
+                hint = f"name a variable that holds it: {name}: ${{oc.env:NAME}}"
+                yield Problem("a secret would be kept with the run", f"{key}.headers.{name}", hint)
+
+
+def _code(target: TargetConfig, composed: Composed, *, programs: bool) -> Iterator[Problem]:
+    """Programs where none may be, and a callable that stands elsewhere than on the command line."""
+    if target.runs_here and not programs:
+        hint = "use a target that is reached over HTTP"
+        yield Problem(f"a target of kind {target.kind} runs a program, which is not allowed here", "target.kind", hint)
+    elif isinstance(target, PythonTargetConfig):
+        pairs = (override.lstrip("+").partition("=") for override in composed.overrides)
+        if target.call not in [value.strip("'\"") for key, _, value in pairs if key == "target.call"]:
+            what = "YAML carries meaning, never code: a callable is named on the command line only"
+            yield Problem(what, "target.call", f"add target.call={target.call}")

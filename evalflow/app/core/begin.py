@@ -1,0 +1,247 @@
+"""How a run begins, or goes on: its folder, its manifest, and what an earlier part of it has finished and spent."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+from evalflow import datasets
+from evalflow.app.core.assemble import Parts
+from evalflow.app.core.inspect import Inspection
+from evalflow.app.core.reading import Order
+from evalflow.bill import NOTHING
+from evalflow.calls.budget import Amount
+from evalflow.calls.cache_store import Entry
+from evalflow.errors import Problem, UserError, command
+from evalflow.files import write_atomically
+from evalflow.llm.panel import Panel
+from evalflow.paths import private_folder
+from evalflow.protocols import Judge, Metric
+from evalflow.records import Case, Outcome, Usage
+from evalflow.run import manifest as manifests
+from evalflow.run.deadline import Deadlines, Failed
+from evalflow.run.folder import RunFolder
+from evalflow.run.journal import Finished, read_finished
+from evalflow.run.manifest import Tally
+from evalflow.run.plan import PreparedFile
+from evalflow.run.scoring import Meter, Pair
+
+
+def open_folder(order: Order) -> RunFolder:
+    """The run's folder, made where it is missing.
+
+    Raises:
+        UserError: It cannot be written, or holds another run.
+    """
+    folder = RunFolder(order.folder)
+    if order.resumed is None and folder.manifest.exists():
+        hint = f"choose another folder, or go on with that run: {command('resume', order.folder)}"
+        raise UserError(Problem("this folder holds a run already", str(order.folder), hint))
+    try:
+        private_folder(folder.path)
+        if not folder.prepared.exists():
+            write_atomically(folder.prepared, "{}\n")
+    except OSError as error:
+        raise UserError(Problem(f"cannot write there: {error.strerror}", str(folder.path))) from None
+    return folder
+
+
+def open_manifest(order: Order, facts: dict[str, Any]) -> dict[str, Any]:
+    """The manifest with which the run begins, or goes on.
+
+    Raises:
+        UserError: What is to be resumed is not what was begun.
+    """
+    if order.resumed is None:
+        known = {**facts, "spent_before": asdict(_spent_before(order))}
+        return manifests.opening(order.run_id, order.composed.overrides, known)
+    changes = manifests.changes(order.resumed, facts)
+    if changes:
+        hint = "put it back as it was, or start a new run"
+        raise UserError(
+            [Problem(f"{change} has changed since the run began", str(order.folder), hint) for change in changes]
+        )
+    return manifests.reopening(order.resumed)
+
+
+def finished_before(order: Order, parts: Parts, bounded: Collection[str], tally: Tally) -> Finished:
+    """What an earlier part of this run has finished; what that took is counted into the tally and the budget."""
+    session = parts.session
+    before = _spent_before(order)
+    if session.budget:
+        session.budget.spent = before
+    if order.resumed is None:
+        return Finished()
+    finished = read_finished(
+        RunFolder(order.folder),
+        tally,
+        bounded,
+        errors_too=not order.retry_errors,
+        failed_too=any(metric.stops for metric in parts.metrics.values()),
+    )
+    told = manifests.take_up(tally, order.resumed)
+    if session.budget:
+        own = Amount(tally.requests, tally.input_tokens + tally.output_tokens, tally.cost_usd)
+        session.budget.spent = before + own
+
+    def claimed(entry: Entry, cost_usd: float | None) -> None:
+        if told:
+            tally.retract_call(entry.requests, entry.usage, cost_usd)
+        elif session.budget:
+            usage = entry.usage or Usage()
+            session.budget.spent += Amount(entry.requests, usage.input_tokens + usage.output_tokens, cost_usd or 0.0)
+
+    if session.once:
+        session.once.settled, session.once.claimed = finished.paid, claimed
+    return finished
+
+
+def _spent_before(order: Order) -> Amount:
+    """What earlier runs of the same sweep have spent: the budget of a sweep is one for all its runs."""
+    if order.resumed:
+        return Amount(**order.resumed["spent_before"])
+    spent = Amount()
+    for path in order.siblings:
+        ended = RunFolder(path).read_manifest()
+        requests, sent, received, usd = (
+            ended.get(key) or 0 for key in ("requests", "input_tokens", "output_tokens", "cost_usd")
+        )
+        spent += Amount(requests, sent + received, usd)
+    return spent
+
+
+class Reader(Protocol):
+    """Who is told what was made."""
+
+    def prepared(self, metric: str, entry: Mapping[str, Any], folder: RunFolder) -> None:
+        """Something was made; `entry` is that of prepared.json."""
+
+
+async def prepare(pairs: Sequence[Pair], folder: RunFolder, tally: Tally, reader: Reader) -> tuple[Pair, ...]:
+    """The metrics, ready to score. What the run has made before is used again; what is made now is kept and counted.
+
+    Raises:
+        UserError: prepared.json is not what was written.
+        InfrastructureError, BudgetError: A call cannot be made.
+    """
+    file = PreparedFile(folder)
+    ready: list[Pair] = []
+    for pair in pairs:
+        judge = Meter(pair.judge, tally) if pair.judge else None
+        told = _Told(file, pair.metric.name, judge, folder, reader)
+        metric = await Deadlines(None).attempt(pair.metric.prepare(judge, told), UserError)
+        if isinstance(metric, Failed):
+            metric = cast("Metric", _Unprepared(pair.metric, metric))
+        ready.append(replace(pair, metric=metric))
+    return tuple(ready)
+
+
+class _Unprepared:
+    """A metric that could not be prepared: each of its scores is an error that says so."""
+
+    def __init__(self, metric: Metric, failed: Failed) -> None:
+        self._metric = metric
+        self._failed = failed
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._metric, name)
+
+    def bind(self, case: Case) -> Sequence[_Unprepared]:
+        return [_Unprepared(metric, self._failed) for metric in self._metric.bind(case)]
+
+    async def score(self, *_: object) -> Outcome:
+        what = f"the metric could not be prepared: {self._failed.error}"
+        return Outcome(status="error", error_type=self._failed.error_type, error=what)
+
+
+class _Told:
+    """Implements Prepared around the file; adds to an entry what it took, and tells what is new."""
+
+    def __init__(self, file: PreparedFile, metric: str, judge: Meter | None, folder: RunFolder, reader: Reader) -> None:
+        self._file = file
+        self._metric = metric
+        self._judge = judge
+        self._folder = folder
+        self._reader = reader
+
+    def get(self, key: str) -> Mapping[str, Any] | None:
+        return self._file.get(key)
+
+    def put(self, key: str, entry: Mapping[str, Any]) -> None:
+        cost, bill = (self._judge.cost_usd, self._judge.bill()) if self._judge else (0.0, NOTHING)
+        self._file.put(key, {**entry, "cost_usd": cost, "bill": asdict(bill)})
+        self._reader.prepared(self._metric, entry, self._folder)
+
+
+def facts_of(inspection: Inspection) -> dict[str, Any]:
+    """Configuration, data, prompts, metrics, judges and target: what a resumed run must find unchanged."""
+    parts = inspection.parts
+    composed = parts.settings.composed
+    return {
+        "config": _pinned(parts),
+        "choices": {group: composed.choices[group] for group in ("judge", "embedder", "target")},
+        "search_folders": {
+            "conf": [str(folder) for folder in composed.conf_folders],
+            "prompts": [str(folder) for folder in composed.prompt_folders],
+        },
+        "datasets": {
+            name: {
+                "files": [str(path) for path in datasets.files(config)],
+                "sha256": datasets.digest(config),
+                "cases": inspection.cases[name],
+                "labelled": inspection.labelled[name],
+            }
+            for name, config in parts.datasets.items()
+        },
+        "metrics": {
+            name: {
+                "declared": one.declared,
+                "key": parts.settings.keys["metric", one.declared],
+                "description": one.metric.config.description,
+                "version": one.metric.config.version,
+                "prompt_sha256": parts.prompts.digest(one.metric.prompts) if one.metric.prompts else None,
+                "judge": one.judge.name if one.judge else None,
+                "asks": one.metric.asks,
+                "embeds": one.metric.embeds,
+                "bounded": one.metric.bounded,
+                "figures": asdict(one.metric.figures) if one.metric.figures else None,
+            }
+            for name, one in inspection.scored.items()
+        },
+        "judges": {
+            name: {
+                "nature": judge.nature,
+                "identity": judge.identity,
+                "calibrated": judge.calibrated,
+                **_members(judge),
+            }
+            for name, judge in inspection.judges.items()
+        },
+        "target": {"name": parts.target.name, "identity": parts.target.identity},
+        "prices": {name: price for name, price in parts.prices().items() if price},
+    }
+
+
+def _members(judge: Judge) -> dict[str, Any]:
+    """What kind of several judges it is, and their names in the order in which they are asked; nothing of one."""
+    if not isinstance(judge, Panel):
+        return {}
+    return {"kind": judge.config.kind, "members": [member.name for member in judge.members]}
+
+
+def _pinned(parts: Parts) -> dict[str, Any]:
+    """The configuration, with what it borrows from another run under its real name.
+
+    `outputs/latest` is this very run from now on, and would lead nowhere when it is resumed.
+    """
+    config = deepcopy(parts.settings.composed.storable)
+    if parts.settings.run.baseline is not None:
+        config["baseline"] = parts.settings.run.baseline
+    for name, metric in parts.settings.run.metric.items():
+        borrowed: str | None = getattr(metric, "steps_from", None)
+        if borrowed:
+            config["metric"][parts.settings.keys["metric", name]]["steps_from"] = str(Path(borrowed).resolve())
+    return config

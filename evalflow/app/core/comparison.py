@@ -1,0 +1,360 @@
+"""Two runs compared: whether they can be, and the rows of the comparison."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from evalflow.app.core.saved import load, read_cases, read_manifest
+from evalflow.errors import Problem, UserError, command
+from evalflow.records import FigureSpec
+from evalflow.report.comparison import Comparison, Flips, flips
+from evalflow.run.folder import RunFolder
+from evalflow.summary import ComparisonRow, Pairing, Traits, adjusted, compare_cases, compare_samples, pair_scores
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from evalflow.stats.paired import Adjustment
+
+
+Kind = Literal["metric", "prompt", "judge", "cases"]
+KINDS: tuple[Kind, ...] = ("metric", "prompt", "judge", "cases")
+# What a metric's configuration may differ in while its scores mean the same.
+_FREE = ("threshold", "gate", "description", "family", "judge", "steps_from")
+_SHOWN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Obstacle:
+    """Why two runs cannot be compared as they are.
+
+    Attributes:
+        kind: What differs, and the word after `--allow` that lets it pass.
+        what: In one sentence.
+    """
+
+    kind: Kind
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """A run that has scores to compare."""
+
+    name: str
+    folder: RunFolder
+    manifest: dict[str, Any]
+
+    def scores(self) -> pl.LazyFrame:
+        """The columns of scores.parquet."""
+        import polars as pl
+
+        return pl.scan_parquet(self.folder.scores)
+
+    @property
+    def traits(self) -> dict[str, Traits]:
+        """What a comparison has to know of each metric."""
+        return {
+            name: Traits(
+                _declared(self.manifest, name).get("direction") != "lower_is_better",
+                facts["bounded"],
+                FigureSpec(**facts["figures"]) if facts["figures"] else None,
+            )
+            for name, facts in self.manifest["metrics"].items()
+        }
+
+
+def open_scored(folder: RunFolder, name: str) -> Scored:
+    """A run's manifest and scores.
+
+    Raises:
+        UserError: They are of another version, or the run ended before its tables were written.
+    """
+    manifest = read_manifest(folder)
+    if not folder.scores.is_file():
+        hint = f"write them: {command('report', folder.path)}"
+        raise UserError(Problem("the run ended before its tables were written", str(folder.path), hint))
+    return Scored(name, folder, manifest)
+
+
+def obstacles(a: Scored, b: Scored) -> list[Obstacle]:
+    """Everything that keeps the two from being compared, in the order of `KINDS`."""
+    found = [*other_versions(_versions(a), _versions(b)), *_unlike(a, b)]
+    changed = _changed_cases(a, b)
+    if changed:
+        names = ", ".join(changed[:_SHOWN]) + (", ..." if len(changed) > _SHOWN else "")
+        what = f"{len(changed)} cases have another question, reference or expected value under the same id ({names})"
+        found.append(Obstacle("cases", what))
+    return sorted(found, key=lambda obstacle: KINDS.index(obstacle.kind))
+
+
+def declared_obstacles(a: Scored, b: Scored) -> list[Obstacle]:
+    """What of `obstacles` shows without a look at scores or cases: quick enough to be asked of many runs."""
+    found = [*other_versions(_declared_versions(a), _declared_versions(b)), *_unlike(a, b)]
+    return sorted(found, key=lambda obstacle: KINDS.index(obstacle.kind))
+
+
+def refuse(found: Collection[Obstacle], allowed: Collection[str], where: str, allow: str = "--allow ") -> None:
+    """Raise a UserError with every obstacle that is not allowed; `allow` is how that is said."""
+    same = "their scores may not mean the same; to compare them all the same:"
+    problems = [
+        Problem(obstacle.what, where, f"{same} {allow}{obstacle.kind}")
+        for obstacle in found
+        if obstacle.kind not in allowed
+    ]
+    if problems:
+        raise UserError(problems)
+
+
+def unlike_metrics(
+    name: str, a: Mapping[str, Any], b: Mapping[str, Any], called: tuple[str, str] = ("A", "B")
+) -> Iterator[Obstacle]:
+    """What of one metric is not the same in two runs, as their manifests have it: configuration, prompts, judge."""
+    left, right = a["metrics"][name], b["metrics"][name]
+    if left["prompt_sha256"] != right["prompt_sha256"]:
+        yield Obstacle("prompt", f"the prompts of metric {name} are not the same")
+    ours, theirs = (declared_meaning(manifest, name) for manifest in (a, b))
+    keys = [key for key in {**ours, **theirs} if ours.get(key) != theirs.get(key)]
+    if keys:
+        yield Obstacle("metric", f"metric {name} is configured otherwise: {', '.join(sorted(keys))}")
+    judges = [_identity(manifest, facts["judge"]) for manifest, facts in ((a, left), (b, right))]
+    if judges[0] != judges[1]:
+        same = left["judge"] == right["judge"]
+        how = (
+            f"{left['judge']}, with other settings"
+            if same
+            else f"{left['judge']} in {called[0]} and {right['judge']} in {called[1]}"
+        )
+        yield Obstacle("judge", f"metric {name} has another judge: {how}")
+
+
+def other_versions(
+    a: Mapping[str, int], b: Mapping[str, int], called: tuple[str, str] = ("A", "B")
+) -> Iterator[Obstacle]:
+    """The metrics that have another version in two runs.
+
+    Args:
+        a: Versions by metric.
+        b: Those of the other run.
+        called: What the runs are called.
+    """
+    for name in a:
+        if name in b and a[name] != b[name]:
+            what = f"metric {name} has version {a[name]} in {called[0]} and {b[name]} in {called[1]}"
+            yield Obstacle("metric", what)
+
+
+def declared_meaning(manifest: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """What of a metric's configuration decides what its scores mean; its version, which stands apart, is left out."""
+    return {key: value for key, value in _declared(manifest, name).items() if key not in (*_FREE, "version")}
+
+
+def prepared_steps(folder: RunFolder, name: str) -> list[Any]:
+    """The steps that were written for a metric of a run, without their cost and where they were copied from."""
+    path = folder.prepared
+    entries: dict[str, dict[str, Any]] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    return [entry["steps"] for entry in entries.values() if entry.get("metric") == name]
+
+
+def _unlike(a: Scored, b: Scored) -> Iterator[Obstacle]:
+    shared = [name for name in a.manifest["metrics"] if name in b.manifest["metrics"]]
+    for name in shared:
+        yield from unlike_metrics(name, a.manifest, b.manifest)
+    for name in shared:
+        if prepared_steps(a.folder, name) != prepared_steps(b.folder, name):
+            what = f"the steps that the judge wrote once per run for metric {name} (prepared.json) are not the same"
+            yield Obstacle("prompt", what)
+
+
+def _declared(manifest: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """The configuration of a metric; of a case's check, that of the metric which brought it along."""
+    return manifest["config"]["metric"][manifest["metrics"][name]["key"]]
+
+
+def _identity(manifest: Mapping[str, Any], judge: str | None) -> Any:
+    return None if judge is None else manifest["judges"][judge]["identity"]
+
+
+def _versions(run: Scored) -> dict[str, int]:
+    """The version of each metric that has scores, the checks of the cases included."""
+    table = run.scores().select("metric", "metric_version").unique().sort("metric").collect(engine="streaming")
+    return dict(table.iter_rows())
+
+
+def _declared_versions(run: Scored) -> dict[str, int]:
+    return {name: facts["version"] for name, facts in run.manifest["metrics"].items()}
+
+
+def _changed_cases(a: Scored, b: Scored) -> list[str]:
+    """Ids of cases that ask or expect something else in the two runs; files that are the same are not read."""
+    left, right = a.manifest["datasets"], b.manifest["datasets"]
+    shared = [name for name in left if name in right and left[name]["sha256"] != right[name]["sha256"]]
+    if not shared or not (a.folder.cases.is_file() and b.folder.cases.is_file()):
+        return []
+    known = {key: digest for key, digest in _digests(a) if key[0] in shared}
+    return [key[1] for key, digest in _digests(b) if known.get(key, digest) != digest]
+
+
+def _digests(run: Scored) -> Iterator[tuple[tuple[str, str], bytes]]:
+    """What a case asks and expects, as a digest; what a target said to it plays no part."""
+    for case in read_cases(run.folder, run.manifest):
+        asked = [message.content for message in case.messages if message.role != "assistant"]
+        text = json.dumps([asked, case.reference, case.expected], default=str, sort_keys=True)
+        yield (case.dataset, case.id), hashlib.sha256(text.encode(errors="surrogatepass")).digest()
+
+
+_FLIPS = 200
+SMALLEST_MARGIN, LARGEST_MARGIN = 1e-9, 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class How:
+    """How runs are compared.
+
+    Attributes:
+        allow: What may differ though the scores then may not mean the same; see `comparable.KINDS`.
+        adjust: For the number of comparisons.
+        margin: How much worse is still acceptable, within `SMALLEST_MARGIN` and `LARGEST_MARGIN`; None where nobody
+            asks.
+        by_tag: Whether each tag gets rows of its own.
+        by_class: Whether the figures of each class, or label, get rows of their own.
+        unpaired: Whether the runs are samples of different cases, and not to be held against each other case by case.
+        said: How `allow` is written, for messages.
+
+    Raises:
+        UserError: The margin is out of bounds.
+    """
+
+    allow: Collection[str] = ()
+    adjust: Adjustment = "holm"
+    margin: float | None = None
+    by_tag: bool = False
+    by_class: bool = False
+    unpaired: bool = False
+    said: str = "--allow "
+
+    def __post_init__(self) -> None:
+        if self.margin is not None and not SMALLEST_MARGIN <= self.margin <= LARGEST_MARGIN:
+            what = f"a margin of {self.margin:g} is not between {SMALLEST_MARGIN:g} and {LARGEST_MARGIN:g}"
+            raise UserError(Problem(what, "margin", "say how much worse is acceptable, such as 0.02"))
+
+
+def compare_pairs(pairs: Sequence[tuple[Scored, Scored]], how: How) -> Comparison:
+    """Compare run B with run A, for each pair; all differences are one family.
+
+    Args:
+        pairs: Each as (A, B).
+        how: What is allowed, and how it is told.
+
+    Raises:
+        UserError: No pair can be compared; with everything that keeps them from it.
+    """
+    rows: list[ComparisonRow] = []
+    notes: list[str] = []
+    listed: list[Flips] = []
+    refused: list[Problem] = []
+    apart = False
+    for a, b in pairs:
+        found = [o for o in obstacles(a, b) if not (how.unpaired and o.kind == "cases")]
+        try:
+            refuse(found, how.allow, f"{a.name} and {b.name}", how.said)
+        except UserError as error:
+            refused += error.problems
+            continue
+        notes += [f"{a.name} and {b.name}: {o.what}; compared all the same, as allowed" for o in found]
+        if how.unpaired:
+            own, own_notes = _samples(a, b, how)
+            rows, notes = [*rows, *own], [*notes, *own_notes]
+            continue
+        own, pairing = compare_two(a, b, how)
+        apart |= bool(pairing.counts["only_a"].sum() and pairing.counts["only_b"].sum())
+        notes += _notes(a, b, pairing, ("A", "B") if len(pairs) == 1 else (a.name, b.name))
+        rows += own
+        lower = [name for name, traits in (a.traits | b.traits).items() if not traits.higher_is_better]
+        listed.append(flips((a.name, b.name), pairing.cases, b.scores(), lower, _FLIPS))
+    notes += _same_cases(rows)
+    if not rows:
+        what, hint = (
+            "the runs have no scored case in common",
+            f"why cases have no score: {command('cases', pairs[0][0].folder.path, '--failed')}",
+        )
+        if apart:
+            hint = "two samples of different cases: compare ... --unpaired"
+        if how.unpaired:
+            what, hint = "the runs have no metric in common that both have scored, on datasets of one name", ""
+        nothing = Problem(what, " and ".join(run.name for run in pairs[0]), hint)
+        raise UserError(refused or [nothing])
+    notes += [f"not compared: {problem.where}: {problem.what}" for problem in refused]
+    runs = {run.name: run for pair in pairs for run in pair}
+    return Comparison(
+        runs={name: run.manifest for name, run in runs.items()},
+        rows=adjusted(rows, how.adjust),
+        adjust=how.adjust,
+        margin=how.margin,
+        notes=notes,
+        flips=listed,
+        questions=dict(_questions(runs, listed)),
+        paired=not how.unpaired,
+    )
+
+
+def compare_two(a: Scored, b: Scored, how: How) -> tuple[list[ComparisonRow], Pairing]:
+    """The differences of two runs case by case, not yet adjusted for their number, and the cases that they share."""
+    pairing = pair_scores(a.scores(), b.scores())
+    by = {"by_tag": how.by_tag, "by_class": how.by_class}
+    seed = b.manifest["config"]["seed"]
+    return compare_cases(pairing, (a.name, b.name), a.traits | b.traits, **by, seed=seed), pairing
+
+
+def _samples(a: Scored, b: Scored, how: How) -> tuple[list[ComparisonRow], list[str]]:
+    """Two runs as samples of different cases, and what a reader should know of that."""
+    by = {"by_tag": how.by_tag, "by_class": how.by_class}
+    names, seed = (a.name, b.name), b.manifest["config"]["seed"]
+    rows, common = compare_samples(a.scores(), b.scores(), names, a.traits | b.traits, **by, seed=seed)
+    if common:
+        said = "1 case is" if common == 1 else f"{common:,} cases are"
+        return rows, [f"{said} in both runs; without --unpaired they are compared case by case, which shows more"]
+    return rows, []
+
+
+def _notes(a: Scored, b: Scored, pairing: Pairing, names: tuple[str, str]) -> Iterator[str]:
+    """Cases that are in one run alone or not scored in both, and metrics that only one run has."""
+    for row in pairing.counts.iter_rows(named=True):
+        where = f"{row['dataset']}, {row['metric']}"
+        if not row["common"] + row["unscored"]:
+            yield f"{where}: only {names[0] if row['only_a'] else names[1]} has it"
+            continue
+        alone = zip(("only_a", "only_b"), names, strict=True)
+        left = [f"{row[key]} only in {name}" for key, name in alone if row[key]]
+        left += [f"{row['unscored']} not scored in both"] if row["unscored"] else []
+        if left:
+            common = f"{row['common']:,} case{'' if row['common'] == 1 else 's'} compared"
+            yield f"{where}: {common}; left out: {', '.join(left)}"
+    for run, name in zip((a, b), names, strict=True):
+        if run.manifest["status"] != "done":
+            yield f"{name} ended early ({run.manifest['status']}); what it finished is compared"
+
+
+def _same_cases(rows: Sequence[ComparisonRow]) -> Iterator[str]:
+    """Tags that have no row of their own."""
+    for row in rows:
+        if row.also_tags and row.statistic == "mean":
+            tags = ", ".join(row.also_tags)
+            yield f"{row.dataset}, {row.metric}: the cases of {tags} are those of {row.tag or 'all'}, and compared once"
+
+
+def _questions(runs: dict[str, Scored], listed: Sequence[Flips]) -> Iterator[tuple[tuple[str, str], str]]:
+    """The questions of the cases that are listed, by dataset and id."""
+    for found in listed:
+        wanted = {(row["dataset"], row["case_id"]) for row in found.rows}
+        if not wanted:
+            continue
+        run = runs[found.pair[1]]
+        is_written = run.folder.cases.is_file()
+        for case in read_cases(run.folder, run.manifest) if is_written else load(run.folder).cases():
+            if (case.dataset, case.id) in wanted:
+                yield (case.dataset, case.id), case.question or ""

@@ -1,0 +1,189 @@
+"""How many requests and tokens a run will take, low and high, from prompts rendered on its first cases."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from evalflow.app.core.assemble import Parts, refused, silence
+from evalflow.app.core.reading import foreseen
+from evalflow.config.endpoints import Price
+from evalflow.config.panels import CascadeConfig
+from evalflow.errors import Problem, UserError
+from evalflow.llm.panel import Panel, single, sounding
+from evalflow.protocols import Judge
+from evalflow.records import Answer, Ask, Case
+from evalflow.run.scoring import Pair
+
+# Characters a token: English prose has about 4.5, dense or non-Latin text 2.5.
+SPARSE, DENSE = 4.5, 2.5
+# Tokens of a reply, per item where a step has items.
+BRIEF, WORDY = 15, 120
+TARGET_BRIEF, TARGET_WORDY = 30, 400
+
+
+@dataclass(slots=True)
+class Estimate:
+    """What a run will send. Costs are None where a price is not known.
+
+    Attributes:
+        requests: All of them, of a cascade as if all of it were escalated; `preparing` of these are sent once, before
+            the first case.
+    """
+
+    requests: int = 0
+    preparing: int = 0
+    input_tokens_low: int = 0
+    input_tokens_high: int = 0
+    output_tokens_low: int = 0
+    output_tokens_high: int = 0
+    cost_usd_low: float | None = 0.0
+    cost_usd_high: float | None = 0.0
+
+
+class Estimator:
+    """Renders what would be asked about a case, and adds it up.
+
+    Attributes:
+        problems: Prompts that cannot be rendered.
+        silent: Members of cascades that could not say how sure they are, by metric and place.
+    """
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._cases: Counter[str] = Counter()
+        self._sums: defaultdict[str, Estimate] = defaultdict(Estimate)
+        self.problems: list[Problem] = []
+        self.silent: dict[tuple[str, int], Problem] = {}
+        self._once = self._preparation()
+
+    def add(self, case: Case) -> None:
+        """Add one case."""
+        run = self._parts.settings.run
+        self._cases[case.dataset] += 1
+        total = self._sums[case.dataset]
+        answer = foreseen(run, case)
+        if answer.requests:
+            text = sum(len(message.content) for message in case.messages)
+            times = run.repeats.target * answer.requests
+            _count(total, text, (TARGET_BRIEF, TARGET_WORDY), times, run.target)
+        for pair in self._parts.pairs:
+            for bound, repeats in pair.bound(case, run.repeats.judge):
+                if bound.judge is not None:
+                    self._ask(total, pair, bound, case, answer, repeats * run.repeats.target)
+
+    def _ask(self, total: Estimate, pair: Pair, bound: Pair, case: Case, answer: Answer, times: int) -> None:
+        """Add what one metric asks about one answer."""
+        try:
+            asks = bound.metric.preview(case, answer)
+        except UserError as error:
+            self.problems += [problem for problem in error.problems if problem not in self.problems]
+            return
+        self._hear(pair, bound.metric.name, asks)
+        for ask in asks:
+            items = max(1, len(ask.items or ()))
+            reply = (0, 0) if ask.embeds else (BRIEF * items, WORDY * items)
+            for judge, config, put, surely in self._asked(pair, ask):
+                if judge.remote:
+                    _count(total, _length(put), reply, times * _draws(put, config), config, surely=surely)
+
+    def _hear(self, pair: Pair, metric: str, asks: Sequence[Ask]) -> None:
+        """Note which members of a cascade could not say how sure they are."""
+        if not isinstance(pair.judge, Panel) or not isinstance(pair.judge.config, CascadeConfig):
+            return
+        put = [sounding(ask, pair.judge.config) for ask in asks]
+        for place, (judge, config) in enumerate(self._parts.asked(pair)[:-1]):
+            why = silence(judge, config, put)
+            if why:
+                self.silent[metric, place] = refused(pair.judge, place, metric, why)
+
+    def _asked(self, pair: Pair, ask: Ask) -> Iterator[tuple[Judge, Any, Ask, bool]]:
+        """Who is asked, with what, and whether for sure: a cascade's members but the first may never be."""
+        judges = self._parts.asked(pair)
+        if ask.embeds and pair.embedder:
+            yield from [(pair.embedder, self._parts.settings.run.embedder, ask, True)] * max(1, len(judges))
+            return
+        cascade = self._parts.settings.judges[pair.metric.name]
+        for place, (judge, config) in enumerate(judges):
+            if not isinstance(cascade, CascadeConfig):
+                yield judge, config, ask, True
+            else:
+                last = place == len(judges) - 1
+                yield judge, config, ask if last else sounding(ask, cascade), place == 0
+
+    def scaled(self, cases: Mapping[str, int]) -> Estimate:
+        """The estimate for that many cases of each dataset."""
+        estimate = Estimate()
+        for dataset, total in self._sums.items():
+            factor = cases[dataset] / self._cases[dataset]
+            for name in Estimate.__slots__:
+                setattr(estimate, name, _plus(getattr(estimate, name), getattr(total, name), factor))
+        for name in Estimate.__slots__:
+            setattr(estimate, name, _plus(getattr(estimate, name), getattr(self._once, name), 1))
+        return estimate
+
+    def _preparation(self) -> Estimate:
+        """What is sent once."""
+        once = Estimate()
+        for pair in self._parts.pairs:
+            if pair.judge is None or not single(pair.judge)[0].remote:
+                continue
+            try:
+                asks = pair.metric.preparation()
+            except UserError as error:
+                self.problems += error.problems
+                continue
+            _, config = self._parts.asked(pair)[0]
+            for ask in asks:
+                _count(once, _length(ask), (BRIEF, WORDY), 1, config)
+        once.preparing = once.requests
+        return once
+
+
+def _draws(ask: Ask, config: Any) -> int:
+    """Requests for one ask: one where token probabilities are read off the reply, else one for each sample."""
+    read = ask.logprobs and ask.items is None and getattr(config, "gives_logprobs", False)
+    return 1 if read else ask.samples
+
+
+def _count(
+    total: Estimate, characters: int, reply: tuple[int, int], times: int, config: Any, *, surely: bool = True
+) -> None:
+    """Add calls of one kind; a reply is never longer than the endpoint is told to write.
+
+    Calls that may not be made count as requests and on the high side only.
+    """
+    least = times if surely else 0
+    low, high = round(characters / SPARSE), round(characters / DENSE)
+    limit: int | None = getattr(config, "max_tokens", None)
+    brief, wordy = (tokens if limit is None else min(tokens, limit) for tokens in reply)
+    total.requests += times
+    total.input_tokens_low += low * least
+    total.input_tokens_high += high * times
+    total.output_tokens_low += brief * least
+    total.output_tokens_high += wordy * times
+    price: Price | None = getattr(config, "price", None)
+    total.cost_usd_low = _add(total.cost_usd_low, price, low * least, brief * least)
+    total.cost_usd_high = _add(total.cost_usd_high, price, high * times, wordy * times)
+
+
+def _plus(so_far: float | None, more: float | None, factor: float) -> float | None:
+    """The sum, in whole numbers where it is of whole numbers; None where one of them is not known."""
+    if so_far is None or more is None:
+        return None
+    return so_far + (round(more * factor) if isinstance(more, int) else more * factor)
+
+
+def _add(cost: float | None, price: Price | None, input_tokens: int, output_tokens: int) -> float | None:
+    if cost is None or price is None:
+        return None
+    return cost + (input_tokens * price.input_per_million + output_tokens * price.output_per_million) / 1e6
+
+
+def _length(ask: Ask) -> int:
+    if not ask.messages:  # texts to embed
+        return sum(len(str(item)) for item in ask.items or ())
+    schema = len(str(ask.reply_model.model_json_schema()))
+    return schema + sum(len(message.content) for message in ask.messages)

@@ -1,0 +1,162 @@
+"""Runs as people see them on a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from evalflow.app.core.composites import Recipe
+from evalflow.app.core.derive import Derived
+from evalflow.app.core.inspect import Inspection
+from evalflow.app.sweep import SweepTables
+from evalflow.errors import EvalflowError, UserError, command
+from evalflow.records import ScoreRecord
+from evalflow.report.calibration import print_corrected
+from evalflow.report.cases import print_eval_steps, print_score
+from evalflow.report.console import print_gates, print_summary, print_totals, print_worst, worst_rows
+from evalflow.report.findings import print_noise, print_panels, print_preferences
+from evalflow.report.progress import follow
+from evalflow.report.sweep_console import print_sweep, run_line
+from evalflow.report.wording import literal, plain
+from evalflow.run.folder import RunFolder
+from evalflow.run.manifest import Tally
+
+_MEANING = {
+    1: "a gate failed (exit code 1)",
+    3: "inconclusive: too many errors, or a gate that the scores cannot decide (exit code 3)",
+}
+
+
+class TerminalScreen:
+    """Implements Screen.
+
+    Args:
+        out: For results.
+        err: For progress and errors.
+    """
+
+    def __init__(self, out: Console, err: Console) -> None:
+        self._out = out
+        self._err = err
+        self._sweeping = False
+        self._noted: set[str] = set()
+
+    def starts(self, inspection: Inspection, folder: RunFolder) -> None:
+        """Say what will run, and what people should know before."""
+        counts = ", ".join(f"{n} case{'' if n == 1 else 's'} of {name}" for name, n in inspection.cases.items())
+        metrics = ", ".join(inspection.parts.metrics)
+        self._err.print(
+            literal(
+                f"{counts}; {metrics}; {inspection.cells:,} score{'' if inspection.cells == 1 else 's'}", style="bold"
+            )
+        )
+        for notice in dict.fromkeys(one for one in inspection.notices() if one not in self._noted):
+            self._noted.add(notice)
+            self._err.print(literal(f"note: {notice}", style="yellow"), soft_wrap=True)
+
+    def prepared(self, metric: str, entry: Mapping[str, Any], folder: RunFolder) -> None:
+        """The steps that were written for a metric, ready to be pasted into its YAML."""
+        if entry.get("kind") == "g_eval" and not entry["copied_from"]:
+            print_eval_steps(self._err, metric, entry, shown(folder.path))
+
+    def nothing_left(self, tally: Tally, folder: RunFolder) -> None:
+        """Say that there is nothing to resume, and how what failed is asked for again."""
+        self._err.print(literal(f"nothing was left to do: all {tally.done:,} scores are there"), soft_wrap=True)
+        if tally.errors:
+            self._err.print(literal(f"{tally.errors:,} of them are errors; to ask for these again:"), soft_wrap=True)
+            again = command("resume", shown(folder.path), "--retry-errors")
+            self._err.print(literal(f"  {again}"), soft_wrap=True)
+
+    def stopping(self, in_progress: int) -> None:
+        """Say what is waited for, and how not to wait."""
+        self._err.print(literal(f"stopping: {in_progress} in progress; again to stop now"), soft_wrap=True)
+
+    async def follow(self, tally: Tally) -> None:
+        """Show the progress until cancelled."""
+        await follow(tally, self._err)
+
+    def scored(self, record: ScoreRecord) -> None:
+        """A score, with the steps that led to it."""
+        print_score(self._err, record)
+
+    def ends(self, folder: RunFolder, manifest: dict[str, Any], recipe: Recipe, derived: Derived) -> None:
+        """The table, the worst cases, and where to read on."""
+        if self._sweeping:
+            self._out.print(literal(run_line(folder.path.name, manifest, derived.summary.frame)), soft_wrap=True)
+            return
+        directions = {name: metric.config.direction for name, metric in recipe.metrics.items()}
+        self._out.print()
+        print_summary(self._out, manifest, derived.summary.frame, directions)
+        print_corrected(self._out, derived.calibration)
+        print_preferences(self._out, derived.summary.details)
+        print_noise(self._out, derived.summary.details)
+        print_panels(self._out, derived.summary.details, manifest)
+        worst = worst_rows(derived.scores, directions)
+        print_worst(self._out, worst)
+        print_gates(self._out, derived.gates)
+        print_totals(self._out, manifest)
+        errors = manifest["scores"]["error"]
+        if errors:
+            share = errors / sum(manifest["scores"].values())
+            what = f"{errors} score{'s' if errors > 1 else ''} could not be made ({share:.1%} of all): "
+            self._out.print(literal(what + "; ".join(derived.error_types), style="red"), soft_wrap=True)
+            self._out.print(literal(f"  such as: {derived.error_example}", style="dim"), soft_wrap=True)
+        if manifest["exit_code"]:
+            self._out.print(literal(_MEANING[manifest["exit_code"]], style="bold red"))
+        self._out.print()
+        self._line("more", _more(folder, worst, failed=errors or derived.any_failed))
+        self._line("report", shown(folder.report))
+
+    def failed(self, error: EvalflowError, folder: Path | None) -> None:
+        """Say why a run ended early, and what it left."""
+        for problem in error.problems if isinstance(error, UserError) else [error]:
+            self._err.print(Text.assemble(("error: ", "bold red"), plain(str(problem))), soft_wrap=True)
+        if folder:
+            self._err.print(literal(f"what was finished is in {shown(folder)}"), soft_wrap=True)
+
+    def interrupted(self, folder: Path | None) -> None:
+        """Say that what is finished is kept, and how to go on."""
+        self._err.print(literal("interrupted", style="bold red"))
+        if folder:
+            self._line("kept", shown(folder))
+            self._line("go on", command("resume", shown(folder)))
+
+    def sweeping(self) -> None:
+        """From now on, each run has one line; the table over all of them follows."""
+        self._sweeping = True
+
+    def swept(self, folder: Path, tables: SweepTables) -> None:
+        """The table over all runs of a sweep, and how far its judges agree."""
+        self._out.print()
+        print_sweep(self._out, tables.summary, tables.agreement, tables.boards)
+        for name, why in tables.failed.items():
+            self._out.print(literal(f"{name} failed: {why}", style="red"), soft_wrap=True)
+        self._line("report", shown(folder / "report.html"))
+
+    def _line(self, label: str, text: str) -> None:
+        self._out.print(Text.assemble((f"{label:<7}", "dim"), plain(text)), soft_wrap=True)
+
+
+def _more(folder: RunFolder, worst: Sequence[Mapping[str, Any]], *, failed: bool) -> str:
+    """The command that shows what is worth reading first."""
+    words = ["cases"]
+    latest = Path("outputs") / "latest"
+    if folder.path.resolve() != latest.resolve():
+        words.append(shown(folder.path))
+    if failed:
+        words.append("--failed")
+    elif worst:
+        words += ["--id", worst[0]["case_id"]]
+    return command(*words)
+
+
+def shown(path: Path) -> str:
+    """A path as people would type it: relative where it is below the working directory."""
+    try:
+        return str(path.resolve().relative_to(Path.cwd().resolve()))
+    except ValueError:
+        return str(path)

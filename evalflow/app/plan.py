@@ -1,0 +1,273 @@
+"""The command `plan`: cases, repeats and labels that a wanted precision needs, and their cost."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from rich.console import Console
+
+from evalflow.app.core.comparison import open_scored
+from evalflow.app.core.locate import find_run
+from evalflow.app.core.saved import load
+from evalflow.app.labels import bound_labels
+from evalflow.app.pilot import Pilot, pilot, related
+from evalflow.errors import Problem, UserError, command
+from evalflow.report.plan import Goal, LabelRow, Plan, PlanRow, print_plan
+from evalflow.stats.paired import standard_error
+from evalflow.stats.power import cases_for_rate_width, cases_for_width
+from evalflow.stats.prediction import Spread, difference_spread, observed
+from evalflow.stats.variance import Components
+from evalflow.summary.agreement import labelled_scores
+from evalflow.summary.plan import Basis, Level, alike
+
+_ANSWERS = (500, 2_000, 10_000, None)
+
+
+def label_problems(options: argparse.Namespace) -> Iterator[Problem]:
+    """What makes no sense of options that are about labels."""
+    stated = options.sd is not None or options.rate is not None
+    if options.judge_correlation is not None and not (stated and options.width is not None):
+        what = "labels are planned for an interval, from a guess of what people's labels are like"
+        yield Problem(what, "command line", "--width 0.1 --rate 0.8 --judge-correlation 0.7")
+    if options.labels is not None and (options.width is None or stated or options.flips is not None):
+        what = "labels tell of a run, for an interval"
+        yield Problem(what, "command line", "--width 0.1 --from RUN --labels labels.csv")
+
+
+def stated_agreement(correlation: float) -> str:
+    """What is assumed of a judge of which only this is stated."""
+    return (
+        f"stated: a judge's scores correlate by {correlation:g} with people's labels; "
+        "assumed: they are spread as the labels are"
+    )
+
+
+def stated_labels(options: argparse.Namespace, basis: Basis) -> Iterator[LabelRow]:
+    """Labels from guesses.
+
+    Args:
+        options: width, judge_correlation, cases (that are judged; else several numbers of them).
+        basis: The other guesses, which are then of people's labels.
+    """
+    spread = difference_spread(basis.scores.variance(), options.judge_correlation, basis.design_effect)
+    answers = _ANSWERS if options.cases is None else (options.cases,)
+    yield from _label_rows(basis.name, spread, options.width, answers, basis.rate)
+
+
+def measured_labels(options: argparse.Namespace) -> tuple[list[LabelRow], dict[str, list[str]]]:
+    """Labels from those of a pilot run, with what they rest on, by name.
+
+    Args:
+        options: runs (of which the last has the labels), labels (a file), metric, width, cases.
+
+    Raises:
+        UserError: There is no such run, there are no labels, or some are wrong.
+    """
+    folder = find_run(options.runs[-1] if options.runs else None, "plan", "--from")
+    run = open_scored(folder, folder.path.name)
+    people = bound_labels(load(folder), run, options.labels)
+    rows: list[LabelRow] = []
+    said: dict[str, list[str]] = {}
+    answers = labelled_scores(run.scores(), people.frame).sort("metric", "judge", maintain_order=True)
+    for key, part in answers.group_by("dataset", "metric", "target", "judge", maintain_order=True):
+        given = part.drop_nulls("human")
+        labels, judged = given["human"].to_numpy(), given["score"].to_numpy()
+        spread = observed(labels, judged)
+        if spread is None or options.metric not in (None, key[1]):
+            continue
+        name = " · ".join(str(word) for word in (key[1], key[3]) if word)
+        alone, together = standard_error(labels - judged), standard_error(labels - judged, given["cluster"].to_numpy())
+        spread = replace(spread, design_effect=max(1.0, (together / alone) ** 2) if alone and together else 1.0)
+        sizes = (part.height, 10 * part.height, None) if options.cases is None else (options.cases,)
+        rows += _label_rows(name, spread, options.width, sizes, None)
+        said[name] = [_measured(spread, len(labels), folder.path.name)]
+    return rows, said
+
+
+def _measured(spread: Spread, n: int, run: str) -> str:
+    scale = math.sqrt(spread.labels * spread.judged)
+    related = f"correlate by {spread.shared / scale:.2g}" if scale else "do not vary together"
+    said = (
+        f"measured: people's labels have a standard deviation of {spread.labels**0.5:.3g}, the judge's scores of "
+        f"{spread.judged**0.5:.3g}, and they {related}, on {n} labelled answers of {run}"
+    )
+    return said if spread.design_effect == 1 else f"{said}; groups: {spread.design_effect:.3g} times the labels"
+
+
+def _label_rows(
+    name: str, spread: Spread, width: float, answers: Sequence[int | None], rate: float | None
+) -> Iterator[LabelRow]:
+    if rate is None:
+        alone = cases_for_width(spread.labels * spread.design_effect, width)
+    else:
+        alone = math.ceil(cases_for_rate_width(rate, width) * spread.design_effect)
+    for judged in answers:
+        yield LabelRow(name, width, judged, spread.labels_for(width, judged or math.inf), alone)
+
+
+_RANGES = {
+    "detect": (0.0, math.inf, "a difference is more than 0: --detect 0.05"),
+    "width": (0.0, math.inf, "a width is more than 0: --width 0.1"),
+    "cases": (0, math.inf, "a number of cases is more than 0: --cases 200"),
+    "sd": (0.0, math.inf, "a standard deviation is more than 0: --sd 0.3"),
+    "noise": (0.0, math.inf, "a standard deviation is more than 0: --noise 0.1"),
+    "rate": (0.0, 1.0, "a pass rate lies between 0 and 1: --rate 0.8"),
+    "flips": (0.0, 1.0, "a share of cases lies between 0 and 1: --flips 0.2"),
+    "correlation": (-1.0, 1.0, "a correlation lies between -1 and 1: --correlation 0.5"),
+    "judge_correlation": (-1.0, 1.0, "a correlation lies between -1 and 1: --judge-correlation 0.7"),
+    "cluster_size": (0.0, math.inf, "cases in a group: --cluster-size 5"),
+    "icc": (0.0, 1.0, "a correlation of cases in one group lies between 0 and 1: --icc 0.2"),
+    "alpha": (0.0, 1.0, "a level lies between 0 and 1: --alpha 0.05"),
+    "power": (0.0, 1.0, "a power lies between 0 and 1: --power 0.8"),
+}
+_MAY_BE_0 = ("correlation", "judge_correlation", "icc")
+
+
+def plan(options: argparse.Namespace, console: Console) -> int:
+    """Print what a wanted precision needs.
+
+    Args:
+        options: detect, width, cases (what is wanted), runs (pilots), metric, sd, noise, rate, flips, correlation,
+            judge_correlation, labels, cluster_size, icc, alpha, power, json.
+        console: Where to print.
+
+    Raises:
+        UserError: Nothing is wanted, a number is out of range, or there is no such run.
+    """
+    problems = list(_problems(options))
+    if problems:
+        raise UserError(problems)
+    stated = any(value is not None for value in (options.sd, options.rate, options.flips))
+    verb = _before_run(options)
+    found = Pilot([_stated(options)]) if stated else pilot(options.runs, options.metric, options.correlation, *verb)
+    level = Level(options.alpha, options.power)
+    rows = [row for basis in found.bases for goal in _goals(options) for row in _rows(basis, goal, level, found)]
+    said = {basis.name: basis.assumptions for basis in found.bases}
+    labels = list(stated_labels(options, found.bases[0])) if options.judge_correlation is not None else []
+    if options.labels is not None:
+        labels, of_labels = measured_labels(options)
+        said |= {name: [*said.get(name, []), *lines] for name, lines in of_labels.items()}
+    whole = Plan(rows, labels, said, level, found.cost is not None)
+    if options.json:
+        console.file.write(json.dumps(whole.document(), ensure_ascii=False, indent=2) + "\n")
+    else:
+        print_plan(console, whole)
+    return 0
+
+
+def _before_run(options: argparse.Namespace) -> list[str]:
+    """The command line up to the name of a pilot run."""
+    given = {name: getattr(options, name) for name in ("detect", "width", "cases", "metric", "correlation", "labels")}
+    flags = [word for name, value in given.items() if value is not None for word in (f"--{name}", str(value))]
+    return ["plan", *flags, "--from"]
+
+
+def _problems(options: argparse.Namespace) -> Iterator[Problem]:
+    where = "command line"
+    if options.detect is None and options.width is None and options.cases is None:
+        hint = f"{command('plan', '--detect', 0.05)}, or --width 0.1, or --cases 200"
+        yield Problem("what is wanted?", where, hint)
+    for name, (low, high, hint) in _RANGES.items():
+        value = getattr(options, name)
+        if value is not None and not low < value < high and not (value == 0 and name in _MAY_BE_0):
+            yield Problem(f"--{name.replace('_', '-')} is {value:g}", where, hint)
+    sources = [name for name in ("runs", "sd", "rate", "flips") if getattr(options, name)]
+    if len(sources) > 1:
+        named = " and ".join("--from" if name == "runs" else f"--{name}" for name in sources)
+        yield Problem(f"{named} say the same thing twice", where, "a pilot run, or one stated guess")
+    if options.noise is not None and options.sd is None:
+        yield Problem("--noise is about scores whose spread is stated", where, "--sd 0.3 --noise 0.1")
+    yield from label_problems(options)
+    if (options.cluster_size is None) != (options.icc is None):
+        yield Problem("groups have a size and a correlation", where, "--cluster-size 5 --icc 0.2")
+    elif options.icc is not None and not {"sd", "rate", "flips"} & set(sources):
+        yield Problem("a pilot run knows its own groups", where, "leave out --cluster-size and --icc")
+    if options.flips is not None and options.width is not None:
+        yield Problem("a share of flips says nothing of one run's interval", where, "--rate P --width W")
+    if options.flips is not None and options.detect is not None and options.detect > options.flips:
+        what = f"runs whose pass rates differ by {options.detect:g} differ in at least that share of cases"
+        yield Problem(what, where, f"--flips {options.detect:g} or more")
+    if options.rate is not None and options.detect is not None and options.detect > max(options.rate, 1 - options.rate):
+        yield Problem(f"no pass rate is {options.detect:g} away from {options.rate:g}", where, "a smaller --detect")
+
+
+def _goals(options: argparse.Namespace) -> Iterator[Goal]:
+    if options.detect is not None:
+        yield Goal("detect", options.detect)
+    if options.width is not None:
+        yield Goal("width", options.width)
+    if options.cases is not None:
+        yield Goal("cases", options.cases)
+
+
+def _rows(basis: Basis, goal: Goal, level: Level, found: Pilot) -> Iterator[PlanRow]:
+    for answers, judgements in basis.repeats:
+        if goal.kind == "detect":
+            cases = basis.cases_to_detect(goal.value, answers, judgements, level)
+        elif goal.kind == "width":
+            cases = basis.cases_for_width(goal.value, answers, judgements)
+        else:
+            cases = int(goal.value)
+        yield PlanRow(
+            least_cases=_least(basis, goal, level),
+            name=basis.name,
+            goal=goal,
+            cases=cases,
+            answers=answers,
+            judgements=judgements,
+            detectable=basis.detectable(cases, answers, judgements, level),
+            width=None if basis.flips is not None else basis.width(cases, answers, judgements),
+            cost_usd=None if found.cost is None else found.cost.of(cases, answers, judgements),
+        )
+
+
+def _least(basis: Basis, goal: Goal, level: Level) -> int | None:
+    """Cases that endless repeats would need; None where repeats are not known to help, or cases not seen to differ."""
+    seen = basis.difference_spread if goal.kind == "detect" else basis.scores.case_spread
+    if len(basis.repeats) == 1 or goal.kind == "cases" or not seen:
+        return None
+    if goal.kind == "detect":
+        return basis.cases_to_detect(goal.value, math.inf, math.inf, level)
+    return basis.cases_for_width(goal.value, math.inf, math.inf)
+
+
+def _stated(options: argparse.Namespace) -> Basis:
+    """A basis of guesses."""
+    correlation = options.correlation or 0.0
+    assumptions: list[str] = []
+    noise = None
+    if options.sd is not None:
+        spread = options.sd**2
+        noise = None if options.noise is None else options.noise**2
+        assumptions.append(f"stated: cases' scores have a standard deviation of {options.sd:g}")
+        assumptions.append(
+            "not stated: how much one case's answers differ; so no number of repeats helps (--noise)"
+            if noise is None
+            else f"stated: answers to one case have a standard deviation of {options.noise:g}, in both runs"
+        )
+    elif options.rate is not None:
+        spread = options.rate * (1 - options.rate)
+        assumptions.append(f"stated: {options.rate:.1%} of the cases pass")
+    else:
+        spread = options.flips / 2
+        assumptions.append(f"stated: {options.flips:.1%} of the cases pass in one run and fail in the other")
+    if options.flips is None:
+        assumptions.append(related(options.correlation))
+    if options.judge_correlation is not None:
+        assumptions.append(stated_agreement(options.judge_correlation))
+    effect = 1.0
+    if options.icc is not None:
+        effect = max(1.0, 1 + (options.cluster_size - 1) * options.icc)
+        assumptions.append(
+            f"stated: groups of {options.cluster_size:g} cases that correlate by {options.icc:g}: "
+            f"{effect:.3g} times the cases"
+        )
+    scores = Components(0, spread, noise, None)
+    return Basis(
+        "stated guesses", assumptions, scores, scores, alike(spread, correlation), options.rate, options.flips,
+        correlation, effect,
+    )  # fmt: skip

@@ -1,1 +1,0 @@
-"""How many cases, repeats and labels a wanted precision needs."""

@@ -1,0 +1,143 @@
+"""The command `schema`: what the files of each configuration group may hold, as JSON Schema, for editors."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from rich.console import Console
+
+from evalflow.config.schema import DatasetConfig, RunConfig
+from evalflow.files import write_atomically
+from evalflow.llm.registry import embedder_kinds, judge_kinds
+from evalflow.metrics.registry import metric_kinds
+from evalflow.report.wording import literal
+from evalflow.targets.registry import target_kinds
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+
+Schema = dict[str, Any]
+SCHEMA_GROUPS = ("dataset", "metric", "judge", "target", "embedder", "experiment")
+_DIALECT = "http://json-schema.org/draft-07/schema#"  # the newest that all editors know
+_PARTS = ("dataset", "metric", "judge", "target", "embedder")
+# What stands for a value that is known only when the configuration is composed.
+_LATER: Schema = {"type": "string", "pattern": r"^(\?\?\?|.*\$\{.+\}.*)$"}
+_DEFAULTS: Schema = {"type": "array", "description": "Hydra's defaults list: the files that this one starts from."}
+
+
+def print_schema(group: str | None, out: Path | None, console: Console) -> int:
+    """Print the schema of one group, or of all as one document; or write a file for each.
+
+    Args:
+        group: One of SCHEMA_GROUPS, or None for all.
+        out: The folder to write `<group>.json` into, or None to print.
+        console: Where to print; with `out`, what to tell an editor.
+    """
+    found = {name: group_schema(name) for name in ([group] if group else SCHEMA_GROUPS)}
+    if out is None:
+        document = found[group] if group else found
+        console.file.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+        return 0
+    out.mkdir(parents=True, exist_ok=True)
+    for name, schema in found.items():
+        write_atomically(out / f"{name}.json", json.dumps(schema, indent=2, ensure_ascii=False) + "\n")
+    places = {f"{out.as_posix()}/{name}.json": f"conf/{name}/*.yaml" for name in found}
+    console.print(f"{len(found)} schemas in {out}; for the YAML extension of VS Code, in .vscode/settings.json:")
+    console.print(literal(json.dumps({"yaml.schemas": places}, indent=2)), soft_wrap=True)
+    return 0
+
+
+def group_schema(group: str) -> Schema:
+    """JSON Schema (draft 7) of a file of that group, with the keys' meanings as descriptions.
+
+    A file may start from others, and leave to them what they set, its kind too: no key is required.
+
+    Args:
+        group: One of SCHEMA_GROUPS.
+
+    Raises:
+        UserError: A package that brings a kind along cannot be loaded.
+    """
+    if group == "dataset":
+        return _finished(group, _models([DatasetConfig]), [{"$ref": "#/$defs/DatasetConfig"}])
+    if group == "experiment":
+        definitions = _models([RunConfig])
+        definitions["RunConfig"]["properties"] |= {part: {"type": "object"} for part in _PARTS}
+        return _finished(group, definitions, [{"$ref": "#/$defs/RunConfig"}])
+    kinds = dict(_kinds(group))
+    definitions = _models(list(dict.fromkeys(kinds.values())))
+    choices = [_when_kind(kind, model.__name__) for kind, model in kinds.items()]
+    any_kind = [{"$ref": f"#/$defs/{model.__name__}"} for model in kinds.values()]
+    return _finished(group, definitions, [*choices, _without_kind(list(kinds), any_kind)])
+
+
+def _kinds(group: str) -> Iterator[tuple[str, type[BaseModel]]]:
+    """Each kind of the group, and the model of its configuration."""
+    if group == "metric":
+        metrics = metric_kinds()
+        yield from ((name, metrics.get(name).Config) for name in metrics.names())
+        return
+    kinds = {"judge": judge_kinds, "target": target_kinds, "embedder": embedder_kinds}[group]()
+    yield from ((name, kinds.get(name).config_model) for name in kinds.names())
+
+
+def _when_kind(kind: str, model: str) -> Schema:
+    condition = {"properties": {"kind": {"const": kind}}, "required": ["kind"]}
+    return {"if": condition, "then": {"$ref": f"#/$defs/{model}"}}
+
+
+def _without_kind(known: list[str], any_kind: list[Schema]) -> Schema:
+    """Of a file whose kind stands in one that it starts from, all that can be said: it fits some kind."""
+    return {
+        "if": {"required": ["kind"]},
+        "then": {"properties": {"kind": {"enum": known}}},
+        "else": {"anyOf": any_kind},
+    }
+
+
+def _models(models: list[type[BaseModel]]) -> dict[str, Schema]:
+    """The models' schemas by name, with all that they refer to; the models themselves loosened as files are."""
+    from pydantic.json_schema import models_json_schema
+
+    _, schema = models_json_schema([(model, "validation") for model in models], ref_template="#/$defs/{model}")
+    definitions = cast("dict[str, Schema]", schema["$defs"])
+    for model in models:
+        definitions[model.__name__] = _loosened(definitions[model.__name__], _meanings(model))
+    return definitions
+
+
+def _loosened(schema: Schema, meanings: Mapping[str, str]) -> Schema:
+    properties: dict[str, Schema] = {"defaults": _DEFAULTS}
+    for name, value in schema["properties"].items():
+        about = {"description": meanings[name]} if name in meanings else {}
+        default = {"default": value["default"]} if "default" in value else {}
+        rest = {key: part for key, part in value.items() if key not in ("default", "title")}
+        properties[name] = {**about, **default, "anyOf": [rest, _LATER]}
+    return {**schema, "properties": properties, "required": []}
+
+
+def _meanings(model: type[BaseModel]) -> dict[str, str]:
+    """What each key means, from the docstrings of the model and of those that it extends."""
+    from docstring_parser import parse
+    from docstring_parser.common import DocstringStyle
+
+    found: dict[str, str] = {}
+    for owner in reversed(model.__mro__):
+        for item in parse(owner.__doc__ or "", style=DocstringStyle.GOOGLE).params:
+            for name in item.arg_name.split(","):
+                found[name.strip()] = " ".join((item.description or "").split())
+    return found
+
+
+def _finished(group: str, definitions: Mapping[str, Schema], rules: list[Schema]) -> Schema:
+    return {
+        "$schema": _DIALECT,
+        "title": f"evalflow: a file of conf/{group}/",
+        "type": "object",
+        "allOf": rules,
+        "$defs": dict(definitions),
+    }

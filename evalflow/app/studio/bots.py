@@ -1,0 +1,310 @@
+"""Bots: the targets that people define, those of conf/, and a question to one."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+from anyio import to_thread
+
+from evalflow.app.catalogue import Option
+from evalflow.app.studio import library
+from evalflow.app.studio.space import TakenError, Workspace, not_found, stale
+from evalflow.app.studio.validate import BOT_KINDS, check_bot, one_line
+from evalflow.errors import Problem, UserError
+from evalflow.paths import prompt_dirs
+from evalflow.prompts import Prompts
+from evalflow.protocols import Target
+from evalflow.records import Answer, Case, Message
+from evalflow.redaction import Redactor, environment_values
+from evalflow.targets.registry import build_target, target_config_model
+from evalflow.targets.reply import Form
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+
+Origin = Literal["workspace", "conf"]
+
+
+@dataclass(frozen=True, slots=True)
+class Bot:
+    """What is evaluated.
+
+    Attributes:
+        name: Unique; the target's name in runs.
+        description: For people.
+        config: A target's configuration: kind (openai, http or recorded) and its keys. Secrets are named only.
+        origin: conf: a file declares it, and it cannot be changed here.
+        version: Counts its changes; 0 for conf.
+        created_at, updated_at: ISO 8601, UTC; empty for conf.
+    """
+
+    name: str
+    description: str
+    config: Mapping[str, Any]
+    origin: Origin = "workspace"
+    version: int = 0
+    created_at: str = ""
+    updated_at: str = ""
+
+
+def list_bots(space: Workspace) -> list[Bot]:
+    """All bots: the defined ones by name, then those of conf/ that could be defined here too."""
+    from evalflow.store import definitions
+
+    with space.database.reading() as connection:
+        own = [_bot(row) for row in definitions.all_named(connection, "bots")]
+    taken = {bot.name for bot in own}
+    return own + [
+        _of_conf(option)
+        for name, option in library.declared("target").items()
+        if name not in taken and _is_offered(option)
+    ]
+
+
+def get_bot(space: Workspace, name: str) -> Bot:
+    """One bot; of conf/, with all that it inherits, and "???" for what is still to be given.
+
+    Raises:
+        NotFoundError: There is none.
+    """
+    row = _row(space, name)
+    if row is not None:
+        return _bot(row)
+    known = library.declared("target")
+    if name not in known or not _is_offered(known[name]):
+        raise not_found("bot", name, [bot.name for bot in list_bots(space)])
+    whole = _of_conf(known[name])
+    return Bot(whole.name, whole.description, library.shown(space, "target", name), whole.origin)
+
+
+def create_bot(space: Workspace, name: str, config: Mapping[str, Any], description: str = "") -> Bot:
+    """Define a bot.
+
+    Raises:
+        TakenError: The name is in use.
+        UserError: With all that is wrong with it.
+    """
+    values = bot_values(name, config, description)
+    with space.database.writing() as connection:
+        add_bot(connection, values)
+    return get_bot(space, name)
+
+
+def bot_values(name: str, config: Mapping[str, Any], description: str = "") -> dict[str, Any]:
+    """The columns of a bot that is to be, for `add_bot`.
+
+    Raises:
+        TakenError: conf/ declares one of that name.
+        UserError: With all that is wrong with it.
+    """
+    values = {"name": name, "description": one_line(description, "bot"), "config": check_bot(name, config)}
+    _expect_free(name)
+    return values
+
+
+def add_bot(connection: Connection, values: Mapping[str, Any]) -> int:
+    """Add a bot within a transaction; gives its id.
+
+    Raises:
+        TakenError: The name is in use.
+    """
+    from evalflow.store import definitions
+
+    if definitions.named(connection, "bots", values["name"]):
+        raise _taken(values["name"])
+    return definitions.add_named(connection, "bots", values)
+
+
+def update_bot(
+    space: Workspace,
+    name: str,
+    expected: int,
+    *,
+    config: Mapping[str, Any] | None = None,
+    description: str | None = None,
+    new_name: str | None = None,
+) -> Bot:
+    """Change a bot; what is not given stays.
+
+    Args:
+        space: Where.
+        name: Which.
+        expected: The version that the change was made from.
+        config: Its connection, whole.
+        description: For people.
+        new_name: Another name; its runs keep the one they were made with.
+
+    Raises:
+        NotFoundError: There is none that can be changed.
+        StaleError: It was changed meanwhile.
+        UserError: With all that is wrong with it.
+    """
+    from evalflow.store import definitions
+
+    row = _own(space, name)
+    values: dict[str, Any] = {"name": new_name or name}
+    values["config"] = check_bot(values["name"], row["config"] if config is None else config)
+    values["description"] = row["description"] if description is None else one_line(description, "bot")
+    if values["name"] != name:
+        _expect_free(values["name"])
+    with space.database.writing() as connection:
+        if values["name"] != name and definitions.named(connection, "bots", values["name"]):
+            raise _taken(values["name"])
+        if not definitions.change_named(connection, "bots", row["id"], expected, values):
+            raise stale("bot", name, expected, definitions.named(connection, "bots", name) or row, values)
+    return get_bot(space, values["name"])
+
+
+def delete_bot(space: Workspace, name: str, expected: int) -> None:
+    """Delete a bot and its metrics; its runs stay.
+
+    Raises:
+        NotFoundError: There is none that can be deleted.
+        StaleError: It was changed meanwhile.
+    """
+    from evalflow.store import definitions
+
+    row = _own(space, name)
+    with space.database.writing() as connection:
+        if not definitions.delete_named(connection, "bots", row["id"], expected):
+            raise stale("bot", name, expected, definitions.named(connection, "bots", name) or row, {})
+
+
+def copy_bot(space: Workspace, source: str, name: str, changes: Mapping[str, Any] | None = None) -> Bot:
+    """Define a bot like another one, such as one of conf/, with other values for some keys.
+
+    Raises:
+        NotFoundError: There is none of the name `source`.
+        TakenError, UserError: As of `create_bot`; also for a value that is still to be given.
+    """
+    bot = get_bot(space, source)
+    return create_bot(space, name, {**library.given(bot.config), **(changes or {})}, bot.description)
+
+
+def bot_id(space: Workspace, name: str) -> int:
+    """The row of a bot that was defined here.
+
+    Raises:
+        NotFoundError: There is none.
+    """
+    return _own(space, name)["id"]
+
+
+def _own(space: Workspace, name: str) -> dict[str, Any]:
+    row = _row(space, name)
+    if row is None:
+        if name in library.declared("target"):
+            hint = "copy it under another name, and change the copy"
+            raise TakenError(Problem(f"the bot {name!r} is declared in conf/, and cannot be changed here", "bot", hint))
+        raise not_found("bot", name, [bot.name for bot in list_bots(space)])
+    return row
+
+
+def _row(space: Workspace, name: str) -> dict[str, Any] | None:
+    from evalflow.store import definitions
+
+    with space.database.reading() as connection:
+        return definitions.named(connection, "bots", name)
+
+
+def _expect_free(name: str) -> None:
+    if name in library.declared("target"):
+        raise _taken(name)
+
+
+def _taken(name: str) -> TakenError:
+    return TakenError(Problem(f"there already is a bot {name!r}", "bot.name", "choose another name"))
+
+
+def _is_offered(option: Option) -> bool:
+    """Whether what conf/ declares is of a kind that can be used from here."""
+    return library.kind_of(option) in BOT_KINDS
+
+
+def _bot(row: Mapping[str, Any]) -> Bot:
+    return Bot(
+        row["name"],
+        row["description"],
+        row["config"],
+        "workspace",
+        row["version"],
+        row["created_at"],
+        row["updated_at"],
+    )
+
+
+def _of_conf(option: Option) -> Bot:
+    return Bot(option.name, option.description, option.values, "conf")
+
+
+LONGEST_S = 120.0
+"""How long all tries together may take."""
+LONGEST_QUESTION = 20_000
+"""Characters."""
+_VARIABLE = re.compile(r"\$\{oc\.env:([A-Za-z_][A-Za-z0-9_]*)\}")
+
+
+async def try_bot(name: str, config: Mapping[str, Any], question: str) -> Answer:
+    """Ask a bot that is being defined; nothing is kept, and nothing is taken from what was kept.
+
+    Args:
+        name: What it will be called.
+        config: Its configuration.
+        question: Of the user.
+
+    Returns:
+        What it said; in state error, why it did not.
+
+    Raises:
+        UserError: The configuration is wrong, a key is not set, or the bot has only recorded answers.
+        InfrastructureError: Nothing answers there, or the key is refused.
+    """
+    asked = question.strip()
+    if not asked or len(asked) > LONGEST_QUESTION:
+        raise UserError(Problem(f"a question has 1 to {LONGEST_QUESTION} characters", "question"))
+    target = await to_thread.run_sync(_built, name, config)
+    try:
+        async with asyncio.timeout(LONGEST_S):
+            answer = await target.answer(_case(asked), 0)
+    except TimeoutError:
+        raise UserError(Problem(f"no answer came within {LONGEST_S:g} s", "question", "is it running?")) from None
+    finally:
+        await target.close()
+    redactor = Redactor(environment_values(config))
+    said = answer.answer and redactor.data(answer.answer)
+    return replace(answer, answer=said, error=answer.error and redactor.text(answer.error))
+
+
+def _built(name: str, config: Mapping[str, Any]) -> Target:
+    plain = check_bot(name, config)
+    if plain["kind"] == "recorded":
+        raise UserError(Problem("recorded answers cannot be asked", "question", "choose a bot that answers"))
+    model = target_config_model(plain["kind"]).model_validate(_with_environment(plain))
+    return build_target(model, name, Prompts(prompt_dirs()), {"trial": Form()}, generate=True)
+
+
+def _case(question: str) -> Case:
+    return Case(dataset="trial", index=0, id="trial", messages=(Message("user", question),))
+
+
+def _with_environment(value: Any) -> Any:
+    """The configuration with the values of the variables that it names."""
+    if isinstance(value, str):
+        return _VARIABLE.sub(lambda found: _variable(found[1]), value)
+    if isinstance(value, dict):
+        return {key: _with_environment(inner) for key, inner in cast("dict[str, Any]", value).items()}
+    if isinstance(value, list):
+        return [_with_environment(item) for item in cast("list[Any]", value)]
+    return value
+
+
+def _variable(name: str) -> str:
+    if name not in os.environ:
+        raise UserError(Problem(f"{name} is not set in the environment", "target.headers", f"export {name}=..."))
+    return os.environ[name]

@@ -1,0 +1,187 @@
+"""Runs held against each other: which can be, what they say, and one case of both side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import TYPE_CHECKING, Literal
+
+from evalflow.app.compare import Changes, cells_between
+from evalflow.app.core.comparison import (
+    How,
+    Obstacle,
+    Scored,
+    compare_pairs,
+    declared_obstacles,
+    obstacles,
+    open_scored,
+)
+from evalflow.app.core.locate import find_run
+from evalflow.app.studio.bots import get_bot
+from evalflow.app.studio.datasets import list_datasets
+from evalflow.app.studio.run_types import Run
+from evalflow.app.studio.runs import MAX_PAGE, get_run, list_runs, run_row
+from evalflow.app.studio.space import NotFoundError, TakenError, Workspace
+from evalflow.errors import EvalflowError, Problem, UserError
+
+if TYPE_CHECKING:
+    from evalflow.report.comparison import Comparison
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A run that another one can be held against.
+
+    Attributes:
+        obstacles: Why it cannot as they are; empty where it can, as far as can be told without a look at the cases.
+    """
+
+    run: Run
+    obstacles: Sequence[Obstacle]
+
+
+def scored_runs(space: Workspace) -> list[Run]:
+    """The latest runs that have results, the newest first."""
+    return [run for run in list_runs(space, limit=MAX_PAGE).items if run.facts.get("metrics")]
+
+
+def candidates(space: Workspace, run_id: str) -> list[Candidate]:
+    """The runs that share a dataset and a metric with this one: first those that can be compared, the newest first.
+
+    Raises:
+        NotFoundError: There is no such run.
+        UserError: It has no results.
+    """
+    run = get_run(space, run_id)
+    scored = scored_of(run)
+    others = (other for other in scored_runs(space) if other.run_id != run_id and share_scores(run, other))
+    found = [candidate(other, scored) for other in others]
+    return sorted(found, key=lambda candidate: bool(candidate.obstacles))
+
+
+def candidate(other: Run, scored: Scored) -> Candidate:
+    """A run that has results as one that another is held against."""
+    try:
+        return Candidate(other, declared_obstacles(scored_of(other), scored))
+    except EvalflowError as error:
+        return Candidate(other, [Obstacle("cases", f"run {other.run_id} cannot be read: {error}")])
+
+
+def share_scores(one: Run, other: Run) -> bool:
+    """Whether two runs that have results share a dataset and a metric."""
+    return all(_names(one, what) & _names(other, what) for what in ("metrics", "datasets"))
+
+
+def compare_runs(space: Workspace, a: str, b: str, how: How | None = None) -> Comparison:
+    """Run B against run A, as the command `compare` does it; nothing is written.
+
+    Raises:
+        NotFoundError: One of them is not there.
+        UserError: One has no results, they are the same, or what they measured is not and that is not allowed.
+    """
+    pair = _pair(space, a, b)
+    return compare_pairs([pair], replace(how or How(), said="allow="))
+
+
+def changed_cases(space: Workspace, a: str, b: str) -> Changes:
+    """The cases that differ between two runs in an answer or a score, to be read a page at a time.
+
+    Raises:
+        NotFoundError: One of them is not there.
+        UserError: One has no results, or they are the same.
+    """
+    from evalflow.store import scores
+
+    pair = _pair(space, a, b)
+    with space.database.reading() as connection:
+        known = scores.common_cases(connection, run_row(space, a)["id"], run_row(space, b)["id"])
+    return Changes(cells_between(*pair, known))
+
+
+def obstacles_between(space: Workspace, a: str, b: str) -> list[Obstacle]:
+    """Everything that keeps run B from being compared with run A as they are.
+
+    Raises:
+        NotFoundError: One of them is not there.
+        UserError: One has no results, or they are the same.
+    """
+    return obstacles(*_pair(space, a, b))
+
+
+def _pair(space: Workspace, a: str, b: str) -> tuple[Scored, Scored]:
+    if a == b:
+        raise UserError(Problem("this is one run, not two", "b", "choose another run"))
+    return scored_of(get_run(space, a)), scored_of(get_run(space, b))
+
+
+def scored_of(run: Run) -> Scored:
+    """The manifest and scores of a run.
+
+    Raises:
+        UserError: It has none, or they are of another version.
+    """
+    if not run.facts.get("metrics"):
+        raise TakenError(
+            Problem(f"run {run.run_id} has no results yet", "run", "wait until it has ended, or resume it")
+        )
+    return open_scored(find_run(str(run.folder)), run.run_id)
+
+
+def _names(run: Run, what: Literal["metrics", "datasets"]) -> set[str]:
+    return set(run.facts["datasets"]) if what == "datasets" else {metric["name"] for metric in run.facts["metrics"]}
+
+
+_LOOKED_AT = 10
+"""How many earlier runs are looked at for one that can be compared as it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Related:
+    """Where one can go on from a run.
+
+    Attributes:
+        bot: Its name; empty where there is none of that name here, as of a run of the command line.
+        datasets: Those of its datasets that are here.
+        before: The latest earlier run of the same bot that shares a dataset and a metric with it, one that can be
+            compared as it is first; None where there is none, or it has no results itself or they are gone.
+    """
+
+    bot: str
+    datasets: Sequence[str]
+    before: Candidate | None
+
+
+def related(space: Workspace, run_id: str) -> Related:
+    """Look what there is.
+
+    Raises:
+        NotFoundError: There is no such run.
+    """
+    run = get_run(space, run_id)
+    known = {dataset.name for dataset in list_datasets(space)}
+    own = run.request.datasets if run.request else run.facts.get("datasets", ())
+    return Related(_bot(space, run), [name for name in own if name in known], _before(space, run))
+
+
+def _bot(space: Workspace, run: Run) -> str:
+    try:
+        return get_bot(space, run.bot).name
+    except NotFoundError:
+        return ""
+
+
+def _before(space: Workspace, run: Run) -> Candidate | None:
+    if not run.facts.get("metrics"):
+        return None
+    earlier = (
+        other
+        for other in scored_runs(space)
+        if other.bot == run.bot and other.created_at < run.created_at and share_scores(run, other)
+    )
+    try:
+        scored = scored_of(run)
+    except EvalflowError:
+        return None
+    found = [candidate(other, scored) for other in islice(earlier, _LOOKED_AT)]
+    return next((one for one in found if not one.obstacles), found[0] if found else None)

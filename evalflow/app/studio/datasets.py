@@ -1,0 +1,277 @@
+"""Datasets: those that people fill with cases, and the files that conf/ declares."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+from evalflow import datasets as readers
+from evalflow.app.studio import library
+from evalflow.app.studio.bots import Origin
+from evalflow.app.studio.case_rows import question_of
+from evalflow.app.studio.space import TakenError, Workspace, not_found, stale
+from evalflow.app.studio.validate import check_name, one_line
+from evalflow.config.schema import DatasetConfig
+from evalflow.errors import Problem
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+
+Generates = Literal["answer", "actual"]
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """A source of cases.
+
+    Attributes:
+        name: Unique; the dataset's name in runs.
+        description: For people.
+        generates: The case field that a live bot's reply fills.
+        cases: How many it has; None where its files were not counted.
+        origin: conf: a file declares it, and it cannot be changed here.
+        version: Counts changes of what stands here, not of the cases; 0 for conf.
+        created_at, updated_at: ISO 8601, UTC; empty for conf.
+    """
+
+    name: str
+    description: str
+    generates: Generates = "answer"
+    cases: int | None = None
+    origin: Origin = "workspace"
+    version: int = 0
+    created_at: str = ""
+    updated_at: str = ""
+
+
+def list_datasets(space: Workspace) -> list[Dataset]:
+    """All datasets: the defined ones by name, then those of conf/."""
+    from evalflow.store import definitions
+
+    with space.database.reading() as connection:
+        rows, counted = definitions.all_named(connection, "datasets"), definitions.counts(connection)
+    own = [_dataset(row, counted.get(row["id"], 0)) for row in rows]
+    taken = {dataset.name for dataset in own}
+    return own + [
+        Dataset(name, option.description, origin="conf")
+        for name, option in library.declared("dataset").items()
+        if name not in taken
+    ]
+
+
+def get_dataset(space: Workspace, name: str) -> Dataset:
+    """One dataset.
+
+    Raises:
+        NotFoundError: There is none.
+    """
+    for dataset in list_datasets(space):
+        if dataset.name == name:
+            return dataset
+    raise not_found("dataset", name, [dataset.name for dataset in list_datasets(space)])
+
+
+def create_dataset(space: Workspace, name: str, description: str = "", generates: Generates = "answer") -> Dataset:
+    """A new dataset, without cases.
+
+    Raises:
+        TakenError: The name is in use.
+        UserError: The name cannot be used.
+    """
+    values = dataset_values(name, description, generates)
+    with space.database.writing() as connection:
+        add_dataset(connection, values)
+    return get_dataset(space, name)
+
+
+def dataset_values(name: str, description: str, generates: Generates) -> dict[str, Any]:
+    """The columns of a dataset that is to be, for `add_dataset`.
+
+    Raises:
+        TakenError: conf/ declares one of that name.
+        UserError: The name or the description cannot be used.
+    """
+    check_name(name, "dataset")
+    if name in library.declared("dataset"):
+        raise _taken(name)
+    return {"name": name, "description": one_line(description, "dataset"), "generates": generates}
+
+
+def add_dataset(connection: Connection, values: Mapping[str, Any]) -> int:
+    """Add a dataset within a transaction; gives its id.
+
+    Raises:
+        TakenError: The name is in use.
+    """
+    from evalflow.store import definitions
+
+    if definitions.named(connection, "datasets", values["name"]):
+        raise _taken(values["name"])
+    return definitions.add_named(connection, "datasets", values)
+
+
+def update_dataset(
+    space: Workspace, name: str, expected: int, *, description: str | None = None, generates: Generates | None = None
+) -> Dataset:
+    """Change what is said of a dataset; what is not given stays.
+
+    Raises:
+        NotFoundError: There is none that can be changed.
+        StaleError: It was changed meanwhile.
+    """
+    from evalflow.store import definitions
+
+    row = own_row(space, name)
+    values = {
+        "description": row["description"] if description is None else one_line(description, "dataset"),
+        "generates": row["generates"] if generates is None else generates,
+    }
+    with space.database.writing() as connection:
+        if not definitions.change_named(connection, "datasets", row["id"], expected, values):
+            raise stale("dataset", name, expected, definitions.named(connection, "datasets", name) or row, values)
+    return get_dataset(space, name)
+
+
+def delete_dataset(space: Workspace, name: str, expected: int) -> None:
+    """Delete a dataset and its cases; runs keep their own copies.
+
+    Raises:
+        NotFoundError: There is none that can be deleted.
+        StaleError: It was changed meanwhile.
+    """
+    from evalflow.store import definitions
+
+    row = own_row(space, name)
+    with space.database.writing() as connection:
+        if not definitions.delete_named(connection, "datasets", row["id"], expected):
+            raise stale("dataset", name, expected, definitions.named(connection, "datasets", name) or row, {})
+
+
+def own_row(space: Workspace, name: str) -> dict[str, Any]:
+    """The row of a dataset that was defined here.
+
+    Raises:
+        NotFoundError, TakenError: There is none, or conf/ declares it.
+    """
+    from evalflow.store import definitions
+
+    with space.database.reading() as connection:
+        row = definitions.named(connection, "datasets", name)
+    if row is not None:
+        return row
+    if name in library.declared("dataset"):
+        hint = "copy it under another name, and change the copy"
+        raise TakenError(
+            Problem(f"the dataset {name!r} is declared in conf/, and cannot be changed here", "dataset", hint)
+        )
+    raise not_found("dataset", name, [dataset.name for dataset in list_datasets(space)])
+
+
+def _taken(name: str) -> TakenError:
+    return TakenError(Problem(f"there already is a dataset {name!r}", "dataset.name", "choose another name"))
+
+
+def _dataset(row: Mapping[str, Any], counted: int) -> Dataset:
+    return Dataset(
+        row["name"],
+        row["description"],
+        row["generates"],
+        counted,
+        "workspace",
+        row["version"],
+        row["created_at"],
+        row["updated_at"],
+    )
+
+
+COUNTED = 20_000
+"""Rows that are read for the sake of a total and of tags; a file that is larger is read on only for what is shown."""
+MAX_TAGS = 500
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredPage:
+    """Some cases of a dataset of conf/.
+
+    Attributes:
+        rows: As rows of JSON lines.
+        first: How many that were found stand before them.
+        total: How many were found, as far as was read.
+        is_whole: Whether all was read, so that `total` is how many there are.
+        tags: Every tag with how many cases have it or one below it, whatever is looked for, as far as was read.
+    """
+
+    rows: Sequence[Mapping[str, Any]]
+    first: int
+    total: int
+    is_whole: bool
+    tags: Sequence[tuple[str, int]]
+
+
+def declared_dataset(space: Workspace, name: str) -> DatasetConfig:
+    """What conf/ says of a dataset.
+
+    Raises:
+        NotFoundError: There is none of that name.
+        UserError: Its files are wrong.
+    """
+    return DatasetConfig.model_validate(library.shown(space, "dataset", name))
+
+
+def declared_rows(space: Workspace, name: str) -> Iterator[dict[str, Any]]:
+    """All cases of a dataset of conf/, as rows of JSON lines.
+
+    Raises:
+        NotFoundError: There is none of that name.
+        UserError: Its files cannot be read.
+    """
+    return map(readers.case_to_row, readers.read(name, declared_dataset(space, name)))
+
+
+def declared_page(
+    space: Workspace,
+    name: str,
+    first: int,
+    limit: int = 50,
+    *,
+    tag: str | None = None,
+    text: str | None = None,
+    is_wanted: Callable[[], bool] = lambda: True,
+) -> DeclaredPage:
+    """Some cases of a dataset of conf/; what is held of its files is a page.
+
+    Args:
+        space: Where.
+        name: Which.
+        first: How many that are found to leave out.
+        limit: How many at most.
+        tag: Only those with this tag, or one below it.
+        text: Only those whose question or id has this in it; capitals do not matter.
+        is_wanted: Asked now and then; once it is not, reading ends.
+
+    Raises:
+        NotFoundError: There is none of that name.
+        UserError: Its files cannot be read.
+    """
+    found, total, tags, is_whole = list[Mapping[str, Any]](), 0, Counter[str](), True
+    tag, words = readers.tag_name(tag or ""), (text or "").lower()
+    for number, row in enumerate(declared_rows(space, name)):
+        if number >= COUNTED and (total > first + limit or not is_wanted()):
+            is_whole = False
+            break
+        levels = _levels(row)
+        if number < COUNTED:
+            tags.update(level for level in levels if level in tags or len(tags) < MAX_TAGS)
+        if (not tag or tag in levels) and words in f"{question_of(row)}\n{row['id']}".lower():
+            if first <= total < first + limit:
+                found.append(row)
+            total += 1
+    return DeclaredPage(found, first, total, is_whole, sorted(tags.items()))
+
+
+def _levels(row: Mapping[str, Any]) -> set[str]:
+    tags = cast("list[str]", row.get("tags") or [])
+    return {level for tag in tags for level in readers.tag_levels(tag)}

@@ -1,0 +1,324 @@
+"""Try a metric on one case before it is saved: prompts, steps, a score."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, cast
+
+from anyio import to_thread
+
+from evalflow.app.core.assemble import Parts, assemble, offered, settings_of
+from evalflow.app.core.inspect import refusal_of
+from evalflow.app.studio.bots import get_bot
+from evalflow.app.studio.case_rows import read_rows
+from evalflow.app.studio.metrics import MetricDraft
+from evalflow.app.studio.run_types import RunRequest
+from evalflow.app.studio.snapshot import Choice, Own, judge_of, write_own
+from evalflow.app.studio.space import Workspace
+from evalflow.app.studio.validate import check_metric
+from evalflow.calls.client import CallSession
+from evalflow.config.load import Composed, compose
+from evalflow.config.panels import each_judge
+from evalflow.config.validate import Settings
+from evalflow.errors import JudgeError, Problem, UserError
+from evalflow.llm.judge import OpenAIJudge
+from evalflow.llm.panel import single
+from evalflow.metrics.kinds.g_eval import Steps
+from evalflow.metrics.steps import fields_of, obstacle
+from evalflow.protocols import Judge
+from evalflow.records import Answer, Ask, Case, Reply, ScoreRecord, Usage
+from evalflow.run.manifest import Tally
+from evalflow.run.pipeline import Pipeline, Plan
+from evalflow.run.scoring import Pair
+from evalflow.targets.recorded import recorded_answer
+
+DATASET = "trial"
+
+
+@contextmanager
+def drafted(space: Workspace, bot: str, draft: MetricDraft, row: Mapping[str, Any]) -> Generator[tuple[Settings, Case]]:
+    """The settings of a run of one case, and the case; the files that they name are there meanwhile.
+
+    Raises:
+        NotFoundError: There is no such bot.
+        UserError: With all that is wrong with the metric or the case.
+    """
+    found = get_bot(space, bot)
+    definition, prompts = check_metric(draft.name, draft.definition, draft.prompts)
+    list(read_rows(DATASET, [row]))
+    own = Own(
+        targets={bot: found.config} if found.origin == "workspace" else {},
+        metrics={draft.name: (definition, prompts)},
+        datasets={DATASET: ({}, [row])},
+    )
+    choice = Choice(bot, [DATASET], [draft.name], judge_of(found.config, RunRequest(bot, [DATASET], [draft.name])))
+    asked = "false" if found.config.get("kind") == "recorded" else "missing"
+    with TemporaryDirectory() as folder:
+        write_own(Path(folder), own)
+        words = [*choice.words(), f"generate={asked}"]
+        settings = _safe(compose(words, Path(folder) / "conf", check=_safe))
+        yield settings, next(offered(settings.run))
+
+
+def _safe(composed: Composed) -> Settings:
+    return settings_of(composed, programs=False)
+
+
+async def assembled(settings: Settings) -> Parts:
+    """The parts of a run, with a judge that can answer what it is asked.
+
+    Raises:
+        UserError: It cannot, or a key is not set.
+    """
+    parts = await to_thread.run_sync(lambda: assemble(settings, session=CallSession()))
+    for pair in parts.pairs:
+        refused = refusal_of(pair.metric, pair.judge)
+        if refused:
+            await parts.close()
+            hint = "name a model that judges"
+            raise UserError(Problem(f"step {refused[0]}: {refused[1]}", "metric.judge", hint, key="judge.model"))
+    return parts
+
+
+def keyless(settings: Settings) -> Settings:
+    """The settings without keys: what is not sent needs none."""
+    target = _without_key(settings.run.target)
+    judges = {name: each_judge(judge, _without_key) for name, judge in settings.judges.items()}
+    embedder = _without_key(settings.run.embedder)
+    run = settings.run.model_copy(update={"target": target, "embedder": embedder})
+    return replace(settings, run=run, judges=judges)
+
+
+def _without_key(config: Any) -> Any:
+    return config.model_copy(update={"api_key_env": None}) if hasattr(config, "api_key_env") else config
+
+
+LONGEST_S = 300.0
+"""How long an answer, a score, and steps may take, all tries included."""
+LONGEST_PROMPT = 1_000_000
+"""Characters of one prompt; few models read as many."""
+
+
+@dataclass(frozen=True, slots=True)
+class SentPrompt:
+    """What a judge would be sent for one step.
+
+    Attributes:
+        metric, step: Whose prompt it is.
+        messages: (role, text), as sent: with what is added to ask for the form of the reply.
+        request: The rest of the request, such as model, temperature and the schema of the reply; None for a judge that
+            is asked by task and reads no prompt.
+        times: How many such requests are sent, where replies are sampled.
+    """
+
+    metric: str
+    step: str
+    messages: Sequence[tuple[str, str]]
+    request: Mapping[str, Any] | None
+    times: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class PromptPreview:
+    """All that a judge would be sent for one case.
+
+    Attributes:
+        judge: Its name; None where no judge is asked.
+        nature: What it is.
+        prompts: In order. What a later step takes from an earlier reply is a stand-in.
+        nothing: Why nothing would be sent; empty where something is.
+    """
+
+    judge: str | None
+    nature: str
+    prompts: Sequence[SentPrompt]
+    nothing: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenSteps:
+    """Steps that a judge wrote by the criteria, and what that took."""
+
+    steps: Sequence[str]
+    judge: str
+    usage: Usage | None
+    cost_usd: float | None
+    latency_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class MetricTrial:
+    """What became of one case: the answer, and the scores of it, several where a metric binds to checks."""
+
+    answer: Answer
+    scores: Sequence[ScoreRecord]
+
+
+def preview_metric(space: Workspace, bot: str, draft: MetricDraft, row: Mapping[str, Any]) -> PromptPreview:
+    """The prompts that a judge would be sent for a case; nothing is sent, and no key is needed.
+
+    Args:
+        space: Where.
+        bot: Whose metric it is.
+        draft: The metric as it is to be.
+        row: The case under its fields' own names, with an answer; `question` makes one user message.
+
+    Raises:
+        NotFoundError: There is no such bot.
+        UserError: With all that is wrong with the metric, the case or a prompt.
+    """
+    with drafted(space, bot, draft, row) as (settings, case):
+        parts = assemble(keyless(settings), session=CallSession())
+        answer = recorded_answer(case, parts.target.name, 0)
+        pairs = _bound(parts, case)
+        prompts = [sent_prompt(pair, ask) for pair in pairs for ask in pair.metric.preview(case, answer)]
+        judge = next((pair.judge for pair in pairs if pair.judge), None)
+        nothing = "" if prompts else _why_nothing(pairs, case, answer)
+        name, nature = (judge.name, judge.nature) if judge else (None, "")
+        return PromptPreview(name, nature, prompts, nothing)
+
+
+async def write_steps(space: Workspace, bot: str, draft: MetricDraft) -> WrittenSteps:
+    """Have the judge of a metric write its steps; nothing is kept.
+
+    Args:
+        space: Where.
+        bot: Whose metric it is.
+        draft: The metric as it is to be, of the kind g_eval; steps that it has already are not looked at.
+
+    Raises:
+        NotFoundError: There is no such bot.
+        UserError: With all that is wrong with it; or it is no G-Eval by criteria, or the judge wrote none.
+        InfrastructureError: The judge cannot be asked.
+    """
+    if draft.definition.get("kind") != "g_eval" or not draft.definition.get("criteria"):
+        what = "steps are written by criteria, for metrics of the kind g_eval"
+        raise UserError(Problem(what, "metric.criteria", "say in words what a good answer is", key="criteria"))
+    unwritten = {**draft.definition, "steps": None, "steps_from": None}
+    with ExitStack() as stack:
+        made = drafted(space, bot, replace(draft, definition=unwritten), {"question": "-"})
+        settings, _ = await to_thread.run_sync(stack.enter_context, made)
+        parts = await assembled(settings)
+        try:
+            pair = parts.pairs[0]
+            async with asyncio.timeout(LONGEST_S):
+                reply = await _reply(cast("Judge", pair.judge), pair.metric.preparation()[0])
+        except TimeoutError:
+            what = f"the judge wrote no steps within {LONGEST_S:g} s"
+            raise UserError(Problem(what, "metric.judge", "is it running? Or write the steps by hand")) from None
+        finally:
+            await parts.close()
+    steps = cast("Steps", reply.parsed).steps
+    return WrittenSteps(steps, cast("Judge", pair.judge).name, reply.usage, reply.cost_usd, reply.latency_s)
+
+
+async def try_metric(space: Workspace, bot: str, draft: MetricDraft, row: Mapping[str, Any]) -> MetricTrial:
+    """Score one case with a metric that is being defined, exactly as a run would; nothing is kept.
+
+    Args:
+        space: Where.
+        bot: Whose metric it is; it is asked where the case has no answer.
+        draft: The metric as it is to be.
+        row: The case under its fields' own names; `question` makes one user message.
+
+    Raises:
+        NotFoundError: There is no such bot.
+        UserError: With all that is wrong with the metric or the case, or a key is not set.
+        InfrastructureError: Nothing answers at an endpoint, or a key is refused.
+    """
+    with ExitStack() as stack:
+        settings, case = await to_thread.run_sync(stack.enter_context, drafted(space, bot, draft, row))
+        parts = await assembled(settings)
+        try:
+            _expect_own_scores(parts)
+            await to_thread.run_sync(_expect_short, parts, case)
+            ready = [replace(pair, metric=await pair.metric.prepare(pair.judge, _Kept())) for pair in parts.pairs]
+            sink = _Gathered()
+            plan = Plan(DATASET, parts.target, tuple(ready), width=1, case_timeout_s=LONGEST_S)
+            await Pipeline(plan, sink, Tally()).run([case])
+        finally:
+            await parts.close()
+    return MetricTrial(sink.answers[0], sink.scores)
+
+
+class _Gathered:
+    """Implements Sink."""
+
+    def __init__(self) -> None:
+        self.answers: list[Answer] = []
+        self.scores: list[ScoreRecord] = []
+
+    def write(self, record: Answer | ScoreRecord) -> None:
+        if isinstance(record, Answer):
+            self.answers.append(record)
+        elif record.member_of is None:
+            self.scores.append(record)
+
+
+@dataclass(slots=True)
+class _Kept:
+    """Implements Prepared, for one trial."""
+
+    entries: dict[str, Mapping[str, Any]] = field(default_factory=dict[str, "Mapping[str, Any]"])
+
+    def get(self, key: str) -> Mapping[str, Any] | None:
+        return self.entries.get(key)
+
+    def put(self, key: str, entry: Mapping[str, Any]) -> None:
+        self.entries[key] = entry
+
+
+def _expect_own_scores(parts: Parts) -> None:
+    for metric in parts.metrics.values():
+        if metric.parts:
+            what = f"a composite is made of the scores of {', '.join(metric.parts)}, which a run makes"
+            raise UserError(Problem(what, f"metric.{metric.name}.of", "start a run with all of them"))
+
+
+def _bound(parts: Parts, case: Case) -> list[Pair]:
+    return [bound for pair in parts.pairs for bound, _ in pair.bound(case, 1)]
+
+
+def _expect_short(parts: Parts, case: Case) -> None:
+    """See that no prompt is too long to be sent; it is rendered here, where it holds up nobody."""
+    answer = recorded_answer(case, parts.target.name, 0)
+    for pair in _bound(parts, case):
+        for ask in pair.metric.preview(case, answer):
+            length = sum(len(message.content) for message in ask.messages)
+            if length > LONGEST_PROMPT:
+                what = f"the prompt of step {ask.step} has {length:,} characters, of at most {LONGEST_PROMPT:,}"
+                raise UserError(Problem(what, f"metric.{ask.metric}", "show the judge less"))
+
+
+def sent_prompt(pair: Pair, ask: Ask) -> SentPrompt:
+    """What is sent to a judge for an ask, to the first of several; nothing is sent."""
+    judge = single(pair.judge)[0] if pair.judge else None
+    if not isinstance(judge, OpenAIJudge):
+        messages = [(message.role, message.content) for message in ask.messages]
+        return SentPrompt(ask.metric, ask.step, messages, None)
+    request, times = judge.opening(ask)
+    body = json.loads(request.body or b"{}")
+    messages = [(message["role"], message["content"]) for message in body.pop("messages")]
+    return SentPrompt(ask.metric, ask.step, messages, body, times)
+
+
+def _why_nothing(pairs: Sequence[Pair], case: Case, answer: Answer) -> str:
+    if not any(pair.metric.tasks for pair in pairs):
+        return "this metric asks no judge"
+    fields = fields_of(case, answer)
+    blocked = (obstacle(pair.metric.config.needs, fields, answer, blank_is_text=False) for pair in pairs)
+    return next((found.reason or found.error or "" for found in blocked if found), "there is nothing to ask about")
+
+
+async def _reply(judge: Judge, ask: Ask) -> Reply:
+    try:
+        return await judge.ask(ask)
+    except JudgeError as error:
+        what = f"the judge wrote no steps: {error}"
+        raise UserError(Problem(what, "metric.steps", "try again, or write them yourself", key="steps")) from None

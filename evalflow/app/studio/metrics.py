@@ -1,0 +1,351 @@
+"""Metrics: those of each bot, and the library that conf/ declares."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+import yaml
+
+from evalflow.app.studio import library
+from evalflow.app.studio.bots import Origin, bot_id
+from evalflow.app.studio.space import TakenError, Workspace, not_found, stale
+from evalflow.app.studio.validate import check_metric
+from evalflow.errors import Problem, UserError
+from evalflow.metrics.case_checks import JUDGED, PARAMS
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """How an answer becomes a score.
+
+    Attributes:
+        bot: Whose it is; None for the library.
+        name: Unique for the bot; the column value, unless the definition has a `name` of its own.
+        definition: The content of its YAML.
+        prompts: Its own templates, by name; what it uses of the shipped ones is not among them.
+        origin: conf: a file declares it, and it cannot be changed here.
+        version: Counts its changes; 0 for conf. Not the `version` in its definition.
+        created_at, updated_at: ISO 8601, UTC; empty for conf.
+    """
+
+    bot: str | None
+    name: str
+    definition: Mapping[str, Any]
+    prompts: Mapping[str, str]
+    origin: Origin = "workspace"
+    version: int = 0
+    created_at: str = ""
+    updated_at: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class MetricDraft:
+    """A metric as it is to be; see Metric."""
+
+    name: str
+    definition: Mapping[str, Any]
+    prompts: Mapping[str, str] | None = None
+
+
+def list_library() -> list[Metric]:
+    """What conf/ declares, as its files say it."""
+    return [Metric(None, name, option.values, {}, "conf") for name, option in library.declared("metric").items()]
+
+
+def get_library(space: Workspace, name: str) -> Metric:
+    """One metric of conf/, with the prompts that it uses, under their own names.
+
+    Raises:
+        NotFoundError: There is none.
+        UserError: Its files are wrong.
+    """
+    from evalflow.paths import prompt_dirs
+    from evalflow.prompts import Prompts
+
+    option = library.find("metric", "metric", name)
+    prompts = Prompts(prompt_dirs())
+    texts = {prompt: prompts.source(prompt) for prompt in option.prompts}
+    return Metric(None, name, library.shown(space, "metric", name), texts, "conf")
+
+
+def list_metrics(space: Workspace, bot: str) -> list[Metric]:
+    """The metrics of a bot, by name; none for a bot of conf/.
+
+    Raises:
+        NotFoundError: There is no such bot.
+    """
+    from evalflow.store import definitions
+
+    with space.database.reading() as connection:
+        row = definitions.named(connection, "bots", bot)
+        if row is not None:
+            return [_metric(bot, found) for found in definitions.metrics_of(connection, row["id"])]
+    library.find("target", "bot", bot)
+    return []
+
+
+def get_metric(space: Workspace, bot: str, name: str) -> Metric:
+    """One metric of a bot.
+
+    Raises:
+        NotFoundError: There is none.
+    """
+    found = {metric.name: metric for metric in list_metrics(space, bot)}
+    if name not in found:
+        raise not_found("metric", name, list(found))
+    return found[name]
+
+
+def create_metric(space: Workspace, bot: str, draft: MetricDraft) -> Metric:
+    """Define a metric.
+
+    Raises:
+        NotFoundError: There is no bot of that name that was defined here.
+        TakenError: The bot has a metric of that name.
+        UserError: With all that is wrong with it.
+    """
+    definition, prompts = check_metric(draft.name, draft.definition, draft.prompts)
+    row = bot_id(space, bot)
+    with space.database.writing() as connection:
+        add_metric(connection, row, bot, MetricDraft(draft.name, definition, prompts))
+    return get_metric(space, bot, draft.name)
+
+
+def add_metric(connection: Connection, row: int, bot: str, checked: MetricDraft) -> None:
+    """Add a metric to the bot of that row and name within a transaction.
+
+    Raises:
+        TakenError: The bot has a metric of that name.
+    """
+    from evalflow.store import definitions
+
+    if any(found["name"] == checked.name for found in definitions.metrics_of(connection, row)):
+        what = f"the bot {bot!r} already has a metric {checked.name!r}"
+        raise TakenError(Problem(what, "metric.name", "choose another name"))
+    definitions.add_metric(connection, row, checked.name, checked.definition, checked.prompts or {})
+
+
+def update_metric(space: Workspace, bot: str, draft: MetricDraft, expected: int) -> Metric:
+    """Change a metric: its definition and prompts, whole.
+
+    Args:
+        space: Where.
+        bot: Whose.
+        draft: The metric of that name as it is to be; without `prompts`, its templates stay.
+        expected: The version that the change was made from.
+
+    Raises:
+        NotFoundError: There is none.
+        StaleError: It was changed meanwhile.
+        UserError: With all that is wrong with it.
+    """
+    from evalflow.store import definitions
+
+    row = _row(space, bot, draft.name)
+    texts = row["prompts"] if draft.prompts is None else draft.prompts
+    definition, prompts = check_metric(draft.name, draft.definition, texts)
+    values = {"definition": definition, "prompts": prompts}
+    with space.database.writing() as connection:
+        changed = definitions.change_metric(connection, row["id"], expected, values)
+    if not changed:
+        raise stale("metric", draft.name, expected, _row(space, bot, draft.name), values)
+    return get_metric(space, bot, draft.name)
+
+
+def delete_metric(space: Workspace, bot: str, name: str, expected: int) -> None:
+    """Delete a metric; runs that used it stay.
+
+    Raises:
+        NotFoundError: There is none.
+        StaleError: It was changed meanwhile.
+    """
+    from evalflow.store import definitions
+
+    row = _row(space, bot, name)
+    with space.database.writing() as connection:
+        deleted = definitions.delete_metric(connection, row["id"], expected)
+    if not deleted:
+        raise stale("metric", name, expected, _row(space, bot, name), {})
+
+
+def replace_metrics(
+    space: Workspace, bot: str, drafts: Sequence[MetricDraft], expected: Mapping[str, int]
+) -> list[Metric]:
+    """Save a bot's configuration: its metrics become exactly these, or none of it is done.
+
+    Args:
+        space: Where.
+        bot: Whose.
+        drafts: All that it is to have.
+        expected: The versions, by name, of all that it had when the change was made from them.
+
+    Raises:
+        NotFoundError: There is no such bot.
+        StaleError: One was changed, added or deleted meanwhile.
+        UserError: With all that is wrong with any of them.
+    """
+    from evalflow.store import definitions
+
+    checked = _checked(drafts)
+    row = bot_id(space, bot)
+    with space.database.writing() as connection:
+        there = {found["name"]: found for found in definitions.metrics_of(connection, row)}
+        for name in dict.fromkeys([*there, *expected]):
+            found = there.get(name, {"version": 0})
+            if found["version"] != expected.get(name, 0):
+                raise stale("metric", name, expected.get(name, 0), found, {})
+        for name, (definition, prompts) in checked.items():
+            values = {"definition": definition, "prompts": prompts}
+            if name not in there:
+                definitions.add_metric(connection, row, name, definition, prompts)
+            elif any(there[name][key] != value for key, value in values.items()):
+                definitions.change_metric(connection, there[name]["id"], there[name]["version"], values)
+        for name, found in there.items():
+            if name not in checked:
+                definitions.delete_metric(connection, found["id"], found["version"])
+    return list_metrics(space, bot)
+
+
+def copy_metric(space: Workspace, source: str, bot: str, name: str, *, of: str | None = None) -> Metric:
+    """Define a metric like another one; its prompts are copied too, so that a change stays with the copy.
+
+    Args:
+        space: Where.
+        source: The name of what is copied.
+        bot: Whose the copy is.
+        name: The copy's name.
+        of: The bot whose metric is copied; None: the library.
+
+    Raises:
+        NotFoundError: There is no such metric or bot.
+        TakenError, UserError: As of `create_metric`.
+    """
+    if of is None:
+        definition, prompts = library.own_prompts(name, get_library(space, source).definition)
+        return create_metric(space, bot, MetricDraft(name, definition, prompts))
+    found = get_metric(space, of, source)
+    return create_metric(space, bot, with_prompts_of(MetricDraft(name, found.definition, found.prompts), source))
+
+
+def with_prompts_of(draft: MetricDraft, source: str) -> MetricDraft:
+    """A draft whose own prompts lie in the folder of another name, with them in its own."""
+    prompts = {f"{draft.name}/{file.partition('/')[2]}": text for file, text in (draft.prompts or {}).items()}
+    return MetricDraft(draft.name, _renamed(draft.definition, source, draft.name), prompts)
+
+
+def _renamed(value: Any, old: str, new: str) -> Any:
+    """A definition whose own prompts lie in another folder."""
+    if isinstance(value, dict):
+        return {key: _renamed(inner, old, new) for key, inner in value.items()}  # pyright: ignore
+    if isinstance(value, list):
+        return [_renamed(item, old, new) for item in value]  # pyright: ignore
+    own = isinstance(value, str) and value.startswith(f"{old}/") and value.endswith(".jinja")
+    return f"{new}/{value.partition('/')[2]}" if own else value
+
+
+def _checked(drafts: Sequence[MetricDraft]) -> dict[str, tuple[dict[str, Any], dict[str, str]]]:
+    checked: dict[str, tuple[dict[str, Any], dict[str, str]]] = {}
+    problems: list[Problem] = []
+    for draft in drafts:
+        if draft.name in checked:
+            problems.append(Problem(f"two metrics are called {draft.name!r}", "metric.name", "rename one of them"))
+            continue
+        try:
+            checked[draft.name] = check_metric(draft.name, draft.definition, draft.prompts)
+        except UserError as error:
+            problems += error.problems
+    if problems:
+        raise UserError(problems)
+    return checked
+
+
+def _row(space: Workspace, bot: str, name: str) -> dict[str, Any]:
+    from evalflow.store import definitions
+
+    row = bot_id(space, bot)
+    with space.database.reading() as connection:
+        found = {metric["name"]: metric for metric in definitions.metrics_of(connection, row)}
+    if name not in found:
+        raise not_found("metric", name, list(found))
+    return found[name]
+
+
+def _metric(bot: str, row: Mapping[str, Any]) -> Metric:
+    return Metric(
+        bot,
+        row["name"],
+        row["definition"],
+        row["prompts"],
+        "workspace",
+        row["version"],
+        row["created_at"],
+        row["updated_at"],
+    )
+
+
+KEY = "yaml"
+"""What a fault of the text itself names."""
+LONGEST = 200_000
+"""Characters."""
+
+
+def metric_yaml(definition: Mapping[str, Any]) -> str:
+    """The YAML of a definition, in its own order."""
+    return yaml.safe_dump(dict(definition), sort_keys=False, allow_unicode=True, width=100)
+
+
+def read_metric_yaml(text: str) -> dict[str, Any]:
+    """The definition that a text holds; what stands in it is for `create_metric` to judge.
+
+    Raises:
+        UserError: It is no YAML, no map of keys, or refers to itself, which JSON cannot hold.
+    """
+    if len(text) > LONGEST:
+        raise _fault(f"the YAML has {len(text):,} characters, of at most {LONGEST:,}")
+    try:
+        events = cast("Iterable[object]", yaml.parse(text, yaml.SafeLoader))  # pyright: ignore - untyped
+        if any(isinstance(event, yaml.AliasEvent) for event in events):
+            raise _fault("the YAML has aliases (*NAME)", "write out what they stand for")
+        found: Any = yaml.safe_load(text)
+    except yaml.MarkedYAMLError as error:
+        line = f" in line {error.problem_mark.line + 1}" if error.problem_mark else ""
+        raise _fault(f"this is no YAML{line}: {error.problem}") from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise _fault(f"this is no YAML: {error}") from None
+    if not isinstance(found, dict):
+        raise _fault("this is no map of keys", "such as kind: g_eval")
+    return {str(key): value for key, value in cast("dict[Any, Any]", found).items()}
+
+
+def _fault(what: str, hint: str = "") -> UserError:
+    return UserError(Problem(what, hint=hint, key=KEY))
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A built-in check.
+
+    Attributes:
+        identifier: What a case names it by.
+        description: What it holds of the answer.
+        is_judged: Whether a judge decides it.
+        params: The JSON Schema of its parameters.
+    """
+
+    identifier: str
+    description: str
+    is_judged: bool
+    params: Mapping[str, Any]
+
+
+def list_checks() -> list[Check]:
+    """The built-in checks, by identifier."""
+    return [
+        Check(name, (model.__doc__ or "").strip(), name in JUDGED, model.model_json_schema())
+        for name, model in sorted(PARAMS.items())
+    ]

@@ -1,0 +1,250 @@
+"""One case of a run in full: what was asked, what was said, and every score of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from evalflow.app.core.assemble import Parts, assemble
+from evalflow.app.core.reading import standing_answer
+from evalflow.app.core.saved import Saved, load
+from evalflow.app.studio.metric_trial import SentPrompt, keyless, sent_prompt
+from evalflow.app.studio.runs import run_row
+from evalflow.app.studio.scores import Score, answer_scores, get_score
+from evalflow.app.studio.space import Workspace, not_found
+from evalflow.calls.cache import Cache
+from evalflow.calls.client import CallSession
+from evalflow.calls.single_flight import Once
+from evalflow.errors import JudgeError, Problem, UserError
+from evalflow.llm.judge import OpenAIJudge
+from evalflow.llm.panel import Panel
+from evalflow.metrics.combine import CompositeMetricConfig
+from evalflow.records import Answer, Ask, Case, Reply
+from evalflow.report.results_csv import as_answered
+from evalflow.run.folder import RunFolder
+from evalflow.run.journal import AnswerBook
+from evalflow.run.plan import PreparedFile
+from evalflow.run.scoring import Pair
+
+if TYPE_CHECKING:
+    from evalflow.protocols import Judge
+
+
+@dataclass(frozen=True, slots=True)
+class RunCase:
+    """A case as one target answered it once.
+
+    Attributes:
+        position: Of the answer in its run, from 0.
+        dataset, case_id, tags, question, answer, reference, target, target_repeat, answer_error: As of a Score.
+        case: The case with what the answer says in the place of what was recorded; None where its files are gone.
+        gone: Why the case is None.
+        scores: All of it, each with the judge's steps; at most 500.
+        last: The position of the run's last answer.
+    """
+
+    position: int
+    dataset: str
+    case_id: str
+    tags: Sequence[str]
+    question: str
+    answer: str | None
+    reference: str | None
+    target: str
+    target_repeat: int
+    answer_error: str | None
+    case: Case | None
+    gone: str
+    scores: Sequence[Score]
+    last: int
+
+
+def get_run_case(
+    space: Workspace, run_id: str, position: int, thresholds: Mapping[str, float] | None = None
+) -> RunCase:
+    """A case of a run that has ended.
+
+    Args:
+        space: Where.
+        run_id: Which run.
+        position: Of the answer, from 0.
+        thresholds: Other thresholds by metric.
+
+    Raises:
+        NotFoundError: There is no such run, or no such case in it.
+    """
+    from evalflow.store import scores
+
+    row = run_row(space, run_id)
+    with space.database.reading() as connection:
+        found = scores.answer(connection, row["id"], position)
+        last = scores.last_position(connection, row["id"])
+    if found is None or last is None:
+        raise not_found("case", str(position), [])
+    scored = answer_scores(space, run_id, position, thresholds)
+    case, gone = _whole_case(RunFolder(Path(row["folder"])), found)
+    told: dict[str, Any] = {name: found[name] for name in RunCase.__dataclass_fields__ if name in found}
+    return RunCase(**told, answer_error=found["error"], case=case, gone=gone, scores=scored, last=last)
+
+
+def _whole_case(folder: RunFolder, found: Mapping[str, Any]) -> tuple[Case | None, str]:
+    """The case from the run's own files, or why it cannot be read."""
+    try:
+        case, answer = case_and_answer(load(folder), found)
+        return as_answered(case, answer), ""
+    except UserError as error:
+        return None, str(error)
+    except OSError as error:
+        return None, f"{folder.path}: {error.strerror}"
+
+
+def case_and_answer(saved: Saved, found: Mapping[str, Any]) -> tuple[Case, Answer | None]:
+    """A case and what was said to it, from the run's own files.
+
+    Args:
+        saved: The run.
+        found: dataset, case_id, target and target_repeat.
+
+    Raises:
+        UserError: The files do not hold it any more.
+    """
+    wanted = (found["dataset"], found["case_id"])
+    case = next((case for case in saved.cases() if (case.dataset, case.id) == wanted), None)
+    if case is None:
+        raise UserError(Problem(f"{saved.folder.path} does not hold case {found['case_id']!r} any more", "case"))
+    run = saved.recipe.settings.run
+    with AnswerBook() as book:
+        book.add(saved.folder.answers, run.dataset, case_id=found["case_id"])
+        known = book.get(*wanted, found["target"], found["target_repeat"])
+    return case, known or standing_answer(run, case, found["target"], found["target_repeat"])
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One ask of a judge.
+
+    Attributes:
+        prompt: What was sent, rendered again.
+        replies: The texts that came back, as the cache has them; empty where it has them no more.
+    """
+
+    prompt: SentPrompt
+    replies: Sequence[str]
+
+
+def score_prompts(space: Workspace, run_id: str, score_id: str) -> list[Call]:
+    """The prompts that led to a score, in order; none where no judge was asked.
+
+    Blocks; not for a thread with an event loop.
+
+    Raises:
+        NotFoundError: There is no such run or score.
+        UserError: The prompts cannot be rendered as they were sent, with the reason.
+    """
+    score = get_score(space, run_id, score_id)
+    if score.judge is None or not score.steps:
+        return []
+    folder = RunFolder(Path(run_row(space, run_id)["folder"]))
+    try:
+        saved = load(folder)
+        if isinstance(saved.recipe.metrics[score.metric].config, CompositeMetricConfig):
+            return []  # its parts asked, and their prompts stand with them
+        position = {name: getattr(score, name) for name in ("dataset", "case_id", "target", "target_repeat")}
+        case, answer = case_and_answer(saved, position)
+    except OSError as error:
+        raise UserError(Problem(f"{folder.path}: {error.strerror}", "run")) from None
+    if answer is None:
+        return []
+    return asyncio.run(_calls(saved, case, answer, score))
+
+
+async def _calls(saved: Saved, case: Case, answer: Answer, score: Score) -> list[Call]:
+    parts = _parts(saved, score.metric)
+    try:
+        pair = next(
+            bound for own in parts.pairs for bound, _ in own.bound(case, 1) if bound.metric.name == score.metric
+        )
+        if isinstance(pair.judge, Panel):
+            what = f"{pair.judge.name} is made of {len(pair.judge.members)} judges, and what each was sent is not kept"
+            raise UserError(Problem(what, "run", "the run's report has the steps of each"))
+        _expect_the_same(saved, parts, pair, score)
+        replayed = _Replayed(pair.judge, score.steps or ())
+        judge = cast("Judge", replayed)
+        ready = await pair.metric.prepare(judge, _Frozen(PreparedFile(saved.folder)))
+        replayed.asks.clear()
+        await ready.score(case, answer, judge, score.repeat)
+        return [_call(pair, ask) for ask in replayed.asks]
+    finally:
+        await parts.close()
+
+
+def _parts(saved: Saved, metric: str) -> Parts:
+    """The metric and its judge alone, as the run had them, with the cache to be looked into."""
+    settings = keyless(saved.recipe.settings)
+    run = settings.run
+    declared = saved.manifest["metrics"][metric]["declared"]
+    kept = Path(run.cache.path).expanduser()
+    cache = Cache(kept, "read", run_id=saved.manifest["run_id"], max_bytes=run.cache.max_bytes)
+    session = CallSession(once=Once(cache) if kept.is_file() else None)
+    only = run.model_copy(update={"metric": {declared: run.metric[declared]}, "gate": None})
+    judges = {name: judge for name, judge in settings.judges.items() if name == declared}
+    return assemble(replace(settings, run=only, judges=judges), session=session)
+
+
+def _expect_the_same(saved: Saved, parts: Parts, pair: Pair, score: Score) -> None:
+    """See that what renders the prompts is what the run had."""
+    facts = saved.manifest["metrics"][score.metric]
+    known = saved.manifest["judges"].get(score.judge, {}).get("identity")
+    digest = parts.prompts.digest(pair.metric.prompts) if pair.metric.prompts else None
+    if facts["prompt_sha256"] != digest:
+        what = f"the templates of {score.metric} have changed since the run, which did not freeze them"
+    elif pair.judge is None or pair.judge.identity != known:
+        what = f"the judge of {score.metric} is not configured as it was in the run"
+    else:
+        return
+    raise UserError(Problem(f"{what}: its prompts cannot be shown as they were sent", "run"))
+
+
+def _call(pair: Pair, ask: Ask) -> Call:
+    replies = pair.judge.remembered(ask) if isinstance(pair.judge, OpenAIJudge) else []
+    return Call(sent_prompt(pair, ask), replies)
+
+
+@dataclass(slots=True)
+class _Frozen:
+    """Implements Prepared: what the run made, and nothing new in its folder."""
+
+    file: PreparedFile
+
+    def get(self, key: str) -> Mapping[str, Any] | None:
+        return self.file.get(key)
+
+    def put(self, key: str, entry: Mapping[str, Any]) -> None:
+        """What another run had made is borrowed again each time."""
+
+
+@dataclass(slots=True)
+class _Replayed:
+    """Implements Judge: notes what it is asked, and says again what the run kept of the reply."""
+
+    judge: Any
+    steps: Sequence[Mapping[str, Any]]
+    asks: list[Ask] = field(default_factory=list[Ask])
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.judge, name)
+
+    async def ask(self, ask: Ask) -> Reply:
+        self.asks.append(ask)
+        step = next((one for one in self.steps if one.get("id") == ask.step), None)
+        said = step.get("reply") if step else None
+        if said is None:
+            raise JudgeError("schema", "the run kept no reply")
+        try:
+            parsed = ask.reply_model.model_validate(said if ask.items is None else {"results": said})
+        except ValueError:
+            raise JudgeError("schema", "the reply is not one to this ask") from None
+        return Reply(parsed=parsed, raw="", probabilities=None, identity=self.judge.identity)

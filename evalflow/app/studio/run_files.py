@@ -1,0 +1,270 @@
+"""The files that a run wrote, for people to read and to take along."""
+
+from __future__ import annotations
+
+import math
+import os
+import stat
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, get_args
+
+from evalflow.app.core.saved import declared, load, override_of
+from evalflow.app.report import rewrite
+from evalflow.app.studio.metrics import Metric, MetricDraft, list_library, list_metrics, update_metric
+from evalflow.app.studio.run_types import ENDED, Run
+from evalflow.app.studio.runs import get_run, run_row
+from evalflow.app.studio.space import (
+    NotFoundError,
+    TakenError,
+    Workspace,
+    not_found,
+    refuse_elsewhere,
+    run_folder,
+    stale,
+    within,
+)
+from evalflow.app.worker.load import facts_of_run
+from evalflow.app.worker.process import working_on
+from evalflow.errors import Problem, UserError
+from evalflow.run.folder import RunFolder
+
+if TYPE_CHECKING:
+    from evalflow.summary import Passing
+
+
+FileName = Literal[
+    "report.html",
+    "results.csv",
+    "scores.parquet",
+    "scores.jsonl",
+    "cases.jsonl",
+    "summary.md",
+    "summary.csv",
+    "summary.json",
+    "summary.parquet",
+    "junit.xml",
+    "miscategorised.csv",
+]
+"""The only names that are ever looked for in a run's folder."""
+ABOUT: Mapping[FileName, str] = MappingProxyType(
+    {
+        "report.html": "The report: tables, pictures and every case, in one page that opens offline",
+        "results.csv": "A row for each answer, with the scores and reasons of all metrics",
+        "scores.parquet": "Every score, for Polars, pandas or DuckDB",
+        "scores.jsonl": "Every score as it was made, one JSON object a line",
+        "cases.jsonl": "The cases with their answers; loads again as a dataset",
+        "summary.md": "The numbers in words, for a pull request",
+        "summary.csv": "The numbers with their intervals, also by tag",
+        "summary.json": "The same, with matrices",
+        "summary.parquet": "The same, for Polars, pandas or DuckDB",
+        "junit.xml": "Gates and thresholds, for CI",
+        "miscategorised.csv": "What was put into a wrong class",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RunFile:
+    """A file that a run wrote; `size` in bytes."""
+
+    name: FileName
+    about: str
+    size: int
+
+
+def list_files(space: Workspace, run_id: str) -> list[RunFile]:
+    """The files that are there, in the order of `FileName`.
+
+    Raises:
+        NotFoundError: There is no such run.
+        UserError: Its folder is not below the working directory.
+    """
+    folder = _folder(space, run_id)
+    found: list[RunFile] = []
+    for name in get_args(FileName):
+        try:
+            file = _opened(folder, name)
+        except OSError:
+            continue
+        with file:
+            found.append(RunFile(name, ABOUT[name], os.fstat(file.fileno()).st_size))
+    return found
+
+
+def open_file(space: Workspace, run_id: str, name: FileName) -> tuple[BinaryIO, int]:
+    """A file that a run wrote, opened, and its size in bytes. The caller closes it.
+
+    Raises:
+        NotFoundError: There is no such run, or no such file of it.
+        UserError: Its folder is not below the working directory.
+    """
+    try:
+        file = _opened(_folder(space, run_id), name)
+    except OSError:
+        raise not_found("file", name, [one.name for one in list_files(space, run_id)]) from None
+    return file, os.fstat(file.fileno()).st_size
+
+
+def _folder(space: Workspace, run_id: str) -> Path:
+    return Path(within(space, Path(run_row(space, run_id)["folder"])))
+
+
+def _opened(folder: Path, name: FileName) -> BinaryIO:
+    """Open one of the known files; raises an OSError for a link, a pipe, or anything else that is no plain file."""
+    directory = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        number = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=directory)
+    finally:
+        os.close(directory)
+    if not stat.S_ISREG(os.fstat(number).st_mode):
+        os.close(number)
+        raise FileNotFoundError(name)
+    return os.fdopen(number, "rb")
+
+
+def passing(space: Workspace, run_id: str, metric: str, thresholds: Sequence[float]) -> list[Passing]:
+    """The pass rate of a metric at each threshold with its interval, for each dataset and target.
+
+    Args:
+        space: Where.
+        run_id: Which run.
+        metric: Of which metric.
+        thresholds: In any order.
+
+    Returns:
+        Empty where nothing was scored, or the tables of the run are gone.
+
+    Raises:
+        NotFoundError: There is no such run, or no such metric in it.
+    """
+    import polars as pl
+
+    from evalflow.summary import passing_rates
+
+    row = run_row(space, run_id)
+    known = {one["name"]: one for one in row["facts"].get("metrics", [])}
+    if metric not in known:
+        raise not_found("metric", metric, list(known))
+    folder = run_folder(space, row)
+    if not folder.scores.is_file():
+        return []
+    return passing_rates(
+        pl.scan_parquet(folder.scores),
+        metric,
+        known[metric]["judge"],
+        thresholds,
+        higher_is_better=known[metric]["direction"] == "higher_is_better",
+        seed=row["facts"]["seed"],
+    )
+
+
+def keep_threshold(space: Workspace, run_id: str, metric: str, value: float, expected: int | None = None) -> Run:
+    """Have a run judged by another threshold from now on, as `report RUN metric.METRIC.threshold=VALUE` does, free.
+
+    Its tables, gates, exit code, reports and what certificates say of it follow.
+
+    Raises:
+        NotFoundError: There is no such run, or no such metric in it.
+        StaleError: It is not of the version that was expected.
+        TakenError: The run has not ended, or something works on it.
+        UserError: The metric takes no such threshold, or the run's files are gone.
+    """
+    _expect_finite(value)
+    return _rewrite(space, run_id, metric, value, expected)
+
+
+def restore_threshold(space: Workspace, run_id: str, metric: str, expected: int | None = None) -> Run:
+    """Have a run judged by the threshold that it was made with again; raises as `keep_threshold`."""
+    return _rewrite(space, run_id, metric, None, expected, is_back=True)
+
+
+def carry_threshold(space: Workspace, run_id: str, metric: str, value: float) -> Metric:
+    """Put a threshold into the metric of the run's bot, for its next runs; the run stays as it is.
+
+    Raises:
+        NotFoundError: There is no such run.
+        TakenError: The metric is not one that can be changed here, or its threshold would not count.
+        StaleError: It was changed meanwhile.
+        UserError: It takes no such threshold.
+    """
+    _expect_finite(value)
+    run = get_run(space, run_id)
+    found = _own_metric(space, run, metric)
+    if found.definition.get("strict"):
+        raise _refused(f"{metric} is strict: it passes what is perfect, and nothing else", "leave strict out")
+    if not _counts(run, metric):
+        hint = "set judge.thresholds in conf/, or take a judge that is calibrated"
+        raise _refused(f"the judge of {metric} is not calibrated, so that the metric's threshold does not count", hint)
+    draft = MetricDraft(found.name, {**found.definition, "threshold": value})
+    return update_metric(space, run.bot, draft, found.version)
+
+
+def _rewrite(
+    space: Workspace, run_id: str, metric: str, value: float | None, expected: int | None, *, is_back: bool = False
+) -> Run:
+    from evalflow.store import runs
+
+    folder = run_folder(space, _ended_row(space, run_id, expected))
+    try:
+        with working_on(folder.path):
+            row = _ended_row(space, run_id, expected)  # as it is while nothing else works on it
+            saved = load(folder)
+            refuse_elsewhere(space, saved.manifest["config"])
+            if metric not in saved.recipe.metrics:
+                raise not_found("metric", metric, list(saved.recipe.metrics))
+            threshold = declared(saved).get(metric) if is_back else value
+            manifest = rewrite(folder, [override_of(saved, metric, threshold)])
+            found = {"facts": facts_of_run(folder)}
+            if row["exit_code"] is not None and manifest["status"] == "done":
+                found["exit_code"] = manifest["exit_code"]
+            with space.database.writing() as connection:
+                changed = runs.change(connection, run_id, row["version"], **found)
+    except BlockingIOError:
+        raise TakenError(Problem(f"something works on run {run_id}", "run", "try again in a moment")) from None
+    except OSError as error:
+        raise UserError(Problem(f"{folder.path}: {error.strerror}", "run")) from None
+    if not changed:
+        raise stale("run", run_id, row["version"], run_row(space, run_id), {})
+    return get_run(space, run_id)
+
+
+def _ended_row(space: Workspace, run_id: str, expected: int | None) -> dict[str, Any]:
+    row = run_row(space, run_id)
+    if row["state"] not in ENDED or not row["facts"]:
+        raise TakenError(Problem(f"run {run_id} has not ended", "run", "wait until it has, or resume it"))
+    if expected not in (None, row["version"]):
+        raise stale("run", run_id, expected, row, {})
+    return row
+
+
+def _expect_finite(value: float) -> None:
+    if not math.isfinite(value):
+        raise UserError(Problem(f"a threshold is a number, not {value}", "threshold"))
+
+
+def _own_metric(space: Workspace, run: Run, metric: str) -> Metric:
+    """The bot's metric whose scores have that name."""
+    try:
+        own = list_metrics(space, run.bot)
+    except NotFoundError:
+        raise _refused(f"the bot {run.bot} is not defined here", "import it, or change its file") from None
+    found = next((one for one in own if one.definition.get("name", one.name) == metric), None)
+    if found is not None:
+        return found
+    if any(one.name == metric for one in list_library()):
+        raise _refused(f"{metric} is of the library, which is not changed here", "copy it into the bot's metrics first")
+    raise _refused(f"the bot {run.bot} has no metric {metric} any more", "define it again")
+
+
+def _counts(run: Run, metric: str) -> bool:
+    """Whether a threshold in the metric's own definition decides anything, with the judge of this run."""
+    saved = load(RunFolder(run.folder))
+    scorer, asked = saved.recipe.scorers[metric], saved.recipe.judge_of[metric] is not None
+    return not asked or (scorer.calibrated and metric not in (scorer.thresholds or {}))
+
+
+def _refused(what: str, hint: str) -> TakenError:
+    return TakenError(Problem(what, "metric.threshold", hint))

@@ -1,0 +1,338 @@
+"""Runs: asked for here, carried out by a worker, read by everyone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from evalflow.app.core.locate import find_run
+from evalflow.app.core.saved import read_manifest
+from evalflow.app.studio.run_types import ENDED, Run, RunEstimate, RunPage, RunRequest, State, as_run
+from evalflow.app.studio.snapshot import Choice, Own, chosen, freeze, inspected, owned, remove, shown
+from evalflow.app.studio.space import TakenError, Workspace, not_found, refuse_elsewhere, run_folder, stale, within
+from evalflow.app.trusted import agree, expect_agreed
+from evalflow.config.runid import new_run_id
+from evalflow.errors import Problem, UserError, command
+from evalflow.run.folder import refuse_links
+
+MAX_PAGE = 200
+
+
+def estimate_run(space: Workspace, request: RunRequest) -> RunEstimate:
+    """Check a run and say what it would take; nothing is sent or kept.
+
+    Raises:
+        NotFoundError: Something of what it names is not there.
+        UserError: With every problem that was found.
+    """
+    folder = _new_folder(space, request)
+    try:
+        found = inspected(freeze(folder / "snapshot", *_parts(space, request)))
+    finally:
+        remove(folder)
+    told = found.estimate
+    return RunEstimate(
+        cases=dict(found.cases),
+        scores=found.cells,
+        requests=told.requests,
+        input_tokens=(told.input_tokens_low, told.input_tokens_high),
+        output_tokens=(told.output_tokens_low, told.output_tokens_high),
+        cost_usd=(told.cost_usd_low, told.cost_usd_high),
+        notices=[notice for notice in found.notices() if str(folder) not in notice],  # of the draft itself
+    )
+
+
+def create_run(space: Workspace, request: RunRequest, creation_key: str | None = None) -> Run:
+    """Freeze all that a run uses, check it, and queue it for a worker.
+
+    Args:
+        space: Where.
+        request: What is to be run.
+        creation_key: The same key again gives the run that was made with it, and makes no other.
+
+    Raises:
+        NotFoundError: Something of what it names is not there.
+        TakenError: The key was used for another request.
+        UserError: With every problem that was found; nothing is left behind.
+    """
+    from evalflow.store import runs
+
+    known = _created(space, request, creation_key)
+    if known is not None:
+        return known
+    folder = _new_folder(space, request)
+    try:
+        arguments = freeze(folder / "snapshot", *_parts(space, request))
+        found = inspected(arguments)
+        values = {
+            "run_id": folder.name,
+            "title": request.title,
+            "bot": request.bot,
+            "bot_id": _bot_id(space, request.bot),
+            "state": "queued",
+            "origin": "workspace",
+            "composition": asdict(request),
+            "arguments": arguments,
+            "folder": str(folder),
+            "progress": {"expected": found.cells},
+            "creation_key": creation_key,
+        }
+        with space.database.writing() as connection:
+            known = runs.by_key(connection, creation_key) if creation_key else None
+            if known is None:
+                runs.create(connection, values)
+    except BaseException:
+        remove(folder)
+        raise
+    if known is not None:
+        remove(folder)
+        return _same(known, request)
+    return get_run(space, folder.name)
+
+
+def get_run(space: Workspace, run_id: str) -> Run:
+    """One run.
+
+    Raises:
+        NotFoundError: There is none.
+    """
+    return as_run(run_row(space, run_id))
+
+
+def list_runs(
+    space: Workspace, cursor: str | None = None, limit: int = 50, *, bot: str | None = None, state: str | None = None
+) -> RunPage:
+    """Runs, the newest first.
+
+    Args:
+        space: Where.
+        cursor: `next` of the page before; None for the first.
+        limit: How many at most, up to 200.
+        bot: Only those of this bot.
+        state: Only those in this state.
+
+    Raises:
+        UserError: The cursor is none.
+    """
+    from evalflow.store import runs
+
+    if cursor is not None and not (cursor.isdigit() and len(cursor) < 19):
+        raise UserError(Problem(f"{cursor!r} is no cursor", "cursor", "take `next` of the page before"))
+    limit = max(1, min(limit, MAX_PAGE))
+    with space.database.reading() as connection:
+        found = runs.page(connection, int(cursor) if cursor else None, limit + 1, bot, state)
+    more = str(found[limit - 1]["id"]) if len(found) > limit else None
+    return RunPage([as_run(row) for row in found[:limit]], more)
+
+
+def cancel_run(space: Workspace, run_id: str, expected: int | None = None) -> Run:
+    """Stop a run: what is finished is kept, and `resume_run` goes on.
+
+    Args:
+        space: Where.
+        run_id: Which run.
+        expected: The version that was seen; None: whatever it is, since a run that goes on changes every second.
+
+    Raises:
+        NotFoundError: There is none.
+        StaleError: It has changed.
+        TakenError: It has ended.
+    """
+    from evalflow.store import runs
+
+    run_row(space, run_id)
+    with space.database.writing() as connection:
+        stopped = runs.cancel(connection, run_id, expected)
+    if not stopped:
+        raise _refusal(space, run_id, expected, ENDED, "it is over")
+    return get_run(space, run_id)
+
+
+def resume_run(space: Workspace, run_id: str, expected: int | None = None) -> Run:
+    """Finish a run that was cancelled, interrupted or failed; nothing that is finished is asked again.
+
+    Raises:
+        NotFoundError: There is none.
+        StaleError: It is not of the version that was expected.
+        TakenError: It is queued or running.
+    """
+    return _queue(space, run_id, "resume", expected)
+
+
+def retry_errors(space: Workspace, run_id: str, expected: int | None = None) -> Run:
+    """Ask again what ended in error, and nothing else.
+
+    Raises:
+        NotFoundError: There is none.
+        StaleError: It is not of the version that was expected.
+        TakenError: It is queued or running.
+    """
+    return _queue(space, run_id, "retry", expected)
+
+
+def delete_run(space: Workspace, run_id: str, expected: int | None = None) -> None:
+    """Forget a run that has ended; its folder stays.
+
+    Raises:
+        NotFoundError: There is none.
+        StaleError: It is not of the version that was expected.
+        TakenError: It is queued or running.
+    """
+    from evalflow.store import runs
+
+    run_row(space, run_id)
+    with space.database.writing() as connection:
+        deleted = runs.delete_run(connection, run_id, expected)
+    if not deleted:
+        raise _refusal(space, run_id, expected, ("queued", "running"), "cancel it first")
+
+
+def changed_request(run: Run, **changes: Any) -> RunRequest:
+    """What a run was asked for, with changes, to be run again.
+
+    Raises:
+        UserError: It was not asked for here.
+    """
+    if run.request is None:
+        hint = "its command line is in its folder, in .hydra/overrides.yaml"
+        raise UserError(Problem(f"run {run.run_id} was made on the command line", "run", hint))
+    return replace(run.request, **changes)
+
+
+def run_row(space: Workspace, run_id: str) -> dict[str, Any]:
+    """The row of a run.
+
+    Raises:
+        NotFoundError: There is none.
+    """
+    from evalflow.store import runs
+
+    with space.database.reading() as connection:
+        row = runs.get(connection, run_id)
+    if row is None:
+        raise not_found("run", run_id, [])
+    return row
+
+
+def _queue(space: Workspace, run_id: str, task: Literal["resume", "retry"], expected: int | None) -> Run:
+    from evalflow.store import runs
+
+    _expect_own(space, run_row(space, run_id))
+    with space.database.writing() as connection:
+        queued = runs.queue(connection, run_id, task, expected)
+    if not queued:
+        raise _refusal(space, run_id, expected, ("queued", "running"), "wait until it has ended, or cancel it")
+    return get_run(space, run_id)
+
+
+def _expect_own(space: Workspace, row: Mapping[str, Any]) -> None:
+    """See that to resume a run starts nothing, reads nothing and writes nothing that nobody has agreed to."""
+    folder = run_folder(space, row)
+    if folder.manifest.is_file():
+        manifest = folder.read_manifest()
+        refuse_elsewhere(space, manifest["config"])
+        expect_agreed(manifest, str(folder.path), "resume it on the command line, where you are asked", space.root)
+
+
+def _refusal(space: Workspace, run_id: str, expected: int | None, unfit: Sequence[State], hint: str) -> UserError:
+    """Why nothing was done to a run: it is in a state that does not fit, or it is another version than was seen."""
+    row = run_row(space, run_id)
+    if row["state"] in unfit or expected is None:
+        return TakenError(Problem(f"run {run_id} is {row['state']}", "run", hint))
+    return stale("run", run_id, expected, row, {})
+
+
+def _parts(space: Workspace, request: RunRequest) -> tuple[Own, Choice]:
+    refuse_elsewhere(space, request.options)
+    return owned(space, request), chosen(space, request)
+
+
+def _new_folder(space: Workspace, request: RunRequest) -> Path:
+    words = [f"dataset={'-'.join(request.datasets)}", f"metric={'-'.join(request.metrics)}"]
+    return space.runs / new_run_id(words)
+
+
+def _bot_id(space: Workspace, name: str) -> int | None:
+    from evalflow.store import definitions
+
+    with space.database.reading() as connection:
+        row = definitions.named(connection, "bots", name)
+    return row["id"] if row else None
+
+
+def _created(space: Workspace, request: RunRequest, key: str | None) -> Run | None:
+    from evalflow.store import runs
+
+    if key is None:
+        return None
+    with space.database.reading() as connection:
+        row = runs.by_key(connection, key)
+    return _same(row, request) if row else None
+
+
+def _same(row: Mapping[str, Any], request: RunRequest) -> Run:
+    """The run that was made with the key, if the request is the same."""
+    run = as_run(row)
+    if run.request is None or asdict(run.request) != _plain(request):
+        raise TakenError(
+            Problem("this idempotency key was used for another request", "Idempotency-Key", "draw a new one")
+        )
+    return run
+
+
+def _plain(request: RunRequest) -> dict[str, Any]:
+    """The request as it comes back from the database."""
+    return json.loads(json.dumps(asdict(request)))
+
+
+def open_run(space: Workspace, folder: Path, *, trust_program: bool = False) -> Run:
+    """Take a run in that was made on the command line; its scores follow as soon as a worker has read them.
+
+    Args:
+        space: Where.
+        folder: The run's.
+        trust_program: Whether to resume the run may start the program that its run.json names.
+
+    Raises:
+        TakenError: It is here already.
+        ProgramError: To resume it would start a program, and nobody has agreed to that.
+        UserError: The folder holds no run that has ended, or one of another version; or it lies elsewhere.
+    """
+    from evalflow.store import runs
+
+    found = find_run(within(space, folder))
+    refuse_links(found)
+    manifest = read_manifest(found)
+    refuse_elsewhere(space, manifest["config"])
+    if trust_program:
+        agree(manifest, space.root)
+    expect_agreed(manifest, str(found.path), "open it with trust_program if you trust whoever made it", space.root)
+    if manifest["status"] == "running" or not found.scores.is_file():
+        hint = f"finish it: {command('resume', found.path)}"
+        raise UserError(Problem("this run has no scores yet", str(found.path), hint))
+    values: dict[str, Any] = {
+        "run_id": manifest["run_id"],
+        "title": "",
+        "bot": manifest["target"]["name"],
+        "state": "queued",
+        "task": "load",
+        "origin": "command line",
+        "composition": {},
+        "arguments": [*_own_conf(manifest), *manifest["overrides"]],
+        "folder": str(found.path),
+    }
+    with space.database.writing() as connection:
+        if runs.get(connection, manifest["run_id"]):
+            raise TakenError(Problem(f"run {manifest['run_id']} is here already", str(found.path)))
+        runs.create(connection, values)
+    return get_run(space, manifest["run_id"])
+
+
+def _own_conf(manifest: Mapping[str, Any]) -> list[str]:
+    """The words that name the config folder which a command line was given; none where it was given none."""
+    first, *_ = folders = manifest["search_folders"]["conf"]
+    found_anyway = (str(Path(manifest["working_directory"], "conf").resolve()), folders[-1])
+    return [] if first in found_anyway else ["--config-dir", shown(Path(first))]

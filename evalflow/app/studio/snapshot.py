@@ -1,0 +1,304 @@
+"""What a run uses, frozen: an ordinary config folder with data and prompts, which repeats the run by itself."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, cast
+
+from evalflow import datasets as readers
+from evalflow.app.core.assemble import assemble, settings_of
+from evalflow.app.core.inspect import Inspection, inspect
+from evalflow.app.studio import library
+from evalflow.app.studio.bots import get_bot
+from evalflow.app.studio.cases import case_rows
+from evalflow.app.studio.datasets import get_dataset
+from evalflow.app.studio.metrics import list_metrics
+from evalflow.app.studio.space import Workspace, not_found
+from evalflow.app.studio.validate import write_prompts
+from evalflow.config.literal import escaped, escaped_but_environment, yaml_of
+from evalflow.config.load import Composed, compose
+from evalflow.config.schema import DatasetConfig, RunConfig
+from evalflow.config.validate import Settings
+from evalflow.errors import Problem, UserError, command, did_you_mean
+from evalflow.paths import private_folder, prompt_dirs
+
+if TYPE_CHECKING:
+    from evalflow.app.studio.run_types import RunRequest
+
+
+GROUPS = ("dataset", "metric", "target", "judge", "embedder")
+BASES = MappingProxyType({"openai": ["_openai", "_self_"], "http": ["_service", "_self_"]})
+"""What a bot of a kind starts from, so that it has every key with the value that conf/ gives it."""
+ASKING = ("prompt", "steps_prompt", "system_prompt")
+
+
+@dataclass(frozen=True, slots=True)
+class Own:
+    """What is defined in the workspace and is to be used; all else comes from conf/.
+
+    Attributes:
+        targets: Configurations by name.
+        metrics: Definitions and prompts by name.
+        datasets: What generates what (`generates`), description and rows, by name.
+        descriptions: Of targets, for people.
+    """
+
+    targets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
+    metrics: Mapping[str, tuple[Mapping[str, Any], Mapping[str, str]]] = field(
+        default_factory=dict[str, tuple[Mapping[str, Any], Mapping[str, str]]]
+    )
+    datasets: Mapping[str, tuple[Mapping[str, Any], Iterable[Mapping[str, Any]]]] = field(
+        default_factory=dict[str, tuple[Mapping[str, Any], Iterable[Mapping[str, Any]]]]
+    )
+    descriptions: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What is combined, by name, and values that differ.
+
+    Attributes:
+        target, datasets, metrics, judge, embedder: Names in conf/ or of what is one's own.
+        values: Configuration to lay over what these say: root keys, and maps under judge, metric, ...
+    """
+
+    target: str
+    datasets: Sequence[str]
+    metrics: Sequence[str]
+    judge: str
+    embedder: str = "embedded"
+    values: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    def words(self) -> list[str]:
+        """The overrides that choose all of it."""
+        return [
+            f"dataset=[{','.join(self.datasets)}]",
+            f"metric=[{','.join(self.metrics)}]",
+            f"target={self.target}",
+            f"judge={self.judge}",
+            f"embedder={self.embedder}",
+        ]
+
+
+def write_own(folder: Path, own: Own) -> None:
+    """Write what is one's own as files of conf/, prompts/ and data/ below a folder."""
+    for name, config in own.targets.items():
+        inherited = {"defaults": BASES[config["kind"]]} if config["kind"] in BASES else {}
+        said = own.descriptions.get(name)
+        text = f"# {said}\n" if said else ""
+        text += yaml_of({**inherited, **escaped_but_environment(config)})
+        _write(folder / "conf" / "target" / f"{name}.yaml", text)
+    for name, (definition, prompts) in own.metrics.items():
+        text = yaml_of(escaped(definition))
+        _write(folder / "conf" / "metric" / f"{name}.yaml", f"# @package metric.{name}\n{text}")
+        write_prompts(folder / "prompts", prompts)
+    for name, (options, rows) in own.datasets.items():
+        _write_dataset(folder, name, options, rows)
+
+
+def freeze(folder: Path, own: Own, choice: Choice) -> list[str]:
+    """Write a snapshot; the caller removes it where that fails.
+
+    Args:
+        folder: Where; it is made.
+        own: What the workspace defines.
+        choice: What is combined.
+
+    Returns:
+        The command line that repeats it, without the program.
+
+    Raises:
+        UserError: Something in it is wrong.
+    """
+    private_folder(folder)
+    write_own(folder, own)
+    conf = folder / "conf"
+    for group in GROUPS:
+        (conf / group).mkdir(parents=True, exist_ok=True)
+    drafted = compose(choice.words(), conf, complete=False)
+    config = _laid_over(drafted.storable, escaped(choice.values))
+    _flatten(folder, config, drafted, choice, own)
+    return ["--config-dir", shown(conf), *choice.words()]
+
+
+def inspected(arguments: Sequence[str]) -> Inspection:
+    """All that `check` looks at, for the command line of a snapshot.
+
+    Raises:
+        UserError: With every problem that was found.
+    """
+    return inspect(assemble(settings_for(arguments)))
+
+
+def settings_for(arguments: Sequence[str]) -> Settings:
+    """The settings of a snapshot's command line; no program of this machine may be in them.
+
+    Raises:
+        UserError: With every problem that was found.
+    """
+    _, conf, *words = arguments
+
+    def check(composed: Composed) -> Settings:
+        return settings_of(composed, programs=False)
+
+    return check(compose(words, Path(conf).absolute(), check=check))
+
+
+def command_line(arguments: Sequence[str]) -> str:
+    """The command line for a shell."""
+    return command(*arguments)
+
+
+def shown(path: Path) -> str:
+    """The path as commands name it: relative where it lies below the working directory, so that both can be moved."""
+    here = Path.cwd()
+    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
+
+
+def remove(folder: Path) -> None:
+    """Remove the folder of a run that never began."""
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _flatten(folder: Path, config: dict[str, Any], drafted: Composed, choice: Choice, own: Own) -> None:
+    """Write every part whole, so that nothing outside of the snapshot decides anything any more."""
+    conf = folder / "conf"
+    for name, values in config["metric"].items():
+        if values.get("kind") == "g_eval":
+            values.setdefault("steps_from", None)  # so that a repeat can be told where the steps are
+        _write(conf / "metric" / f"{name}.yaml", f"# @package metric.{name}\n{yaml_of(values)}")
+    for name in config["dataset"]:
+        if name not in own.datasets:
+            plain = DatasetConfig.model_validate(drafted.values["dataset"][name])
+            options = {"name": plain.name, "description": plain.description, "generates": plain.generates}
+            rows = (readers.case_to_row(case) for case in readers.read(name, plain))
+            _write_dataset(folder, name, options, rows)
+    for group, name in (("target", choice.target), ("judge", choice.judge), ("embedder", choice.embedder)):
+        _write(conf / group / f"{name}.yaml", yaml_of(config[group]))
+    root = {key: value for key, value in config.items() if key not in GROUPS}
+    _write(conf / "local" / "default.yaml", f"# @package _global_\n{yaml_of(root)}")
+    _copy_prompts(folder, config)
+
+
+def _copy_prompts(folder: Path, config: Mapping[str, Any]) -> None:
+    """Copy every template that could be used, with what it includes."""
+    from evalflow.metrics.registry import build_metric, metric_config_model
+    from evalflow.prompts import Prompts
+
+    prompts = Prompts(prompt_dirs(folder / "conf"))
+    named = _templates(config["target"])
+    for name, values in config["metric"].items():
+        model = metric_config_model(values["kind"]).model_validate(values)
+        named += build_metric(name, model, prompts).prompts
+        named += _templates(values)
+    parts = dict.fromkeys(part for name in named for part in prompts.parts(name))
+    write_prompts(folder / "prompts", {part: prompts.source(part) for part in parts})
+
+
+def _templates(values: Mapping[str, Any]) -> list[str]:
+    return [text for key in ASKING if isinstance(text := values.get(key), str) and text.endswith(".jinja")]
+
+
+def _laid_over(config: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """The configuration with other values; maps are merged."""
+    merged = dict(config)
+    for key, value in changes.items():
+        there = merged.get(key)
+        both = isinstance(there, dict) and isinstance(value, Mapping)
+        merged[key] = _laid_over(there, cast("Mapping[str, Any]", value)) if both else value  # pyright: ignore
+    return merged
+
+
+def _write_dataset(folder: Path, name: str, options: Mapping[str, Any], rows: Iterable[Mapping[str, Any]]) -> None:
+    data = folder / "data" / f"{name}.jsonl"
+    data.parent.mkdir(parents=True, exist_ok=True)
+    with data.open("w", encoding="utf-8", newline="\n") as file:
+        for row in rows:
+            file.write(json.dumps(row, ensure_ascii=True, allow_nan=False) + "\n")
+    values = {**escaped(dict(options)), "path": escaped(shown(data)), "format": "jsonl", "allow_irregular": True}
+    _write(folder / "conf" / "dataset" / f"{name}.yaml", f"# @package dataset.{name}\n{yaml_of(values)}")
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+
+
+OPTIONS = tuple(
+    name for name in RunConfig.model_fields if name not in ("dataset", "target", "metric", "judge", "embedder")
+)
+"""Root keys that a run may set."""
+
+
+def owned(space: Workspace, request: RunRequest) -> Own:
+    """What of a request is defined in the workspace.
+
+    Raises:
+        NotFoundError: Something of what it names is neither there nor in conf/.
+    """
+    bot = get_bot(space, request.bot)
+    own = {metric.name: metric for metric in list_metrics(space, request.bot)}
+    shipped = library.declared("metric")
+    for name in request.metrics:
+        if name not in own and name not in shipped:
+            raise not_found("metric", name, [*own, *shipped])
+    datasets = [get_dataset(space, name) for name in request.datasets]
+    library.find("judge", "judge", judge_of(bot.config, request))
+    library.find("embedder", "embedder", request.embedder)
+    return Own(
+        targets={bot.name: bot.config} if bot.origin == "workspace" else {},
+        metrics={name: (own[name].definition, own[name].prompts) for name in request.metrics if name in own},
+        datasets={
+            one.name: ({"description": one.description, "generates": one.generates}, case_rows(space, one.name))
+            for one in datasets
+            if one.origin == "workspace"
+        },
+    )
+
+
+def chosen(space: Workspace, request: RunRequest) -> Choice:
+    """How the parts of a request are combined.
+
+    Raises:
+        UserError: It has an option that no run has, or names nothing to run.
+    """
+    bot = get_bot(space, request.bot)
+    problems = list(_wrong(request))
+    if problems:
+        raise UserError(problems)
+    judge = judge_of(bot.config, request)
+    values: dict[str, Any] = {"generate": bot.config.get("kind") != "recorded", **request.options}
+    if request.judge_values:
+        values["judge"] = dict(request.judge_values)
+    if request.embedder_values:
+        values["embedder"] = dict(request.embedder_values)
+    if request.thresholds:
+        values["metric"] = {name: {"threshold": value} for name, value in request.thresholds.items()}
+    return Choice(request.bot, list(request.datasets), list(request.metrics), judge, request.embedder, values)
+
+
+def judge_of(config: Mapping[str, Any], request: RunRequest) -> str:
+    """The judge of a request: the one it names, or the bot's own model, or the embedded one where the bot has none."""
+    return request.judge or ("target" if config.get("kind") == "openai" else "embedded")
+
+
+def _wrong(request: RunRequest) -> Iterator[Problem]:
+    for group, names in (("dataset", request.datasets), ("metric", request.metrics)):
+        if not names:
+            yield Problem(f"no {group} is chosen", f"{group}s", "choose at least one")
+        if len(set(names)) < len(names):
+            yield Problem(f"a {group} is chosen twice", f"{group}s", "choose each once")
+    for name in request.options:
+        if name not in OPTIONS:
+            yield Problem(f"a run has no option {name!r}", f"options.{name}", did_you_mean(name, OPTIONS))
+    cache = request.options.get("cache")
+    if cache is not None and (not isinstance(cache, Mapping) or set(cast("Mapping[str, Any]", cache)) - {"mode"}):
+        yield Problem("of the cache only the mode can be chosen", "options.cache", 'such as {"mode": "off"}')
+    for name in request.thresholds:
+        if name not in request.metrics:
+            yield Problem(f"the run has no metric {name!r}", f"thresholds.{name}", did_you_mean(name, request.metrics))

@@ -1,0 +1,242 @@
+"""To files of conf/, prompts/ and JSON lines, and back, without loss."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from evalflow import datasets as readers
+from evalflow.app.catalogue import Option
+from evalflow.app.studio import library
+from evalflow.app.studio.bots import add_bot, bot_id, bot_values, get_bot, list_bots
+from evalflow.app.studio.case_rows import stored
+from evalflow.app.studio.cases import append_stored, case_rows
+from evalflow.app.studio.datasets import add_dataset, dataset_values, get_dataset, list_datasets
+from evalflow.app.studio.metrics import MetricDraft, add_metric, list_metrics
+from evalflow.app.studio.snapshot import BASES, Own, write_own
+from evalflow.app.studio.space import TakenError, Workspace
+from evalflow.app.studio.validate import check_metric
+from evalflow.config.literal import read_yaml, unescaped, unescaped_but_environment
+from evalflow.config.schema import DatasetConfig
+from evalflow.errors import Problem, UserError
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """What was taken in, by name."""
+
+    bots: Sequence[str]
+    metrics: Sequence[str]
+    datasets: Sequence[str]
+
+
+def export_files(space: Workspace, folder: Path, bot: str | None, datasets: Sequence[str] = ()) -> None:
+    """Write what was defined here as files that the command line takes: `--config-dir FOLDER/conf`.
+
+    Args:
+        space: Where.
+        folder: An empty one, or one to be made: conf/, prompts/ and data/ come below it.
+        bot: A bot, with its metrics; None: none.
+        datasets: Datasets, with their cases.
+
+    Raises:
+        NotFoundError: There is none of that name.
+        UserError: There is nothing to write, or the folder is not empty, or it cannot be written.
+    """
+    if bot is None and not datasets:
+        raise UserError(Problem("nothing is named that could be written", "bot", "name a bot, or datasets"))
+    if folder.exists() and any(folder.iterdir()):
+        raise UserError(Problem("this folder is not empty", "folder", "name a new one"))
+    targets, texts = {}, {}
+    if bot is not None:
+        found = get_bot(space, bot)
+        targets = {bot: found.config} if found.origin == "workspace" else {}
+        texts = {bot: found.description}
+    own = Own(
+        targets=targets,
+        metrics={one.name: (one.definition, one.prompts) for one in list_metrics(space, bot)} if bot else {},
+        datasets={name: (_options(space, name), case_rows(space, name)) for name in datasets},
+        descriptions=texts,
+    )
+    try:
+        write_own(folder, own)
+    except OSError as error:
+        raise UserError(Problem(f"cannot write there: {error.strerror}", "folder")) from None
+
+
+def import_files(space: Workspace, folder: Path, bot: str | None = None) -> Imported:
+    """Define here what a folder declares: its bots, metrics and datasets.
+
+    Args:
+        space: Where.
+        folder: It has conf/, as `export_files` writes it or a person does.
+        bot: Whose the metrics are; None: the one bot of the folder.
+
+    Raises:
+        TakenError: A name is in use; then nothing is taken in.
+        UserError: With all that is wrong; then nothing is taken in.
+    """
+    conf = folder / "conf"
+    if not conf.is_dir():
+        raise UserError(Problem("there is no conf/ in this folder", "folder", "name the folder that holds conf/"))
+    files = {group: _options_in(conf, group) for group in ("target", "metric", "dataset")}
+    bots = {name: (_target(option, conf), _description(option)) for name, option in files["target"].items()}
+    metrics = [_metric(option, conf, folder / "prompts") for option in files["metric"].values()]
+    owner = bot or (next(iter(bots)) if len(bots) == 1 else None)
+    problems = _clashes(space, bots, files["dataset"], metrics, owner)
+    if problems:
+        raise TakenError(problems)
+    cases = {name: _cases(option, conf, folder) for name, option in files["dataset"].items()}
+    _keep(space, _checked(bots, metrics, cases), owner)
+    return Imported(list(bots), [metric.name for metric in metrics], list(cases))
+
+
+@dataclass(frozen=True, slots=True)
+class _Checked:
+    """What is to be kept: the columns of bots, metrics, and the columns of datasets with their cases."""
+
+    bots: list[dict[str, Any]]
+    metrics: list[MetricDraft]
+    datasets: list[tuple[dict[str, Any], Sequence[dict[str, Any]]]]
+
+
+def _checked(
+    bots: Mapping[str, tuple[dict[str, Any], str]],
+    metrics: Sequence[MetricDraft],
+    cases: Mapping[str, tuple[DatasetConfig, list[dict[str, Any]]]],
+) -> _Checked:
+    """All of it as it is kept.
+
+    Raises:
+        UserError: With all that is wrong with any of it.
+    """
+    problems: list[Problem] = []
+    found = _Checked([], [], [])
+    for name, (config, said) in bots.items():
+        with _gathered(problems):
+            found.bots.append(bot_values(name, config, said))
+    for metric in metrics:
+        with _gathered(problems):
+            definition, prompts = check_metric(metric.name, metric.definition, metric.prompts)
+            found.metrics.append(MetricDraft(metric.name, definition, prompts))
+    for name, (declared, rows) in cases.items():
+        with _gathered(problems):
+            values = dataset_values(name, declared.description or "", declared.generates)
+            found.datasets.append((values, [stored(row) for row in rows]))
+    if problems:
+        raise UserError(problems)
+    return found
+
+
+@contextmanager
+def _gathered(problems: list[Problem]) -> Generator[None]:
+    """Add what is wrong to the problems, and go on."""
+    try:
+        yield
+    except UserError as error:
+        problems += error.problems
+
+
+def _keep(space: Workspace, found: _Checked, owner: str | None) -> None:
+    """Keep all of it, or nothing where anything fails.
+
+    Raises:
+        TakenError: A name came into use meanwhile.
+        NotFoundError: The bot that the metrics are for is gone.
+    """
+    names = {bot["name"] for bot in found.bots}
+    there = {owner: bot_id(space, owner)} if found.metrics and owner is not None and owner not in names else {}
+    with space.database.writing() as connection:
+        rows = there | {bot["name"]: add_bot(connection, bot) for bot in found.bots}
+        for metric in found.metrics:
+            name = cast("str", owner)
+            add_metric(connection, rows[name], name, metric)
+        for values, cases in found.datasets:
+            append_stored(connection, add_dataset(connection, values), cases)
+
+
+def _options(space: Workspace, name: str) -> Mapping[str, Any]:
+    dataset = get_dataset(space, name)
+    return {"description": dataset.description, "generates": dataset.generates}
+
+
+def _options_in(conf: Path, group: str) -> dict[str, Option]:
+    found = library.declared(group, conf)
+    return {name: option for name, option in found.items() if option.file.is_relative_to(conf.resolve())}
+
+
+def _clashes(
+    space: Workspace,
+    bots: Mapping[str, Any],
+    datasets: Mapping[str, Any],
+    metrics: Sequence[MetricDraft],
+    owner: str | None,
+) -> list[Problem]:
+    known = {
+        "bot": ({bot.name for bot in list_bots(space)}, bots),
+        "dataset": ({one.name for one in list_datasets(space)}, datasets),
+    }
+    problems = [
+        Problem(f"there already is a {what} {name!r}", what, "rename its file, or delete what is here")
+        for what, (taken, wanted) in known.items()
+        for name in wanted
+        if name in taken
+    ]
+    if metrics and owner is None:
+        problems.append(Problem("it is not said whose the metrics are", "bot", "name the bot"))
+    if metrics and owner is not None and owner not in bots:
+        there = {metric.name for metric in list_metrics(space, owner)}
+        problems += [
+            Problem(f"the bot {owner!r} already has a metric {metric.name!r}", "metric", "rename its file")
+            for metric in metrics
+            if metric.name in there
+        ]
+    return problems
+
+
+def _target(option: Option, conf: Path) -> dict[str, Any]:
+    values = read_yaml(option.text)
+    base = values.pop("defaults", None)
+    if base is not None and base != BASES.get(str(values.get("kind"))):
+        return library.content("target", option.name, conf)
+    return _plain(unescaped_but_environment, values, option)
+
+
+def _metric(option: Option, conf: Path, prompts: Path) -> MetricDraft:
+    values = read_yaml(option.text)
+    inherits = "defaults" in values
+    values = library.content("metric", option.name, conf) if inherits else _plain(unescaped, values, option)
+    own = prompts / option.name
+    texts = {file.relative_to(prompts).as_posix(): file.read_bytes().decode() for file in sorted(own.rglob("*.jinja"))}
+    return MetricDraft(option.name, values, texts)
+
+
+def _cases(option: Option, conf: Path, folder: Path) -> tuple[DatasetConfig, list[dict[str, Any]]]:
+    config = DatasetConfig.model_validate(library.content("dataset", option.name, conf))
+    data = folder / "data" / f"{option.name}.jsonl"
+    if Path(config.path).name == data.name and data.is_file():
+        config = config.model_copy(update={"path": str(data)})  # the folder may have been moved
+    if not data.is_file() or not data.stat().st_size:
+        return config, []
+    return config, [readers.case_to_row(case) for case in readers.read(option.name, config)]
+
+
+def _plain(read: Any, values: Mapping[str, Any], option: Option) -> dict[str, Any]:
+    try:
+        return cast("dict[str, Any]", json.loads(json.dumps(read(values))))
+    except ValueError as error:
+        raise UserError(Problem(f"cannot be taken in: {error}", str(option.file), "write the value itself")) from None
+
+
+def _description(option: Option) -> str:
+    """What stands in the comments before the first key."""
+    lines: list[str] = []
+    for line in option.text.split("\n"):
+        if not line.startswith("#"):
+            break
+        lines.append(line[1:].strip())
+    return " ".join(line for line in lines if line)

@@ -1,0 +1,195 @@
+"""Files of cases: how their columns map, what that gives, and taking them in."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from evalflow import datasets as readers
+from evalflow.app.studio.case_rows import storable_id
+from evalflow.app.studio.cases import Fields, append_rows
+from evalflow.app.studio.datasets import own_row
+from evalflow.app.studio.space import Workspace
+from evalflow.config.schema import DatasetConfig
+from evalflow.errors import Problem, UserError, did_you_mean
+
+SHOWN = 100
+"""Problems that are told one by one."""
+_AT_ONCE = 500
+_PLACE = re.compile(r":(?P<line>\d+)$|\[(?P<record>\d+)\]$")
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a file.
+
+    Attributes:
+        name: As the file has it.
+        field: The case field that it is likely to be; None: an additional input.
+        example: The first value in it, as text.
+    """
+
+    name: str
+    field: str | None
+    example: str
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """What a file would give.
+
+    Attributes:
+        good: How many rows can be taken.
+        faulty: Positions of the others in the file, from 0.
+        problems: What is wrong with those, at most `SHOWN`; `where` is `line 7`, or `record 7` of a JSON list.
+        first: The first cases, as rows of JSON lines.
+    """
+
+    good: int
+    faulty: Sequence[int]
+    problems: Sequence[Problem]
+    first: Sequence[Mapping[str, Any]]
+
+
+def upload_cases(
+    space: Workspace, dataset: str, path: Path, fields: Fields | None = None, *, skip_faulty: bool = False
+) -> int:
+    """Add the cases of a file: .jsonl, .json, .csv or .parquet.
+
+    Args:
+        space: Where.
+        dataset: Which.
+        path: The file.
+        fields: Case field to column or JSONPath; a column with a field's own name needs no entry. See
+            `columns_of`.
+        skip_faulty: Whether rows that are wrong are passed over; else none is taken where one is wrong.
+
+    Returns:
+        How many.
+
+    Raises:
+        NotFoundError: There is no such dataset.
+        UserError: With what is wrong with each row, or a case with that id is there; or no row can be taken.
+    """
+    own_row(space, dataset)
+    if not skip_faulty:
+        cases = list(readers.read(dataset, _config(path, fields)))
+        return append_rows(space, dataset, (readers.case_to_row(case) for case in cases))
+    rows = [readers.case_to_row(row.case) for row in _sifted(space, dataset, path, fields) if row.case]
+    if not rows:
+        raise UserError(Problem("no row of it can be taken", path.name))
+    return append_rows(space, dataset, rows)
+
+
+def examine_upload(
+    space: Workspace, dataset: str, path: Path, fields: Fields | None = None, limit: int = 5
+) -> Examined:
+    """Read a file to its end, and say what taking it would give; nothing is kept.
+
+    Args:
+        space: Where.
+        dataset: Which.
+        path: The file.
+        fields: As for `upload_cases`.
+        limit: How many of the first cases to give.
+
+    Raises:
+        NotFoundError: There is no such dataset.
+        UserError: With what is wrong with the mapping, or where the file can be read no further.
+    """
+    _expect_columns(path, fields or {})
+    good, faulty, problems = 0, list[int](), list[Problem]()
+    first: list[Mapping[str, Any]] = []
+    for row in _sifted(space, dataset, path, fields):
+        if row.case is None:
+            faulty.append(row.position)
+            problems += [placed(problem) for problem in row.problems if len(problems) < SHOWN]
+            continue
+        good += 1
+        if len(first) < limit:
+            first.append(readers.case_to_row(row.case))
+    return Examined(good, faulty, problems[:SHOWN], first)
+
+
+def faulty_rows(path: Path, faulty: Sequence[int]) -> Iterator[str]:
+    """The rows at these positions as they stand in the file, below its header where it has one: to be mended."""
+    return readers.excerpt(_config(path, None), set(faulty))
+
+
+def columns_of(path: Path) -> list[Column]:
+    """The columns of a file, and which of them are likely which case field.
+
+    Raises:
+        UserError: The file cannot be read.
+    """
+    found = readers.examples(_config(path, None))
+    proposed = {column: field for field, column in readers.propose_fields(list(found)).items()}
+    return [
+        Column(name, proposed.get(name, name if name in readers.FIELDS else None), _as_text(value))
+        for name, value in found.items()
+    ]
+
+
+def _sifted(space: Workspace, dataset: str, path: Path, fields: Fields | None) -> Iterator[readers.Sifted]:
+    """The rows of a file; that its case is there already is wrong with a row, too."""
+    from evalflow.store import cases
+
+    owner = own_row(space, dataset)["id"]
+    named = "id" in (fields or {}) or "id" in readers.examples(_config(path, fields))
+    rows = readers.sift(dataset, _config(path, fields))
+    seen: set[str] = set()
+    while chunk := list(islice(rows, _AT_ONCE)):
+        keys = {row.position: storable_id(row.case) for row in chunk if row.case}
+        with space.database.reading() as connection:
+            known = cases.known_keys(connection, owner, list(keys.values()))
+        for row in chunk:
+            key = keys.get(row.position)
+            if key is not None and (key in known or key in seen):
+                place = "in the dataset" if key in known else "in this file"
+                row = replace(row, case=None, problems=[_repeated(key, place, row.where, named=named)])
+            elif key is not None:
+                seen.add(key)
+            yield row
+
+
+def _expect_columns(path: Path, fields: Fields) -> None:
+    """Refuse a mapping from columns that a table does not have, which would leave their fields empty in every row."""
+    if path.suffix not in (".csv", ".parquet"):
+        return  # rows of JSON may differ in what they have
+    there = list(readers.examples(_config(path, None)))
+    wanted = {field: [source] if isinstance(source, str) else list(source.values()) for field, source in fields.items()}
+    problems = [
+        Problem(f"there is no column {column!r}", "", did_you_mean(column, there), key=field)
+        for field, columns in wanted.items()
+        for column in columns
+        if not column.startswith("$") and column not in there
+    ]
+    if problems:
+        raise UserError(problems)
+
+
+def _repeated(key: str, place: str, where: str, *, named: bool) -> Problem:
+    if named:
+        hint = "give it another id, or leave it out; a row without an id gets one of its content"
+        return Problem(f"the id {key!r} is {place} already", where, hint)
+    return Problem(f"the same case is {place} already", where, "leave it out, or give each an id of its own")
+
+
+def placed(problem: Problem) -> Problem:
+    """The problem with its place in the file alone, as people call it."""
+    place = _PLACE.search(problem.where)
+    where = "" if place is None else f"line {place['line']}" if place["line"] else f"record {place['record']}"
+    return replace(problem, where=where)
+
+
+def _as_text(value: Any) -> str:
+    return value if isinstance(value, str) else "" if value is None else json.dumps(value, ensure_ascii=False)
+
+
+def _config(path: Path, fields: Fields | None) -> DatasetConfig:
+    return DatasetConfig(path=str(path), fields=dict(fields or {}) or None)

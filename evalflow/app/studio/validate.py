@@ -1,0 +1,317 @@
+"""What may be saved: exactly what the command line would accept."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, cast
+
+from pydantic import BaseModel, ValidationError
+
+from evalflow.app.core.assemble import written_secrets
+from evalflow.config.explain import problems_of
+from evalflow.config.literal import MISSING
+from evalflow.config.schema import IDENTIFIER, TargetConfig
+from evalflow.config.validate import ModelOf
+from evalflow.errors import Problem, UserError
+from evalflow.jsonvalues import DEEPEST, is_too_deep
+from evalflow.llm.registry import judge_config_model
+from evalflow.metrics.registry import build_metric, metric_config_model
+from evalflow.paths import prompt_dirs
+from evalflow.prompts import Prompts
+from evalflow.protocols import Metric
+from evalflow.records import Case, Context, Message
+from evalflow.targets.recorded import recorded_answer
+from evalflow.targets.registry import build_target, target_config_model
+
+_OF_JINJA = ("alters_data", "jinja_pass_arg", "unsafe_callable")
+"""Attributes that Jinja looks for on what it calls."""
+
+
+def unrenderable(metric: Metric) -> list[Problem]:
+    """What keeps a metric's prompts from being rendered for any case; nothing where one can be.
+
+    Fields of a case whose values may be of any type stand there as a text that can be used like any value, and then as
+    a number, so that nothing is refused that some data could be rendered with.
+
+    Args:
+        metric: Ready to be asked.
+    """
+    problems: list[Problem] = []
+    for unknown in (_Unknown("…"), 1.0):
+        case = _case(unknown)
+        try:
+            metric.preview(case, recorded_answer(case, "made up", 0))
+        except UserError as error:
+            problems = problems or list(error.problems)
+        else:
+            return []
+    return problems
+
+
+def placed(problem: Problem, own: Mapping[str, str]) -> Problem:
+    """A problem with one of a metric's own templates has that one's name for a key."""
+    file = next((file for file in own if file in problem.where), None)
+    return Problem(problem.what, problem.where, problem.hint, file) if file else problem
+
+
+def _case(unknown: Any) -> Case:
+    return Case(
+        dataset="made up",
+        index=0,
+        id="made up",
+        messages=(Message("user", "Hello?"), Message("assistant", "Hello."), Message("user", "What does it cost?")),
+        answer="It costs 40 pounds. That is for a year.",
+        reference="40 pounds a year",
+        contexts=(Context("The licence costs 40 pounds a year."), Context("It can be paid by card.")),
+        expected=unknown,
+        actual=unknown,
+        metadata=_Anything(unknown),
+        demo_answer=Message("assistant", "40 pounds."),
+        vars=_Anything(unknown),
+    )
+
+
+class _Anything(dict[str, Any]):
+    """A map that has a value under every key."""
+
+    def __init__(self, value: Any) -> None:
+        super().__init__()
+        self._value = value
+
+    def __missing__(self, key: str) -> Any:
+        return self._value
+
+    def get(self, key: str, default: Any = None) -> Any:
+        return self._value
+
+
+class _Unknown(str):
+    """A text that can be used like a value of any type."""
+
+    __slots__ = ()
+
+    def __getattr__(self, name: str) -> _Unknown:
+        if name.startswith("_") or name in _OF_JINJA:
+            raise AttributeError(name)
+        return self
+
+    def __getitem__(self, key: Any) -> _Unknown:
+        return self
+
+    def __iter__(self) -> Iterator[str]:
+        return iter((self, self))
+
+    def __call__(self, *_: Any, **__: Any) -> _Unknown:
+        return self
+
+    def _same(self, *_: Any) -> _Unknown:
+        return self
+
+    def _yes(self, _: Any) -> bool:
+        return True
+
+    def __int__(self) -> int:
+        return 1
+
+    def __float__(self) -> float:
+        return 1.0
+
+    def __round__(self, _: int = 0) -> int:
+        return 1
+
+    __index__ = __int__
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __mod__ = __rmod__ = _same  # pyright: ignore
+    __truediv__ = __rtruediv__ = __floordiv__ = __rfloordiv__ = __neg__ = __abs__ = _same
+    __lt__ = __le__ = __gt__ = __ge__ = _yes  # pyright: ignore
+
+
+BOT_KINDS = ("openai", "http", "recorded")
+"""Targets that can be defined here; none of them is a program of this machine."""
+MAX_BYTES = 1 << 20
+"""Of one definition with its prompts."""
+RESERVED = frozenset({"add", "delete", "edit", "export", "import", "new", "preview", "steps", "try", "upload"})
+"""Words of the addresses of pages and of the REST API; what had such a name could not be opened."""
+
+_PROMPT = re.compile(r"[a-z][a-z0-9_]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)+\.jinja\Z")
+
+
+def check_name(name: str, what: str) -> None:
+    """See that a name can be one in configuration.
+
+    Raises:
+        UserError: It cannot.
+    """
+    if not IDENTIFIER.match(name) or len(name) > 100:
+        hint = "lower-case letters, digits and _, a letter first, at most 100"
+        raise UserError(Problem(f"{name!r} cannot be a name", f"{what}.name", hint))
+    if name in RESERVED:
+        why = f"{name!r} cannot be a name: an address of the application has that word in its place"
+        raise UserError(Problem(why, f"{what}.name", f"such as {name}_one"))
+
+
+def check_bot(name: str, config: Mapping[str, Any]) -> dict[str, Any]:
+    """See that a bot's connection is sound; keys are not looked for, so that it can be defined before they are set.
+
+    Returns:
+        The configuration as JSON gives it back.
+
+    Raises:
+        UserError: With every problem that was found.
+    """
+    check_name(name, "bot")
+    plain = _plain(config, "target")
+    kind = plain.get("kind")
+    if kind not in BOT_KINDS:
+        hint = f"one of {', '.join(BOT_KINDS)}"
+        raise UserError(Problem(f"a bot of kind {kind!r} cannot be defined here", "target.kind", hint))
+    problems = list(written_secrets({"target": plain}))
+    model = cast("TargetConfig | None", _validated(plain, "target", target_config_model, problems))
+    if problems or model is None:
+        raise UserError(problems)
+    keyless = model.model_copy(update={"api_key_env": None}) if hasattr(model, "api_key_env") else model
+    build_target(keyless, name, Prompts(prompt_dirs()), {}, generate=kind != "recorded")
+    return plain
+
+
+def check_metric(
+    name: str, definition: Mapping[str, Any], prompts: Mapping[str, str] | None = None
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """See that a metric's definition is what its YAML could say, its prompts and its score rule included.
+
+    Its prompts are rendered for a case that is made up, so that what no case could be asked with is refused.
+
+    Args:
+        name: The key that it stands under.
+        definition: The content of its YAML.
+        prompts: Templates of its own, as `NAME/FILE.jinja`.
+
+    Returns:
+        Both as JSON gives them back.
+
+    Raises:
+        UserError: With every problem that was found.
+    """
+    check_name(name, "metric")
+    key = f"metric.{name}"
+    plain, own = _plain(definition, key), {str(file): text for file, text in (prompts or {}).items()}
+    problems = [*written_secrets({f"{key}.judge": plain.get("judge")}), *_wrong_prompts(name, own)]
+    model = _validated(plain, key, metric_config_model, problems)
+    problems += _wrong_judge(plain.get("judge"), f"{key}.judge")
+    if problems:
+        raise UserError(problems)
+    with TemporaryDirectory() as folder:
+        write_prompts(Path(folder), own)
+        try:
+            metric = build_metric(name, cast("Any", model), Prompts([Path(folder), *prompt_dirs()]))
+            problems += unrenderable(metric)
+        except UserError as error:
+            problems += [replace(found, where=found.where.replace(f"{folder}/", "")) for found in error.problems]
+    if problems:
+        raise UserError([placed(problem, own) for problem in problems])
+    return plain, own
+
+
+def one_line(text: str, what: str) -> str:
+    """A description as it is kept: one line, since it is a comment in files.
+
+    Raises:
+        UserError: It holds what no file could.
+    """
+    line = " ".join(text.split())
+    problems = list(_unfit_text(line, f"{what}.description"))
+    if problems:
+        raise UserError(problems)
+    return line
+
+
+def write_prompts(folder: Path, prompts: Mapping[str, str]) -> None:
+    """Write templates below a folder."""
+    for name, text in prompts.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8", newline="")
+
+
+def _plain(values: Mapping[str, Any], key: str) -> dict[str, Any]:
+    """The values as JSON gives them back; what the database or Hydra could not keep is refused."""
+    try:
+        text = json.dumps(values, allow_nan=False, ensure_ascii=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UserError(Problem(f"{key} is no JSON: {error}", key)) from None
+    if len(text) > MAX_BYTES:
+        raise UserError(Problem(f"{key} is larger than {MAX_BYTES >> 20} MB", key, "keep data in datasets"))
+    plain = json.loads(text)
+    if not isinstance(plain, dict):
+        raise UserError(Problem(f"{key} must be a map of keys", key))
+    if is_too_deep(plain):
+        raise UserError(Problem(f"{key} has more than {DEEPEST} maps and lists within each other", key))
+    problems = list(_unfit(plain, key))
+    if problems:
+        raise UserError(problems)
+    return cast("dict[str, Any]", plain)
+
+
+def _unfit(value: Any, key: str) -> Iterator[Problem]:
+    if isinstance(value, dict):
+        for name, inner in cast("dict[str, Any]", value).items():
+            yield from _unfit_text(name, f"a key of {key}")
+            yield from _unfit(inner, f"{key}.{name}")
+    elif isinstance(value, list):
+        for i, inner in enumerate(cast("list[Any]", value)):
+            yield from _unfit(inner, f"{key}[{i}]")
+    elif isinstance(value, str):
+        yield from _unfit_text(value, key)
+
+
+def _unfit_text(text: str, key: str) -> Iterator[Problem]:
+    if text == MISSING:
+        yield Problem(f"{key} has no value: {MISSING} stands for one that must be given", key, "give it one")
+    elif not all(_is_text(character) for character in set(text)):
+        yield Problem(f"{key} holds a character that no YAML can hold", key, "remove control characters")
+
+
+def _is_text(character: str) -> bool:
+    code = ord(character)
+    return character in "\t\n\r" or (code >= 0x20 and code != 0x7F and not 0xD800 <= code < 0xE000)
+
+
+def _validated(values: dict[str, Any], key: str, model_of: ModelOf, problems: list[Problem]) -> BaseModel | None:
+    kind = values.get("kind")
+    if not isinstance(kind, str):
+        problems.append(Problem(f"{key}.kind is required", key, "say which kind it is"))
+        return None
+    try:
+        model = model_of(kind)
+        return model.model_validate(values)
+    except ValidationError as error:
+        problems += problems_of(error, model_of(kind), key, None, ())
+    except UserError as error:
+        problems += error.problems
+    return None
+
+
+def _wrong_judge(changes: Any, key: str) -> list[Problem]:
+    """What is wrong with a metric's own judge, as far as it can be told without the run's, whose keys it may take."""
+    problems: list[Problem] = []
+    if isinstance(changes, dict) and "kind" in changes:
+        own = cast("dict[str, Any]", changes)
+        asked = {"model": "of the run", **own} if own["kind"] == "openai" else own
+        _validated(asked, key, judge_config_model, problems)
+    return problems
+
+
+def _wrong_prompts(name: str, prompts: Mapping[str, str]) -> Iterator[Problem]:
+    for file, text in prompts.items():
+        where = f"metric.{name}: {file}"
+        if not _PROMPT.match(file) or not file.startswith(f"{name}/"):
+            yield Problem(
+                f"{file!r} cannot be the name of a prompt of this metric", where, f"such as {name}/grade.jinja"
+            )
+        if len(text) > MAX_BYTES:
+            yield Problem(f"the prompt is larger than {MAX_BYTES >> 20} MB", where)
+        yield from _unfit_text(text, where)

@@ -1,0 +1,416 @@
+"""The cache's file: one SQLite database in WAL mode, shared by several processes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+import struct
+import time
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import lru_cache
+from pathlib import Path
+
+from evalflow.frozen import record
+from evalflow.paths import private_database
+from evalflow.records import Usage
+
+
+class Corrupt(Exception):
+    """The file is no database, or a damaged one.
+
+    Attributes:
+        inode: The file that it was found in; another process may have put a new one in its place.
+    """
+
+    def __init__(self, message: str, inode: int) -> None:
+        self.inode = inode
+        super().__init__(message)
+
+
+class Foreign(Exception):
+    """The file is a sound database of somebody else's."""
+
+
+def told(error: sqlite3.DatabaseError, inode: int) -> Exception:
+    """The error as callers decide by it: `Corrupt` for a damaged file, else as it is."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    return Corrupt(str(error), inode) if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) else error
+
+
+def is_busy(error: Exception) -> bool:
+    """Whether another process held the file for too long."""
+    return (getattr(error, "sqlite_errorcode", 0) & 0xFF) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+def set_aside(path: Path, inode: int) -> Path | None:
+    """Move a damaged file, and what belongs to it, out of the way.
+
+    Args:
+        path: The file.
+        inode: The file that was found damaged.
+
+    Returns:
+        Where it is now, or None where another process has moved it already.
+
+    Raises:
+        OSError: It cannot be moved.
+    """
+    if not path.exists() or path.stat().st_ino != inode:
+        return None
+    moment = datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%SZ")
+    aside = path.with_name(f"{path.name}.corrupt-{moment}")
+    number = 1
+    while aside.exists():
+        number += 1
+        aside = path.with_name(f"{path.name}.corrupt-{moment}-{number}")
+    for file, to in zip(files_of(path), files_of(aside), strict=True):
+        if file.exists():
+            file.replace(to)
+    return aside
+
+
+def files_of(path: Path) -> tuple[Path, Path, Path]:
+    """The database, its log and its shared memory."""
+    return path, path.with_name(f"{path.name}-wal"), path.with_name(f"{path.name}-shm")
+
+
+_FRAME = struct.Struct("<II")  # length and CRC-32 of what follows
+_HEAD = struct.Struct("<32sdHH")  # key, made_at, lengths of scope and run_id
+_FACTS = struct.Struct("<Iqqd")  # requests, input and output tokens or -1, latency_s
+
+
+@record(kw_only=True)
+class Entry:
+    """What is kept of a call that was answered well.
+
+    Attributes:
+        body: The response's body as it came; of a reply that took re-asks, the last, valid one.
+        requests: Calls that it took, re-asks included.
+        usage: Tokens of all of them; None where one did not say.
+        latency_s: Seconds of all of them.
+        run_id: The run that paid for it.
+        made_at: Seconds since the epoch.
+    """
+
+    body: bytes
+    requests: int = 1
+    usage: Usage | None = None
+    latency_s: float = 0.0
+    run_id: str = ""
+    made_at: float = 0.0
+
+    @property
+    def checksum(self) -> int:
+        """CRC-32 of the body and of what is known about it."""
+        return zlib.crc32(_facts(self), zlib.crc32(self.body))
+
+
+def key_of(base_url: str, path: str, body: bytes, *repeats: int) -> bytes:
+    """What a call is known by: SHA-256 over everything that reaches the model, and nothing else.
+
+    Args:
+        base_url: The endpoint.
+        path: Below it.
+        body: The request's bytes: model, parameters, messages, schema.
+        repeats: Which of several wanted answers to the same request this is, such as the judge's repeat.
+
+    Returns:
+        32 bytes.
+    """
+    return hashlib.sha256(_place(base_url, path, *repeats) + body).digest()
+
+
+@lru_cache(maxsize=64)
+def _place(*parts: str | int) -> bytes:
+    return json.dumps(parts).encode() + b"\n"
+
+
+def pack(key: bytes, scope: str, entry: Entry) -> bytes:
+    """An entry as one record of a file; `unpack` is its inverse."""
+    names = scope.encode(), entry.run_id.encode()
+    head = _HEAD.pack(key, entry.made_at, *map(len, names))
+    payload = b"".join((head, _facts(entry), *names, entry.body))
+    return _FRAME.pack(len(payload), zlib.crc32(payload)) + payload
+
+
+def unpack(data: bytes) -> Iterator[tuple[bytes, str, Entry]]:
+    """Key, scope and entry of each record, up to the first that is torn or damaged."""
+    at = 0
+    while at + _FRAME.size <= len(data):
+        size, checksum = _FRAME.unpack_from(data, at)
+        at += _FRAME.size
+        payload = data[at : at + size]
+        if len(payload) < size or zlib.crc32(payload) != checksum:
+            return
+        at += size
+        key, made_at, *lengths = _HEAD.unpack_from(payload)
+        requests, input_tokens, output_tokens, latency_s = _FACTS.unpack_from(payload, _HEAD.size)
+        scope_at = _HEAD.size + _FACTS.size
+        run_at = scope_at + lengths[0]
+        body_at = run_at + lengths[1]
+        yield (
+            key,
+            payload[scope_at:run_at].decode(),
+            Entry(
+                body=payload[body_at:],
+                requests=requests,
+                usage=Usage(input_tokens, output_tokens) if input_tokens >= 0 else None,
+                latency_s=latency_s,
+                run_id=payload[run_at:body_at].decode(),
+                made_at=made_at,
+            ),
+        )
+
+
+def _facts(entry: Entry) -> bytes:
+    usage = entry.usage
+    if usage is None:
+        return _FACTS.pack(entry.requests, -1, -1, entry.latency_s)
+    return _FACTS.pack(entry.requests, usage.input_tokens, usage.output_tokens, entry.latency_s)
+
+
+APPLICATION_ID = 0x65_76_66_63  # "evfc"
+VERSION = 1
+PAGE_BYTES = 8192
+"""Room for three usual replies; in SQLite's own 4096 there is room for one, and half of the file is empty."""
+BUSY_S = 10.0
+"""How long a process waits for another one that writes."""
+TOUCH_S = 3600.0
+"""How old the note of an entry's last use may be: noting every use would make every hit a write."""
+ROOM = 0.9
+"""How full the file is after the least recently used entries have left it."""
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS entries (
+    key BLOB NOT NULL, scope TEXT NOT NULL, run_id TEXT NOT NULL, made_at REAL NOT NULL, used_at REAL NOT NULL,
+    requests INTEGER NOT NULL, input_tokens INTEGER, output_tokens INTEGER, latency_s REAL NOT NULL,
+    checksum INTEGER NOT NULL, body BLOB NOT NULL, PRIMARY KEY (key, scope)
+)"""
+_GET = """
+SELECT body, requests, input_tokens, output_tokens, latency_s, run_id, made_at, checksum, used_at
+FROM entries WHERE key = ? AND scope = ?"""
+_PUT = "INSERT OR REPLACE INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_OLDEST = "DELETE FROM entries WHERE rowid IN (SELECT rowid FROM entries ORDER BY used_at LIMIT ?)"
+_STATS = """
+SELECT COUNT(*), COALESCE(SUM(LENGTH(body)), 0), COUNT(DISTINCT run_id), COALESCE(SUM(scope <> ''), 0),
+       MIN(made_at), MAX(made_at) FROM entries"""
+
+Slot = tuple[bytes, str]
+"""Key and scope."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """What is in a cache.
+
+    Attributes:
+        entries: Remembered calls; `private` are those that only their own run may read.
+        body_bytes, file_bytes: Of the replies alone, and of the file with its log.
+        runs: Runs that paid for them.
+        oldest, newest: Seconds since the epoch; None where there are none.
+    """
+
+    entries: int
+    private: int
+    body_bytes: int
+    file_bytes: int
+    runs: int
+    oldest: float | None
+    newest: float | None
+
+
+class Store:
+    """One connection. Used by one thread at a time.
+
+    Args:
+        path: The file; it is made where there is none.
+        reading: Only read, and make nothing.
+
+    Raises:
+        Corrupt: It is no database.
+        Foreign: It is another program's.
+        OSError, sqlite3.OperationalError: It cannot be opened or made.
+    """
+
+    def __init__(self, path: Path, *, reading: bool = False) -> None:
+        self.path = path
+        if not reading:
+            private_database(path)
+        where = f"{path.absolute().as_uri()}?mode={'rw' if reading else 'rwc'}"
+        self._db = sqlite3.connect(where, uri=True, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
+        try:
+            self.inode = path.stat().st_ino
+            self._prepare(reading)
+        except sqlite3.DatabaseError as error:
+            self._db.close()
+            raise told(error, self.inode) from None
+        except BaseException:
+            self._db.close()
+            raise
+
+    def _prepare(self, reading: bool) -> None:
+        owner, version = (
+            self._db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")
+        )
+        tables = self._db.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0]
+        ours = (owner, version) == (APPLICATION_ID, VERSION)
+        if (tables or owner) and not ours:
+            raise Foreign(f"{self.path} is a database of another program, or of another version of evalflow")
+        self._db.execute("PRAGMA synchronous = NORMAL")
+        if reading:
+            self._db.execute("PRAGMA query_only = 1")
+        elif not ours:
+            self._create()
+
+    def _create(self) -> None:
+        """Make the tables; another process may be doing the same."""
+        self._db.execute(f"PRAGMA page_size = {PAGE_BYTES}")
+        _patiently(self._db, "PRAGMA journal_mode = WAL")
+        _patiently(self._db, "BEGIN IMMEDIATE")
+        self._db.execute(_SCHEMA)
+        self._db.execute("CREATE INDEX IF NOT EXISTS by_use ON entries (used_at)")
+        self._db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        self._db.execute(f"PRAGMA user_version = {VERSION}")
+        self._db.execute("COMMIT")
+
+    def get(self, slot: Slot) -> tuple[Entry, bool] | None:
+        """An entry, and whether its use is worth noting; None where it is not there.
+
+        Raises:
+            Corrupt: What is there is damaged.
+            sqlite3.OperationalError: It cannot be read now.
+        """
+        try:
+            row = self._db.execute(_GET, slot).fetchone()
+        except sqlite3.DatabaseError as error:
+            raise told(error, self.inode) from None
+        if row is None:
+            return None
+        body, requests, input_tokens, output_tokens, latency_s, run_id, made_at, checksum, used_at = row
+        entry = Entry(
+            body=body,
+            requests=requests,
+            usage=None if input_tokens is None else Usage(input_tokens, output_tokens),
+            latency_s=latency_s,
+            run_id=run_id,
+            made_at=made_at,
+        )
+        if not _sound(entry, checksum):
+            raise Corrupt("an entry is not what was stored", self.inode)
+        return entry, time.time() - used_at > TOUCH_S
+
+    def write(self, entries: Mapping[Slot, Entry], touched: Iterable[Slot], max_bytes: int | None = None) -> None:
+        """Store entries, note uses, and let the least recently used go, in one transaction.
+
+        Args:
+            entries: What to store.
+            touched: What was used.
+            max_bytes: What the file may take; None for any size.
+
+        Raises:
+            Corrupt: The file is damaged.
+            sqlite3.OperationalError: It cannot be written now, such as on a full disk.
+        """
+        now = time.time()
+        try:
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                self._db.executemany(
+                    "UPDATE entries SET used_at = ? WHERE key = ? AND scope = ?", [(now, *slot) for slot in touched]
+                )
+                if max_bytes is not None:
+                    # A page that holds one reply may be half empty, hence the 2.
+                    self._make_room(max_bytes, 2 * sum(len(entry.body) for entry in entries.values()))
+                self._db.executemany(_PUT, [_row(slot, entry, now) for slot, entry in entries.items()])
+                self._db.execute("COMMIT")
+            except BaseException:
+                if self._db.in_transaction:
+                    self._db.execute("ROLLBACK")
+                raise
+        except sqlite3.DatabaseError as error:
+            raise told(error, self.inode) from None
+
+    def shrink(self, max_bytes: int | None, before: float | None) -> int:
+        """Remove entries that were made before a time, and the least recently used beyond a size; free the space.
+
+        Returns:
+            How many were removed.
+
+        Raises:
+            Corrupt: The file is damaged.
+            sqlite3.OperationalError: It cannot be written now.
+        """
+        try:
+            count = self.stats().entries
+            self._db.execute("BEGIN IMMEDIATE")
+            if before is not None:
+                self._db.execute("DELETE FROM entries WHERE made_at < ?", (before,))
+            if max_bytes is not None:
+                self._make_room(max_bytes, 0, room=1.0)
+            self._db.execute("COMMIT")
+            self._db.execute("VACUUM")
+            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            return count - self.stats().entries
+        except sqlite3.DatabaseError as error:
+            raise told(error, self.inode) from None
+
+    def stats(self) -> Stats:
+        """What is in it."""
+        entries, body_bytes, runs, private, oldest, newest = self._db.execute(_STATS).fetchone()
+        size = sum(file.stat().st_size for file in files_of(self.path)[:2] if file.exists())
+        return Stats(entries, private, body_bytes, size, runs, oldest, newest)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._db.close()
+
+    def _make_room(self, max_bytes: int, incoming: int, room: float = ROOM) -> None:
+        """Remove the least recently used entries until what comes has room; a little more, not to do it every time."""
+        used = self._used()
+        if used + incoming <= max_bytes:
+            return
+        while used + incoming > max_bytes * room:
+            count = self._db.execute("SELECT COUNT(*) FROM entries").fetchone()[0]
+            if not count:
+                return
+            excess = (used + incoming - max_bytes * room) / used
+            self._db.execute(_OLDEST, (max(1, min(count, round(count * excess))),))
+            used = self._used()
+
+    def _used(self) -> int:
+        """Bytes of the pages in use."""
+        return (self._pragma("page_count") - self._pragma("freelist_count")) * self._pragma("page_size")
+
+    def _pragma(self, name: str) -> int:
+        return self._db.execute(f"PRAGMA {name}").fetchone()[0]
+
+
+def _sound(entry: Entry, checksum: int) -> bool:
+    try:
+        return entry.checksum == checksum
+    except (TypeError, struct.error):  # damage may have changed the type of a column
+        return False
+
+
+def _row(slot: Slot, entry: Entry, now: float) -> tuple[object, ...]:
+    usage = entry.usage
+    tokens = (usage.input_tokens, usage.output_tokens) if usage else (None, None)
+    spent = (entry.requests, *tokens, entry.latency_s)
+    return (*slot, entry.run_id, entry.made_at, now, *spent, entry.checksum, entry.body)
+
+
+def _patiently(db: sqlite3.Connection, statement: str) -> None:
+    """Execute what fails at once, and not after SQLite's own patience, while another process does the same."""
+    until = time.monotonic() + BUSY_S
+    while True:
+        try:
+            db.execute(statement)
+            return
+        except sqlite3.OperationalError as error:
+            if not is_busy(error) or time.monotonic() > until:
+                raise
+        time.sleep(0.01)

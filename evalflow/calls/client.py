@@ -1,0 +1,383 @@
+"""The client of one endpoint: each request passes the rate limiter, retries, the watchdog and the transport."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Generic, Protocol, TypeVar
+
+from evalflow.calls import faults
+from evalflow.calls.budget import Account, Amount, Budget
+from evalflow.calls.faults import CHAT, RETRIED, Dialect, Fault, excerpt
+from evalflow.calls.limiter import Limiter, Limiters, Slot, rest_s, retry_after_s
+from evalflow.calls.single_flight import Once
+from evalflow.calls.transport import MAX_REPLY, Request, Response, Transport, TransportError
+from evalflow.errors import CallError, InfrastructureError
+from evalflow.frozen import record
+from evalflow.jsonvalues import mended
+from evalflow.records import Usage
+from evalflow.redaction import Redactor
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """Capped exponential backoff with jitter, and the patience with an endpoint that never answered yet.
+
+    Attributes:
+        attempts: Tries in all.
+        base_s, cap_s: The first wait and the longest; each wait is drawn from its upper half.
+        retry_after_cap_s: The longest wait that an endpoint may ask for.
+        connect_attempts, connect_patience_s: Tries, and seconds, for a connection to an endpoint that never answered.
+        silence_s: Seconds without any answer after which an endpoint that never answered is probed.
+        probe_s: Seconds that the probe waits.
+    """
+
+    attempts: int = 6
+    base_s: float = 0.5
+    cap_s: float = 8.0
+    retry_after_cap_s: float = 60.0
+    connect_attempts: int = 4
+    connect_patience_s: float = 8.0
+    silence_s: float = 8.0
+    probe_s: float = 7.0
+
+    def delay(self, attempt: int, fault: Fault) -> float:
+        """Seconds to wait after the given try (the first is 1)."""
+        backoff = min(self.cap_s, self.base_s * 2 ** min(attempt - 1, 30))
+        wait = backoff * random.uniform(0.5, 1.0)  # noqa: S311 - spreads load, protects nothing
+        asked = min(fault.retry_after_s or 0.0, self.retry_after_cap_s)
+        return max(wait, asked)
+
+
+PROBE_PATH = "/models"
+
+
+class Watchdog:
+    """Sends requests, and finds out in bounded time when nobody is listening.
+
+    Args:
+        transport: The endpoint's connections.
+        where: The endpoint, for messages.
+        silence_s: Seconds without an answer before the probe.
+        probe_s: Seconds that the probe waits.
+        address: The key that holds the endpoint's address, for messages.
+
+    Attributes:
+        answered: Whether anything was ever answered, the probe included.
+        heard: Whether a request that was not the probe was ever answered.
+    """
+
+    def __init__(self, transport: Transport, where: str, silence_s: float, probe_s: float, address: str) -> None:
+        self._transport = transport
+        self._where = where
+        self._silence_s = silence_s
+        self._probe_s = probe_s
+        self._address = address
+        self._probing: asyncio.Task[bool] | None = None
+        self.answered = False
+        self.heard = False
+
+    async def send(self, request: Request) -> Response:
+        """Send one request.
+
+        Raises:
+            TransportError: No whole response came, this time.
+            InfrastructureError: The endpoint accepts connections and answers nothing.
+        """
+        response = await self._transport.send(request) if self.answered else await self._watched(request)
+        self.answered = self.heard = True
+        return response
+
+    def stop(self) -> None:
+        """End a probe that is under way."""
+        if self._probing is not None:
+            self._probing.cancel()
+            self._probing = None
+
+    async def _watched(self, request: Request) -> Response:
+        call = asyncio.create_task(self._transport.send(request))
+        try:
+            await asyncio.wait({call}, timeout=self._silence_s)
+            if not call.done():
+                await self._probe(call)
+            response = await call
+            self.stop()
+            return response
+        except TransportError as error:
+            if error.fault == "timeout":
+                await self._probe()
+            raise
+        finally:
+            call.cancel()
+
+    async def _probe(self, call: asyncio.Task[Response] | None = None) -> None:
+        """Ask whether anybody is there, once for all calls that wait; return early when `call` is answered."""
+        if self.answered:
+            return
+        probe = self._probing = self._probing or asyncio.create_task(self._alive())
+        await asyncio.wait({probe, call} if call else {probe}, return_when=asyncio.FIRST_COMPLETED)
+        if self.answered or not probe.done() or probe.cancelled():
+            return
+        if not probe.result():
+            what = f"{self._where} accepts connections and answers nothing"
+            raise InfrastructureError(what, f"check {self._address}, and that the server is up")
+
+    async def _alive(self) -> bool:
+        try:
+            await self._transport.send(Request("GET", PROBE_PATH, None, self._probe_s))
+        except TransportError:
+            return False
+        self.answered = True
+        return True
+
+
+class Billed(Protocol):
+    """A decoded response that says what it took."""
+
+    @property
+    def usage(self) -> Usage | None:
+        """Tokens, or None where the endpoint does not say."""
+        ...
+
+
+T = TypeVar("T", bound=Billed)
+
+
+MAYBE_PAID = frozenset({"timeout", "connection", "malformed", "too_large"})
+"""Faults after which the model may have answered, unheard."""
+PATIENT = 0.9
+"""The part of its timeout after which a call has waited long enough, since clocks and timers are not exact."""
+
+
+class Malformed(ValueError):
+    """A 2xx response does not say what it should; raised by decoders."""
+
+
+@record()
+class Sent(Generic[T]):
+    """A call that was answered.
+
+    Attributes:
+        value: The decoded response.
+        latency_s: Seconds of the try that was answered.
+    """
+
+    value: T
+    latency_s: float
+
+
+class Gateway:
+    """Sends calls to one endpoint until they are answered, hopeless or too often tried.
+
+    Args:
+        transport: The endpoint's connections.
+        limiter: Shared by all that use the same endpoint, model and key.
+        policy: How often and how long.
+        where: The endpoint's address, for messages.
+        key_hint: What to check about the key, for messages.
+        secrets: The key itself, and the like: kept out of every message, and of replies that give them back.
+        account: What every try is held against; None: no budget is set.
+        dialect: How the endpoint says what went wrong.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        limiter: Limiter,
+        policy: RetryPolicy,
+        where: str,
+        *,
+        key_hint: str = "",
+        secrets: Sequence[str] = (),
+        account: Account | None = None,
+        dialect: Dialect = CHAT,
+    ) -> None:
+        self._account = account
+        self._transport = transport
+        self._limiter = limiter
+        self._policy = policy
+        self._where = where
+        self._key_hint = key_hint
+        self._redactor = Redactor(secrets)
+        self._dialect = dialect
+        self._watchdog = Watchdog(transport, where, policy.silence_s, policy.probe_s, dialect.address)
+        self._succeeded = False
+
+    async def send(self, request: Request, decode: Callable[[Response], T]) -> Sent[T]:
+        """Send one call.
+
+        Args:
+            request: What is sent; the same bytes on every try.
+            decode: Reads a 2xx response; raises `Malformed` for what makes no sense, which is tried again.
+
+        Raises:
+            CallError: This call failed for good.
+            InfrastructureError: Every further call would fail too.
+            BudgetError: The budget does not cover it.
+        """
+        begun: float | None = None
+        for attempt in itertools.count(1):
+            reserved = await self._account.reserve(request) if self._account else Amount()
+            spent = reserved  # what ends without an answer may have been paid for all the same
+            try:
+                async with self._limiter.slot(request.tokens) as slot:
+                    begun = slot.started if begun is None else begun
+                    outcome = await self._try(request, decode, slot)
+                spent = self._spent(outcome, reserved)
+            finally:
+                if self._account:
+                    self._account.budget.settle(reserved, spent)
+            if isinstance(outcome, Sent):
+                return outcome
+            fault = self._redacted(outcome)
+            elapsed_s = time.monotonic() - begun
+            self._raise_if_mute(fault, elapsed_s, request.timeout_s)
+            self._raise_if_over(fault, attempt, elapsed_s)
+            await asyncio.sleep(self._policy.delay(attempt, fault))
+        raise AssertionError("unreachable")
+
+    async def close(self) -> None:
+        """Release connections."""
+        self._watchdog.stop()
+        await self._transport.close()
+
+    async def _try(self, request: Request, decode: Callable[[Response], T], slot: Slot) -> Sent[T] | Fault:
+        try:
+            response = await self._watchdog.send(request)
+        except TransportError as error:
+            return faults.of_transport(error)
+        response = self._clean(response)
+        rest = rest_s(response.headers)
+        if rest > 0:
+            self._limiter.pause(self._capped(rest))
+        if not 200 <= response.status < 300:
+            return self._eased(self._dialect.of_status(response), slot)
+        if len(response.body) > MAX_REPLY:
+            what = f"the reply is longer than {MAX_REPLY:,} bytes"
+            return Fault("give_up", "too_large", what, raw=faults.excerpt(response.body))
+        try:
+            value = decode(response)
+        except Malformed as error:
+            return self._eased(faults.of_malformed(response, str(error)), slot)
+        self._succeeded = True
+        self._limiter.succeeded(slot, response.elapsed_s, request.kind)
+        return Sent(value, response.elapsed_s)
+
+    def _clean(self, response: Response) -> Response:
+        """The response without what may not, or cannot, be written down with it."""
+        body = mended(response.body)
+        body = self._redactor.data(body.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
+        return response if body == response.body else replace(response, body=body)
+
+    def _spent(self, outcome: Sent[T] | Fault, reserved: Amount) -> Amount:
+        """What a try took, as far as that is known; what is not known to be less took all that was reserved."""
+        if self._account is None:
+            return reserved
+        if isinstance(outcome, Sent):
+            usage = outcome.value.usage
+            return self._account.actual(usage) if usage else reserved
+        if outcome.unreachable:
+            return Amount()
+        return reserved if outcome.error_type in MAYBE_PAID else Amount(requests=1)
+
+    def _eased(self, fault: Fault, slot: Slot) -> Fault:
+        """Tell the limiter of a fault that says how much the endpoint bears."""
+        wait_s = self._capped(fault.retry_after_s or 0.0)
+        if fault.error_type == "rate_limit":
+            self._limiter.refused(slot, wait_s)
+        else:
+            self._limiter.pause(wait_s)
+        return fault
+
+    def _capped(self, seconds: float) -> float:
+        return min(seconds, self._policy.retry_after_cap_s)
+
+    def _raise_if_mute(self, fault: Fault, elapsed_s: float, timeout_s: float) -> None:
+        """Stop where the endpoint is there, has never answered a call, and had all the time that a call may take.
+
+        More tries would only multiply the wait: a model that is too slow for its first reply is so for the next.
+        """
+        if fault.error_type == "timeout" and not self._watchdog.heard and elapsed_s >= PATIENT * timeout_s:
+            what = f"{self._where} is there, and has answered no call within {timeout_s:g} s"
+            hint = "if the model is only slow: raise timeout_s or lower concurrency.max of the judge or the target"
+            raise InfrastructureError(what, hint)
+
+    def _raise_if_over(self, fault: Fault, attempt: int, elapsed_s: float) -> None:
+        policy = self._policy
+        if fault.decision == "stop":
+            hint = self._key_hint if fault.error_type == "authentication" and self._key_hint else fault.hint
+            raise InfrastructureError(f"{self._where}: {fault.message}", hint) from None
+        if fault.decision == "give_up":
+            raise _failed(fault, fault.message, elapsed_s)
+        impatient = fault.unreachable and not self._watchdog.answered
+        if impatient and (attempt >= policy.connect_attempts or elapsed_s >= policy.connect_patience_s):
+            what = f"{self._where} cannot be reached: {fault.message}"
+            raise InfrastructureError(what, f"check {self._dialect.address}")
+        if attempt < policy.attempts:
+            return
+        tries = f"{attempt} tries" if attempt > 1 else "1 try"
+        if not self._watchdog.answered or (fault.error_type == "malformed" and not self._succeeded):
+            what = f"{self._where} gave no usable answer in {tries}: {fault.message}"
+            raise InfrastructureError(what, self._dialect.unusable)
+        raise _failed(fault, f"{fault.message} (after {tries})", elapsed_s)
+
+    def _redacted(self, fault: Fault) -> Fault:
+        raw = fault.raw and self._redactor.text(fault.raw)
+        return replace(fault, message=self._redactor.text(fault.message), raw=raw)
+
+
+def _failed(fault: Fault, message: str, elapsed_s: float) -> CallError:
+    """A call that was sent and brought nothing: a refusal is free, and what the model may have done is not known."""
+    if fault.unreachable:
+        return CallError(fault.error_type, message, fault.raw)
+    usage, cost_usd = (None, None) if fault.error_type in MAYBE_PAID else (Usage(), 0.0)
+    return CallError(
+        fault.error_type, message, fault.raw, requests=1, usage=usage, cost_usd=cost_usd, latency_s=elapsed_s
+    )
+
+
+def of_status(response: Response) -> Fault:
+    """The fault of a service's response whose status is not 2xx.
+
+    What a service of one's own says to one case says little about the next, so only a refused key ends a run.
+    """
+    status, text = response.status, excerpt(response.body)
+    message = f"HTTP {status}: {text}" if text else f"HTTP {status}"
+    if status == 401:
+        return Fault("stop", "authentication", message, "check target.headers: the service accepts no such key", text)
+    if 300 <= status < 400:
+        place = response.headers.get("location") or "nowhere"
+        message = f"HTTP {status}: redirected to {place}, which is not followed; set target.url to the final address"
+        return Fault("give_up", "redirect", message, raw=text)
+    if status >= 500 or status in RETRIED:
+        error_type = {429: "rate_limit", 408: "timeout"}.get(status, "server")
+        return Fault("retry", error_type, message, raw=text, retry_after_s=retry_after_s(response.headers))
+    return Fault("give_up", "bad_request", message, raw=text)
+
+
+SERVICE = Dialect(of_status, "target.url", "check target.url, and that the service is up")
+"""Services that speak JSON in their own ways."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallSession:
+    """Shared by the judges and targets of a run, so that what holds for the run holds over all of them.
+
+    Attributes:
+        limiters: How many calls each endpoint bears.
+        once: What is remembered, and what is being asked; None asks every time.
+        budget: What the run may spend; None sets no limit.
+    """
+
+    limiters: Limiters = field(default_factory=Limiters)
+    once: Once | None = None
+    budget: Budget | None = None
+
+    def close(self) -> None:
+        """Write what is to be remembered, and close its file. A later call opens it again."""
+        if self.once is not None:
+            self.once.close()

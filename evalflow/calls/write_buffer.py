@@ -1,0 +1,302 @@
+"""Group commit for the cache: entries go to a log file at once, and to the database many together."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sqlite3
+import sys
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from uuid import uuid4
+
+from evalflow.calls.cache_store import Corrupt, Entry, Foreign, Slot, Store, is_busy, pack, set_aside
+
+
+class Tails:
+    """The two files of one process. Not safe for threads: callers hold a lock.
+
+    Args:
+        database: The file that the entries are on their way to; these stand beside it.
+
+    Raises:
+        OSError: They cannot be made.
+    """
+
+    def __init__(self, database: Path) -> None:
+        stem = f"{database.name}.{os.getpid()}-{uuid4().hex[:8]}"
+        self._paths = [database.with_name(f"{stem}-{turn}.tail") for turn in (0, 1)]
+        self._files = [_claimed(path) for path in self._paths]
+        self._turn = 0
+
+    def append(self, record: bytes) -> None:
+        """Add a record.
+
+        Raises:
+            OSError: It is not there, or not whole.
+        """
+        written = os.write(self._files[self._turn], record)
+        if written < len(record):
+            raise OSError(f"only {written} of {len(record)} bytes were written")
+
+    def turn(self) -> int:
+        """Let the other file gather from now on.
+
+        Returns:
+            The turn whose records are to be committed now; for `clear`.
+        """
+        before, self._turn = self._turn, 1 - self._turn
+        return before
+
+    def clear(self, turn: int) -> None:
+        """Empty a file whose records have been committed."""
+        os.ftruncate(self._files[turn], 0)
+
+    def close(self, *, keep: bool = False) -> None:
+        """Let go of both files; they are removed unless they hold what could not be committed."""
+        for path, file in zip(self._paths, self._files, strict=True):
+            if not keep:
+                path.unlink(missing_ok=True)
+            os.close(file)
+
+
+class Orphans:
+    """Files of processes that are gone, held so that nobody else takes them over too.
+
+    Args:
+        database: The file that their entries were on their way to.
+    """
+
+    def __init__(self, database: Path) -> None:
+        self._held: list[tuple[Path, int]] = []
+        for path in sorted(database.parent.glob(f"{database.name}.*.tail")):
+            file = _taken(path)
+            if file is not None:
+                self._held.append((path, file))
+
+    def contents(self) -> list[bytes]:
+        """What is in them."""
+        return [path.read_bytes() for path, _ in self._held]
+
+    def remove(self) -> None:
+        """Delete them: their entries are committed."""
+        for path, _ in self._held:
+            path.unlink(missing_ok=True)
+        self.release()
+
+    def release(self) -> None:
+        """Let go of them."""
+        for _, file in self._held:
+            os.close(file)
+        self._held.clear()
+
+
+def _claimed(path: Path) -> int:
+    """A new file, locked. A lock can be lost to somebody who took the file for an orphan; then it is made again."""
+    while True:
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+        if _lock(file) and path.exists() and os.fstat(file).st_ino == path.stat().st_ino:
+            return file
+        os.close(file)
+
+
+def _taken(path: Path) -> int | None:
+    """An existing file, locked; None where its owner lives."""
+    try:
+        file = os.open(path, os.O_RDWR)
+    except OSError:
+        return None
+    if _lock(file):
+        return file
+    os.close(file)
+    return None
+
+
+def _lock(file: int) -> bool:
+    """Take the lock of a file, or say that another process has it."""
+    try:
+        if sys.platform == "win32":
+            import msvcrt
+
+            msvcrt.locking(file, msvcrt.LK_NBLCK, 1)
+        else:
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+log = logging.getLogger("evalflow")
+
+INTERVAL_S = 0.05
+"""How long entries gather before they are committed together."""
+
+
+class Committer:
+    """Writes to the database from a thread of its own, so that storing an entry costs its caller one small write.
+
+    Args:
+        path: The database.
+        max_bytes: What it may take.
+
+    Attributes:
+        opened: How many databases it has opened: more than one where the first was set aside.
+    """
+
+    def __init__(self, path: Path, max_bytes: int) -> None:
+        self._path = path
+        self._max_bytes = max_bytes
+        self._lock = threading.Lock()
+        self._wake = threading.Event()
+        self._closing = threading.Event()
+        self._gathered: dict[Slot, Entry] = {}
+        self._under_way: dict[Slot, Entry] = {}
+        self._touched: set[Slot] = set()
+        self._thread: threading.Thread | None = None
+        self._tails: Tails | None = None
+        self._store: Store | None = None
+        self._stopped = False
+        self._waited = False
+        self.opened = 0
+
+    def find(self, slot: Slot) -> Entry | None:
+        """An entry that may not be in the database yet."""
+        return self._gathered.get(slot) or self._under_way.get(slot)
+
+    def add(self, slot: Slot, entry: Entry) -> None:
+        """Store an entry; it outlives this process when this returns. Nothing happens once storing has failed."""
+        if self._stopped or len(entry.body) > self._max_bytes // 2:
+            return
+        with self._lock:
+            try:
+                self._tails = self._tails or Tails(self._path)
+                self._tails.append(pack(*slot, entry))
+            except OSError as error:
+                self._stop(error)
+            else:
+                self._gathered[slot] = entry
+        self._awaken()
+
+    def touch(self, slot: Slot) -> None:
+        """Note that an entry was used."""
+        if not self._stopped:
+            with self._lock:
+                self._touched.add(slot)
+            self._awaken()
+
+    def close(self) -> None:
+        """Commit what is left, and end the thread. What cannot be committed stays in the tail files, for a later run.
+
+        Not to be used again.
+        """
+        self._closing.set()
+        self._wake.set()
+        if self._thread is not None:
+            self._thread.join()
+        if self._tails is not None:
+            self._tails.close(keep=bool(self._gathered))
+
+    def _awaken(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="evalflow.cache", daemon=True)
+            self._thread.start()
+        if not self._wake.is_set():
+            self._wake.set()
+
+    def _run(self) -> None:
+        last = False
+        while not last:
+            self._wake.wait()
+            self._wake.clear()  # before looking: what is set from here on wakes it once more
+            last = self._closing.wait(INTERVAL_S) or self._stopped
+            self._flush()
+        if self._store is not None:
+            self._store.close()
+
+    def _flush(self) -> None:
+        with self._lock:
+            batch = self._under_way = self._gathered  # in this order: `find` must see an entry at any time
+            self._gathered = {}
+            touched, self._touched = self._touched, set[Slot]()
+            turn = self._tails.turn() if self._tails else None
+        try:
+            if touched:
+                self._write({}, touched)
+            for part in _parts(batch, self._max_bytes // 8):
+                self._write(part)
+        except (sqlite3.Error, OSError, Corrupt, Foreign) as error:
+            self._failed(error, batch)
+            return
+        self._waited = False
+        if self._tails is not None and turn is not None:
+            self._tails.clear(turn)
+        self._under_way = {}
+
+    def _write(self, entries: Mapping[Slot, Entry], touched: Iterable[Slot] = ()) -> None:
+        try:
+            self._current().write(entries, touched, self._max_bytes)
+        except Corrupt as error:
+            self._drop()
+            replace_corrupt(self._path, error)
+            self._current().write(entries, touched, self._max_bytes)
+
+    def _current(self) -> Store:
+        """The database, opened again where the file is another one by now."""
+        if self._store is not None and not (self._path.exists() and self._path.stat().st_ino == self._store.inode):
+            self._drop()
+        if self._store is None:
+            self._store = Store(self._path)
+            self.opened += 1
+        return self._store
+
+    def _drop(self) -> None:
+        if self._store is not None:
+            self._store.close()
+            self._store = None
+
+    def _failed(self, error: Exception, batch: dict[Slot, Entry]) -> None:
+        """Keep what could not be written; try again where another process was only too slow."""
+        with self._lock:
+            self._gathered = {**batch, **self._gathered}
+            self._under_way = {}
+            if not is_busy(error):
+                self._stop(error)
+                return
+        self._wake.set()
+        if not self._waited:
+            log.warning("the cache %s is held by another process; this one waits and goes on", self._path)
+            self._waited = True
+
+    def _stop(self, error: Exception) -> None:
+        if self._stopped:
+            return
+        self._stopped = True
+        log.warning("the cache %s cannot be written (%s); the run goes on without storing replies", self._path, error)
+
+
+def replace_corrupt(path: Path, error: Corrupt) -> None:
+    """Set a damaged database aside and say so.
+
+    Raises:
+        OSError: It cannot be moved.
+    """
+    aside = set_aside(path, error.inode)
+    if aside is not None:
+        log.warning("the cache %s is damaged (%s); it is now %s, and a new one begins", path, error, aside.name)
+
+
+def _parts(entries: Mapping[Slot, Entry], size: int) -> Iterator[Mapping[Slot, Entry]]:
+    """The entries in parts of about a size, so that room for each can be made before it is stored."""
+    part: dict[Slot, Entry] = {}
+    taken = 0
+    for slot, entry in entries.items():
+        part[slot] = entry
+        taken += len(entry.body)
+        if taken >= size:
+            yield part
+            part, taken = {}, 0
+    if part:
+        yield part

@@ -1,0 +1,235 @@
+"""Readers for JSON and JSON Lines."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import IO, Any, BinaryIO, cast
+
+from evalflow.datasets.rows import MAX_RECORD, Broken, Row, Table, parse_json, record, shown, too_large, too_long
+from evalflow.errors import Problem
+from evalflow.jsonvalues import kind
+
+BOM = b"\xef\xbb\xbf"
+
+
+def open_jsonl(path: Path) -> Table:
+    """The file as a table. Blank lines and a byte order mark are passed over; NaN is refused."""
+    return Table(_line_rows(path))
+
+
+def raw_objects(path: Path) -> Iterator[str]:
+    """The text of every object as it stands in the file."""
+    with path.open("rb") as file:
+        for _, text in _objects(file):
+            yield text.decode(errors="replace") + "\n"
+
+
+def _line_rows(path: Path) -> Iterator[Row | Problem]:
+    name = shown(path)
+    with path.open("rb") as file:
+        for line, text in _objects(file):
+            if len(text) > MAX_RECORD:
+                yield too_long(f"{name}:{line}")
+                return
+            value = parse_json(text, name, line)
+            if isinstance(value, Problem):
+                yield value if value.hint or not text.startswith(b"[") else _as_list(value.what, value.where)
+            else:
+                yield record(value, f"{name}:{line}", _LIST if isinstance(value, list) else "")
+
+
+_LIST = "a file that is one JSON list is read with `format: json`"
+
+
+def _as_list(what: str, where: str) -> Problem:
+    return Problem(what, where, _LIST)
+
+
+def _objects(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
+    """Each object's text with the number of its first line; the last is longer than MAX_RECORD where one is.
+
+    An object may be spread over lines as pretty-printers do: from a line that is `{` to one that begins with `}`.
+    """
+    spread: list[bytes] = []
+    start = length = number = 0
+    while raw := file.readline(MAX_RECORD + 2):
+        number += 1
+        line = (raw.removeprefix(BOM) if number == 1 else raw).rstrip()
+        if spread and line.startswith(b"{"):  # the one before never ended: report it alone, and go on here
+            yield start, b"\n".join(spread)
+            spread = []
+        if spread or line == b"{":
+            start = start if spread else number
+            length = length + len(line) if spread else len(line)
+            spread.append(line)
+            if line.startswith(b"}") or length > MAX_RECORD:
+                yield start, b"\n".join(spread)
+                spread = []
+        elif line:
+            yield number, line
+    if spread:
+        yield start, b"\n".join(spread)
+
+
+# In that form an input is a question, and an output an example of a good answer.
+ALIASES = {"question": "input", "reference": "output"}
+# A broken file up to this size is parsed once more, in one piece, to say in which line it broke.
+LOCATE_UP_TO = 64 * 2**20
+# As deep as JSON lines may go.
+_MAX_DEPTH = 200
+_WINDOW = 4096
+# A number that is longer than Python reads (4300 digits) holds a block of so many, wherever blocks begin.
+_DIGITS = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    prefix: str
+    """Where ijson finds the rows; empty: the whole file is the only one."""
+    example_outputs: bool | None = None
+
+
+def open_json(path: Path) -> Table:
+    """The file as a table, parsed piece by piece."""
+    import ijson  # pyright: ignore[reportMissingTypeStubs]
+
+    fault = _trap(path)
+    if fault:
+        return Table(iter([fault]))
+    try:
+        form = _form(path)
+    except (ijson.JSONError, ArithmeticError) as error:
+        return Table(iter([_broken(path, error)]))
+    if isinstance(form, Problem):
+        return Table(iter([form]))
+    return Table(_rows(path, form), ALIASES if form.prefix == "data.item" else {})
+
+
+def _open(path: Path) -> IO[bytes]:
+    file = path.open("rb")
+    if file.read(len(BOM)) != BOM:
+        file.seek(0)
+    return file
+
+
+def _form(path: Path) -> _Form | Problem:
+    """Which of the forms it is; reads no further than it takes to know."""
+    import ijson  # pyright: ignore[reportMissingTypeStubs]
+
+    data = outputs = None
+    with _open(path) as file:
+        events: Iterator[tuple[str, str, Any]] = ijson.parse(file)
+        _, first, value = next(events)
+        if first == "start_array":
+            return _Form("item")
+        if first != "start_map":
+            return Broken(f"expected a list of objects, got {kind(value)}", shown(path))
+        for prefix, event, value in events:
+            if prefix == "data" and not event.startswith("end"):
+                data = event
+            elif prefix == "config.example_outputs":
+                outputs = value
+            if data and outputs is not None:
+                break
+    return _checked(data, outputs, shown(path))
+
+
+def _checked(data: str | None, outputs: object, file: str) -> _Form | Problem:
+    if data is None and outputs is None:
+        return _Form("")
+    if data != "start_array":
+        hint = "put the rows in a list: [{...}, {...}]"
+        return Broken("expected a list of objects, or an object with its rows in a list under `data`", file, hint)
+    if outputs is not None and not isinstance(outputs, bool):
+        return Broken(f"config.example_outputs: expected true or false, got {kind(outputs)}", file)
+    return _Form("data.item", outputs)
+
+
+def raw_items(path: Path) -> Iterator[str]:
+    """Every row of a file that can be read to its end, as a line of JSON lines."""
+    import ijson  # pyright: ignore[reportMissingTypeStubs]
+
+    form = _form(path)
+    with _open(path) as file:
+        for item in ijson.items(file, "" if isinstance(form, Problem) else form.prefix):
+            yield json.dumps(_floats(item), ensure_ascii=False) + "\n"
+
+
+def _rows(path: Path, form: _Form) -> Iterator[Row | Problem]:
+    import ijson  # pyright: ignore[reportMissingTypeStubs]
+
+    name = shown(path)
+    try:
+        with _open(path) as file:
+            items: Iterator[Any] = ijson.items(file, form.prefix)
+            for index, item in enumerate(items):
+                row = record(_floats(item), f"{name}[{index}]" if form.prefix else name)
+                yield _consistent(row, form.example_outputs) if isinstance(row, Row) else row
+    except (ijson.JSONError, ArithmeticError, ValueError) as error:
+        yield _broken(path, error)
+
+
+def _consistent(row: Row, example_outputs: bool | None) -> Row | Problem:
+    if example_outputs is not None and row.data.get("input") is None:
+        return Problem("the row has no input", row.where)
+    if example_outputs and row.data.get("output") is None:
+        hint = "give every row an output, or set config.example_outputs to false"
+        return Problem("the row has no output, but config.example_outputs is true", row.where, hint)
+    return row
+
+
+def _floats(value: Any, depth: int = 0) -> Any:
+    """The value with floats for decimals; asked for floats itself, the parser would refuse integers above 64 bits.
+
+    Raises:
+        ValueError: A number is too large for a float, or lists stand in lists without end.
+    """
+    if isinstance(value, Decimal):
+        number = float(value)
+        if math.isinf(number):
+            raise ValueError(too_large(str(value)))
+        return number
+    if depth > _MAX_DEPTH:
+        raise ValueError(f"lists and objects are nested more than {_MAX_DEPTH} deep")
+    if isinstance(value, dict):
+        return {key: _floats(item, depth + 1) for key, item in cast("dict[str, Any]", value).items()}
+    if isinstance(value, list):
+        return [_floats(item, depth + 1) for item in cast("list[Any]", value)]
+    return value
+
+
+def _trap(path: Path) -> Problem | None:
+    """What the parser would not survive: a whole number of thousands of digits, or thousands of brackets opened.
+
+    Windows of the file that look like either are rare, and text may look so too: then the strict parser decides.
+    """
+    with path.open("rb") as file:
+        while window := file.read(_WINDOW):
+            opened = window.count(b"[") + window.count(b"{") - window.count(b"]") - window.count(b"}")
+            blocks = range(0, len(window) - _DIGITS + 1, _DIGITS)
+            if opened > _MAX_DEPTH or any(window[at : at + _DIGITS].isdigit() for at in blocks):
+                return _located(path)
+    return None
+
+
+def _located(path: Path) -> Problem | None:
+    """What is wrong with the file, and in which line; None where nothing is, or the file is too large to be sure."""
+    if path.stat().st_size > LOCATE_UP_TO:
+        return None
+    found = parse_json(path.read_bytes().removeprefix(BOM), shown(path))
+    return Broken(found.what, found.where, found.hint) if isinstance(found, Problem) else None
+
+
+def _broken(path: Path, error: Exception) -> Problem:
+    located = _located(path)
+    if located:
+        hint = "one object a line? set `format: jsonl`" if "trailing characters" in located.what else located.hint
+        return Broken(located.what, located.where, hint)
+    reason = error.args[0]
+    text = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
+    return Broken(f"broken JSON: {text.splitlines()[0]}", shown(path))

@@ -1,0 +1,363 @@
+"""Labels: read from files and data, and bound to the answers that people saw."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from evalflow.errors import Problem, did_you_mean
+from evalflow.frozen import record
+from evalflow.records import Answer, Case, Label
+
+REQUIRED = ("case_id", "metric", "value")
+UNNAMED = "unnamed"
+"""Who labelled, where nobody says."""
+_FORMULA = ("'=", "'+", "'-", "'@")
+
+
+@record()
+class Given:
+    """A label, and where it stands."""
+
+    where: str
+    label: Label
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """What rows say.
+
+    Attributes:
+        given: The labels, in order.
+        blank: Rows whose value is still empty.
+        problems: What is wrong with the others.
+    """
+
+    given: list[Given]
+    blank: int
+    problems: list[Problem]
+
+
+def parse(rows: Iterable[tuple[str, Mapping[str, Any]]], file: str) -> Parsed:
+    """Read rows of a labels file.
+
+    Args:
+        rows: Where each stands, and its columns: case_id, metric, value, and perhaps by, dataset, target,
+            target_repeat, answer_hash, weight, comment, at; all others are passed over. Cells may be text.
+        file: The file's name, for messages.
+    """
+    given: list[Given] = []
+    problems: list[Problem] = []
+    blank = 0
+    seen: set[str] = set()
+    for where, row in rows:
+        seen.update(row)
+        if _is_blank(row.get("value")):
+            blank += 1
+            continue
+        found = _label(where, row)
+        if isinstance(found, Given):
+            given.append(found)
+        else:
+            problems += found
+    missing = [name for name in REQUIRED if name not in seen]
+    if missing and seen:
+        hint = "; ".join(f"{name}: {did_you_mean(name, seen)}" for name in missing)
+        return Parsed([], blank, [Problem(f"the file has no column {' and no column '.join(missing)}", file, hint)])
+    return Parsed(given, blank, problems)
+
+
+def parse_case(case: Case) -> Parsed:
+    """Read the labels that a case of a dataset brings along.
+
+    `{metric: value}`, or `{metric: [...]}` with a value of each person, or an object of value, by, and so on.
+    """
+    given: list[Given] = []
+    problems: list[Problem] = []
+    for metric, said in (case.labels or {}).items():
+        for number, entry in enumerate(cast("list[Any]", said) if isinstance(said, list) else [said], 1):
+            fields = cast("dict[str, Any]", entry) if isinstance(entry, dict) else {"value": entry}
+            if _is_blank(fields.get("value")):
+                continue
+            several = isinstance(said, list)
+            where = f"dataset {case.dataset}, case {case.id}, labels.{metric}{f'[{number - 1}]' if several else ''}"
+            by = f"person {number}" if several else UNNAMED
+            row = {"by": by, **fields, "case_id": case.id, "dataset": case.dataset, "metric": metric}
+            found = _label(where, row)
+            if isinstance(found, Given):
+                given.append(found)
+            else:
+                problems += found
+    return Parsed(given, 0, problems)
+
+
+def _label(where: str, row: Mapping[str, Any]) -> Given | list[Problem]:
+    fields: dict[str, Any] = {"value": row["value"], "by": UNNAMED}
+    problems: list[Problem] = []
+    for name, convert in _FIELDS.items():
+        value = row.get(name)
+        if _is_blank(value):
+            if name in REQUIRED:
+                problems.append(Problem(f"no {name}", where, "a label names its case, its metric and a value"))
+            continue
+        try:
+            fields[name] = convert(value)
+        except ValueError as error:
+            problems.append(Problem(f"{name}: {error}", where))
+    return problems or Given(where, Label(**fields))
+
+
+def _is_blank(value: Any) -> bool:
+    return value is None or (isinstance(value, str) and not value.strip())
+
+
+def plain_name(cell: Any) -> str:
+    """A name out of a cell, without the apostrophe that keeps a spreadsheet from running it as a formula.
+
+    Raises:
+        ValueError: It is no text.
+    """
+    if not isinstance(cell, str | int) or isinstance(cell, bool):
+        raise ValueError(f"expected text, got {cell!r}")
+    text = str(cell).strip()
+    return text[1:] if text.startswith(_FORMULA) else text
+
+
+def _count(value: Any) -> int:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    if isinstance(value, bool) or not number.is_integer() or number < 0:
+        raise ValueError(f"{value!r} is not a whole number from 0 on")
+    return int(number)
+
+
+def _weight(value: Any) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    if isinstance(value, bool) or not math.isfinite(number) or number <= 0:
+        raise ValueError(f"{value!r} is not a number above 0")
+    return number
+
+
+_FIELDS: Mapping[str, Callable[[Any], Any]] = {
+    "case_id": plain_name,
+    "metric": plain_name,
+    "by": plain_name,
+    "dataset": plain_name,
+    "target": plain_name,
+    "target_repeat": _count,
+    "answer_hash": plain_name,
+    "weight": _weight,
+    "comment": str,
+    "at": str,
+}
+
+
+Read = Callable[[Any], tuple[float, Any]]
+"""Gives (score, value on the metric's own scale), or raises ValueError."""
+Cell = tuple[str, str, str, int, str]
+
+
+@record()
+class Answered:
+    """An answer of a run, as labels are bound to it.
+
+    Attributes:
+        dataset, case_id, target, target_repeat: Which answer.
+        digest: Its `answer_hash`.
+        recorded: Whether it stands in the data, so that a label without a hash can mean it.
+    """
+
+    dataset: str
+    case_id: str
+    target: str
+    target_repeat: int
+    digest: str
+    recorded: bool
+
+
+@record(kw_only=True)
+class Bound:
+    """One person's label of one answer of the run.
+
+    Attributes:
+        score: On the scale of the metric's scores: 0..1 unless the scale has no bounds.
+        value: On the metric's own scale.
+        given: The label as it stands.
+        answer: What it is bound to.
+    """
+
+    score: float
+    value: Any
+    given: Given
+    answer: Answered
+
+
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """What labels may name though this run does not have it.
+
+    Attributes:
+        metrics: Metrics that exist, or that other runs of the sweep scored.
+        cases: The cases of other runs of the sweep: their datasets by id.
+        partial: Whether the run left cases of its data out, so that any case may well exist.
+    """
+
+    metrics: Collection[str] = ()
+    cases: Mapping[str, Collection[str]] = field(default_factory=dict[str, Collection[str]])
+    partial: bool = False
+
+    def has(self, dataset: str | None, case_id: str) -> bool:
+        """Whether there may be such a case; without a dataset, in any."""
+        found = self.cases.get(case_id, ())
+        return self.partial or (bool(found) if dataset is None else dataset in found)
+
+
+HERE = Elsewhere()
+"""Nothing but the run itself."""
+
+
+@dataclass(slots=True)
+class LeftOut:
+    """Labels that are right in themselves and still do not count here.
+
+    Attributes:
+        stale: Of another answer than the one that was scored.
+        unbound: Without a hash, for an answer that is not the recorded one.
+        absent: For cases that are not in this run, though they exist: a limit or a sample left them out, or another run
+            of the sweep has them.
+        other_metrics: By metric, those of metrics that this run did not score.
+        first_stale: Where the first of the stale ones stands.
+    """
+
+    stale: int = 0
+    unbound: int = 0
+    absent: int = 0
+    other_metrics: dict[str, int] = field(default_factory=dict[str, int])
+    first_stale: str | None = None
+
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return self.stale + self.unbound + self.absent + sum(self.other_metrics.values())
+
+
+def bind(
+    given: Sequence[Given],
+    answers: Iterable[Answered],
+    scales: Mapping[str, Read],
+    elsewhere: Elsewhere = HERE,
+) -> tuple[list[Bound], LeftOut, list[Problem]]:
+    """Bind labels to answers.
+
+    Args:
+        given: The labels.
+        answers: Those of the run; of other cases than the labels name they are passed over.
+        scales: How a value is read, by the names of the metrics that the run scored.
+        elsewhere: Metrics and cases that exist, though this run does not have them.
+
+    Returns:
+        The labels that count, the others counted, and what is wrong: unknown cases and metrics, values off the scale,
+        two labels by one person for one answer.
+    """
+    wanted = {one.label.case_id for one in given}
+    by_case: dict[str, list[Answered]] = {}
+    for answer in answers:
+        if answer.case_id in wanted:
+            by_case.setdefault(answer.case_id, []).append(answer)
+    left, problems, bound = LeftOut(), list[Problem](), list[Bound]()
+    for one in given:
+        found = _bound(one, by_case, scales, elsewhere, left)
+        if isinstance(found, Problem):
+            problems.append(found)
+        else:
+            bound += found
+    return bound, left, problems + list(_twice(bound))
+
+
+def _bound(
+    one: Given,
+    by_case: Mapping[str, Sequence[Answered]],
+    scales: Mapping[str, Read],
+    elsewhere: Elsewhere,
+    left: LeftOut,
+) -> list[Bound] | Problem:
+    label = one.label
+    if label.metric not in scales:
+        if label.metric not in elsewhere.metrics:
+            hint = did_you_mean(label.metric, scales)
+            return Problem(f"the run has no metric {label.metric!r}", one.where, hint)
+        left.other_metrics[label.metric] = left.other_metrics.get(label.metric, 0) + 1
+        return []
+    answers = [a for a in by_case.get(label.case_id, ()) if label.dataset in (None, a.dataset)]
+    if not answers:
+        if elsewhere.has(label.dataset, label.case_id):
+            left.absent += 1
+            return []
+        return _unknown(one, by_case)
+    several = {answer.dataset for answer in answers}
+    if len(several) > 1:
+        what = f"case {label.case_id!r} is in {' and in '.join(sorted(several))}"
+        return Problem(what, one.where, "name one of them in the column `dataset`")
+    try:
+        score, value = scales[label.metric](label.value)
+    except ValueError as error:
+        return Problem(f"the value of {label.metric}: {error}", one.where, "grade on the metric's own scale")
+    matching = list(_matching(one, answers, left))
+    return [Bound(score=score, value=value, given=one, answer=answer) for answer in matching]
+
+
+def _matching(one: Given, answers: Sequence[Answered], left: LeftOut) -> Iterator[Answered]:
+    """The answers that the label is about; where there is none, it is counted as left out."""
+    label = one.label
+    own = [a for a in answers if label.target in (None, a.target) and label.target_repeat in (None, a.target_repeat)]
+    if label.answer_hash is None:
+        found = [answer for answer in own if answer.recorded]
+        left.unbound += bool(own) and not found
+    else:
+        found = [answer for answer in own if answer.digest == label.answer_hash]
+    if not found and (label.answer_hash is not None or not own):
+        left.stale += 1
+        left.first_stale = left.first_stale or one.where
+    yield from found
+
+
+def _unknown(one: Given, by_case: Mapping[str, Sequence[Answered]]) -> Problem:
+    elsewhere = {answer.dataset for answer in by_case.get(one.label.case_id, ())}
+    if elsewhere:
+        hint = f"it is in {' and in '.join(sorted(elsewhere))}"
+        return Problem(f"dataset {one.label.dataset!r} has no case {one.label.case_id!r}", one.where, hint)
+    hint = "a label names the case by the id that `cases` shows"
+    return Problem(f"the run has no case {one.label.case_id!r}", one.where, hint)
+
+
+def _twice(bound: Iterable[Bound]) -> Iterator[Problem]:
+    seen: dict[tuple[Cell, str], str] = {}
+    for one in bound:
+        answer, label = one.answer, one.given.label
+        cell = (answer.dataset, answer.case_id, answer.target, answer.target_repeat, label.metric)
+        if (cell, label.by) in seen:
+            what = f"two labels by {label.by} for one answer to case {label.case_id!r} on {label.metric}"
+            hint = f"the other is at {seen[cell, label.by]}; keep one, or say in `by` who else it is of"
+            yield Problem(what, one.given.where, hint)
+        else:
+            seen[cell, label.by] = one.given.where
+
+
+_DIGITS = 16
+
+
+def answer_hash(answer: Answer) -> str:
+    """The first 16 hexadecimal digits of the SHA-256 of the answer's text; of `actual` as JSON where it has no text."""
+    text = answer.answer
+    if text is None:
+        text = json.dumps(answer.actual, ensure_ascii=False, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGITS]

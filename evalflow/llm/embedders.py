@@ -1,0 +1,388 @@
+"""Embedders: an OpenAI-compatible endpoint, or the all-MiniLM-L6-v2 model on this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import math
+import os
+import time
+from array import array
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar, cast
+
+from pydantic_core import from_json
+
+from evalflow.calls.cache_store import Entry, key_of
+from evalflow.calls.client import CallSession, Malformed, RetryPolicy
+from evalflow.calls.single_flight import Unreadable
+from evalflow.calls.transport import Request, Response, Transport
+from evalflow.config.endpoints import EmbeddedEmbedderConfig, OpenAIEmbedderConfig
+from evalflow.errors import CallError
+from evalflow.llm.chat import canonical, cost, identity
+from evalflow.llm.endpoint import connect
+from evalflow.llm.minilm import MiniLM
+from evalflow.records import Embedded, Usage
+
+GATHER_S = 0.005
+"""How long the first text of a batch waits for others."""
+REFUSED = frozenset({"bad_request", "context_length", "refused"})
+"""Faults that one text of a batch may cause for all of them."""
+
+T = TypeVar("T")
+
+
+class Batcher(Generic[T]):
+    """Sends texts in batches, and gives each sender its own result.
+
+    Args:
+        send: Makes one request of some texts; gives one result for each.
+        size: Texts in a request at most.
+    """
+
+    def __init__(self, send: Callable[[Sequence[str]], Awaitable[Sequence[T]]], size: int) -> None:
+        self._send = send
+        self._size = size
+        self._waiting: list[tuple[str, asyncio.Future[T]]] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._under_way: set[asyncio.Task[None]] = set()
+
+    async def put(self, text: str) -> T:
+        """The result of one text, with others that come soon after it.
+
+        Raises:
+            Exception: What sending raised.
+        """
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+        self._waiting.append((text, future))
+        if len(self._waiting) >= self._size:
+            self._flush()
+        elif self._timer is None:
+            self._timer = loop.call_later(GATHER_S, self._flush)
+        return await future
+
+    async def close(self) -> None:
+        """Give up what has not been answered."""
+        if self._timer is not None:
+            self._timer.cancel()
+        for task in self._under_way:
+            task.cancel()
+
+    def _flush(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        batch, self._waiting = self._waiting, []
+        # Whoever was cancelled while it waited needs no result.
+        wanted = [(text, future) for text, future in batch if not future.done()]
+        if wanted:
+            task = asyncio.get_running_loop().create_task(self._deliver(wanted))
+            self._under_way.add(task)
+            task.add_done_callback(self._under_way.discard)
+
+    async def _deliver(self, batch: Sequence[tuple[str, asyncio.Future[T]]]) -> None:
+        """Send a batch; where it is refused, halves of it, so that one text does not spoil the others'."""
+        try:
+            results = await self._send([text for text, _ in batch])
+        except CallError as error:
+            if error.error_type in REFUSED and len(batch) > 1:
+                middle = len(batch) // 2
+                await self._deliver(batch[:middle])
+                await self._deliver(batch[middle:])
+                return
+            _fail(batch, error)
+        except BaseException as error:
+            _fail(batch, error)
+            if isinstance(error, asyncio.CancelledError):
+                raise
+        else:
+            for (_, future), result in zip(batch, results, strict=True):
+                if not future.done():
+                    future.set_result(result)
+
+
+def _fail(batch: Sequence[tuple[str, asyncio.Future[T]]], error: BaseException) -> None:
+    for _, future in batch:
+        if isinstance(error, asyncio.CancelledError):
+            future.cancel()
+        elif not future.done():
+            future.set_exception(error)
+
+
+Vector: TypeAlias = "array[float]"
+"""Of 32-bit floats, as they are remembered: a vector is the same whether it was asked for or not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """The vectors of a request, in the order of its texts, and its tokens where the endpoint says."""
+
+    vectors: Sequence[Vector]
+    usage: Usage | None
+
+
+def read(response: Response, count: int) -> Batch:
+    """The vectors that a 2xx response holds.
+
+    Args:
+        response: As it came.
+        count: How many texts were sent.
+
+    Raises:
+        Malformed: It holds others, or another number of them.
+    """
+    try:
+        body: Any = from_json(response.body, allow_inf_nan=False)
+    except ValueError:
+        raise Malformed("no JSON") from None
+    data = cast("Any", body).get("data") if isinstance(body, dict) else None
+    if not isinstance(data, list) or len(cast("list[Any]", data)) != count:
+        raise Malformed(f"no list of {count} embeddings under `data`")
+    placed = sorted(enumerate(cast("list[Any]", data)), key=lambda pair: _index(pair[1], pair[0]))
+    return Batch([_vector(item) for _, item in placed], _usage(cast("Any", body).get("usage")))
+
+
+def shared(texts: Sequence[str], batch: Batch) -> Iterator[tuple[Vector, int, Usage | None]]:
+    """Each vector with its share of the request: the first text has the request itself, tokens go by length."""
+    tokens = batch.usage.input_tokens if batch.usage else 0
+    length = sum(len(text) for text in texts) or 1
+    so_far = given = 0
+    for number, (text, vector) in enumerate(zip(texts, batch.vectors, strict=True)):
+        so_far += len(text)
+        upto = tokens * so_far // length
+        yield vector, int(number == 0), Usage(upto - given, 0) if batch.usage else None
+        given = upto
+
+
+def _index(item: Any, otherwise: int) -> int:
+    index = cast("Any", item).get("index") if isinstance(item, dict) else None
+    return index if isinstance(index, int) else otherwise
+
+
+def _vector(item: Any) -> Vector:
+    numbers = cast("Any", item).get("embedding") if isinstance(item, dict) else None
+    try:
+        vector = array("f", cast("list[float]", numbers) if isinstance(numbers, list) else ())
+    except (TypeError, OverflowError):
+        raise Malformed("an embedding holds what is no number") from None
+    if not vector or not math.isfinite(sum(vector)) or not any(vector):
+        raise Malformed("an embedding is empty, zero or not finite")
+    return vector
+
+
+def _usage(counts: Any) -> Usage | None:
+    tokens = cast("Any", counts).get("prompt_tokens") if isinstance(counts, dict) else None
+    return Usage(tokens, 0) if isinstance(tokens, int) and not isinstance(tokens, bool) and tokens >= 0 else None
+
+
+PATH = "/embeddings"
+BYTES_A_TOKEN = 4.0
+DECISIVE = ("base_url", "model", "dimensions")
+
+
+class _Had(NamedTuple):
+    vector: Vector
+    known: bool
+    entry: Entry
+
+
+class OpenAIEmbedder:
+    """Embeds texts that were not embedded before, as many in one request as come together.
+
+    Args:
+        config: The model, and how to ask it.
+        name: The column value.
+        session: Shared by all clients of a run.
+        transport, policy: For tests, and for other ways to the endpoint.
+
+    Raises:
+        UserError: The API key's variable is not set, or a budget in dollars meets an unknown price.
+    """
+
+    remote = True
+
+    def __init__(
+        self,
+        config: OpenAIEmbedderConfig,
+        name: str,
+        session: CallSession | None = None,
+        *,
+        transport: Transport | None = None,
+        policy: RetryPolicy | None = None,
+    ) -> None:
+        session = session or CallSession()
+        link = connect(config, "embedder", session, reply_tokens=0, transport=transport, policy=policy)
+        self._config = config
+        self._name = name
+        self._gateway, self._limiter, self._place = link.gateway, link.limiter, link.place
+        self._once = session.once
+        fixed = {"model": config.model, "dimensions": config.dimensions}
+        self._fixed = {key: value for key, value in fixed.items() if value is not None}
+        self._batcher = Batcher(self._send, config.batch)
+
+    @property
+    def name(self) -> str:
+        """The column value."""
+        return self._name
+
+    @property
+    def nature(self) -> str:
+        """What it is."""
+        return f"embeddings of {self._config.model}"
+
+    @property
+    def identity(self) -> str:
+        """A digest of all that decides its vectors."""
+        return identity("openai-embeddings", self._config, DECISIVE)
+
+    @property
+    def calibrated(self) -> bool:
+        """Whether a threshold on its similarities means anything."""
+        return self._config.calibrated
+
+    async def embed(self, texts: Sequence[str]) -> Embedded:
+        """One vector for each text. See `Embedder`."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(self._attempt(text)) for text in texts]
+        except ExceptionGroup as failures:
+            raise failures.exceptions[0] from None
+        ended = [task.result() for task in tasks]
+        had = [one for one in ended if isinstance(one, _Had)]
+        paid = [one.entry for one in had if not one.known]
+        requests, usage, cost_usd = sum(entry.requests for entry in paid), _total(paid), self._cost(paid)
+        failed = next((one for one in ended if isinstance(one, CallError)), None)
+        if failed is None and len({len(one.vector) for one in had}) > 1:
+            failed = CallError("malformed", "the embedder gave vectors of different lengths")
+        if failed is not None:
+            failed.requests, failed.usage, failed.cost_usd = requests, usage, cost_usd
+            raise failed
+        return Embedded(
+            vectors=[one.vector for one in had],
+            requests=requests,
+            usage=usage,
+            cost_usd=cost_usd,
+            saved_usd=self._cost([one.entry for one in had if one.known]),
+            latency_s=max((one.entry.latency_s for one in had), default=0.0),
+            cached=bool(had) and not paid,
+        )
+
+    async def close(self) -> None:
+        """Release connections."""
+        await self._batcher.close()
+        await self._gateway.close()
+
+    async def _attempt(self, text: str) -> _Had | CallError:
+        """A failure is no exception here, since the task group would give up the other texts, which are paid."""
+        try:
+            return await self._one(text)
+        except CallError as error:
+            return error
+
+    async def _one(self, text: str) -> _Had:
+        if self._once is None:
+            vector, entry = await self._batcher.put(text)
+            return _Had(vector, known=False, entry=entry)
+        key = key_of(self._place, PATH, canonical({**self._fixed, "input": text}))
+        (vector, entry), known = await self._once(key, partial(self._paid, text), _remembered)
+        return _Had(vector, known, entry)
+
+    async def _paid(self, text: str) -> tuple[tuple[Vector, Entry], Entry]:
+        vector, entry = await self._batcher.put(text)
+        return (vector, entry), entry
+
+    async def _send(self, texts: Sequence[str]) -> Sequence[tuple[Vector, Entry]]:
+        """Embed a batch; gives for each text its vector, and what is to be remembered of it."""
+        data = canonical({**self._fixed, "input": list(texts)})
+        tokens = len(data) / BYTES_A_TOKEN
+        request = Request("POST", PATH, data, self._config.timeout_s, "embed", tokens)
+        sent = await self._gateway.send(request, partial(read, count=len(texts)))
+        if sent.value.usage is not None:
+            self._limiter.settle(sent.value.usage.input_tokens - tokens)
+        return [
+            (vector, Entry(body=vector.tobytes(), requests=requests, usage=usage, latency_s=round(sent.latency_s, 6)))
+            for vector, requests, usage in shared(texts, sent.value)
+        ]
+
+    def _cost(self, entries: Sequence[Entry]) -> float | None:
+        total = 0.0
+        for entry in entries:
+            dollars = cost(entry.usage, self._config.price)
+            if dollars is None:
+                return None
+            total += dollars
+        return total
+
+
+def _remembered(entry: Entry) -> tuple[Vector, Entry]:
+    """What was embedded before.
+
+    Raises:
+        Unreadable: It is no vector.
+    """
+    vector: Vector = array("f")
+    try:
+        vector.frombytes(entry.body)
+    except ValueError as error:
+        raise Unreadable(str(error)) from None
+    if not vector:
+        raise Unreadable("an empty vector")
+    return vector, entry
+
+
+def _total(entries: Sequence[Entry]) -> Usage | None:
+    total = Usage()
+    for entry in entries:
+        if entry.usage is None:
+            return None
+        total += entry.usage
+    return total
+
+
+MAX_WORKERS = 4
+
+
+class EmbeddedEmbedder:
+    """Sentence embeddings in this process. English only; of a longer text the first 256 tokens are read.
+
+    Args:
+        config: Its name, and whether thresholds count.
+    """
+
+    remote = False
+    nature = "sentence embeddings, all-MiniLM-L6-v2"
+
+    def __init__(self, config: EmbeddedEmbedderConfig) -> None:
+        self._config = config
+        self._minilm = MiniLM()
+        # Threads, because the model is CPU-bound and must not hold up the event loop.
+        self._workers = ThreadPoolExecutor(min(MAX_WORKERS, os.cpu_count() or 1), thread_name_prefix="embedder")
+
+    @property
+    def name(self) -> str:
+        """The column value."""
+        return self._config.name or "minilm"
+
+    @property
+    def identity(self) -> str:
+        """A digest of the model and of the packages that run it."""
+        return hashlib.sha256(f"embedder {self._minilm.identity}".encode()).hexdigest()[:16]
+
+    @property
+    def calibrated(self) -> bool:
+        """Whether a threshold on its similarities means anything."""
+        return self._config.calibrated
+
+    async def embed(self, texts: Sequence[str]) -> Embedded:
+        """One unit vector of 384 numbers for each text."""
+        began = time.perf_counter()
+        found = await asyncio.get_running_loop().run_in_executor(self._workers, self._minilm.embed, texts)
+        return Embedded(vectors=found.tolist(), latency_s=time.perf_counter() - began)
+
+    async def close(self) -> None:
+        """Let its threads end."""
+        self._workers.shutdown(wait=False, cancel_futures=True)

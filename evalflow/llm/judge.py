@@ -1,0 +1,290 @@
+"""A judge that is a model behind an OpenAI-compatible endpoint."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from evalflow.calls.cache_store import Entry
+from evalflow.calls.client import CallSession
+from evalflow.calls.single_flight import Unreadable, short
+from evalflow.calls.transport import Request
+from evalflow.config.endpoints import OpenAIJudgeConfig
+from evalflow.errors import CallError, JudgeError, Problem, UserError
+from evalflow.llm import logprobs, samples
+from evalflow.llm.chat import ChatClient, Completion, identity
+from evalflow.llm.contract import Contract, InvalidReply, prepared
+from evalflow.llm.logprobs import choices
+from evalflow.records import Ask, Distribution, Reply, Usage
+
+DECISIVE = ("base_url", "model", "mode", "strict", "temperature", "max_tokens", "reasks", "logprobs")
+TOP_LOGPROBS = 20
+SAMPLING_TEMPERATURE = 1.0
+"""Of samples, where the judge is asked at 0 otherwise; as in G-Eval (Liu et al., 2023)."""
+
+log = logging.getLogger("evalflow")
+
+
+@dataclass(slots=True)
+class _Spent:
+    """What the replies to one ask took, the invalid ones included. None where one of them did not say."""
+
+    requests: int = 0
+    usage: Usage | None = field(default_factory=Usage)
+    cost_usd: float | None = 0.0
+    latency_s: float = 0.0
+
+    def add(self, call: Completion | CallError) -> None:
+        sent = call.requests if isinstance(call, CallError) else 1
+        if not sent:
+            return
+        self.requests += sent
+        self.usage = self.usage + call.usage if self.usage and call.usage else None
+        known = self.cost_usd is not None and call.cost_usd is not None
+        self.cost_usd = (self.cost_usd or 0.0) + (call.cost_usd or 0.0) if known else None
+        self.latency_s += call.latency_s
+
+    def error(self, error_type: str, message: str, raw: str | None) -> JudgeError:
+        usage, cost = (self.usage, self.cost_usd) if self.requests else (None, None)
+        return JudgeError(
+            error_type, message, raw, requests=self.requests, usage=usage, cost_usd=cost, latency_s=self.latency_s
+        )
+
+
+class OpenAIJudge:
+    """Asks a model for typed replies, and asks again, a bounded number of times, for what does not validate.
+
+    Args:
+        config: The model, and how to ask it.
+        name: The column value.
+        session: Shared by all clients of a run.
+        contracts: Where prepared contracts are kept between runs; None keeps none.
+        client: For tests, and for other ways to the endpoint.
+
+    Raises:
+        UserError: The API key's variable is not set, or `strict` is set for a mode that has no such thing.
+    """
+
+    weighted = False
+    tasks = None
+    remote = True
+
+    def __init__(
+        self,
+        config: OpenAIJudgeConfig,
+        name: str,
+        session: CallSession | None = None,
+        *,
+        contracts: Path | None = None,
+        client: ChatClient | None = None,
+    ) -> None:
+        if config.strict and config.mode not in {"json_schema", "tools"}:
+            what = f"strict has no effect in mode {config.mode}"
+            raise UserError(Problem(what, "judge.strict", "use judge.mode=json_schema, or tools"))
+        self._config = config
+        self._name = name
+        self._client = client or ChatClient(config, "judge", session)
+        self._identity = identity("openai", config, DECISIVE)
+        self._folder = contracts
+        self._contracts: dict[type[BaseModel], Contract] = {}
+        self._warned = False
+
+    @property
+    def name(self) -> str:
+        """The column value."""
+        return self._name
+
+    @property
+    def nature(self) -> str:
+        """What it is."""
+        return f"LLM {self._config.model}"
+
+    @property
+    def identity(self) -> str:
+        """A digest of all that decides its replies."""
+        return self._identity
+
+    @property
+    def calibrated(self) -> bool:
+        """Whether a threshold on its scores means anything."""
+        return self._config.calibrated
+
+    def explain_refusal(self, task: str | None) -> None:
+        """It refuses no task."""
+
+    def opening(self, ask: Ask) -> tuple[Request, int]:
+        """What is sent first for an ask, and how many such requests are sent at once."""
+        if ask.samples == 1:
+            return self._request(ask, self._body(ask)), 1
+        if self._weighs(ask):
+            return self.opening(replace(ask, samples=1))
+        drawn = replace(ask, logprobs=False)
+        return self._request(drawn, self._body(drawn)), ask.samples
+
+    def remembered(self, ask: Ask) -> list[str]:
+        """The replies to an ask that the cache still has, as they came; nothing is sent."""
+        request, times = self.opening(ask)
+        keys = [self._client.key(request, ask.repeat, number) for number in range(times)]
+        entries = [entry for key in keys if (entry := self._client.known(key)) is not None]
+        return [text for entry in entries if (text := self._raw(ask, entry)) is not None]
+
+    async def ask(self, ask: Ask) -> Reply:
+        """Answer one question. See `Judge`."""
+        if ask.samples == 1:
+            return await self._ask_once(ask)
+        if not self._weighs(ask):
+            return await self._drawn(ask)
+        first = await self._ask_once(replace(ask, samples=1))
+        read: Distribution = first.probabilities[0] if first.probabilities else {}
+        if read.keys() >= choices(ask.reply_model).keys():
+            return first
+        self._warn_of_samples(ask.samples)
+        try:
+            return samples.after(first, await self._drawn(ask))
+        except CallError as error:
+            raise samples.charged([error], [first], str(error)) from None
+
+    async def close(self) -> None:
+        """Release connections."""
+        await self._client.close()
+
+    async def _drawn(self, ask: Ask) -> Reply:
+        once = partial(self._ask_once, replace(ask, logprobs=False))
+        return await samples.draw(ask.samples, once, listed=ask.items is not None)
+
+    def _weighs(self, ask: Ask) -> bool:
+        """Whether token probabilities are wanted and can be had: those of a list are not read."""
+        return ask.logprobs and self._config.gives_logprobs and ask.items is None
+
+    def _body(self, ask: Ask) -> dict[str, Any]:
+        return {**self._contract(ask.reply_model).request(ask.messages), **self._decoding(ask)}
+
+    def _request(self, ask: Ask, body: Mapping[str, Any]) -> Request:
+        return self._client.request(body, kind=f"{ask.metric}.{ask.step}")
+
+    async def _ask_once(self, ask: Ask, number: int = 0) -> Reply:
+        body = self._body(ask)
+        request = self._request(ask, body)
+        key = self._client.key(request, ask.repeat, number)
+        reply, known = await self._client.once(
+            key, partial(self._paid, ask, body, request, key), partial(self._remembered, ask, key)
+        )
+        if not known:
+            return reply
+        return replace(reply, requests=0, cost_usd=0.0, saved_usd=reply.cost_usd, paid=(), cached=True)
+
+    async def _paid(self, ask: Ask, body: Mapping[str, Any], request: Request, key: bytes) -> tuple[Reply, Entry]:
+        """Ask until the reply is valid; gives it, and what is to be remembered of it."""
+        contract, spent = self._contract(ask.reply_model), _Spent()
+        while True:
+            completion = await self._complete(request, spent)
+            try:
+                parsed, raw = contract.parse(completion, _count(ask))
+                break
+            except InvalidReply as error:
+                if spent.requests > self._config.reasks or completion.finish_reason == "length":
+                    raise self._invalid(error, completion, spent) from None
+                body = contract.reask(body, completion, error)
+                request = self._client.request(body, kind=request.kind)
+        entry = Entry(
+            body=completion.body, requests=spent.requests, usage=spent.usage, latency_s=round(spent.latency_s, 6)
+        )
+        return self._reply(ask, key, parsed, raw, completion, entry, spent.cost_usd), entry
+
+    def _remembered(self, ask: Ask, key: bytes, entry: Entry) -> Reply:
+        """The reply that is remembered, as it was when it was paid for."""
+        completion = self._client.recall(entry)
+        try:
+            parsed, raw = self._contract(ask.reply_model).parse(completion, _count(ask))
+        except InvalidReply as error:
+            raise Unreadable(str(error)) from None
+        return self._reply(ask, key, parsed, raw, completion, entry, completion.cost_usd)
+
+    def _raw(self, ask: Ask, entry: Entry) -> str | None:
+        """The text of a reply that is remembered; None where it means nothing any more."""
+        try:
+            return self._contract(ask.reply_model).parse(self._client.recall(entry), _count(ask))[1]
+        except (InvalidReply, Unreadable):
+            return None
+
+    def _reply(
+        self,
+        ask: Ask,
+        key: bytes,
+        parsed: BaseModel,
+        raw: str,
+        completion: Completion,
+        entry: Entry,
+        cost_usd: float | None,
+    ) -> Reply:
+        weighed = self._weighed(ask, parsed, completion)
+        return Reply(
+            parsed=parsed,
+            raw=raw,
+            probabilities=(weighed.chances,) if weighed else None,
+            mass=weighed.mass if weighed else None,
+            reasks=entry.requests - 1,
+            requests=entry.requests,
+            usage=entry.usage,
+            cost_usd=cost_usd,
+            paid=(short(key),),
+            latency_s=entry.latency_s,
+            identity=self._identity,
+        )
+
+    async def _complete(self, request: Request, spent: _Spent) -> Completion:
+        try:
+            completion = await self._client.complete(request)
+        except CallError as error:
+            spent.add(error)
+            raise spent.error(error.error_type, str(error), error.raw) from None
+        spent.add(completion)
+        if completion.refusal or completion.finish_reason == "content_filter":
+            why = completion.refusal or "the endpoint's content filter withheld the reply"
+            raise spent.error("refused", f"the judge refused: {why}", completion.refusal or completion.text)
+        return completion
+
+    def _invalid(self, error: InvalidReply, completion: Completion, spent: _Spent) -> JudgeError:
+        # What was cut off once is cut off again: a re-ask would only pay for it a second time.
+        if completion.finish_reason == "length":
+            message = "the reply was cut off at the model's or judge.max_tokens' limit"
+            return spent.error("truncated", message, error.raw)
+        times = f"{spent.requests} replies" if spent.requests > 1 else "1 reply"
+        return spent.error("schema", f"no valid reply in {times}; the last: {error}", error.raw)
+
+    def _contract(self, reply_model: type[BaseModel]) -> Contract:
+        if reply_model not in self._contracts:
+            mode, strict, folder = self._config.mode, self._config.strict, self._folder
+            kept = prepared(folder, reply_model, mode, strict) if folder else None
+            self._contracts[reply_model] = Contract(reply_model, mode, strict, kept)
+        return self._contracts[reply_model]
+
+    def _decoding(self, ask: Ask) -> dict[str, Any]:
+        """What the request says beside its contract."""
+        # Samples at temperature 0 are one reply many times over.
+        heat = {"temperature": SAMPLING_TEMPERATURE} if ask.samples > 1 and self._config.temperature == 0 else {}
+        return {**heat, "logprobs": True, "top_logprobs": TOP_LOGPROBS} if self._weighs(ask) else heat
+
+    def _warn_of_samples(self, count: int) -> None:
+        """Say once that what the configuration promises did not come."""
+        if not self._warned:
+            what = "%s: judge.logprobs is true, and no token probabilities could be read; drawing %d samples instead"
+            log.warning(what, self._name, count)
+        self._warned = True
+
+    def _weighed(self, ask: Ask, parsed: BaseModel, completion: Completion) -> logprobs.Weighed | None:
+        """From the tokens, for a reply that is no list: tool calls carry no tokens, and lists are not read."""
+        if not self._weighs(ask) or not completion.tokens:
+            return None
+        return logprobs.weigh(parsed, completion.text or "", completion.tokens)
+
+
+def _count(ask: Ask) -> int | None:
+    """How many results a reply must have; None for a reply without."""
+    return None if ask.items is None else len(ask.items)

@@ -1,0 +1,326 @@
+"""The checks that a case may name: their parameters, and the metric each becomes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any, Literal, Self
+
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, TypeAdapter, model_validator
+
+from evalflow.config.schema import MetricConfig, Strict, Word
+from evalflow.errors import JudgeError
+from evalflow.metrics.base import BaseMetric
+from evalflow.metrics.chain import ChainConfig, ChainMetric
+from evalflow.metrics.cosine import STEP, cosine, embedding_ask, failed
+from evalflow.metrics.json_operations import Operation, Rulebook
+from evalflow.metrics.json_schema import written
+from evalflow.metrics.operations import NormalForm, as_number
+from evalflow.metrics.returns import BoolType, FieldType, StrType
+from evalflow.metrics.rules import Rule, ValueRule
+from evalflow.metrics.steps import Step, StepConfig, build_steps, fields_of, look_up, obstacle
+from evalflow.prompts import Prompts
+from evalflow.protocols import Judge
+from evalflow.records import EMBED, Answer, Ask, Case, Outcome, passes
+
+
+class Correctness(Strict):
+    """All of the reference is in the answer, without contradiction; what the answer adds does not matter."""
+
+    reference: str = Field(min_length=1)
+
+
+class Conformity(Strict):
+    """The answer keeps to every rule, judged together over the whole conversation."""
+
+    rules: list[str] = Field(min_length=1)
+
+
+class Groundedness(Strict):
+    """All of the answer is in the context, or without one in the earlier turns, without contradiction."""
+
+    context: str | None = None
+
+
+class StringMatching(Strict):
+    """The keyword is in the answer."""
+
+    keyword: str = Field(min_length=1)
+    case_sensitive: bool = True
+    normalize: NormalForm | None = Field(
+        default="NFC", validation_alias=AliasChoices("normalize", "normalization_form")
+    )
+
+
+class JsonPathRule(Strict):
+    """What must stand at a place in the metadata: text contains, a number or boolean equals."""
+
+    json_path: str
+    expected_value: Any
+    expected_value_type: Literal["string", "number", "boolean"] | None = None
+
+    @model_validator(mode="after")
+    def _fits(self) -> JsonPathRule:
+        if self.kind == "number" and as_number(self.expected_value) is None:
+            raise ValueError(f"expected_value {self.expected_value!r} is no number")
+        if self.kind == "boolean" and str(self.expected_value).lower() not in ("true", "false"):
+            raise ValueError(f"expected_value {self.expected_value!r} is not true or false")
+        return self
+
+    @property
+    def kind(self) -> str:
+        """The type that is said, else that of the value."""
+        value = self.expected_value
+        own = "boolean" if isinstance(value, bool) else "number" if isinstance(value, int | float) else "string"
+        return self.expected_value_type or own
+
+    @property
+    def operation(self) -> dict[str, Any]:
+        """The rule as an operation on JSON."""
+        if self.kind == "string":
+            return {"op": "jsonpath", "path": self.json_path, "contains": str(self.expected_value)}
+        if self.kind == "boolean":
+            return {"op": "jsonpath", "path": self.json_path, "equals": str(self.expected_value).lower() == "true"}
+        number = self.expected_value
+        number = float(number) if isinstance(number, str) else number
+        return {"op": "jsonpath", "path": self.json_path, "equals": number}
+
+
+class Metadata(Strict):
+    """The answer's metadata holds what is expected at every path."""
+
+    json_path_rules: list[JsonPathRule] = Field(min_length=1)
+
+
+class SemanticSimilarity(Strict):
+    """The answer means about the same as the reference: the cosine of their embeddings reaches the threshold."""
+
+    reference: str = Field(min_length=1)
+    threshold: float = Field(default=0.8, ge=0, le=1)
+
+
+class RegexMatching(Strict):
+    """The pattern matches somewhere in the answer."""
+
+    pattern: str
+
+
+class Comparison(Strict):
+    """The answer, or another field, compares with the expected value."""
+
+    expected_value: Any
+    field: Word = "answer"
+
+
+class JsonSchemaValidity(Strict):
+    """The answer, or another field, is JSON that is valid by the schema."""
+
+    model_config = ConfigDict(populate_by_name=True)
+    schema_: dict[str, Any] = Field(alias="schema")
+    field: Word = "answer"
+
+
+COMPARISONS = ("equals", "not_equals", "less_than", "less_than_equals", "greater_than", "greater_than_equals")
+PARAMS: MappingProxyType[str, type[BaseModel]] = MappingProxyType(
+    {
+        "correctness": Correctness,
+        "conformity": Conformity,
+        "groundedness": Groundedness,
+        "string_matching": StringMatching,
+        "metadata": Metadata,
+        "semantic_similarity": SemanticSimilarity,
+        "regex_matching": RegexMatching,
+        "json_schema": JsonSchemaValidity,
+        **dict.fromkeys(COMPARISONS, Comparison),
+    }
+)
+JUDGED = ("correctness", "conformity", "groundedness")
+
+
+VERDICT_STEP, FIELD = "verdict", "passed"
+EXTRAS = ("messages", "reference", "rules", "context")
+
+
+class JudgedCheck(ChainMetric[ChainConfig]):
+    """A check bound to its parameters.
+
+    Args:
+        name: The column value.
+        config: Its declaration.
+        steps: Its one step.
+        rule: Takes the verdict to 1 or 0.
+        params: What the case gives: reference, rules or context.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        config: ChainConfig,
+        steps: Sequence[Step],
+        rule: Rule,
+        params: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(name, config, steps, rule)
+        self._params = params or {}
+
+    @classmethod
+    def of(cls, kind: str, config: ChainConfig, prompts: Prompts) -> Self:
+        """The check of a kind, not bound yet.
+
+        Raises:
+            UserError: Its prompt is missing or uses what it is not given.
+        """
+        returns: dict[str, FieldType] = {"reason": StrType(type="str"), FIELD: BoolType(type="bool")}
+        step = StepConfig(id=VERDICT_STEP, prompt=f"checks/{kind}.jinja", returns=returns)
+        rule = ValueRule(op="value", of=VERDICT_STEP, field=FIELD)
+        return cls(kind, config, build_steps(kind, [step], rule, config.needs, prompts, extras=EXTRAS), rule)
+
+    def bound(self, name: str, config: ChainConfig, params: Mapping[str, Any]) -> Self:
+        """The check with a case's parameters."""
+        return type(self)(name, config, self._steps, self._rule, params)
+
+    def preview(self, case: Case, answer: Answer) -> Sequence[Ask]:
+        """The ask that scoring would lead to."""
+        return () if self._ungrounded(case, answer) else super().preview(case, answer)
+
+    async def score(self, case: Case, answer: Answer, judge: Judge | None, repeat: int) -> Outcome:
+        """Put the check to the judge; without a context, and without earlier turns, there is nothing to hold it to."""
+        return self._ungrounded(case, answer) or await super().score(case, answer, judge, repeat)
+
+    def _ungrounded(self, case: Case, answer: Answer) -> Outcome | None:
+        if "context" not in self._params or self._params["context"] or fields_of(case, answer)["history"]:
+            return None
+        return Outcome(status="skipped", reason="the check has no context, and the case no earlier turns")
+
+    def _extras(self, fields: Mapping[str, Any]) -> Mapping[str, Any]:
+        blank: dict[str, Any] = dict.fromkeys(EXTRAS)
+        return {**blank, "messages": fields["messages"] or (), **self._params}
+
+
+class RuledCheck(BaseMetric[MetricConfig]):
+    """Operations over one field; all of them must hold.
+
+    Args:
+        name: The column value.
+        config: Its declaration.
+        rulebook: The operations.
+        keyword: Of a string matching check, for its reason.
+    """
+
+    def __init__(self, name: str, config: MetricConfig, rulebook: Rulebook, keyword: str | None = None) -> None:
+        super().__init__(name, config)
+        self._rulebook = rulebook
+        self._keyword = keyword
+
+    async def score(self, case: Case, answer: Answer, judge: Judge | None, repeat: int) -> Outcome:
+        """Apply the operations. An answer without metadata has nothing at any path."""
+        fields = fields_of(case, answer)
+        blocked = obstacle(self.config.needs, fields, answer, blank_is_text=True)
+        if blocked:
+            return blocked
+        fields["metadata"] = fields["metadata"] or {}
+        outcome = await self._rulebook.score(fields)
+        if self._keyword is None or outcome.status != "scored":
+            return outcome
+        phrase = "contains" if outcome.score else "does not contain"
+        return replace(outcome, reason=f"The agent answer {phrase} the keyword '{self._keyword}'")
+
+
+class SimilarityCheck(BaseMetric[MetricConfig]):
+    """Holds where the cosine reaches the case's own threshold; the value is the cosine."""
+
+    def __init__(self, name: str, config: MetricConfig, params: SemanticSimilarity) -> None:
+        super().__init__(name, config)
+        self._params = params
+
+    @property
+    def embeds(self) -> bool:
+        """Always."""
+        return True
+
+    @property
+    def tasks(self) -> Mapping[str, str | None]:
+        """The vectors of answer and reference."""
+        return {STEP: EMBED}
+
+    def preview(self, case: Case, answer: Answer) -> Sequence[Ask]:
+        """The vectors that scoring would ask for."""
+        if obstacle(self.config.needs, fields_of(case, answer), answer, blank_is_text=False):
+            return ()
+        return (embedding_ask(self.name, answer.answer or "", self._params.reference),)
+
+    async def score(self, case: Case, answer: Answer, judge: Judge | None, repeat: int) -> Outcome:
+        """Compare the answer with the reference."""
+        blocked = obstacle(self.config.needs, fields_of(case, answer), answer, blank_is_text=False)
+        if blocked or judge is None:
+            return blocked or Outcome(status="error", error_type="unsupported", error="there is no embedder")
+        try:
+            alike = await cosine(judge, self.name, answer.answer or "", self._params.reference)
+        except JudgeError as error:
+            return failed(error)
+        wanted = self._params.threshold
+        reason = f"similarity to the reference {alike:.3f} (cosine of embeddings), at least {wanted:g} is wanted"
+        return Outcome(status="scored", score=float(passes(alike, wanted)), value=alike, reason=reason, path="direct")
+
+
+class DisabledCheck(BaseMetric[MetricConfig]):
+    """A check that the case switches off."""
+
+    async def score(self, case: Case, answer: Answer, judge: Judge | None, repeat: int) -> Outcome:
+        """Nothing but the reason."""
+        return Outcome(status="skipped", reason="the check is disabled")
+
+
+def rulebook_of(identifier: str, params: BaseModel) -> Rulebook:
+    """The operations that a check without a judge comes to.
+
+    Raises:
+        pydantic.ValidationError: A pattern, path or schema is invalid, or a number is wanted.
+    """
+    match params:
+        case StringMatching():
+            value = {"value": params.keyword, "case_sensitive": params.case_sensitive, "normalize": params.normalize}
+            return Rulebook("answer", _operations([{"op": "contains", **value}]))
+        case Metadata():
+            return Rulebook("metadata", _operations([rule.operation for rule in params.json_path_rules]))
+        case RegexMatching():
+            return Rulebook("answer", _operations([{"op": "regex", "pattern": params.pattern}]))
+        case JsonSchemaValidity():
+            return Rulebook(params.field, _operations([{"op": "json_schema", "schema": params.schema_}]))
+        case Comparison():
+            text = identifier in ("equals", "not_equals")
+            value = written(params.expected_value) if text else params.expected_value
+            return Rulebook(params.field, _operations([{"op": identifier, "value": value}]))
+        case _:
+            raise TypeError(f"{identifier} is no check of this kind")
+
+
+def _operations(declared: Sequence[Mapping[str, Any]]) -> list[Operation]:
+    return TypeAdapter(list[Operation]).validate_python(list(declared))
+
+
+_PLACEHOLDER = re.compile(r"\{\{\s*([^{}]*?)\s*\}\}")
+
+
+def filled(text: str, case: Case) -> str:
+    """A rule with each placeholder's value: a column of the case by its name, or a dotted path such as metadata.brand.
+
+    Raises:
+        ValueError: The case has no such value; names the placeholder.
+    """
+
+    def value(found: re.Match[str]) -> str:
+        name = found[1]
+        known: Mapping[str, Any] = {
+            **case.vars, "metadata": case.metadata or {}, "vars": case.vars, "question": case.question,
+            "reference": case.reference, "expected": case.expected,
+        }  # fmt: skip
+        value = known.get(name, known.get(name.replace(" ", "_")))
+        value = look_up(name, known) if value is None else value
+        if not isinstance(value, str | int | float) or value == "":
+            raise ValueError(f"the case has nothing to fill {found[0]} with")
+        return str(value)
+
+    return _PLACEHOLDER.sub(value, text)

@@ -1,0 +1,359 @@
+"""Single cases: the explorer of report.html, and the command `cases`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, TextIO, cast
+
+from pydantic_core import from_json
+from rich.console import Console
+from rich.padding import Padding
+from rich.text import Text
+
+from evalflow.records import Answer, Case, Context, ScoreRecord
+from evalflow.report.results_csv import Row, Score
+from evalflow.report.wording import literal, number, plain, plain_line
+from evalflow.summary import json_line
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from evalflow.config.schema import MetricConfig
+
+
+MAX_CASES = 20_000
+"""More would keep a browser busy for seconds, and nobody would go through them."""
+
+CaseKey = tuple[str, str]
+"""A case's dataset and id."""
+
+
+def most_telling(
+    scores: pl.LazyFrame, metrics: Mapping[str, MetricConfig], count: int = MAX_CASES
+) -> Collection[CaseKey] | None:
+    """The cases in which something failed, then those with an error, then those of the worst scores.
+
+    Equal ones are taken in input order. A panel's members play no part.
+
+    Args:
+        scores: The columns of scores.parquet, in input order.
+        metrics: What the metrics declare, by name; where low scores are better, the worst is the highest.
+        count: How many.
+
+    Returns:
+        The cases, or None where there are no more than `count`.
+    """
+    import polars as pl
+
+    if scores.select(pl.len()).collect().item() <= count:
+        return None  # hardly anything is read for this, and a case has a score or more
+    lower = [name for name, config in metrics.items() if config.direction == "lower_is_better"]
+    ranked = (
+        scores.filter(pl.col("member_of").is_null())
+        .with_row_index("place")
+        .group_by("dataset", "case_id")
+        .agg(
+            failed=pl.col("passed").not_().any(),
+            error=(pl.col("status") == "error").any(),
+            worst=pl.when(pl.col("metric").is_in(lower)).then(-pl.col("score")).otherwise("score").min(),
+            place=pl.col("place").min(),
+        )
+        .sort("failed", "error", "worst", "place", descending=[True, True, False, False], nulls_last=True)
+        .head(count + 1)
+        .select("dataset", "case_id")
+        .collect(engine="streaming")
+    )
+    return frozenset(ranked.head(count).iter_rows()) if ranked.height > count else None
+
+
+BLOCK = 100
+"""Cases in one script block of details; the page finds a case by dividing."""
+MAX_BYTES = 200_000_000
+"""Details beyond this are left out of the page, which says so: no browser would open them."""
+
+_STATES = ("passed", "failed", "scored", "undefined", "error", "skipped")
+_PREVIEW = 160
+_SERIES = ("metric", "judge", "repeat", "target", "target_repeat", "member_of")
+_SERIES_OF = itemgetter(*_SERIES)
+_SCORE_KEYS = (
+    "status",
+    "score",
+    "threshold",
+    "passed",
+    "reason",
+    "error_type",
+    "error",
+    "path",
+    "cost_usd",
+    "latency_s",
+)
+
+
+class ExplorerWriter:
+    """Collects what the explorer shows, case by case.
+
+    Args:
+        index: Open for text, to write and read; gets one line per case, a JSON list of id, dataset, preview, tags and
+            cells, with datasets and tags as numbers, and three numbers a cell: series, state, score.
+        details: Likewise; gets one line per case, a JSON object.
+        wanted: The cases to show, by dataset and id; None: all.
+        max_bytes: Where to stop.
+
+    Attributes:
+        cases: How many it was given.
+        shown: How many of them the page shows.
+    """
+
+    def __init__(
+        self, index: TextIO, details: TextIO, wanted: Collection[CaseKey] | None = None, max_bytes: int = MAX_BYTES
+    ) -> None:
+        self.index = index
+        self.details = details
+        self.wanted = wanted
+        self._room = max_bytes
+        self._rows: list[Row] = []
+        self._series = _Numbers()
+        self._datasets = _Numbers()
+        self._tags = _Numbers()
+        self.cases = 0
+        self.shown = 0
+
+    def write(self, row: Row) -> None:
+        """Take in one row; the rows of a case come one after the other."""
+        if self._rows and (self._rows[0].case.dataset, self._rows[0].case.id) != (row.case.dataset, row.case.id):
+            self.finish()
+        self._rows.append(row)
+
+    def finish(self) -> None:
+        """Write the last case."""
+        if not self._rows:
+            return
+        self.cases += 1
+        if self._is_wanted(self._rows[0].case):
+            self._show()
+        self._rows = []
+
+    def _is_wanted(self, case: Case) -> bool:
+        return self.wanted is None or (case.dataset, case.id) in self.wanted
+
+    def _show(self) -> None:
+        details = script_json(_details(self._rows, self._series))
+        self._room -= len(details)
+        if self._room >= 0:
+            self.shown += 1
+            self.details.write(f"{details}\n")
+            self.index.write(f"{script_json(self._entry())}\n")
+
+    def legend(self) -> dict[str, Any]:
+        """What the numbers of the index stand for."""
+        return {
+            "block": BLOCK,
+            "states": _STATES,
+            "series": [dict(zip(_SERIES, key, strict=True)) for key in self._series],
+            "datasets": list(self._datasets),
+            "tags": list(self._tags),
+        }
+
+    def _entry(self) -> list[Any]:
+        case = self._rows[0].case
+        said = case.question or next((row.answer.answer for row in self._rows if row.answer and row.answer.answer), "")
+        preview = " ".join(said[: 2 * _PREVIEW].split())[:_PREVIEW]
+        cells: list[float | None] = []
+        for row in self._rows:
+            for score in row.scores:
+                cells += [self._series.of(_series(score)), _STATES.index(_state(score)), _short(score["score"])]
+        tags = [self._tags.of(tag) for tag in case.tags]
+        return [case.id, self._datasets.of(case.dataset), preview, tags, cells]
+
+
+class _Numbers:
+    """Numbers values in the order in which they are first seen."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[Any, int] = {}
+
+    def of(self, value: Any) -> int:
+        return self._numbers.setdefault(value, len(self._numbers))
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._numbers)
+
+
+def script_json(value: Any) -> str:
+    """JSON on one line that can stand in a script element: no `<`, so nothing in it can end the element."""
+    return json_line(value).decode().replace("<", "\\u003c")
+
+
+def _series(score: Score) -> tuple[Any, ...]:
+    return _SERIES_OF(score)
+
+
+def _state(score: Score) -> str:
+    if score["status"] != "scored" or score["passed"] is None:
+        return score["status"]
+    return "passed" if score["passed"] else "failed"
+
+
+def _short(score: float | None) -> float | None:
+    return None if score is None else float(f"{score:.4g}")
+
+
+def _details(rows: Sequence[Row], series: _Numbers) -> dict[str, Any]:
+    case = rows[0].case
+    return _present(
+        {
+            "group": case.group,
+            "messages": [[message.role, message.content] for message in case.messages],
+            "reference": case.reference,
+            "contexts": _contexts(case.contexts),
+            "expected": case.expected,
+            "vars": dict(case.vars) or None,
+            "answers": [_answer(row, case, series) for row in rows if row.answer or row.scores],
+        }
+    )
+
+
+def _answer(row: Row, case: Case, series: _Numbers) -> dict[str, Any]:
+    scores = [_score(score, series.of(_series(score))) for score in row.scores]
+    base: dict[str, Any] = {"target": row.target, "repeat": row.target_repeat, "scores": scores}
+    return _present(base | (_said(row.answer, case) if row.answer else {}))
+
+
+def _said(answer: Answer, case: Case) -> dict[str, Any]:
+    own_contexts = None if answer.contexts == case.contexts else _contexts(answer.contexts)
+    names = ("status", "answer", "actual", "metadata", "cost_usd", "latency_s", "error_type", "error")
+    return {"contexts": own_contexts} | {name: getattr(answer, name) for name in names}
+
+
+def _score(score: Score, number: int) -> dict[str, Any]:
+    loaded = {name: from_json(score[name]) if score[name] else None for name in ("steps", "value")}
+    return _present({"series": number} | {name: score[name] for name in _SCORE_KEYS} | loaded)
+
+
+def _contexts(contexts: Sequence[Context] | None) -> list[dict[str, Any]] | None:
+    if contexts is None:
+        return None
+    return [_present({"text": context.text, "title": context.title, "path": context.path}) for context in contexts]
+
+
+def _present(value: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: inner for name, inner in value.items() if inner is not None}
+
+
+_CONTEXT = 600
+
+
+def print_case(console: Console, case: Mapping[str, Any]) -> None:
+    """Print one case.
+
+    Args:
+        console: Where to print.
+        case: dataset, id, tags, messages, answer, reference, contexts, and scores with their steps.
+    """
+    whose = f" · {case['target']}" + (f" #{case['target_repeat']}" if case["target_repeat"] else "")
+    console.rule(literal(f"{case['dataset']} · {case['id']}{whose}", style="bold"), align="left")
+    if case["tags"]:
+        console.print(literal(" ".join(f"[{tag}]" for tag in case["tags"]), style="dim"))
+    for message in case["messages"]:
+        _block(console, message["role"], message["content"])
+    _block(console, "answer", case["answer"])
+    if case["actual"] is not None:
+        _block(console, "actual", str(case["actual"]))
+    _block(console, "no answer", case["error"])
+    _block(console, "reference", case["reference"])
+    if case["expected"] is not None:
+        _block(console, "expected", str(case["expected"]))
+    for position, context in enumerate(case["contexts"], 1):
+        text = context["text"]
+        _block(console, f"context {position}", text if len(text) <= _CONTEXT else f"{text[:_CONTEXT]} …")
+    for score in case["scores"]:
+        _print_score(console, score)
+    console.print()
+
+
+def print_score(console: Console, record: ScoreRecord) -> None:
+    """Print one score as it finishes, with the steps that led to it."""
+    console.print(Text.assemble((plain_line(f"{record.dataset} · {record.case_id}"), "bold"), "  "), end="")
+    _print_score(console, {**asdict(record), "passed": None, "threshold": None})
+
+
+def print_eval_steps(console: Console, metric: str, entry: Mapping[str, Any], run: str) -> None:
+    """Print steps that a judge wrote, as YAML to paste.
+
+    Args:
+        console: Where to print.
+        metric: Whose steps they are.
+        entry: Their entry in prepared.json.
+        run: The run's folder.
+    """
+    lines = [f"  - {json.dumps(step, ensure_ascii=False)}" for step in entry["steps"]]
+    head = f"{metric}: its steps, written by {entry['judge']} and kept in {run}/prepared.json. For the same steps in"
+    console.print(literal(f"{head} later runs paste this into its YAML, or say metric.{metric}.steps_from={run}"))
+    console.print(literal("\n".join(["steps:", *lines]), style="cyan"), soft_wrap=True)
+
+
+def _block(console: Console, label: str, text: str | None) -> None:
+    if text:
+        console.print(literal(label, style="bold cyan"))
+        console.print(Padding(literal(text), (0, 0, 0, 2)))
+
+
+def _print_score(console: Console, score: Mapping[str, Any]) -> None:
+    verdict = {True: "passed", False: "failed", None: ""}[score["passed"]]
+    shown = number(score["score"]) if score["status"] == "scored" else score["status"]
+    who = f" by {score['judge']}" if score["judge"] else ""
+    who += f", of {score['member_of']}" if score.get("member_of") else ""
+    threshold = f" (threshold {number(score['threshold'], 2)})" if score["threshold"] is not None else ""
+    rest = plain(f"{who}: {shown} {verdict}{threshold}".rstrip())
+    path = f", {score['path']}" if score.get("path") else ""
+    head = Text.assemble((plain(score["metric"]), "bold magenta"), rest, (path, "dim"))
+    console.print(head)
+    for text in (score["reason"], score["error"]):
+        if text:
+            console.print(Padding(literal(text), (0, 0, 0, 2)))
+    for step in score["steps"]:
+        _step(console, step)
+
+
+def _step(console: Console, step: Mapping[str, Any]) -> None:
+    console.print(Padding(literal(f"step {step['id']}", style="dim"), (0, 0, 0, 2)))
+    reply: Any = step["reply"] if "reply" in step else {k: v for k, v in step.items() if k != "id"}
+    items: Sequence[Any] = step.get("items") or []
+    replies = cast("list[Any]", reply) if isinstance(reply, list) else [reply]
+    lines = [_plain(one) for one in replies]
+    for position, line in enumerate(lines):
+        head = f"{_plain(items[position])}\n  → " if position < len(items) else ""
+        console.print(Padding(literal(f"{head}{line}", style="dim"), (0, 0, 0, 4)))
+    if step.get("probabilities") and not items:
+        console.print(Padding(literal(_chances(step), style="dim"), (0, 0, 0, 4)))
+    if step.get("raw"):
+        console.print(Padding(literal(f"replied: {step['raw']}", style="red"), (0, 0, 0, 4)))
+
+
+def _chance(item: tuple[Any, float]) -> float:
+    """The most likely first."""
+    return -item[1]
+
+
+def _chances(step: Mapping[str, Any]) -> str:
+    """How likely each value was, and what that rests on."""
+    parts: list[str] = []
+    for name, chances in step["probabilities"][0].items():
+        values = ", ".join(f"{value} {chance:.2f}" for value, chance in sorted(chances.items(), key=_chance))
+        basis = f", {step['samples']} samples" if "samples" in step else ""
+        if "mass" in step:
+            basis = f", {step['mass'][name]:.1%} of the tokens' probability"
+        parts.append(f"{name}: {values}{basis}")
+    return "probabilities of " + "; ".join(parts)
+
+
+def _plain(value: Any) -> str:
+    """A reply as people read it: fields side by side, lists in lines."""
+    if isinstance(value, Mapping):
+        return "; ".join(f"{key}: {_plain(one)}" for key, one in cast("Mapping[str, Any]", value).items())
+    if isinstance(value, list):
+        return "\n".join(f"- {_plain(one)}" for one in cast("list[Any]", value))
+    return "no reply" if value is None else str(value)

@@ -1,0 +1,292 @@
+"""results.csv, miscategorised.csv and cases.jsonl, written row by row."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TextIO
+
+from evalflow.errors import Problem, UserError
+from evalflow.frozen import record
+from evalflow.records import Answer, Case
+from evalflow.summary import json_line, safe_text
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+AnswerOf = Callable[[Case, str, int], Answer | None]
+Score = dict[str, Any]
+"""One row of `scores`, by column name."""
+
+COLUMNS = (
+    "dataset", "case_id", "target", "target_repeat", "metric", "judge", "repeat", "member_of", "status", "score",
+    "threshold", "passed", "value", "reason", "steps", "error_type", "error", "path", "cost_usd", "latency_s",
+)  # fmt: skip
+"""What of `scores` is shown of a single case."""
+
+_BATCH = 2000
+
+
+@record()
+class Row:
+    """One case as one target answered it once, with all that was scored of it.
+
+    Attributes:
+        answer: None where the run holds no answer of that target for the case.
+        scores: Rows of `scores` in their order, with `COLUMNS` alone; empty where no metric applied.
+    """
+
+    case: Case
+    target: str
+    target_repeat: int
+    answer: Answer | None
+    scores: tuple[Score, ...]
+
+
+def rows(cases: Iterable[Case], answers: AnswerOf, scores: pl.LazyFrame) -> Iterator[Row]:
+    """Every case with every target and target_repeat that the scores know.
+
+    Args:
+        cases: The cases that were evaluated, in input order.
+        answers: Gives the answer to a case.
+        scores: The columns of scores.parquet, in the order of `cases`.
+
+    Yields:
+        Rows in the order of `cases`, then of the targets' first appearance, then of target_repeat.
+
+    Raises:
+        UserError: Scores are left over, so these are not the cases that were scored.
+    """
+    pairs = _pairs(scores)
+    stream = _Scores(scores.select(COLUMNS))
+    for case in cases:
+        yield from _rows_of(case, answers, stream.take(case), pairs)
+    stream.expect_end()
+
+
+def as_answered(case: Case, answer: Answer | None) -> Case:
+    """The case with what this answer says in the place of what was recorded; without an answer, with none.
+
+    A conversation is the one that was played.
+    """
+    if answer is None:
+        return replace(case, answer=None, actual=None)
+    said: dict[str, Any] = {"answer": answer.answer, "actual": answer.actual}
+    if answer.generated:
+        said["failure"] = None  # what went wrong when it was recorded is not what became of this answer
+    said |= {name: value for name in ("contexts", "metadata") if (value := getattr(answer, name)) is not None}
+    if answer.status == "answered" and answer.messages:
+        said["messages"] = answer.messages
+    as_recorded = all(value is getattr(case, name) for name, value in said.items())
+    return case if as_recorded else replace(case, **said)
+
+
+def _pairs(scores: pl.LazyFrame) -> list[tuple[str, int]]:
+    frame = scores.select("target", "target_repeat").unique(maintain_order=True).collect(engine="streaming")
+    return [(target, repeat) for target, repeat in frame.iter_rows()]
+
+
+def _rows_of(case: Case, answers: AnswerOf, scored: list[Score], pairs: list[tuple[str, int]]) -> Iterator[Row]:
+    by_pair: dict[tuple[str, int], list[Score]] = {}
+    for score in scored:
+        by_pair.setdefault((score["target"], score["target_repeat"]), []).append(score)
+    for target, repeat in pairs:
+        yield Row(case, target, repeat, answers(case, target, repeat), tuple(by_pair.get((target, repeat), ())))
+
+
+class _Scores:
+    """Hands out the scores of one case after the other; holds one batch at a time."""
+
+    def __init__(self, scores: pl.LazyFrame) -> None:
+        self._rows = _iterate(scores)
+        self._next = next(self._rows, None)
+
+    def take(self, case: Case) -> list[Score]:
+        taken: list[Score] = []
+        while self._next is not None and (self._next["dataset"], self._next["case_id"]) == (case.dataset, case.id):
+            taken.append(self._next)
+            self._next = next(self._rows, None)
+        return taken
+
+    def expect_end(self) -> None:
+        if self._next is not None:
+            raise UserError(
+                Problem(
+                    f"case {self._next['case_id']!r} was scored, but the data no longer has it there",
+                    where=f"dataset {self._next['dataset']}",
+                    hint="the reports need the very cases that were scored, in the same order; restore the data file",
+                )
+            )
+
+
+def _iterate(scores: pl.LazyFrame) -> Iterator[Score]:
+    for batch in scores.collect_batches(chunk_size=_BATCH, maintain_order=True):
+        yield from batch.iter_rows(named=True)
+
+
+FIXED = ("dataset", "case_id", "target", "target_repeat", "tags", "question", "answer")
+"""The columns of results.csv that every run has."""
+
+_Key = tuple[str, str | None, int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Series:
+    """The three columns of one metric, judge and repeat."""
+
+    key: _Key
+    label: str
+    suffix: str
+
+    @property
+    def columns(self) -> tuple[str, str, str]:
+        return f"{self.label}{self.suffix}", f"{self.label}_passed{self.suffix}", f"{self.label}_reason{self.suffix}"
+
+
+class ResultsWriter:
+    """Writes results.csv: one row per case, target and target_repeat.
+
+    Per metric there are three columns: `<metric>` (the score, empty unless scored), `<metric>_passed` and
+    `<metric>_reason`; `@<judge>` and `#<repeat>` follow only where a run has several. The reason of a score that is
+    not `scored` begins with its state. Members of a panel are left out; scores.parquet has them.
+
+    Text that a spreadsheet would run as a formula (it begins with = + - @, a tab or a carriage return) gets a leading
+    apostrophe, so an untrusted answer cannot reach out of the sheet. Numbers stay as they are.
+
+    Args:
+        file: Open for text with newline="".
+        scores: The columns of scores.parquet; only the distinct metrics, judges and repeats are read.
+    """
+
+    def __init__(self, file: TextIO, scores: pl.LazyFrame) -> None:
+        self._series = _series(scores)
+        self._writer = csv.writer(file)
+        self._writer.writerow([*FIXED, *(safe_text(column) for series in self._series for column in series.columns)])
+
+    def write(self, row: Row) -> None:
+        """Append one row."""
+        said = row.answer.answer if row.answer else None
+        if row.answer and said is None and row.answer.actual is not None:
+            said = _text(row.answer.actual)
+        texts = [row.case.dataset, row.case.id, row.target]
+        cells: list[Any] = [safe_text(text) for text in texts] + [row.target_repeat]
+        cells += [safe_text(text or "") for text in ("; ".join(row.case.tags), row.case.question, said)]
+        by_key = {_key(score): score for score in row.scores if score["member_of"] is None}
+        for series in self._series:
+            cells += _cells(by_key.get(series.key))
+        self._writer.writerow(cells)
+
+
+class CasesWriter:
+    """Writes cases.jsonl: every case once, as evaluated, with its first answer. It loads again as a dataset.
+
+    Args:
+        file: Open for text.
+    """
+
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
+        self._last: tuple[str, str] | None = None
+
+    def write(self, row: Row) -> None:
+        """Append the case, unless it is the one before."""
+        from evalflow.datasets import case_to_row
+
+        key = (row.case.dataset, row.case.id)
+        if key != self._last:
+            self._last = key
+            line = json_line(case_to_row(as_answered(row.case, row.answer)))
+            self._file.write(f"{line.decode()}\n")
+
+
+def _series(scores: pl.LazyFrame) -> Sequence[_Series]:
+    import polars as pl
+
+    frame = (
+        scores.filter(pl.col("member_of").is_null())
+        .select("metric", "judge", "repeat")
+        .unique(maintain_order=True)
+        .collect(engine="streaming")
+    )
+    keys: list[_Key] = list(frame.iter_rows())
+    judges = {judge for _, judge, _ in keys if judge is not None}
+    several = {repeat for _, _, repeat in keys} != {0}
+    order = {metric: i for i, metric in reversed(list(enumerate(metric for metric, _, _ in keys)))}
+    keys.sort(key=lambda key: order[key[0]])
+    return [
+        _Series(
+            key=(metric, judge, repeat),
+            label=f"metric {metric}" if metric in FIXED else metric,
+            suffix=(f"@{judge}" if judge and len(judges) > 1 else "") + (f"#{repeat}" if several else ""),
+        )
+        for metric, judge, repeat in keys
+    ]
+
+
+def _key(score: Score) -> _Key:
+    return score["metric"], score["judge"], score["repeat"]
+
+
+def _cells(score: Mapping[str, Any] | None) -> list[Any]:
+    if score is None:
+        return ["", "", ""]
+    passed = "" if score["passed"] is None else str(score["passed"]).lower()
+    if score["status"] == "scored":
+        return [round(score["score"], 4), passed, safe_text(score["reason"] or "")]
+    why = score["error"] or score["reason"] or ""
+    return ["", passed, f"{score['status']}: {why}" if why else score["status"]]
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+
+
+MISCATEGORISED_COLUMNS = (
+    "dataset", "case_id", "target", "target_repeat", "metric", "question", "expected", "actual", "confidence", "tags",
+)  # fmt: skip
+
+
+class MiscategorisedWriter:
+    """Writes a row for every case and answer whose class is not the expected one, in input order.
+
+    `confidence` is empty where the metric has none, or the case. Text that a spreadsheet would run is made harmless as
+    in results.csv.
+
+    Args:
+        file: Open for text with newline="".
+        metrics: Names of the metrics that put cases into one of several classes.
+    """
+
+    def __init__(self, file: TextIO, metrics: Collection[str]) -> None:
+        self._metrics = frozenset(metrics)
+        self._writer = csv.writer(file)
+        self._writer.writerow(MISCATEGORISED_COLUMNS)
+
+    def write(self, row: Row) -> None:
+        """Append what was put into a wrong class."""
+        for score in row.scores:
+            if score["metric"] in self._metrics and score["status"] == "scored" and score["score"] == 0:
+                self._writer.writerow(_miscategorised_cells(row, score))
+
+
+def _miscategorised_cells(row: Row, score: Score) -> list[Any]:
+    classes = json.loads(score["value"])
+    confidence = classes.get("confidence")
+    texts = (row.case.dataset, row.case.id, row.target)
+    return [
+        *map(safe_text, texts),
+        row.target_repeat,
+        safe_text(score["metric"]),
+        safe_text(row.case.question or ""),
+        _label(classes["truth"]),
+        _label(classes["prediction"]),
+        "" if confidence is None else confidence,
+        safe_text("; ".join(row.case.tags)),
+    ]
+
+
+def _label(label: Any) -> str:
+    return safe_text(label) if isinstance(label, str) else json.dumps(label)

@@ -1,0 +1,106 @@
+"""What a run decides before its first request: the cases it draws, and prepared.json."""
+
+from __future__ import annotations
+
+import heapq
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from hashlib import blake2b
+from typing import Any, cast
+
+from evalflow.errors import Problem, UserError
+from evalflow.files import write_atomically
+from evalflow.records import Case
+from evalflow.run.folder import RunFolder
+
+
+class PreparedFile:
+    """Implements Prepared in a run's folder.
+
+    Args:
+        folder: The run's; without the file nothing has been made.
+
+    Raises:
+        UserError: The file is not what was written.
+    """
+
+    def __init__(self, folder: RunFolder) -> None:
+        self._path = folder.prepared
+        self._entries = self._read()
+
+    def get(self, key: str) -> Mapping[str, Any] | None:
+        """What was made under that key, or None."""
+        return self._entries.get(key)
+
+    def put(self, key: str, entry: Mapping[str, Any]) -> None:
+        """Keep what was made; it is in the file when this returns."""
+        self._entries[key] = dict(entry)
+        write_atomically(self._path, json.dumps(self._entries, indent=2, ensure_ascii=False) + "\n")
+
+    def entries(self) -> Iterator[Mapping[str, Any]]:
+        """What each entry holds."""
+        yield from self._entries.values()
+
+    def bills(self) -> Iterator[tuple[float | None, Mapping[str, Any]]]:
+        """What each entry cost in US dollars, None where unknown, and its bill."""
+        for entry in self._entries.values():
+            yield entry["cost_usd"], entry["bill"]
+
+    def _read(self) -> dict[str, dict[str, Any]]:
+        if not self._path.exists():
+            return {}
+        try:
+            content: Any = json.loads(self._path.read_text(encoding="utf-8"))
+        except ValueError as error:
+            what = f"it is no JSON any more: {error}"
+            raise UserError(Problem(what, str(self._path), "put it back as it was, or start a new run")) from None
+        entries = cast("dict[str, Any]", content).values() if isinstance(content, dict) else (None,)
+        if not all(isinstance(entry, dict) and {"bill", "cost_usd"} <= entry.keys() for entry in entries):
+            raise UserError(
+                Problem("it is no map of entries with their bills", str(self._path), "put it back as it was")
+            )
+        return cast("dict[str, dict[str, Any]]", content)
+
+
+def case_digest(case: Case, seed: int = 0) -> int:
+    """64 bits that stand for a case's dataset and id; with another seed, unrelated ones."""
+    text = f"{case.dataset}\0{case.id}".encode()
+    return int.from_bytes(blake2b(text, digest_size=8, salt=seed.to_bytes(16, "little", signed=True)).digest(), "big")
+
+
+class Draw:
+    """A random draw of cases that needs one pass and remembers only what is drawn.
+
+    Every case gets a pseudo-random number from the seed and its id; the smallest are drawn. So the draw is the same
+    whatever the order of the data, and a larger draw with the same seed holds the smaller one. Each dataset is drawn
+    from on its own, so that none goes without.
+
+    Args:
+        size: How many to draw of each dataset; None draws all.
+        seed: Decides the draw.
+    """
+
+    def __init__(self, size: int | None, seed: int) -> None:
+        self._size = size
+        self._seed = seed
+        self._drawn: defaultdict[str, list[int]] = defaultdict(list)
+
+    def offer(self, case: Case) -> None:
+        """Show a case to the draw."""
+        if self._size is None:
+            return
+        ticket = -case_digest(case, self._seed)
+        drawn = self._drawn[case.dataset]
+        if len(drawn) < self._size:
+            heapq.heappush(drawn, ticket)
+        else:
+            heapq.heappushpop(drawn, ticket)
+
+    def pick(self, cases: Iterable[Case]) -> Iterator[Case]:
+        """Those of the cases that were drawn, in input order."""
+        if self._size is None:
+            yield from cases
+            return
+        drawn = {-ticket for tickets in self._drawn.values() for ticket in tickets}
+        yield from (case for case in cases if case_digest(case, self._seed) in drawn)

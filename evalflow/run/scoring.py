@@ -1,0 +1,317 @@
+"""Who scores a cell: the metric alone, one judge, or several; and what their calls cost."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+from evalflow.bill import NOTHING, Bill
+from evalflow.config.panels import CascadeConfig, PanelConfig
+from evalflow.errors import CallError
+from evalflow.frozen import record
+from evalflow.llm.logprobs import choices
+from evalflow.llm.panel import Panel, sounding
+from evalflow.metrics.combine import settle, vote
+from evalflow.protocols import Judge, Metric
+from evalflow.records import Answer, Ask, Case, Outcome, Reply, Usage
+from evalflow.run.deadline import Deadlines, Failed
+from evalflow.run.manifest import Tally
+
+
+class Meter:
+    """Implements Judge around another one, and fills usage, cost and time into the cell's outcome.
+
+    Args:
+        judge: Who answers.
+        tally: The run's counts; every call is added to them.
+    """
+
+    def __init__(self, judge: Judge, tally: Tally) -> None:
+        self._judge = judge
+        self._tally = tally
+        self._usage: Usage | None = None
+        self._cost = 0.0
+        self._latency = 0.0
+        self._calls = 0
+        self._cached = 0
+        self._unpriced = False
+        self._requests = 0
+        self._reasks = 0
+        self._sent = Usage()
+        self._saved: float | None = 0.0
+        self._paid: tuple[int, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The judge's column value."""
+        return self._judge.name
+
+    @property
+    def nature(self) -> str:
+        """What the judge is."""
+        return self._judge.nature
+
+    @property
+    def identity(self) -> str:
+        """The judge's identity."""
+        return self._judge.identity
+
+    @property
+    def calibrated(self) -> bool:
+        """Whether a threshold on its scores means anything."""
+        return self._judge.calibrated
+
+    @property
+    def weighted(self) -> bool:
+        """Whether scores are always expectations."""
+        return self._judge.weighted
+
+    @property
+    def tasks(self) -> frozenset[str] | None:
+        """The tasks it can answer."""
+        return self._judge.tasks
+
+    @property
+    def remote(self) -> bool:
+        """Whether it sends what it is asked to an endpoint."""
+        return self._judge.remote
+
+    def explain_refusal(self, task: str | None) -> str | None:
+        """Why the judge cannot answer a task."""
+        return self._judge.explain_refusal(task)
+
+    async def ask(self, ask: Ask) -> Reply:
+        """Ask the judge, and count; a call that failed has been paid for too."""
+        try:
+            reply = await self._judge.ask(ask)
+        except CallError as error:
+            if error.requests:
+                self._paid += error.paid
+                self._add(error.requests, error.usage, error.cost_usd, error.latency_s)
+            raise
+        self._tally.count_saved(reply.saved_usd)
+        self._paid += reply.paid
+        self._saved = None if self._saved is None or reply.saved_usd is None else self._saved + reply.saved_usd
+        if reply.cached:
+            self._cached += 1
+            self._tally.cached += 1
+        else:
+            self._tally.reasks += reply.reasks
+            self._reasks += reply.reasks
+        self._add(reply.requests, reply.usage, reply.cost_usd, reply.latency_s)
+        return reply
+
+    async def close(self) -> None:
+        """Nothing: the judge outlives the cell."""
+
+    def fill(self, outcome: Outcome) -> Outcome:
+        """The outcome with what its calls took; unchanged where the judge was not asked."""
+        if not self._calls:
+            return outcome
+        return replace(
+            outcome,
+            usage=self._usage,
+            cost_usd=self.cost_usd,
+            latency_s=self._latency,
+            cached=self._cached == self._calls,
+        )
+
+    @property
+    def cost_usd(self) -> float | None:
+        """What its calls cost; None where one has no known price."""
+        return None if self._unpriced else self._cost
+
+    def bill(self) -> Bill:
+        """What its calls took, in full."""
+        sent = self._sent
+        return Bill(
+            requests=self._requests,
+            reasks=self._reasks,
+            input_tokens=sent.input_tokens,
+            output_tokens=sent.output_tokens,
+            remembered=self._cached,
+            saved_usd=self._saved,
+            paid=self._paid,
+        )
+
+    def _add(self, requests: int, usage: Usage | None, cost_usd: float | None, latency_s: float) -> None:
+        self._calls += 1
+        self._latency += latency_s
+        self._tally.requests += requests
+        self._requests += requests
+        if usage:
+            self._usage = usage + (self._usage or Usage())
+        if cost_usd is None:
+            self._unpriced = True
+        else:
+            self._cost += cost_usd
+        if requests:
+            self._sent += usage or Usage()
+            self._tally.count_call(usage, cost_usd)
+
+
+@record()
+class Pair:
+    """A metric and who judges for it.
+
+    Attributes:
+        metric: The metric.
+        judge: Who answers its asks; None for a metric that asks nobody.
+        embedder: Who answers the asks of a metric that compares meanings, in the place of a judge.
+        both: The two as one, for a metric that needs them for the same score.
+    """
+
+    metric: Metric
+    judge: Judge | None
+    embedder: Judge | None = None
+    both: Judge | None = None
+
+    def bound(self, case: Case, judge_repeats: int) -> Iterator[tuple[Pair, int]]:
+        """The metrics that score a case, each with whom it really asks, and how often it scores an answer."""
+        for metric in self.metric.bind(case):
+            with_judge = self.both if metric.embeds else self.judge
+            judge = with_judge if metric.asks else self.embedder if metric.embeds else None
+            yield Pair(metric, judge), judge_repeats if judge and metric.asks else 1
+
+
+class SoundingMeter(Meter):
+    """Has probabilities given with every verdict, and keeps the lowest that the judge gave a verdict of its own.
+
+    A verdict is a value out of few: a label, yes or no, a grade. What is written freely has no probability here.
+
+    Args:
+        judge: Who answers.
+        tally: The run's counts.
+        config: How probabilities are got.
+
+    Attributes:
+        confidence: The lowest probability, 0..1; None where no verdict was asked for, or one came without.
+    """
+
+    def __init__(self, judge: Judge, tally: Tally, config: CascadeConfig) -> None:
+        super().__init__(judge, tally)
+        self._config = config
+        self._lowest: float | None = None
+        self._silent = False
+
+    @property
+    def confidence(self) -> float | None:
+        """How sure the judge was of what it was least sure of."""
+        return None if self._silent else self._lowest
+
+    async def ask(self, ask: Ask) -> Reply:
+        """Ask, and note how sure the judge is."""
+        reply = await super().ask(sounding(ask, self._config))
+        if not ask.embeds:
+            self._note(reply, listed=ask.items is not None)
+        return reply
+
+    def _note(self, reply: Reply, *, listed: bool) -> None:
+        verdicts = cast("Any", reply.parsed).results if listed else [reply.parsed]
+        for place, verdict in enumerate(verdicts):
+            for field in choices(type(verdict)):
+                chances = reply.probabilities[place].get(field) if reply.probabilities else None
+                if not chances:
+                    self._silent = True
+                    continue
+                chance = chances.get(getattr(verdict, field), 0.0)
+                self._lowest = chance if self._lowest is None else min(self._lowest, chance)
+
+
+@record()
+class Judgement:
+    """What one judge, or several together, say of a cell.
+
+    Attributes:
+        outcome: What.
+        judge: The name of who says it; None for a metric that asks nobody.
+        bill: What its calls took; nothing for several together, since the members' own bills tell it.
+        member_of: Of whom the judge is a member, whose judgement is the one that counts.
+    """
+
+    outcome: Outcome
+    judge: str | None
+    bill: Bill = NOTHING
+    member_of: str | None = None
+
+
+class Scorer:
+    """Has cells scored.
+
+    Args:
+        tally: Counts every call.
+        deadlines: What one score may take, by one judge or without any.
+    """
+
+    def __init__(self, tally: Tally, deadlines: Deadlines) -> None:
+        self._tally = tally
+        self._deadlines = deadlines
+
+    async def score(self, pair: Pair, case: Case, answer: Answer, repeat: int) -> Sequence[Judgement]:
+        """Score one cell; the last judgement is the cell's, those before it are its judge's members'.
+
+        Raises:
+            InfrastructureError, BudgetError: No further call can be made.
+        """
+        if pair.judge is None:
+            found = await self._deadlines.attempt(pair.metric.score(case, answer, None, repeat))
+            return [Judgement(_outcome(found), None)]
+        if not isinstance(pair.judge, Panel):
+            return [await self._by(Meter(pair.judge, self._tally), pair, case, answer, repeat)]
+        if isinstance(pair.judge.config, CascadeConfig):
+            return await self._cascade(pair.judge, pair.judge.config, pair, case, answer, repeat)
+        assert isinstance(pair.judge.config, PanelConfig)
+        return await self._panel(pair.judge, pair.judge.config, pair, case, answer, repeat)
+
+    async def _panel(
+        self, panel: Panel, config: PanelConfig, pair: Pair, case: Case, answer: Answer, repeat: int
+    ) -> Sequence[Judgement]:
+        """All members at once."""
+        async with asyncio.TaskGroup() as sitting:
+            tasks = [
+                sitting.create_task(self._by(Meter(member, self._tally), pair, case, answer, repeat, panel.name))
+                for member in panel.members
+            ]
+        said = [task.result() for task in tasks]
+        weights = [(config.weights or {}).get(name, 1.0) for name in config.asked]
+        parts = {member.name: one.outcome for member, one in zip(panel.members, said, strict=True)}
+        return [*said, Judgement(vote(parts, weights, config, pair.metric.config.direction), panel.name)]
+
+    async def _cascade(
+        self, cascade: Panel, config: CascadeConfig, pair: Pair, case: Case, answer: Answer, repeat: int
+    ) -> Sequence[Judgement]:
+        """One member after the other, until one is sure enough or is the last."""
+        said: list[Judgement] = []
+        confidences: dict[str, float | None] = {}
+        for member in cascade.members:
+            last = member is cascade.members[-1]
+            meter = Meter(member, self._tally) if last else SoundingMeter(member, self._tally, config)
+            one = await self._by(meter, pair, case, answer, repeat, cascade.name)
+            said.append(one)
+            if isinstance(meter, SoundingMeter):
+                confidences[member.name] = meter.confidence
+            if one.outcome.status == "skipped" or _sure(one.outcome, meter, config):
+                break
+        parts = {member.name: one.outcome for member, one in zip(cascade.members, said, strict=False)}
+        return [*said, Judgement(settle(parts, confidences), cascade.name)]
+
+    async def _by(
+        self, meter: Meter, pair: Pair, case: Case, answer: Answer, repeat: int, member_of: str | None = None
+    ) -> Judgement:
+        """What one judge says."""
+        outcome = _outcome(await self._deadlines.attempt(pair.metric.score(case, answer, meter, repeat)))
+        return Judgement(meter.fill(outcome), meter.name, meter.bill(), member_of)
+
+
+def _outcome(found: Outcome | Failed) -> Outcome:
+    if isinstance(found, Failed):
+        return Outcome(status="error", error_type=found.error_type, error=found.error)
+    return found
+
+
+def _sure(outcome: Outcome, meter: Meter, config: CascadeConfig) -> bool:
+    """Whether a member's score counts without asking the next one."""
+    sure = meter.confidence if isinstance(meter, SoundingMeter) else None
+    return outcome.status == "scored" and sure is not None and sure >= config.escalate_below

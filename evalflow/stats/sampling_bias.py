@@ -1,0 +1,106 @@
+"""Whether some answers can be a random sample of all: does the judge score them like the rest?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from evalflow.stats.paired import t_test
+from evalflow.stats.rank import mean_ranks
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import ArrayLike, NDArray
+
+    Floats = NDArray[np.float64]
+
+
+LEVEL = 0.01
+"""Below this p-value the labelled are taken to be chosen."""
+FEW_CLUSTERS = 7
+"""With labels of fewer, the test over clusters finds next to nothing, as t of so few degrees of freedom is wide."""
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """How the labelled answers differ from the others.
+
+    Attributes:
+        labelled, rest: The mean of the labelled, and of the others.
+        p_value: Of the difference; None where one side is empty, or nothing varies.
+        method: fisher, mann_whitney, or score_cr0 where answers come in clusters.
+        clusters: How many clusters the labelled answers are of; None where each answer stands alone.
+    """
+
+    labelled: float | None
+    rest: float | None
+    p_value: float | None
+    method: str
+    clusters: int | None = None
+
+    @property
+    def telling(self) -> bool:
+        """Whether there are clusters enough for the test to find something."""
+        return self.clusters is None or self.clusters >= FEW_CLUSTERS
+
+    @property
+    def chosen(self) -> bool:
+        """Whether they can hardly have been drawn at random."""
+        return self.p_value is not None and self.p_value < LEVEL
+
+
+def selection(
+    labelled: ArrayLike,
+    rest: ArrayLike,
+    clusters: ArrayLike | None = None,
+    rest_clusters: ArrayLike | None = None,
+) -> Selection:
+    """Hold the judge's scores of labelled answers against its scores of the others, two-sided.
+
+    Fisher's exact test where there are two values (Fisher 1922, JRSS 85:87), else the Mann-Whitney test with ties
+    (Mann & Whitney 1947, Ann. Math. Stat. 18:50); the test over clusters where answers share them.
+
+    Args:
+        labelled: The judge's scores, or whether the answer passed, of the labelled answers.
+        rest: The same of all others.
+        clusters: The cluster of each labelled answer; None where each stands alone.
+        rest_clusters: Those of the others, by the same names.
+    """
+    import numpy as np
+
+    a, b = np.asarray(labelled, dtype=np.float64), np.asarray(rest, dtype=np.float64)
+    labelled_mean, rest_mean = (float(side.mean()) if side.size else None for side in (a, b))
+    values = np.unique(np.concatenate([a, b]))
+    codes = None
+    if clusters is not None and rest_clusters is not None:
+        names, codes = np.unique(np.concatenate([clusters, rest_clusters]), return_inverse=True)
+        codes = None if names.size == codes.size else codes
+    clustered = None if codes is None else int(np.unique(codes[: a.size]).size)
+    method = "score_cr0" if codes is not None else "fisher" if values.size <= 2 else "mann_whitney"
+    if not a.size or not b.size or values.size < 2:
+        return Selection(labelled_mean, rest_mean, None, method, clustered)
+    p = _alone(a, b, method) if codes is None else _clustered(a, b, codes)
+    return Selection(labelled_mean, rest_mean, p, method, clustered)
+
+
+def _alone(a: Floats, b: Floats, method: str) -> float:
+    from scipy import stats  # pyright: ignore[reportMissingTypeStubs]
+
+    untyped: Any = stats
+    if method == "mann_whitney":
+        return float(untyped.mannwhitneyu(a, b).pvalue)
+    high = max(a.max(), b.max())
+    table = [[int((side == high).sum()), int((side != high).sum())] for side in (a, b)]
+    return float(untyped.fisher_exact(table).pvalue)
+
+
+def _clustered(a: Floats, b: Floats, codes: NDArray[np.int64]) -> float | None:
+    """None where one side has one cluster, of which nothing follows for others."""
+    import numpy as np
+
+    ranks = mean_ranks(np.concatenate([a, b]))
+    drawn = np.repeat([1.0, 0.0], [a.size, b.size])
+    parts = np.bincount(codes, (drawn - drawn.mean()) * (ranks - ranks.mean()))
+    fewest = min(np.unique(side).size for side in (codes[: a.size], codes[a.size :]))
+    error = float(np.sqrt((parts**2).sum()))
+    return t_test(float(parts.sum()), error, fewest - 1) if fewest > 1 and error else None

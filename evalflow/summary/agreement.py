@@ -1,0 +1,337 @@
+"""How far a judge and people agree on labelled answers, and people among themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from evalflow.records import passes
+from evalflow.stats.agreement import Agreement, accuracy, auroc, class_rates, cohen_kappa, undefined
+from evalflow.stats.alt_test import AltTest, alt_test
+from evalflow.stats.rank import Correlation, correlation, grouped_spearman
+from evalflow.stats.raters import fleiss_kappa, gwet_ac1, icc, krippendorff_alpha, noise_ceiling, spearman_brown
+
+if TYPE_CHECKING:
+    import numpy as np
+    import polars as pl
+    from numpy.typing import NDArray
+
+    from evalflow.summary.calibration import CalibrationRow
+
+    Floats = NDArray[np.float64]
+
+
+MEASURES = (
+    "kappa", "kappa_weighted", "krippendorff_alpha", "spearman", "spearman_by_group", "kendall", "pearson",
+    "accuracy", "sensitivity", "specificity", "auroc",
+)  # fmt: skip
+_CLASSES = 11
+"""Scores of up to so many different values are classes, such as grades."""
+_HALF = 0.5
+_PLAIN = ("krippendorff_alpha", "spearman_by_group", "auroc")
+_NOT = "labels carry weights"
+
+
+@dataclass(frozen=True, slots=True)
+class Classes:
+    """Judge's scores and people's labels as classes.
+
+    Attributes:
+        levels: Scores, in order; 0 and 1 where both are pass and fail.
+        judge, human: The level of each answer.
+        by_threshold: Whether the classes are pass and fail by the metric's threshold.
+    """
+
+    levels: Sequence[float]
+    judge: Floats
+    human: Floats
+    by_threshold: bool
+
+    @property
+    def binary(self) -> bool:
+        """Whether there are two classes, 0 and 1."""
+        return list(self.levels) == [0.0, 1.0]
+
+    def matrix(self) -> list[list[int]]:
+        """Counts of answers: people's level down, the judge's across."""
+        return [
+            [int(((self.human == down) & (self.judge == across)).sum()) for across in self.levels]
+            for down in self.levels
+        ]
+
+
+def classes_of(labelled: pl.DataFrame, *, higher_is_better: bool) -> Classes | None:
+    """The classes that both use: the values of the scale where there are few, else pass and fail by the threshold.
+
+    A mean of several people's labels goes to the nearest value, half-way up.
+
+    Args:
+        labelled: Rows of `labelled_scores` that have a label.
+        higher_is_better: Which side of the threshold passes.
+
+    Returns:
+        None where scores take many values and no threshold says what passes.
+    """
+    import numpy as np
+
+    judge, human = labelled["score"].to_numpy(), labelled["human"].to_numpy()
+    alone = labelled.filter(labelled["people"] == 1)["human"].to_numpy() if labelled.height else human
+    found = np.unique(np.concatenate([judge, alone if alone.size else human]))
+    if found.size <= 2 and set(found.tolist()) <= {0.0, 1.0}:
+        return Classes([0.0, 1.0], judge, (human >= _HALF).astype(np.float64), by_threshold=False)
+    if _is_a_scale(found, judge):
+        return Classes(found.tolist(), judge, _nearest(human, found), by_threshold=False)
+    threshold = labelled["threshold"].drop_nulls()
+    if threshold.is_empty():
+        return None
+    limit = float(threshold[0])
+    passed = (passes(side, limit, higher_is_better=higher_is_better).astype(np.float64) for side in (judge, human))
+    return Classes([0.0, 1.0], *passed, by_threshold=True)
+
+
+def agreement(labelled: pl.DataFrame, classes: Classes | None, *, seed: int) -> dict[str, Agreement]:
+    """Every one of MEASURES, undefined where it does not apply; where labels carry weights, agreement on all answers.
+
+    Args:
+        labelled: Rows of `labelled_scores` that have a label.
+        classes: As `classes_of` gives them.
+        seed: Of the bootstrap.
+    """
+    judge, human = labelled["score"].to_numpy(), labelled["human"].to_numpy()
+    clusters, weights = clusters_of(labelled), weights_of(labelled)
+    n, none = judge.size, "scores are no classes, and no threshold says what passes"
+    found: dict[str, Agreement] = {name: undefined(n, none) for name in MEASURES}
+    kinds: tuple[Correlation, ...] = ("spearman", "kendall", "pearson")
+    found |= {kind: correlation(human, judge, kind, clusters, weights) for kind in kinds}
+    found |= _unweighted(human, judge, clusters, seed) if weights is None else dict.fromkeys(_PLAIN, undefined(n, _NOT))
+    if classes is None:
+        return found
+    pair = classes.human, classes.judge
+    found["kappa"] = cohen_kappa(*pair, "plain", clusters, weights)
+    found["accuracy"] = accuracy(*pair, clusters, weights)
+    found["kappa_weighted"] = cohen_kappa(*pair, "quadratic", clusters, weights)
+    rates: Mapping[Any, Agreement] = class_rates(*pair, clusters, weights) if classes.binary else {}
+    missing = undefined(n, "no answer has this label" if classes.binary else "there are more than two classes")
+    return found | {"sensitivity": rates.get(1.0, missing), "specificity": rates.get(0.0, missing)}
+
+
+def _unweighted(human: Floats, judge: Floats, clusters: NDArray[Any] | None, seed: int) -> dict[str, Agreement]:
+    """The measures that are made of labels drawn alike only."""
+    import numpy as np
+
+    n, verdicts = human.size, bool(np.isin(human, (0.0, 1.0)).all())
+    alone = undefined(n, "each answer stands alone")
+    return {
+        "krippendorff_alpha": krippendorff_alpha(np.stack([human, judge]), "interval", clusters, seed=seed),
+        "spearman_by_group": alone if clusters is None else grouped_spearman(clusters, human, judge),
+        "auroc": auroc(human, judge, clusters) if verdicts else undefined(n, "people do not say yes or no"),
+    }
+
+
+def weights_of(labelled: pl.DataFrame) -> Floats | None:
+    """How many answers each labelled one stands for; None where all stand for as many."""
+    return labelled["weight"].to_numpy() if labelled["weight"].n_unique() > 1 else None
+
+
+def clusters_of(answers: pl.DataFrame) -> NDArray[Any] | None:
+    """The cluster of each answer; None where each stands alone."""
+    names = answers["cluster"]
+    return None if names.n_unique() == names.len() else names.to_numpy()
+
+
+def _is_a_scale(found: Floats, judge: Floats) -> bool:
+    """Whether values are few, and so are classes: fewer than a third of the answers, too, where these are few."""
+    return found.size <= min(_CLASSES, max(3, judge.size // 3))
+
+
+def _nearest(values: Floats, levels: Floats) -> Floats:
+    import numpy as np
+
+    # From above, so that what is half-way goes up.
+    away = np.abs(values[:, None] - levels[::-1])
+    return levels[::-1][away.argmin(axis=1)]
+
+
+_ANSWER = ("case_id", "target_repeat")
+"""Labels of up to so many different values are classes, such as grades."""
+
+
+@dataclass(frozen=True, slots=True)
+class Raters:
+    """People among themselves, on the answers that several of them labelled.
+
+    Attributes:
+        alpha: Krippendorff's alpha (interval).
+        alpha_ordinal: The same where only the order of labels counts, such as of grades that are not evenly apart.
+        fleiss_kappa, gwet_ac1: Agreement on classes beyond chance; None where labels are no classes, or answers have
+            unequally many. Where one class is rare, AC1 is the one that holds.
+        reliability: Of the mean of an answer's labels, 0..1, which is what the judge is held against; None below 0.
+        ceiling: The highest correlation that a judge can have with that mean.
+        alt_test: Whether the judge may take a person's place.
+    """
+
+    alpha: Agreement
+    alpha_ordinal: Agreement
+    fleiss_kappa: float | None
+    gwet_ac1: float | None
+    reliability: float | None
+    ceiling: float | None
+    alt_test: AltTest
+
+
+def raters_of(labels: pl.DataFrame, answers: pl.DataFrame, *, seed: int) -> Raters | None:
+    """What people's labels show of each other; None where no answer has two.
+
+    Args:
+        labels: Of one metric: case_id, target_repeat, by, human.
+        answers: The labelled answers: case_id, target_repeat, cluster, score.
+        seed: Of the bootstrap.
+    """
+    import numpy as np
+    import polars as pl
+
+    known = labels.join(answers.select(*_ANSWER, "cluster", "score"), on=_ANSWER, how="inner")
+    table = known.sort("by").pivot("by", index=[*_ANSWER, "cluster", "score"], values="human").sort(*_ANSWER)
+    ratings = table.drop(*_ANSWER, "cluster", "score").cast(pl.Float64).to_numpy()
+    several = (~np.isnan(ratings)).sum(axis=1) > 1 if table.height else np.zeros(0, dtype=bool)
+    if not several.any():
+        return None
+    names = table["cluster"]
+    clusters = None if names.n_unique() == names.len() else names.to_numpy()
+    alpha, ordinal = (krippendorff_alpha(ratings.T, level, clusters, seed=seed) for level in ("interval", "ordinal"))
+    counts = _counts(ratings[several])
+    reliability = _reliability(ratings[several], alpha.value)
+    judge = table["score"].to_numpy()
+    as_classes = counts is not None and set(judge.tolist()) <= set(ratings.ravel().tolist())
+    return Raters(
+        alpha=alpha,
+        alpha_ordinal=ordinal,
+        fleiss_kappa=None if counts is None else fleiss_kappa(counts),
+        gwet_ac1=None if counts is None else gwet_ac1(counts),
+        reliability=reliability,
+        ceiling=None if reliability is None else noise_ceiling(reliability),
+        alt_test=alt_test(ratings.T, judge, "accuracy" if as_classes else "neg_rmse"),
+    )
+
+
+def _counts(ratings: Floats) -> Floats | None:
+    """How many people gave each class to each answer; None where labels are no classes, or unequally many."""
+    import numpy as np
+
+    given = ~np.isnan(ratings)
+    classes = np.unique(ratings[given])
+    if classes.size > _CLASSES or np.unique(given.sum(axis=1)).size > 1:
+        return None
+    return np.stack([(ratings == one).sum(axis=1) for one in classes], axis=1).astype(np.float64)
+
+
+def _reliability(ratings: Floats, alpha: float | None) -> float | None:
+    """Of the mean of an answer's labels: by the intraclass correlation, and where there are gaps from alpha."""
+    import numpy as np
+
+    given = ~np.isnan(ratings)
+    found = icc(ratings).icc1k if given.all() else None
+    if found is None and alpha is not None:
+        found = spearman_brown(alpha, float(given.sum(axis=1).mean())) if alpha > 0 else None
+    return found if found is not None and found >= 0 else None
+
+
+def disagreements(row: CalibrationRow, most: int) -> list[dict[str, Any]]:
+    """Labelled answers by how far the judge's score is from people's, the farthest first; none that agree.
+
+    Args:
+        row: Of a calibration.
+        most: How many at most.
+
+    Returns:
+        dataset, metric, target, target_repeat, judge, case_id; score, human (means), difference (score - human), said
+        (people's labels on the metric's own scale), reason (the judge's), comment (people's, or null).
+    """
+    import polars as pl
+
+    labelled = row.answers.filter(pl.col("human").is_not_null())
+    apart = labelled.with_columns(difference=pl.col("score") - pl.col("human"))
+    far = apart.filter(pl.col("difference").abs() > 1e-9)
+    worst = far.sort(pl.col("difference").abs(), descending=True, maintain_order=True).head(most)
+    columns = (
+        "dataset", "metric", "target", "target_repeat", "judge", "case_id", "score", "human", "difference", "said",
+        "reason",
+    )  # fmt: skip
+    comment = pl.when(pl.col("comment") != "").then("comment").alias("comment")
+    return worst.select(*columns, comment).to_dicts()
+
+
+ANSWER = ("dataset", "case_id", "target", "target_repeat", "metric")
+SERIES = ("dataset", "metric", "target", "judge")
+"""What makes a judge's mean one number."""
+
+
+def label_frame(rows: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
+    """Labels as a table, one row per person and answer.
+
+    Args:
+        rows: dataset, case_id, target, target_repeat, metric; answer_hash; by; human (the label as a score); value
+            (the same on the metric's own scale, as text); weight (how many answers it stands for); comment.
+    """
+    import polars as pl
+
+    text, number = pl.String(), pl.Float64()
+    schema = dict.fromkeys(("dataset", "case_id", "target", "metric", "answer_hash", "by", "value", "comment"), text)
+    return pl.DataFrame(list(rows), {**schema, "target_repeat": pl.Int64(), "human": number, "weight": number})
+
+
+def labelled_scores(scores: pl.LazyFrame, labels: pl.DataFrame, *, failed: bool = False) -> pl.DataFrame:
+    """Every scored answer of the series that have labels, in the order of `scores`.
+
+    A judge's repeats are averaged, and so are the labels of several people.
+
+    Args:
+        scores: The columns of scores.parquet.
+        labels: As `label_frame` gives them.
+        failed: Give the answers that the judge failed at instead, each time; their score is null.
+
+    Returns:
+        dataset, case_id, target, target_repeat, metric, judge; cluster, tags; score, passed (mean over the repeats;
+        null without a threshold), threshold, value and reason (of the first repeat); human (null without a label),
+        people (how many), said (their values), weight, comment.
+    """
+    import polars as pl
+
+    series = labels.select("dataset", "metric", "target").unique().lazy()
+    status, cell = pl.col("status"), [*ANSWER, "judge"]
+    own = scores.filter(pl.col("member_of").is_null()).with_columns(pl.col("target_repeat").cast(pl.Int64))
+    scored, own = own.filter(status == "scored"), own.filter(status == ("error" if failed else "scored"))
+    own = own.join(scored, on=cell, how="anti", nulls_equal=True, maintain_order="left") if failed else own
+    own = own.with_row_index("place")
+    own = own.join(series, on=["dataset", "metric", "target"], how="semi")
+    group = pl.col("group").first()
+    cluster = pl.when(group.is_null()).then("case:" + pl.col("case_id").first()).otherwise("group:" + group)
+    answers = own.group_by(cell).agg(
+        pl.col("place").min(), cluster.alias("cluster"), pl.col("tags").first(), pl.col("score").mean(),
+        pl.col("passed").cast(pl.Float64).mean(), pl.col("threshold", "value", "reason").first(),
+    )  # fmt: skip
+    people = labels.lazy().group_by(ANSWER).agg(
+        pl.col("human").mean(), people=pl.col("by").n_unique(), said=pl.col("value").sort_by("by"),
+        weight=pl.col("weight").first(), comment=pl.col("comment").drop_nulls().str.join("; "),
+    )  # fmt: skip
+    joined = answers.join(people, on=ANSWER, how="left").sort("place").drop("place")
+    return joined.collect(engine="streaming")
+
+
+def series_sizes(scores: pl.LazyFrame) -> dict[tuple[str | None, ...], int]:
+    """How many answers each of SERIES has, whatever their state."""
+    import polars as pl
+
+    cells = scores.filter(pl.col("member_of").is_null()).select(*ANSWER, "judge").unique()
+    return {row[:-1]: row[-1] for row in cells.group_by(SERIES).agg(pl.len()).collect().iter_rows()}
+
+
+def unscored_labels(scores: pl.LazyFrame, labels: pl.DataFrame) -> pl.DataFrame:
+    """How many labelled answers have no score: dataset, metric, target, n; only where there are some."""
+    import polars as pl
+
+    known = scores.filter(pl.col("member_of").is_null() & (pl.col("status") == "scored"))
+    known = known.with_columns(pl.col("target_repeat").cast(pl.Int64))
+    left = labels.lazy().select(ANSWER).unique().join(known, on=ANSWER, how="anti")
+    return left.group_by("dataset", "metric", "target").agg(n=pl.len()).sort("dataset", "metric", "target").collect()

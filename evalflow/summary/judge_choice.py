@@ -1,0 +1,119 @@
+"""Which judge of a sweep agrees most with people."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from evalflow.stats.choosing import Agreements, Measure, agreements
+from evalflow.stats.paired import adjust
+from evalflow.summary.agreement import classes_of, clusters_of, weights_of
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+LEVEL = 0.05
+_ANSWER = ("case_id", "target_repeat")
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A judge in one run.
+
+    Attributes:
+        run, judge: Their names.
+        labelled: Rows of `labelled_scores` that have a label, of one dataset, metric and target.
+        higher_is_better: Which side of the metric's threshold passes.
+    """
+
+    run: str
+    judge: str
+    labelled: pl.DataFrame
+    higher_is_better: bool
+
+
+def chooses(key: str, seed: int) -> bool:
+    """Whether a label is for choosing a judge, and not for correcting its mean: half of them, for good.
+
+    Args:
+        key: The answer, by its hash; its group where it has one, so that what is alike stays together.
+        seed: Another one deals the labels otherwise.
+    """
+    return hashlib.sha256(f"{seed} {key}".encode()).digest()[0] % 2 == 0
+
+
+def choose(candidates: Sequence[Candidate], seed: int, *, fewest: int = 1) -> dict[str, Any]:
+    """Rank judges by their agreement with people, on the answers that all of them scored and people labelled.
+
+    Agreement is Cohen's kappa where judges and people use the same few classes, else Spearman's correlation. Each judge
+    is held against the first; since the data chose that one, p-values are adjusted by Holm as if all pairs had been
+    tested.
+
+    Args:
+        candidates: Two or more.
+        seed: Of the resamples.
+        fewest: Answers that it takes; with fewer, the ranking is empty.
+
+    Returns:
+        measure, n (labelled answers), ranking: run, judge, value, ci_low, ci_high, p_adjusted, verdict (best, worse,
+        cannot_tell; undefined without a value), the best first.
+    """
+    sides = _common([one.labelled for one in candidates])
+    if sides[0].height < fewest:
+        return {"measure": None, "n": sides[0].height, "ranking": []}
+    measure, human, judges = _as_measured(sides, [one.higher_is_better for one in candidates])
+    found = agreements(human, judges, measure, clusters_of(sides[0]), weights_of(sides[0]), seed=seed)
+    ranked = [place for place in range(len(candidates)) if found.values[place] == found.values[place]]
+    ranked.sort(key=lambda place: -found.values[place])
+    verdicts = _verdicts(found, ranked)
+    ranking = [_entry(candidates[place], found, place, *verdicts[place]) for place in ranked]
+    rest = [place for place in range(len(candidates)) if place not in ranked]
+    ranking += [_entry(candidates[place], found, place, None, "undefined") for place in rest]
+    return {"measure": measure, "n": found.n, "ranking": ranking}
+
+
+def _common(sides: Sequence[pl.DataFrame]) -> list[pl.DataFrame]:
+    """The same answers of all judges, in the same order."""
+    shared = sides[0].select(_ANSWER)
+    for side in sides[1:]:
+        shared = shared.join(side.select(_ANSWER), on=_ANSWER, how="semi")
+    return [side.join(shared, on=_ANSWER, how="semi").sort(_ANSWER) for side in sides]
+
+
+def _as_measured(sides: Sequence[pl.DataFrame], higher: Sequence[bool]) -> tuple[Measure, Any, Any]:
+    """Measure, people's values, and the judges' of shape (judges, answers)."""
+    import numpy as np
+
+    found = [classes_of(side, higher_is_better=up) for side, up in zip(sides, higher, strict=True)]
+    classes = [one for one in found if one is not None]
+    if len(classes) == len(sides) and all(np.array_equal(one.human, classes[0].human) for one in classes):
+        return "kappa", classes[0].human, np.stack([one.judge for one in classes])
+    return "spearman", sides[0]["human"].to_numpy(), np.stack([side["score"].to_numpy() for side in sides])
+
+
+def _verdicts(found: Agreements, ranked: Sequence[int]) -> Mapping[int, tuple[float | None, str]]:
+    if not ranked:
+        return {}
+    best, *others = ranked
+    p_values = {place: found.difference(best, place).p_value for place in others}
+    tested = {place: p for place, p in p_values.items() if p is not None}
+    pairs = len(ranked) * (len(ranked) - 1) // 2
+    adjusted: list[float] = adjust([*tested.values(), *[1.0] * (pairs - len(tested))], "holm").tolist()
+    known = dict(zip(tested, adjusted, strict=False))
+    told: dict[int, tuple[float | None, str]] = {best: (None, "best")}
+    for place in others:
+        p = known.get(place)
+        told[place] = p, "worse" if p is not None and p < LEVEL else "cannot_tell"
+    return told
+
+
+def _entry(one: Candidate, found: Agreements, place: int, p: float | None, verdict: str) -> dict[str, Any]:
+    value = float(found.values[place])
+    low, high = found.interval(place)
+    return {
+        "run": one.run, "judge": one.judge, "value": value if value == value else None, "ci_low": low, "ci_high": high,
+        "p_adjusted": p, "verdict": verdict,
+    }  # fmt: skip

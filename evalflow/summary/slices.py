@@ -1,0 +1,345 @@
+"""Which scores make up which row of the summary, and the moments and quantiles it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from evalflow.datasets import tag_levels
+from evalflow.stats.intervals import FEW_CASES
+from evalflow.stats.paired import cluster_sums
+from evalflow.summary.journal import SLICE
+
+if TYPE_CHECKING:
+    import numpy as np
+    import polars as pl
+    from numpy.typing import NDArray
+
+
+NAMES = ("score", "passed")
+
+
+def moments(*names: str) -> list[pl.Expr]:
+    """Of columns of numbers, to aggregate rows with: *_n, _mean, _m2 (about the mean), _low, _high, _binary.
+
+    `_binary` says that every number is exactly 0 or 1.
+    """
+    import polars as pl
+
+    found: list[pl.Expr] = []
+    for name in names:
+        x = pl.col(name)
+        parts = {
+            "n": x.count().cast(pl.Int64),
+            "mean": x.mean(),
+            "m2": x.var(ddof=0) * x.count(),
+            "low": x.min(),
+            "high": x.max(),
+            "binary": ((x == 0) | (x == 1)).all(),
+        }
+        found += [expression.alias(f"{name}_{part}") for part, expression in parts.items()]
+    return found
+
+
+def moments_of_verdicts(name: str) -> list[pl.Expr]:
+    """The same of a column that is true or false, taken as 1 and 0: two counts say it all."""
+    import polars as pl
+
+    n, true = pl.col(name).count().cast(pl.Int64), pl.col(name).sum().cast(pl.Int64)
+    known = pl.when(n > 0)
+    parts = {
+        "n": n,
+        "mean": known.then(true / n),
+        "m2": known.then(true * (n - true) / n),
+        "low": known.then((true == n).cast(pl.Float64)),
+        "high": known.then((true > 0).cast(pl.Float64)),
+        "binary": n >= 0,
+    }
+    return [expression.alias(f"{name}_{part}") for part, expression in parts.items()]
+
+
+def merged() -> list[pl.Expr]:
+    """To aggregate rows of moments with: as they are, with _std (sample) for _m2 (Chan, Golub & LeVeque 1983)."""
+    import polars as pl
+
+    found: list[pl.Expr] = []
+    for name in NAMES:
+        n, mean, m2, low, high, binary = (
+            pl.col(f"{name}_{part}") for part in ("n", "mean", "m2", "low", "high", "binary")
+        )
+        total = n.sum()
+        grand = (n * mean).sum() / total
+        squares = m2.sum() + (n * (mean - grand) ** 2).sum()
+        whole = {
+            "n": total,
+            "mean": grand.fill_nan(None),
+            "std": pl.when(total > 1).then((squares / (total - 1)).sqrt()),
+            "low": low.min(),
+            "high": high.max(),
+            "binary": binary.all(),
+        }
+        found += [expression.alias(f"{name}_{part}") for part, expression in whole.items()]
+    return found
+
+
+STATES = ("scored", "undefined", "error", "skipped")
+
+
+@dataclass(frozen=True, slots=True)
+class Units:
+    """How rows fall into units.
+
+    Attributes:
+        parts: One row per slice, exact tags, state of the cells, and whether they asked: counts, sums, moments.
+        links: Which parts make up which unit: unit, part.
+        table: One row per unit: unit, the slice, tag (null for all).
+    """
+
+    parts: pl.DataFrame
+    links: pl.DataFrame
+    table: pl.DataFrame
+
+    @property
+    def repeated(self) -> bool:
+        """Whether some case was answered or judged more than once."""
+        return bool(self.parts["repeated"].any())
+
+    @property
+    def clustered(self) -> bool:
+        """Whether some case carries a group."""
+        return bool(self.parts["grouped"].any())
+
+    @property
+    def keys(self) -> dict[int, dict[str, Any]]:
+        """What each unit is: dataset, target, metric, judge, tag."""
+        return self.table.rows_by_key("unit", named=True, unique=True)
+
+    def rows(self, table: pl.DataFrame) -> Iterator[tuple[int, pl.DataFrame]]:
+        """Each unit, in order, with its rows of a table that has a `part`; that column is dropped."""
+        import polars as pl
+
+        parts = table.partition_by("part", as_dict=True, include_key=False)
+        nothing = table.clear().drop("part")
+        for unit, own in self.links.group_by("unit").agg(pl.col("part").sort()).sort("unit").iter_rows():
+            found = [parts[part,] for part in own if (part,) in parts]
+            yield unit, pl.concat(found) if found else nothing
+
+
+def own_cells(scores: pl.LazyFrame) -> pl.LazyFrame:
+    """The rows that count, with their `part`. A panel's members do not: the panel stands for them."""
+    import polars as pl
+
+    part = pl.lit(0, pl.UInt64)
+    for seed, name in enumerate((*SLICE, "tags")):
+        part = part ^ pl.col(name).hash(seed)
+    return scores.filter(pl.col("member_of").is_null()).with_columns(part=part)
+
+
+def find_units(cells: pl.LazyFrame) -> Units:
+    """Find all units, and sum over parts what can be summed."""
+    import polars as pl
+
+    status = pl.col("status")
+    # What is undefined or skipped may never have asked. A cached reply cost nothing, whatever it did when it was made.
+    asked = pl.col("judge").is_not_null() & ~pl.col("cached")
+    asked &= status.is_in(["scored", "error"]) | pl.col("latency_s").is_not_null()
+    sums = [*_sums(), *moments("score"), *moments_of_verdicts("passed")]
+    named = (
+        cells.with_columns(asked=asked).group_by("part", "status", "asked").agg(pl.col(*SLICE, "tags").first(), *sums)
+    )
+    parts = named.collect(engine="streaming")
+    exact = parts.group_by("part").agg(pl.col(*SLICE, "tags").first())
+    names = [(part, tag) for part, tags in exact.select("part", "tags").iter_rows() for tag in _spread(tags or ())]
+    tags = pl.DataFrame(names, schema={"part": parts.schema["part"], "tag": pl.String}, orient="row")
+    spread = exact.drop("tags").join(tags, on="part")
+    table = spread.select(*SLICE, "tag").unique().sort(*SLICE, "tag").with_row_index("unit")
+    links = spread.join(table, on=[*SLICE, "tag"], nulls_equal=True).select("unit", "part")
+    return Units(parts, links, table)
+
+
+def counts(units: Units) -> pl.DataFrame:
+    """Per unit: cells by state, cost, tokens. A sum with an unknown term is unknown."""
+    import polars as pl
+
+    n, asked = pl.col("n"), pl.col("asked")
+    by_state = [n.filter(pl.col("status") == state).sum().alias(f"n_{state}") for state in STATES]
+    spent = [
+        pl.when((asked & (pl.col(f"{name}_nulls") > 0)).any()).then(None).otherwise(pl.col(name).sum()).alias(name)
+        for name in _SPENT
+    ]
+    return units.links.join(units.parts, on="part").group_by("unit").agg(n.sum(), *by_state, *spent)
+
+
+_SPENT = ("cost_usd", "input_tokens", "output_tokens")
+
+
+def _sums() -> list[pl.Expr]:
+    import polars as pl
+
+    return [
+        pl.len().cast(pl.Int64).alias("n"),
+        pl.col(_SPENT).sum(),
+        pl.col(_SPENT).null_count().name.suffix("_nulls"),
+        ((pl.col("repeat") > 0) | (pl.col("target_repeat") > 0)).any().alias("repeated"),
+        pl.col("group").is_not_null().any().alias("grouped"),
+    ]
+
+
+def _spread(tags: Iterable[str]) -> list[str | None]:
+    """The tags that a case's tags stand for: each, its ancestors ("A > B" is also "A"), and None for all cases."""
+    found: dict[str | None, None] = {None: None}
+    for tag in tags:
+        found |= dict.fromkeys(tag_levels(tag))
+    return list(found)
+
+
+_HALF = 0.5
+
+
+def cluster() -> pl.Expr:
+    """The group of a row as a number, a 64-bit hash of its name; null without one."""
+    import polars as pl
+
+    return pl.when(pl.col("group").is_not_null()).then(pl.col("group").hash()).alias("cluster")
+
+
+def clusters_of(cases: pl.DataFrame) -> NDArray[np.uint64] | None:
+    """The cluster of each row, where rows without one are clusters of their own; None where all are."""
+    import polars as pl
+
+    if cases["cluster"].null_count() == cases.height:
+        return None
+    alone = pl.int_range(pl.len(), dtype=pl.UInt64)
+    return cases.select(pl.col("cluster").fill_null(alone))["cluster"].to_numpy()
+
+
+def repeats_of(cells: pl.LazyFrame) -> pl.LazyFrame:
+    """One row per part and case, with its repeats in moments.
+
+    Returns:
+        Columns part, case_id, cluster; score and passed, means over all scored cells; share, of the cells that should
+        have a score; mean, answers, answer_variance, per_judgement, judge_variance as in `Repeated`; judgements,
+        verdicts, passes (of all its answers); judged (answers with a verdict), passing (by most verdicts).
+    """
+    import polars as pl
+
+    case = ("part", "case_id", "cluster")
+    n, score, passes, verdicts = (pl.col(name) for name in ("n", "score", "passes", "verdicts"))
+    # An answer's sum and not its mean, so that scores that are 0 and 1 stay exactly that.
+    answers = (
+        cells.with_columns(cluster())
+        .group_by(*case, "target_repeat")
+        .agg(
+            score.sum(), variance=score.var(), n=score.count(), wanted=(pl.col("status") != "skipped").sum(),
+            verdicts=pl.col("passed").count(), passes=pl.col("passed").sum(),
+        )
+    )  # fmt: skip
+    answer = pl.when(n > 0).then(score / n)
+    return (
+        answers.group_by(case)
+        .agg(
+            score.sum(), pl.col("wanted").sum(), verdicts.sum(), passes.sum(),
+            mean=answer.mean(), answers=(n > 0).sum(), answer_variance=answer.var(),
+            per_judgement=(1 / n).filter(n > 0).mean(), judge_variance=pl.col("variance").mean(), judgements=n.sum(),
+            judged=(verdicts > 0).sum(), passing=(passes > _HALF * verdicts).sum(),
+        )
+        .with_columns(
+            score=pl.when(pl.col("judgements") > 0).then(score / pl.col("judgements")),
+            passed=pl.when(verdicts > 0).then(passes / verdicts),
+            share=pl.when(pl.col("wanted") > 0).then(pl.col("judgements") / pl.col("wanted")),
+        )
+        .drop("wanted")
+    )  # fmt: skip
+
+
+def measures(cells: pl.LazyFrame, cases: pl.DataFrame | None, units: Units) -> pl.DataFrame:
+    """One row per unit.
+
+    Args:
+        cells: As `own_cells` gives them.
+        cases: As `repeats_of` gives them; None where nothing is repeated, and the cells are the cases.
+        units: Of these cells.
+
+    Returns:
+        Columns score_* and passed_* with n (cases), mean, std, low, high, binary, few (the numbers themselves, of
+        fewer than FEW_CASES cases), and where cases carry groups clusters and ss; then floor and ceiling (the mean
+        score with what is missing at 0 and at 1), median, latency_p50 and latency_p95 (seconds).
+    """
+    import polars as pl
+
+    # A cached reply tells nothing of how long a call takes.
+    latency = pl.when(~pl.col("cached")).then("latency_s").alias("latency")
+    if cases is None:
+        groups = [cluster()] if units.clustered else []
+        cases = calls = cells.select("part", *NAMES, latency, *groups).collect(engine="streaming")
+        parts = _cell_bounds(units.parts)
+    else:
+        calls = cells.select("part", latency).collect(engine="streaming")
+        parts = cases.group_by("part").agg(*moments(*NAMES), *_case_bounds())
+    columns = [name for name in ("part", *NAMES, "cluster") if name in cases.columns]
+    spread = [{"unit": unit, **_case_measures(rows)} for unit, rows in units.rows(cases.select(columns))]
+    waits = [
+        {"unit": unit, **_latencies(rows["latency"])} for unit, rows in units.rows(calls.select("part", "latency"))
+    ]
+    return _merged(parts, units).join(_frame(spread), on="unit").join(_frame(waits), on="unit")
+
+
+def _case_bounds() -> list[pl.Expr]:
+    """Of cases: the sum of the known scores, how much is missing, and how many cases should have a score."""
+    import polars as pl
+
+    share, score = pl.col("share"), pl.col("score")
+    known = (score.fill_null(0.0) * share).sum()
+    return [known.alias("known"), (1 - share).sum().alias("missing"), share.count().alias("wanted")]
+
+
+def _cell_bounds(parts: pl.DataFrame) -> pl.DataFrame:
+    """The same of cells that are cases, by their state."""
+    import polars as pl
+
+    n, status = pl.col("n"), pl.col("status")
+    return parts.with_columns(
+        known=(pl.col("score_mean") * pl.col("score_n")).fill_null(0.0),
+        missing=pl.when(status.is_in(["undefined", "error"])).then(n).otherwise(0),
+        wanted=pl.when(status != "skipped").then(n).otherwise(0),
+    )
+
+
+def _merged(parts: pl.DataFrame, units: Units) -> pl.DataFrame:
+    import polars as pl
+
+    known, missing, wanted = (pl.col(name).sum() for name in ("known", "missing", "wanted"))
+    bounds = {"floor": known / wanted, "ceiling": (known + missing) / wanted}
+    rows = units.links.join(parts, on="part").group_by("unit").agg(*merged(), **bounds)
+    return rows.with_columns(pl.col("floor", "ceiling").fill_nan(None))
+
+
+def _case_measures(cases: pl.DataFrame) -> dict[str, Any]:
+    """Of a unit's cases: their median score; their numbers, where they are few; what their clusters sum to."""
+    import polars as pl
+
+    found: dict[str, Any] = {"median": cases["score"].quantile(0.5, "linear")}
+    groups = clusters_of(cases) if "cluster" in cases.columns else None
+    for name in NAMES:
+        column = cases[name].cast(pl.Float64)
+        numbers = column.drop_nulls().to_numpy()
+        found[f"{name}_few"] = numbers if numbers.size < FEW_CASES else None
+        if "cluster" in cases.columns:
+            centred = numbers - numbers.mean() if numbers.size else numbers
+            sums = cluster_sums(centred, None if groups is None else groups[column.is_not_null().to_numpy()])
+            found |= {f"{name}_clusters": sums.size, f"{name}_ss": float((sums**2).sum())}
+    return found
+
+
+def _latencies(seconds: pl.Series) -> dict[str, Any]:
+    return {f"latency_p{share}": seconds.quantile(share / 100, "linear") for share in (50, 95)}
+
+
+def _frame(rows: list[dict[str, Any]]) -> pl.DataFrame:
+    """Rows by unit."""
+    import polars as pl
+
+    few = {f"{name}_few": pl.List(pl.Float64) for name in NAMES}
+    types = {name: few.get(name, pl.Float64()) for name in rows[0]}
+    return pl.DataFrame(rows, schema=types | {"unit": pl.UInt32()})

@@ -1,0 +1,270 @@
+"""A metric from run to run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from urllib.parse import urlencode
+
+from anyio import to_thread
+from nicegui import ui
+
+from evalflow.app.studio.history import Held, History, Point, Tracked, history, tracked
+from evalflow.app.studio.space import Workspace
+from evalflow.report.wording import number
+from evalflow.web.pages.runs import when
+from evalflow.web.ui.frame import frame, guarded_page
+from evalflow.web.ui.parts import (
+    About,
+    Tone,
+    badge,
+    caption,
+    empty,
+    link_button,
+    message,
+    percent,
+    pick,
+    section,
+    shape,
+    text,
+)
+
+_TOP, _BOTTOM = 26, 226
+"""Pixels down to the ends of the scale."""
+_HIGH = 236
+_MARKS = 5
+_CROWDED = 14
+"""Points from which on breaks are drawn without a word; the table says what they are."""
+
+
+class _Scale:
+    """Values to pixels, with round marks."""
+
+    def __init__(self, points: Sequence[Point], *, bounded: bool) -> None:
+        ends = [end for point in points for end in (point.value, point.low, point.high) if end is not None]
+        ends += [held.condition.limit for point in points for held in point.gates]
+        low, high = min(ends), max(ends)
+        step = _round_step((high - low or abs(high) or 1.0) / (_MARKS - 1))
+        first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+        if first == last:
+            first, last = first - 1, last + 1
+        if bounded:
+            first, last = max(first, 0), min(last, round(1 / step))
+        self.marks = [round(i * step, 10) for i in range(first, last + 1)]
+
+    def down(self, value: float) -> float:
+        """Pixels from the top."""
+        low, high = self.marks[0], self.marks[-1]
+        return round(_BOTTOM - (value - low) / (high - low) * (_BOTTOM - _TOP), 2)
+
+
+def chart(points: Sequence[Point], *, bounded: bool) -> None:
+    """Draw points that all have a value, the oldest first."""
+    scale = _Scale(points, bounded=bounded)
+    with ui.element("figure").classes("card chart"):
+        with ui.element("div").classes("drawing"):
+            with shape("svg", "axis", width=44, height=_HIGH, aria_hidden="true"):
+                for mark in scale.marks:
+                    caption(f"{mark:g}", x=36, y=scale.down(mark) + 4, text_anchor="end")
+            with shape("svg", "plot", height=_HIGH, role="group", aria_label=_in_words(points)):
+                for mark in scale.marks:
+                    shape("line", "grid", x1=0, x2="100%", y1=scale.down(mark), y2=scale.down(mark))
+                _gates(points, scale)
+                _links(points, scale)
+                for i, point in enumerate(points):
+                    _point(point, _across(i, len(points)), scale)
+        with ui.element("div").classes("ends small muted"):
+            for point in points[:1] if len(points) == 1 else (points[0], points[-1]):
+                text(when(point.at), "span")
+        _legend(points)
+
+
+def _gates(points: Sequence[Point], scale: _Scale) -> None:
+    """Each run's gates, as wide as its place."""
+    for i, point in enumerate(points):
+        for held in point.gates:
+            y = scale.down(held.condition.limit)
+            shape("line", "gate", x1=percent(i / len(points)), x2=percent((i + 1) / len(points)), y1=y, y2=y)
+
+
+def _links(points: Sequence[Point], scale: _Scale) -> None:
+    """From each point to the next where they can be compared; else a break between them."""
+    for i, (one, other) in enumerate(pairwise(points)):
+        if other.breaks:
+            middle = percent((i + 1) / len(points))
+            shape("line", "break", x1=middle, x2=middle, y1=_TOP - 8, y2=_BOTTOM)
+            if len(points) <= _CROWDED:
+                caption(f"other {other.breaks[0].kind}", "break", x=middle, y=_TOP - 14, text_anchor="middle")
+            continue
+        ends = {"x1": _across(i, len(points)), "x2": _across(i + 1, len(points))}
+        shape("line", "link", y1=scale.down(one.value or 0.0), y2=scale.down(other.value or 0.0), **ends)
+
+
+def _point(point: Point, across: str, scale: _Scale) -> None:
+    """A dot on its interval, which leads to its run; a diamond where a gate failed."""
+    assert point.value is not None
+    y, failed = scale.down(point.value), any(held.passed is False for held in point.gates)
+    around = shape("svg", "point failed" if failed else "point", x=across, overflow="visible")
+    with around, shape("a", href=f"/runs/{point.run_id}", aria_label=_said(point)):
+        text(_said(point), "title")
+        shape("rect", "hit", x=-10, y=_TOP, width=20, height=_BOTTOM - _TOP)
+        if point.low is not None and point.high is not None:
+            shape("line", "interval", x1=0, x2=0, y1=scale.down(point.low), y2=scale.down(point.high))
+        if failed:
+            shape("path", "dot", d=f"M0 {y - 7.5} L7.5 {y} L0 {y + 7.5} L-7.5 {y} Z")
+        else:
+            shape("circle", "dot", cx=0, cy=y, r=5.5)
+
+
+def _legend(points: Sequence[Point]) -> None:
+    """What the signs mean, of those that are there."""
+    signs = ["A dot is a run’s value, its line the 95 % interval; it leads to the run."]
+    if any(point.gates for point in points):
+        signs.append("The dashed line is the gate.")
+    if any(held.passed is False for point in points for held in point.gates):
+        signs.append("A diamond failed it.")
+    if any(point.breaks for point in points[1:]):
+        signs.append("Across an upright line nothing can be compared.")
+    text(" ".join(signs), "figcaption", "small muted")
+
+
+def _in_words(points: Sequence[Point]) -> str:
+    first, last = points[0], points[-1]
+    return f"{len(points)} runs, from {number(first.value)} to {number(last.value)}; the table below has all of them"
+
+
+def _said(point: Point) -> str:
+    interval = "" if point.low is None else f", interval {number(point.low)} to {number(point.high)}"
+    failed = ", a gate failed" if any(held.passed is False for held in point.gates) else ""
+    return f"{point.title or point.run_id}, {when(point.at)}: {number(point.value)}{interval}{failed}"
+
+
+def _across(i: int, count: int) -> str:
+    return percent((i + 0.5) / count)
+
+
+def _round_step(least: float) -> float:
+    """The smallest of 1, 2, 2.5 or 5 times a power of ten that is not below `least`."""
+    power = 10.0 ** math.floor(math.log10(least))
+    return next(power * factor for factor in (1, 2, 2.5, 5, 10) if power * factor >= least * (1 - 1e-9))
+
+
+_ABOUT = "How a number moved from run to run, and where it stopped meaning the same."
+_WHAT = About("Metric", "Of one bot, over one set of test cases, such as “fees · names_the_fee · desk”.", required=True)
+_NUMBER = About("Number", "Such as its mean, or the share of cases that pass.", required=True)
+_HEADS = ("Run", "Value", "95 % interval", "Scored", "Gate", "Since the run before")
+_OUTCOMES: dict[bool | None, tuple[str, Tone]] = {
+    True: ("held", "pass"),
+    False: ("failed", "fail"),
+    None: ("undecided", "warn"),
+}
+LONGEST = 50
+"""Points of a picture; the table has them all."""
+
+
+def add(workspace: Workspace) -> None:
+    """Register the page."""
+
+    @guarded_page("/history")
+    async def one(bot: str = "", dataset: str = "", metric: str = "", statistic: str = "") -> None:
+        known = await to_thread.run_sync(tracked, workspace)
+        if not known:
+            _none_yet()
+            return
+        wanted = (bot, dataset, metric)
+        chosen = next((one for one in known if _key(one) == wanted), known[0])
+        name = statistic if statistic in chosen.statistics else chosen.statistics[0]
+        found = await to_thread.run_sync(history, workspace, *_key(chosen), name)
+        with frame("History", place="History", about=_ABOUT):
+            if metric and _key(chosen) != wanted:
+                message(f"{metric} of {bot} on {dataset} has no history.", "Choose another metric.", "warn")
+            _picks(known, chosen, name)
+            _picture(found, chosen, name)
+            _table(found.points)
+
+
+def _none_yet() -> None:
+    about = "Every run that ends adds a point here, with its interval, so that you see what moves and what only wavers."
+    with frame("History", place="History", about=_ABOUT), empty("timeline", "No run has ended yet", about):
+        link_button("To the runs", "/runs", primary=True)
+
+
+def _key(one: Tracked) -> tuple[str, str, str]:
+    return one.bot, one.dataset, one.metric
+
+
+def _picks(known: Sequence[Tracked], chosen: Tracked, statistic: str) -> None:
+    options = {str(i): _option(one) for i, one in enumerate(known)}
+    numbers = {name: _spoken(name) for name in chosen.statistics}
+
+    def go(one: Tracked, name: str) -> None:
+        said = {"bot": one.bot, "dataset": one.dataset, "metric": one.metric, "statistic": name}
+        ui.navigate.to(f"/history?{urlencode(said)}")
+
+    with ui.element("div").classes("card form wide"), ui.element("div").classes("pair top"):
+        what = pick(_WHAT, options, str(known.index(chosen)))
+        which = pick(_NUMBER, numbers, statistic)
+    what.on_value_change(lambda: go(known[int(str(what.value))], statistic))
+    which.on_value_change(lambda: go(chosen, str(which.value)))
+
+
+def _option(one: Tracked) -> str:
+    return f"{one.metric} · {one.bot} on {one.dataset} ({one.runs} run{'' if one.runs == 1 else 's'})"
+
+
+def _spoken(statistic: str) -> str:
+    return {"mean": "mean", "pass_rate": "pass rate"}.get(statistic, statistic)
+
+
+def _picture(found: History, chosen: Tracked, statistic: str) -> None:
+    shown = [point for point in found.points if point.value is not None][-LONGEST:]
+    way = "higher is better" if found.higher_is_better else "lower is better"
+    with section(f"{chosen.metric}, {_spoken(statistic)}", f"The oldest run first; {way}."):
+        if shown:
+            chart(shown, bounded=found.bounded)
+        else:
+            message("No run has a value for this.", "Choose another number.", "warn")
+        if len(found.points) == 1:
+            message("One run so far.", "Run again, and see here what moved.")
+
+
+def _table(points: Sequence[Point]) -> None:
+    with section("All points", "The newest first."), ui.element("table").classes("table stacked"):
+        with ui.element("thead"), ui.element("tr"):
+            for head in _HEADS:
+                text(head, "th").props("scope=col")
+        with ui.element("tbody"):
+            for point in reversed(points):
+                _row(point)
+
+
+def _row(point: Point) -> None:
+    with ui.element("tr"):
+        with ui.element("th").props("scope=row"):
+            ui.link(point.title or point.run_id, f"/runs/{point.run_id}").classes("name")
+            text(when(point.at), classes="small muted")
+        _cell("Value", number(point.value))
+        _cell("95 % interval", "–" if point.low is None else f"{number(point.low)} to {number(point.high)}")
+        _cell("Scored", f"{point.n_scored:,} of {point.n:,}")
+        with ui.element("td").props('data-label="Gate"'), ui.element("div").classes("gates"):
+            for held in point.gates:
+                _gate(held)
+            if not point.gates:
+                text("–", "span", "muted")
+        with ui.element("td").props('data-label="Since the run before"').classes("since"), ui.element("div"):
+            for obstacle in point.breaks:
+                text(f"Not comparable: {obstacle.what}", "p", "text small")
+            for changed in point.changed:
+                text(f"{changed} changed", "p", "small muted")
+            if not point.breaks and not point.changed:
+                text("–", "span", "muted")
+
+
+def _cell(label: str, content: str) -> None:
+    text(content, "td", "num").props(f'data-label="{label}"')
+
+
+def _gate(held: Held) -> None:
+    said, tone = _OUTCOMES[held.passed]
+    badge(f"{held.condition} {said}", tone)

@@ -1,0 +1,353 @@
+"""Fields of a metric's form: its judge, scale and steps."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, cast
+
+from anyio import to_thread
+from nicegui import ui
+
+from evalflow.app.studio import library
+from evalflow.app.studio.bots import Bot
+from evalflow.app.studio.metric_trial import WrittenSteps
+from evalflow.errors import Problem, UserError
+from evalflow.web.ui.parts import (
+    About,
+    Choice,
+    Field,
+    area,
+    badge,
+    button,
+    choices,
+    line,
+    message,
+    number_field,
+    pick,
+    text,
+    tick,
+    written,
+)
+
+MODES = {
+    "json_schema": "JSON schema",
+    "tools": "Tool call",
+    "json": "JSON",
+    "md_json": "In words, for models that enforce nothing",
+}
+
+
+class JudgeFields:
+    """The fields of a judge.
+
+    Args:
+        bot: Whose metric it is.
+        judges: Names of conf/ that it can start from.
+        judge: What the metric overrides; None: nothing.
+        fields: Where they are entered by key.
+    """
+
+    def __init__(
+        self, bot: Bot, judges: Sequence[str], judge: Mapping[str, Any] | None, fields: dict[str, Field]
+    ) -> None:
+        self._bot, self._judges = bot, judges
+        self._judge: dict[str, Any] = dict(judge or {})
+        self._fields = fields
+        self._logprobs: ui.checkbox | None = None
+        has_model = bot.config.get("kind") == "openai"
+        own = Choice("run", "The bot's own model", "It grades what it said itself.", "smart_toy")
+        shared = Choice("run", "The run's judge", "The one that is chosen when a run starts.", "play_circle")
+        other = Choice("other", "Another model", "Asked for this metric only.", "gavel")
+        self._chosen = "other" if self._judge.get("model") else "run"
+        choices("Who judges", (own if has_model else shared, other), self._chosen, self._choose)
+        self._place = ui.element("div").classes("form")
+        self._fill()
+
+    def read(self) -> dict[str, Any] | None:
+        """What the metric overrides of the run's judge; None: nothing."""
+        if self._chosen == "run":
+            kept = {} if self._judge.get("model") else {k: v for k, v in self._judge.items() if k != "logprobs"}
+            weighs = self._logprobs is not None and self._logprobs.value
+            return {**kept, **({"logprobs": True} if weighs else {})} or None
+        values: dict[str, Any] = {key: written(self._fields[f"judge.{key}"]) for key in ("model", "base_url")}
+        values["api_key_env"] = written(self._fields["judge.api_key_env"])
+        values["mode"] = self._fields["judge.mode"].value
+        values["logprobs"] = bool(self._logprobs and self._logprobs.value)
+        # A price that the run's judge has is that of another model.
+        found = {"price": None, **self._judge, "kind": "openai", **values}
+        return {key: value for key, value in found.items() if key != "model" or value is not None}
+
+    def _choose(self, chosen: str) -> None:
+        self._chosen = chosen
+        self._fill()
+
+    def _fill(self) -> None:
+        for key in [key for key in self._fields if key.startswith("judge.")]:
+            del self._fields[key]
+        self._place.clear()
+        self._logprobs = None
+        with self._place:
+            (self._shared if self._chosen == "run" else self._other)()
+
+    def _shared(self) -> None:
+        if self._bot.config.get("kind") == "openai":
+            what = "Models tend to prefer their own answers (self-preference)."
+            message(what, "Hold its scores against a judge of another family, or against people's labels.", "warn")
+            self._weighing()
+        else:
+            what = "This bot has no model of its own."
+            hint = "Where a run names no judge, text overlap scores, which reads neither criteria nor prompts."
+            message(what, hint)
+
+    def _other(self) -> None:
+        about = About("Start from", "Fills in what is known of a provider, such as openai; empty: nothing.")
+        pick(about, ["", *self._judges], "").on_value_change(lambda event: self._begin(str(event.value)))
+        self._line(
+            "model",
+            About(
+                "Judge model",
+                "As its provider calls it, such as gpt-4.1-mini.",
+                "gpt-4.1-mini",
+                required=True,
+                code=True,
+            ),
+        )
+        help = "Where the model is reached, up to and including /v1; empty for OpenAI's own."
+        self._line("base_url", About("Judge address", help, "http://127.0.0.1:11434/v1", code=True))
+        help = "Name of the environment variable that holds the key, never the key itself; empty sends none."
+        self._line("api_key_env", About("Judge key", help, "OPENAI_API_KEY", code=True))
+        about = About(
+            "Form of replies",
+            "How the model is told what a reply must look like; JSON schema, unless it knows none.",
+            required=True,
+        )
+        self._fields["judge.mode"] = pick(about, MODES, self._judge.get("mode", "json_schema"))
+        self._weighing()
+
+    def _weighing(self) -> None:
+        help = "G-Eval then asks once and weighs by them; without, it draws several replies."
+        self._logprobs = tick(About("It gives token probabilities", help), bool(self._judge.get("logprobs")))
+
+    def _line(self, key: str, about: About) -> None:
+        self._fields[f"judge.{key}"] = line(about, self._judge.get(key))
+
+    async def _begin(self, name: str) -> None:
+        found = library.given(await to_thread.run_sync(library.content, "judge", name))
+        for key in ("model", "base_url", "api_key_env"):
+            self._fields[f"judge.{key}"].value = found.get(key) or ""
+        self._fields["judge.mode"].value = found.get("mode", "json_schema")
+        if self._logprobs is not None:
+            self._logprobs.value = bool(found.get("logprobs"))
+
+
+TYPES = {
+    "boolean": "Yes or no",
+    "likert": "Whole grades",
+    "percentage": "0 to 100",
+    "label": "Words, each with a score",
+}
+_MEANING = re.compile(r"(-?\d+)(?:\s*(?:-|–|to)\s*(-?\d+))?\s*:\s*(.+)\Z")
+MEANINGS, LABELS = "scale.anchors", "scale.values"
+_OF_GRADES = ("scale", "scale.min", "scale.max", MEANINGS, "rubric")
+
+
+class ScaleFields:
+    """The fields of a scale.
+
+    Args:
+        definition: The metric's, as it stands.
+        fields: Where they are entered by key.
+        weighted: Whether the score is an expectation over grades (G-Eval), and so the scale whole grades.
+    """
+
+    def __init__(self, definition: Mapping[str, Any], fields: dict[str, Field], *, weighted: bool) -> None:
+        self._scale = _whole(definition.get("scale"), 10 if weighted else 5)
+        self._bands: list[Mapping[str, Any]] = definition.get("rubric") or []
+        self._weighted = weighted
+        self._fields = fields
+        self._type: str = "likert" if weighted else self._scale["type"]
+        if not weighted:
+            made = pick(
+                About("Scale", "What the judge may answer, such as yes or no, or grades from 1 to 5.", required=True),
+                TYPES,
+                self._type,
+            )
+            made.on_value_change(lambda event: self._choose(cast("str", event.value)))
+            fields["scale.type"] = made
+        self._place = ui.element("div").classes("form")
+        self._fill()
+
+    def read(self) -> dict[str, Any]:
+        """The keys of a definition that the fields say: `scale`, and for whole grades of G-Eval `rubric`.
+
+        Raises:
+            UserError: A line is not of its form.
+        """
+        scale: dict[str, Any] = {"type": self._type}
+        if self._type == "label":
+            return {"scale": {**scale, "values": _scores(written(self._fields[LABELS]) or "")}}
+        if self._type != "likert":
+            return {"scale": scale}
+        for key in ("min", "max"):
+            value = self._fields[f"scale.{key}"].value
+            scale[key] = int(value) if value is not None and value == int(value) else value
+        meanings = _meanings(written(self._fields[MEANINGS]) or "")
+        ranges = any(low != high for low, high, _ in meanings)
+        if not self._weighted and ranges:
+            what = "only G-Eval knows ranges of grades"
+            raise UserError(Problem(what, hint="describe single grades, such as 5: names every fee", key=MEANINGS))
+        if meanings and not ranges:
+            scale["anchors"] = {str(low): said for low, _, said in meanings}
+        bands = [{"score_range": [low, high], "expected_outcome": said} for low, high, said in meanings]
+        return {"scale": scale, "rubric": bands if ranges else None} if self._weighted else {"scale": scale}
+
+    def _choose(self, chosen: str) -> None:
+        self._type = chosen
+        self._fill()
+
+    def _fill(self) -> None:
+        for key in [key for key in self._fields if key in (*_OF_GRADES, LABELS)]:
+            del self._fields[key]
+        self._place.clear()
+        with self._place:
+            if self._type == "likert":
+                self._grades()
+            elif self._type == "label":
+                values = cast("Mapping[str, float]", self._scale.get("values") or {})
+                help = "One in each line with its score from 0 to 1, the worst first."
+                about = About("Words", help, "refuses: 0\nhedges: 0.5\nanswers: 1", required=True, code=True)
+                self._fields[LABELS] = area(about, "\n".join(f"{word}: {score:g}" for word, score in values.items()))
+
+    def _grades(self) -> None:
+        low, high = self._scale.get("min", 1), self._scale.get("max", 10 if self._weighted else 5)
+        with ui.element("div").classes("pair"):
+            about = About("Lowest grade", "Such as 1; becomes the score 0.", "1", required=True)
+            self._fields["scale.min"] = number_field(about, low)
+            about = About("Highest grade", "Such as 10; becomes the score 1.", "10", required=True)
+            self._fields["scale.max"] = self._fields["scale"] = number_field(about, high)
+        ranges = "Grades or ranges of them" if self._weighted else "Grades"
+        help = f"{ranges} and what such an answer is like, one in each line. The grades between lie between."
+        example = "1-2: wrong in what matters\n9-10: right and complete" if self._weighted else "1: off\n5: complete"
+        about = About("What grades mean", help, example, code=True)
+        self._fields[MEANINGS] = self._fields["rubric"] = area(about, "\n".join(self._said()))
+
+    def _said(self) -> list[str]:
+        bands = [(*band["score_range"], band["expected_outcome"]) for band in self._bands]
+        lines = [f"{low}-{high}: {said}" if low != high else f"{low}: {said}" for low, high, said in bands]
+        anchors = cast("Mapping[Any, str]", self._scale.get("anchors") or {})
+        return lines + [f"{grade}: {said}" for grade, said in anchors.items()]
+
+
+def _whole(scale: Any, highest: int) -> dict[str, Any]:
+    if isinstance(scale, str):
+        return {"type": scale}
+    return dict(cast("Mapping[str, Any]", scale)) if scale else {"type": "likert", "min": 1, "max": highest}
+
+
+def _meanings(said: str) -> list[tuple[int, int, str]]:
+    found: list[tuple[int, int, str]] = []
+    for said_line in _lines(said):
+        read = _MEANING.match(said_line)
+        if read is None:
+            raise UserError(
+                Problem(f"{said_line!r} names no grade", hint="such as 9-10: right and complete", key=MEANINGS)
+            )
+        found.append((int(read[1]), int(read[2] or read[1]), read[3].strip()))
+    return found
+
+
+def _scores(said: str) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for said_line in _lines(said):
+        word, _, score = said_line.rpartition(":")
+        try:
+            found[word.strip()] = float(score)
+        except ValueError:
+            raise UserError(Problem(f"{said_line!r} has no score", hint="such as hedges: 0.5", key=LABELS)) from None
+    return found
+
+
+def _lines(said: str) -> list[str]:
+    return [line.strip() for line in said.splitlines() if line.strip()]
+
+
+KEY = "steps"
+Write = Callable[[ui.button], Awaitable[WrittenSteps | None]]
+"""Has the judge write steps, asked by a button; None where that failed and is shown."""
+
+
+class StepsFields:
+    """The steps, one in each line, or frozen as a list.
+
+    Args:
+        steps: Those of the metric; none: each run has the judge write its own.
+        fields: Where the field is entered by key.
+        write: Has the judge write some.
+    """
+
+    def __init__(
+        self,
+        steps: Sequence[str],
+        fields: dict[str, Field],
+        write: Callable[[ui.button], Awaitable[WrittenSteps | None]],
+    ) -> None:
+        self._write = write
+        help = (
+            "What the judge works through, one in each line. Empty: it writes them itself by the criteria, once in "
+            "each run."
+        )
+        example = "Compare every figure of the answer with the expected one.\nLower the score for each that differs."
+        self._field = area(About("Steps", help, example), "\n".join(" ".join(step.split()) for step in steps))
+        fields[KEY] = self._field
+        self._list = ui.element("div")
+        with ui.element("div").classes("actions"):
+            self._writing = button("Have the judge write them", self._generate, icon="auto_awesome")
+            self._freezing = button("Freeze", self._freeze, icon="lock")
+            self._thawing = button("Edit", self._thaw, icon="edit")
+        self._field.on_value_change(lambda: self._freezing.set_enabled(bool(self.read())))
+        self._note = text("", classes="aside").props("aria-live=polite")
+        self._set(frozen=bool(steps))
+
+    def read(self) -> list[str] | None:
+        """The steps; None leaves them to each run."""
+        return [line.strip() for line in (written(self._field) or "").splitlines() if line.strip()] or None
+
+    async def _generate(self) -> None:
+        found = await self._write(self._writing)
+        if found is None:
+            return
+        self._field.value = "\n".join(" ".join(step.split()) for step in found.steps)
+        took = f" in {found.latency_s:.1f} s" if found.latency_s else ""
+        cost = f" for ${found.cost_usd:.4f}" if found.cost_usd else ""
+        self._set(frozen=False)
+        self._note.text = f"Written by {found.judge}{took}{cost}. Read them, change what is wrong, then freeze them."
+
+    def _freeze(self) -> None:
+        self._set(frozen=True)
+        # The button that was pressed is gone, and with it the cursor. A frame later the other one is there.
+        ui.run_javascript(f'requestAnimationFrame(() => document.getElementById("{self._thawing.html_id}").focus())')
+
+    def _thaw(self) -> None:
+        self._set(frozen=False)
+        self._field.run_method("focus")
+
+    def _set(self, *, frozen: bool) -> None:
+        steps = self.read() or []
+        frozen = frozen and bool(steps)
+        self._field.parent_slot.parent.set_visibility(not frozen)  # pyright: ignore - the label and help around it
+        self._list.clear()
+        self._list.set_visibility(frozen)
+        if frozen:
+            with self._list, ui.element("div").classes("card frozen"):
+                with ui.element("div").classes("actions"):
+                    text("Steps", "h3")
+                    badge("frozen", "accent")
+                with ui.element("ol"):
+                    for step in steps:
+                        text(step, "li")
+        self._note.text = "Every run grades by exactly these." if frozen else ""
+        self._writing.set_visibility(not frozen)
+        self._freezing.set_visibility(not frozen)
+        self._freezing.set_enabled(bool(steps))
+        self._thawing.set_visibility(frozen)

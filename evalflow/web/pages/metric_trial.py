@@ -1,0 +1,287 @@
+"""Try a metric on one case: the prompt that the judge gets, and a score with its reason."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, cast
+
+from nicegui import ui
+
+from evalflow.app.studio.cases import example_rows
+from evalflow.app.studio.metric_trial import PromptPreview, SentPrompt, preview_metric, try_metric
+from evalflow.app.studio.metrics import MetricDraft
+from evalflow.app.studio.space import Workspace
+from evalflow.errors import EvalflowError
+from evalflow.records import ScoreRecord
+from evalflow.web.ui.parts import (
+    About,
+    Field,
+    area,
+    attempt,
+    badge,
+    button,
+    facts,
+    message,
+    pick,
+    reveal,
+    show,
+    text,
+    written,
+)
+
+Row = Mapping[str, Any]
+_FIELDS = MappingProxyType(
+    {
+        "question": About("Question", "What the bot is asked, as a user would put it.", "What does the licence cost?"),
+        "answer": About(
+            "Answer", "What the bot said; leave it empty to have the bot asked now.", "It costs 40 pounds a year."
+        ),
+        "reference": About(
+            "Expected answer",
+            "What you would have liked to read.",
+            "40 pounds a year",
+        ),
+        "contexts": About(
+            "Context",
+            "What the answer should rest on, one passage in each line.",
+            "The licence costs 40 pounds a year.",
+        ),
+        "inputs": About(
+            "Further values", "Additional inputs of the metric as name: value, one in each line.", "audience: children"
+        ),
+    }
+)
+
+
+class CaseFields:
+    """The fields of a case, in `fields` by the names that faults give.
+
+    Args:
+        workspace: The door to what is stored.
+        datasets: Names of those that a case can be taken from.
+    """
+
+    def __init__(self, workspace: Workspace, datasets: Sequence[str]) -> None:
+        self._workspace = workspace
+        self._base: Row = {}
+        self._rows: list[Row] = []
+        with ui.element("div").classes("pair"):
+            known = {"": "written here", **{name: name for name in datasets}}
+            about = About(
+                "Take a case from",
+                "Any of your test cases or of the examples, such as rag; or write one here.",
+                required=True,
+            )
+            pick(about, known, "").on_value_change(lambda event: self._open(str(event.value or "")))
+            about = About("Case", "One of the first twenty, by its question; can be changed below.")
+            self._picked = pick(about, {"": ""}, "")
+            self._picked.on_value_change(lambda event: self._take(str(event.value or "")))
+        self.fields: dict[str, ui.textarea] = {}
+        with ui.element("div").classes("pair"):
+            for key, about in _FIELDS.items():
+                self.fields[key] = area(about)
+
+    async def _open(self, dataset: str) -> None:
+        rows = await attempt(lambda: example_rows(self._workspace, dataset)) if dataset else []
+        self._rows = rows or []
+        titles = {str(number): _title(row) for number, row in enumerate(self._rows)}
+        self._picked.set_options({"": "", **titles}, value="0" if titles else "")  # pyright: ignore - partly untyped
+
+    def _take(self, number: str) -> None:
+        row: Row = self._rows[int(number)] if number else {}
+        self._base = row
+        self.fields["question"].value = _question(row)
+        for key in ("answer", "reference"):
+            self.fields[key].value = row.get(key) or ""
+        self.fields["contexts"].value = "\n".join(_passages(row))
+        self.fields["inputs"].value = "\n".join(f"{name}: {as_text(value)}" for name, value in _vars(row).items())
+
+    def read(self) -> dict[str, Any]:
+        """The case: what was taken, with what was changed since."""
+        row = dict(self._base)
+        asked = written(self.fields["question"])
+        if asked != (_question(row).strip() or None):
+            row.pop("messages", None)
+        if asked is not None and "messages" not in row:
+            row["question"] = asked
+        for key in ("answer", "reference"):
+            row[key] = written(self.fields[key])
+        passages = [line.strip() for line in (written(self.fields["contexts"]) or "").splitlines() if line.strip()]
+        if passages != _passages(row):
+            row["contexts"] = passages
+        row["vars"] = {**_vars(row), **self._inputs(_vars(row))}
+        return {key: value for key, value in row.items() if value not in (None, {})}
+
+    def _inputs(self, there: Mapping[str, Any]) -> dict[str, Any]:
+        lines = (line.partition(":") for line in (written(self.fields["inputs"]) or "").splitlines())
+        said = {name.strip(): value.strip() for name, colon, value in lines if colon and name.strip()}
+        return {name: value for name, value in said.items() if as_text(there.get(name)) != value}
+
+
+def _question(row: Row) -> str:
+    turns = cast("list[Row]", row.get("messages") or [])
+    said = [str(turn["content"]) for turn in turns if turn["role"] == "user"]
+    return said[-1] if said else str(row.get("question") or "")
+
+
+def _title(row: Row) -> str:
+    return (_question(row) or str(row.get("id", "")))[:120]
+
+
+def _passages(row: Row) -> list[str]:
+    """The contexts, each in one line."""
+    contexts = cast("list[str | Row]", row.get("contexts") or [])
+    texts = (one if isinstance(one, str) else str(one.get("text", "")) for one in contexts)
+    return [" ".join(text.split()) for text in texts]
+
+
+def _vars(row: Row) -> Row:
+    return cast("Row", row.get("vars") or {})
+
+
+def as_text(value: Any) -> str:
+    """A text as it is, and anything else as JSON."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+LONGEST_SHOWN = 100_000
+"""Characters of a prompt on the page."""
+
+
+class MetricTrial:
+    """A card with a case, and below it the prompt or the score.
+
+    Args:
+        workspace: The door to what is stored.
+        bot: Whose metric it is.
+        datasets: Names of those that a case can be taken from.
+        draft: Gives the metric as it stands now; may raise UserError.
+        fields: Where a fault of it is shown.
+    """
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        bot: str,
+        datasets: Sequence[str],
+        draft: Callable[[], MetricDraft],
+        fields: Mapping[str, Field],
+    ) -> None:
+        self._workspace, self._bot, self._draft, self._fields = workspace, bot, draft, fields
+        with ui.element("div").classes("card trial stack"):
+            text("Try it on one case", "h2")
+            self._case = CaseFields(workspace, datasets)
+            with ui.element("div").classes("actions"):
+                self._previewing = button("Show the prompt", self._preview, icon="visibility")
+                self._scoring = button("Score it", self._score, icon="gavel")
+            self._said = ui.element("div").props("aria-live=polite").classes("stack")
+
+    async def _preview(self) -> None:
+        self._said.clear()
+        found = await self._attempt(
+            self._previewing,
+            lambda draft, row: self._workspace.render(lambda: preview_metric(self._workspace, self._bot, draft, row)),
+        )
+        if found is not None:
+            with self._said:
+                _show_preview(found)
+
+    async def _score(self) -> None:
+        self._said.clear()
+        found = await self._attempt(
+            self._scoring,
+            lambda draft, row: self._workspace.ask(lambda: try_metric(self._workspace, self._bot, draft, row)),
+        )
+        if found is None:
+            return
+        with self._said:
+            if found.answer.status == "error":
+                message("The bot gave no answer", found.answer.error or "", "fail")
+            elif not self._case.fields["answer"].value and found.answer.answer:
+                text("The bot said", "h3")
+                text(found.answer.answer, classes="text said")
+            for score in found.scores:
+                _show_score(score)
+        reveal(self._said)
+
+    async def _attempt(self, by: ui.button, work: Callable[[MetricDraft, Mapping[str, Any]], Any]) -> Any:
+        """Do it with the metric and the case as they stand; None where it failed and the error is shown."""
+        fields = {**self._fields, **self._case.fields}
+        for field in fields.values():
+            field.error = None
+        by.props("loading")
+        try:
+            return await work(self._draft(), self._case.read())
+        except EvalflowError as error:
+            show(error, fields)
+            return None
+        finally:
+            by.props(remove="loading")
+
+
+def _show_preview(found: PromptPreview) -> None:
+    if found.nothing:
+        hint = (
+            "Fill it in above, and look again. The bot is asked for its answer by “Score it” alone, which is paid for."
+        )
+        message(f"Nothing would be asked yet: {found.nothing}", hint)
+        return
+    asked = f"{found.judge} ({found.nature})" if found.judge else ""
+    facts([("Judge", asked), ("Requests", str(sum(prompt.times for prompt in found.prompts)))])
+    for prompt in found.prompts:
+        _show_prompt(prompt)
+
+
+def _show_prompt(prompt: SentPrompt) -> None:
+    with ui.element("div").classes("prompt"):
+        with ui.element("div").classes("actions"):
+            text(f"Step {prompt.step}", "h3")
+            if prompt.times > 1:
+                badge(f"drawn {prompt.times} times")
+        for role, content in prompt.messages:
+            text(role, classes="role")
+            text(_shortened(content), "pre")
+        if prompt.request is None:
+            text("This judge is asked by task and reads no prompt.", classes="help")
+        else:
+            with ui.expansion("The rest of the request"):
+                text(json.dumps(prompt.request, indent=2, ensure_ascii=False), "pre")
+
+
+def _show_score(score: ScoreRecord) -> None:
+    with ui.element("div").classes("scored"):
+        with ui.element("div").classes("actions"):
+            text(f"{score.score:.2f}" if score.score is not None else "no score", "div", "figure")
+            badge(score.status, "fail" if score.status == "error" else "accent")
+            text(score.metric, "span", "muted small")
+        if score.error:
+            message(score.error, "", "fail")
+        if score.reason:
+            text(score.reason, classes="text")
+        counted = score.input_tokens is not None
+        facts([
+            ("On its own scale", _of_scale(score.value)),
+            ("Judge", score.judge or ""),
+            ("Took", f"{score.latency_s:.2f} s" if score.latency_s is not None else ""),
+            ("Tokens", f"{score.input_tokens} in, {score.output_tokens} out" if counted else ""),
+        ])  # fmt: skip
+        if score.steps:
+            with ui.expansion("What the judge replied, step by step"):
+                for step in score.steps:
+                    text(str(step.get("id")), "h3")
+                    said = step.get("raw") if step.get("reply") is None else step.get("reply")
+                    text(_shortened(json.dumps(said, indent=2, ensure_ascii=False)), "pre")
+
+
+def _shortened(content: str) -> str:
+    if len(content) <= LONGEST_SHOWN:
+        return content
+    return f"{content[:LONGEST_SHOWN]}\n… ({len(content):,} characters in all)"
+
+
+def _of_scale(value: Any) -> str:
+    if value is None:
+        return ""
+    return f"{value:g}" if isinstance(value, float) else as_text(value)

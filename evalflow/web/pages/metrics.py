@@ -1,0 +1,191 @@
+"""The metrics of a bot, and the library."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import groupby
+from typing import Any, cast
+from urllib.parse import quote
+
+from anyio import to_thread
+from nicegui import ui
+
+from evalflow.app.studio.bots import get_bot, list_bots
+from evalflow.app.studio.metrics import Metric, get_library, list_library, list_metrics, metric_yaml
+from evalflow.app.studio.space import Workspace
+from evalflow.web.ui.frame import frame, guarded_page
+from evalflow.web.ui.parts import About, badge, button, empty, facts, line, link_button, message, pick, section, text
+
+
+def add_metrics(workspace: Workspace) -> None:
+    """Register the page."""
+
+    @guarded_page("/bots/{bot}/metrics")
+    async def metrics(bot: str) -> None:
+        owner = await to_thread.run_sync(get_bot, workspace, bot)
+        found = await to_thread.run_sync(list_metrics, workspace, bot)
+        about = "What good means for this bot. Runs may also take any metric of the library as it is."
+        with frame(f"Metrics of {bot}", place="Bots", about=about, trail=[(bot, f"/bots/{bot}")]) as actions:
+            if owner.origin == "conf":
+                _of_conf(bot)
+            elif found:
+                with actions:
+                    link_button("From the library", f"/library?bot={bot}")
+                    link_button("New metric", f"/bots/{bot}/metrics/new", primary=True)
+                _cards(bot, found)
+            else:
+                _none_yet(bot)
+
+
+def _cards(bot: str, metrics: list[Metric]) -> None:
+    with ui.element("div").classes("cards"):
+        for metric in metrics:
+            definition = metric.definition
+            with ui.link(target=f"/bots/{bot}/metrics/{metric.name}").classes("card"):
+                text(metric.name, "h3")
+                said = definition.get("criteria") or definition.get("description") or ""
+                text(str(said), "p", "muted small clamp")
+                with ui.element("div").classes("foot"):
+                    badge(str(definition.get("kind")), "accent")
+                    if definition.get("threshold") is not None:
+                        badge(f"passes at {definition['threshold']:g}")
+                    if definition.get("steps") and definition.get("kind") == "g_eval":
+                        badge("steps frozen")
+                    judge = cast("Mapping[str, Any]", definition.get("judge") or {})
+                    if judge.get("model"):
+                        badge(f"judge {judge['model']}")
+
+
+def _none_yet(bot: str) -> None:
+    about = "Say in words what a good answer is, and try it on a case; or begin with one of the library."
+    with empty("rule", "Say what good means", about):
+        link_button("New metric", f"/bots/{bot}/metrics/new", primary=True)
+        link_button("From the library", f"/library?bot={bot}")
+
+
+def _of_conf(bot: str) -> None:
+    about = "This bot is declared in conf/, and runs of it use the library. A copy has metrics of its own."
+    with empty("content_copy", "Metrics belong to your own bots", about):
+        link_button("Copy this bot", f"/bots/new?source={bot}", primary=True)
+        link_button("See the library", "/library")
+
+
+def add_library(workspace: Workspace) -> None:
+    """Register the pages."""
+
+    @guarded_page("/library")
+    async def library(bot: str = "") -> None:
+        found = await to_thread.run_sync(list_library)
+        about = "Metrics that are ready to use, each as it stands in conf/. A run takes them as they are."
+        trail = [(f"Metrics of {bot}", f"/bots/{bot}/metrics")] if bot else []
+        with frame("Metrics", place="Metrics", about=about, trail=trail):
+            _Library(found, bot)
+
+    @guarded_page("/library/{metric}")
+    async def one(metric: str, bot: str = "") -> None:
+        found = await to_thread.run_sync(get_library, workspace, metric)
+        bots = [one.name for one in await to_thread.run_sync(list_bots, workspace) if one.origin == "workspace"]
+        trail = [("Metrics", f"/library?bot={quote(bot)}" if bot else "/library")]
+        with frame(found.name, place="Metrics", about=str(found.definition.get("description", "")), trail=trail):
+            _facts(found.definition)
+            _copying(found.name, bots, bot)
+            with section("YAML", "As conf/ declares it, read-only."):
+                text(metric_yaml(found.definition), "pre", "card code-block")
+            for name, source in found.prompts.items():
+                with section(name, "A template that it sends, read-only."):
+                    text(source, "pre", "card code-block")
+
+
+class _Library:
+    """All metrics by family, of which those are shown that have every word of the search."""
+
+    def __init__(self, metrics: list[Metric], bot: str) -> None:
+        query = f"?bot={quote(bot)}" if bot else ""
+        self._families: list[tuple[ui.element, list[tuple[ui.element, str]]]] = []
+        with ui.element("div").classes("filters"):
+            self._search = line(
+                About("Search", "By name, description, family, or what a metric needs.", "faithful, contexts")
+            )
+            self._search.props("clearable type=search").on_value_change(self._filter)
+        self._number = text("", classes="muted small").props("role=status")
+        for family, members in groupby(sorted(metrics, key=_order), key=_family):
+            with ui.element("div") as block, section(_words(family)), ui.element("div").classes("cards"):
+                cards = [(_card(metric, query), _searched(metric)) for metric in members]
+            self._families.append((block, cards))
+        with ui.element("div") as self._nothing, empty("search_off", "No matching metrics", "Try other words."):
+            button("Show all metrics", lambda: self._search.set_value(""))
+        self._filter()
+
+    def _filter(self) -> None:
+        words = str(self._search.value or "").lower().split()
+        number = 0
+        for block, cards in self._families:
+            fitting = [card for card, said in cards if all(word in said for word in words)]
+            for card, _ in cards:
+                card.set_visibility(card in fitting)
+            block.set_visibility(bool(fitting))
+            number += len(fitting)
+        self._nothing.set_visibility(not number)
+        self._number.set_text(f"{number} {'metric' if number == 1 else 'metrics'}")
+
+
+def _card(metric: Metric, query: str) -> ui.element:
+    with ui.link(target=f"/library/{metric.name}{query}").classes("card") as card:
+        text(metric.name, "h3")
+        text(str(metric.definition.get("description", "")), "p", "muted small clamp")
+        with ui.element("div").classes("foot"):
+            badge(str(metric.definition.get("kind")), "accent")
+            needs = ", ".join(metric.definition.get("needs") or [])
+            if needs:
+                badge(f"needs {needs}")
+    return card
+
+
+def _searched(metric: Metric) -> str:
+    """All of a metric in which the words of a search are looked for."""
+    definition = metric.definition
+    family = _family(metric)
+    parts = [metric.name, definition.get("description") or "", definition.get("kind") or "", family, _words(family)]
+    return " ".join(map(str, [*parts, *(definition.get("needs") or [])])).lower()
+
+
+def _facts(definition: Mapping[str, Any]) -> None:
+    threshold = definition.get("threshold")
+    with ui.element("div").classes("card"):
+        facts([
+            ("Kind", str(definition.get("kind"))),
+            ("Family", _words(str(definition.get("family") or ""))),
+            ("Needs", ", ".join(definition.get("needs") or [])),
+            ("Threshold", "" if threshold is None else f"{threshold:g}"),
+            ("Direction", _words(str(definition.get("direction", "higher_is_better")))),
+        ])  # fmt: skip
+
+
+def _copying(metric: str, bots: list[str], bot: str) -> None:
+    with section("Make it yours", "A copy can be changed; its templates come along."):
+        if not bots:
+            message("You have no bot yet that could have it.", "Describe one first.")
+            link_button("New bot", "/bots/new", primary=True)
+            return
+        with ui.element("div").classes("form"):
+            about = About("For the bot", "The copy belongs to it; other bots have copies of their own.", required=True)
+            chosen = pick(about, bots, bot if bot in bots else bots[0])
+            with ui.element("div").classes("actions"):
+                button(
+                    "Copy",
+                    lambda: ui.navigate.to(f"/bots/{chosen.value}/metrics/new?source={metric}"),
+                    kind="primary",
+                )
+
+
+def _family(metric: Metric) -> str:
+    return str(metric.definition.get("family") or "others")
+
+
+def _order(metric: Metric) -> tuple[bool, str, str]:
+    family = _family(metric)
+    return family == "others", family, metric.name
+
+
+def _words(name: str) -> str:
+    return "G-Eval" if name == "g_eval" else name.replace("_", " ").capitalize()

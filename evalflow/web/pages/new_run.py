@@ -1,0 +1,368 @@
+"""Start a run: choose, check, and see the estimate."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from anyio import to_thread
+from nicegui import ui
+
+from evalflow.app.studio.bots import list_bots
+from evalflow.app.studio.datasets import list_datasets
+from evalflow.app.studio.library import declared, endpoint_judges
+from evalflow.app.studio.metrics import list_library, list_metrics
+from evalflow.app.studio.run_types import RunEstimate, RunRequest
+from evalflow.app.studio.runs import changed_request, create_run, estimate_run, get_run
+from evalflow.app.studio.space import Workspace
+from evalflow.errors import EvalflowError
+from evalflow.report.wording import cost
+from evalflow.web.pages.runs import name_of
+from evalflow.web.ui.dialogs import form, leave
+from evalflow.web.ui.frame import frame, guarded_page
+from evalflow.web.ui.parts import (
+    About,
+    Field,
+    attempt,
+    button,
+    facts,
+    fieldset,
+    line,
+    link_button,
+    message,
+    number_field,
+    pick,
+    place,
+    several,
+    text,
+    written,
+)
+
+OWN_JUDGE = ""
+RECORDED = "recorded"
+_ANSWERS = {
+    "true": "Ask the bot, every question",
+    "missing": "Ask the bot where a case has no answer",
+    "false": "The answers in the test cases",
+}
+_GENERATE: Mapping[str, bool | str] = {"true": True, "missing": "missing", "false": False}
+_ENDPOINT = {
+    "model": About(
+        "Its model", "As its provider calls it; empty: the one that conf/ names.", "gpt-4.1-mini", code=True
+    ),
+    "base_url": About(
+        "Its address",
+        "Where it is reached, up to and including /v1; empty: the one that conf/ names.",
+        "http://127.0.0.1:11434/v1",
+        code=True,
+    ),
+    "api_key_env": About(
+        "Its API key",
+        "The NAME of the environment variable that holds it, never the key itself.",
+        "OPENAI_API_KEY",
+        code=True,
+    ),
+}
+_COUNTS = ("repeats.target", "repeats.judge", "budget.usd", "budget.requests")
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What there is to choose from.
+
+    Attributes:
+        bots, datasets, judges: What is shown, by name.
+        endpoints: Judges that are models of their own, whose address can be another one.
+        kinds: The kind of each bot.
+        library: Metrics that every bot has.
+    """
+
+    bots: Mapping[str, str]
+    kinds: Mapping[str, str]
+    datasets: Mapping[str, str]
+    judges: Mapping[str, str]
+    endpoints: Collection[str]
+    library: Sequence[str]
+
+
+def read_offer(workspace: Workspace) -> Offer:
+    """Look what there is."""
+    bots = list_bots(workspace)
+    judges = [name for name in declared("judge") if name != "target"]
+    datasets = [(one.name, "" if one.cases is None else f" ({one.cases:,} cases)") for one in list_datasets(workspace)]
+    return Offer(
+        bots={bot.name: bot.name if bot.origin == "workspace" else f"{bot.name} (conf)" for bot in bots},
+        kinds={bot.name: str(bot.config.get("kind")) for bot in bots},
+        datasets={name: f"{name}{size}" for name, size in datasets},
+        judges={OWN_JUDGE: "What fits the bot: its own model, else embedded", **{name: name for name in judges}},
+        endpoints=endpoint_judges(),
+        library=[metric.name for metric in list_library()],
+    )
+
+
+class RunForm:
+    """The fields.
+
+    Args:
+        workspace: The door to what is stored.
+        offer: What there is to choose from.
+        request: What they say at first.
+        changed: Is called after every change.
+
+    Attributes:
+        fields: By the keys that problems name.
+    """
+
+    def __init__(
+        self, workspace: Workspace, offer: Offer, request: RunRequest, changed: Callable[[], Awaitable[None]]
+    ) -> None:
+        self._workspace, self._offer, self._request, self._changed = workspace, offer, request, changed
+        self.fields: dict[str, Field] = {}
+        with fieldset("What is run"):
+            self._what()
+        with fieldset("Who judges"):
+            self._judges()
+        with ui.expansion("How much of it").classes("more"), fieldset("", "bare"):
+            self._how_much()
+        for field in dict.fromkeys(self.fields.values()):
+            field.on_value_change(self._change)
+
+    def is_complete(self) -> bool:
+        """Whether enough is chosen for a look at what it would take."""
+        return bool(self._bot.value and self._datasets.value and self._metrics.value)
+
+    def read(self) -> RunRequest:
+        """What they say."""
+        metrics = list(self._metrics.value)
+        thresholds = {name: value for name, value in self._request.thresholds.items() if name in metrics}
+        judge = self._judge.value or None
+        judge_values = {key: said for key in _ENDPOINT if (said := written(self.fields[f"judge.{key}"]))}
+        return replace(
+            self._request,
+            bot=str(self._bot.value or ""),
+            datasets=list(self._datasets.value),
+            metrics=metrics,
+            judge=judge,
+            judge_values=judge_values if self._asks_elsewhere() else {},
+            thresholds=thresholds,
+            options=self._options(),
+            title=written(self._title) or "",
+        )
+
+    async def load(self) -> None:
+        """Take the metrics of the bot that is chosen."""
+        bot = str(self._bot.value or "")
+        own = [one.name for one in await to_thread.run_sync(list_metrics, self._workspace, bot)] if bot else []
+        known = {**{name: f"{name} (this bot's)" for name in own}, **{name: name for name in self._offer.library}}
+        chosen = [name for name in self._metrics.value if name in known]
+        self._metrics.set_options(known, value=chosen)  # pyright: ignore[reportUnknownMemberType] - untyped in NiceGUI
+
+    def _what(self) -> None:
+        request, offer = self._request, self._offer
+        about = About("Bot", "Whose answers are scored; with “recorded”, those that stand in the data.", required=True)
+        self._bot = pick(about, offer.bots, request.bot if request.bot in offer.bots else None)
+        generate = next((word for word, value in _GENERATE.items() if value == request.options.get("generate")), "true")
+        with ui.element("div") as answers:
+            self._answers = pick(
+                About(
+                    "Answers",
+                    "Where they come from: the bot is asked, or those in the test cases are scored.",
+                    required=True,
+                ),
+                _ANSWERS,
+                generate,
+            )
+        answers.bind_visibility_from(self._bot, "value", lambda _: self._asks_the_bot())
+        about = About(
+            "Test cases", "One dataset or several, such as “rag”, which comes along.", "Choose", required=True
+        )
+        self._datasets = several(
+            about, offer.datasets, [name for name in request.datasets if name in offer.datasets], searched=True
+        )
+        about = About(
+            "Metrics", "What is measured: the bot's own first, then those of the library.", "Choose", required=True
+        )
+        self._metrics = several(about, {name: name for name in request.metrics}, request.metrics, searched=True)
+        self._title = line(
+            About("Title", "To find the run again.", "After the new prompt"),
+            request.title,
+        )
+        self.fields |= {
+            "bot": self._bot, "target": self._bot, "generate": self._answers, "datasets": self._datasets,
+            "dataset": self._datasets, "metrics": self._metrics, "metric": self._metrics, "title": self._title,
+        }  # fmt: skip
+
+    def _judges(self) -> None:
+        request, judges = self._request, self._offer.judges
+        about = "For what needs judgement. A model tends to prefer its own answers; “embedded” needs no key."
+        start = request.judge if request.judge in judges else OWN_JUDGE
+        self._judge = pick(About("Judge", about, required=True), judges, start)
+        self.fields["judge"] = self._judge
+        with ui.element("div").classes("stack-wide") as endpoint:
+            for key, about in _ENDPOINT.items():
+                self.fields[f"judge.{key}"] = line(about, request.judge_values.get(key))
+        endpoint.bind_visibility_from(self._judge, "value", lambda _: self._asks_elsewhere())
+
+    def _how_much(self) -> None:
+        options = self._request.options
+        about = About("First cases only", "The first N of each dataset; empty: all.", "20")
+        self.fields["limit"] = number_field(about, options.get("limit"))
+        helps = {
+            "repeats.target": About("Answers to each case", "More than one shows how much the bot varies.", "1"),
+            "repeats.judge": About("Judgements of each answer", "More than one shows how much the judge varies.", "1"),
+            "budget.usd": About("At most, in US dollars", "It stops there and can be resumed.", "5"),
+            "budget.requests": About("At most, in requests", "It stops there and can be resumed.", "1000"),
+        }
+        for key, about in helps.items():
+            outer, _, inner = key.partition(".")
+            self.fields[key] = number_field(about, _map(options, outer).get(inner))
+
+    def _options(self) -> dict[str, Any]:
+        """Those that the run was given, with what the fields say in their place."""
+        options = dict(self._request.options)
+        for key in _COUNTS:
+            outer, _, inner = key.partition(".")
+            there = {**_map(options, outer), inner: _whole(self.fields[key].value)}
+            options[outer] = {name: value for name, value in there.items() if value is not None}
+        options["limit"] = _whole(self.fields["limit"].value)
+        options["generate"] = _GENERATE[self._answers.value] if self._asks_the_bot() else None
+        return {key: value for key, value in options.items() if value not in (None, {})}
+
+    def _asks_the_bot(self) -> bool:
+        return self._offer.kinds.get(self._bot.value) != RECORDED
+
+    def _asks_elsewhere(self) -> bool:
+        return self._judge.value in self._offer.endpoints
+
+    async def _change(self, event: Any) -> None:
+        if event.sender is self._bot:
+            await self.load()
+        await self._changed()
+
+
+def _map(options: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    return options.get(key) or {}
+
+
+def _whole(value: float | None) -> float | int | None:
+    """A number without a point where it needs none."""
+    return int(value) if value is not None and float(value).is_integer() else value
+
+
+SETTLE_S = 0.4
+"""How long nothing may change before a look is taken at what the run would take."""
+
+
+def add(workspace: Workspace) -> None:
+    """Register the page."""
+
+    @guarded_page("/runs/new")
+    async def new(source: str = "", bot: str = "", dataset: str = "") -> None:
+        run = await to_thread.run_sync(get_run, workspace, source) if source else None
+        given = RunRequest(bot, [dataset] if dataset else [], [])
+        request = changed_request(run) if run else given
+        offer = await to_thread.run_sync(read_offer, workspace)
+        title = f"{name_of(run)}, again" if run else "New run"
+        with frame(title, place="Runs", trail=[("Runs", "/runs")]):
+            _New(workspace, offer, request)
+
+
+class _New:
+    """The form with what the run would take beside it."""
+
+    def __init__(self, workspace: Workspace, offer: Offer, request: RunRequest) -> None:
+        self._workspace = workspace
+        self._changes = 0
+        self._key = uuid.uuid4().hex
+        with ui.element("div").classes("beside"):
+            with form():
+                self._form = RunForm(workspace, offer, request, self._look)
+            with ui.element("aside").classes("card stack estimate").props('aria-label="What it will take"'):
+                text("What it will take", "h2")
+                self._told = ui.element("div").classes("stack").props("aria-live=polite")
+                with ui.element("div").classes("actions"):
+                    self._starting = button("Start the run", self._start, kind="primary", icon="play_arrow")
+                    link_button("Cancel", "/runs")
+        if not self._form.is_complete():
+            self._say_incomplete()
+        ui.timer(0, self._begin, once=True)
+
+    async def _begin(self) -> None:
+        await self._form.load()
+        await self._look()
+
+    def _say_incomplete(self) -> None:
+        self._told.classes(remove="looking").clear()
+        with self._told:
+            text("Choose a bot, test cases and a metric. Nothing is sent before you start it.", "p", "muted")
+
+    async def _look(self) -> None:
+        """Check what is chosen and say what it would take; of several changes in a row only the last counts."""
+        self._changes += 1
+        change = self._changes
+        if not self._form.is_complete():
+            self._say_incomplete()
+            return
+        self._told.classes("looking")
+        await asyncio.sleep(SETTLE_S)
+        if change != self._changes:
+            return
+        request = self._form.read()
+        try:
+            found = await to_thread.run_sync(estimate_run, self._workspace, request)
+        except EvalflowError as error:
+            if change == self._changes:
+                self._show_faults(error)
+            return
+        if change == self._changes:
+            self._clear_faults()
+            self._told.classes(remove="looking").clear()
+            with self._told:
+                _estimate(found)
+
+    async def _start(self) -> None:
+        request, key = self._form.read(), self._key
+        run = await attempt(
+            lambda: create_run(self._workspace, request, f"page-{key}"), self._form.fields, self._starting
+        )
+        if run is not None:
+            self._key = uuid.uuid4().hex
+            leave(f"/runs/{run.run_id}")
+
+    def _clear_faults(self) -> None:
+        for field in self._form.fields.values():
+            field.error = None
+
+    def _show_faults(self, error: EvalflowError) -> None:
+        self._clear_faults()
+        elsewhere, _ = place(error, self._form.fields)
+        self._told.classes(remove="looking").clear()
+        with self._told:
+            message("It cannot be started yet.", "See the fields that are marked." if not elsewhere else "", "warn")
+            for problem in elsewhere:
+                message(problem.what, problem.hint, "fail")
+
+
+def _estimate(found: RunEstimate) -> None:
+    cases = sum(found.cases.values())
+    low, high = found.cost_usd
+    price = (
+        "free" if found.requests == 0 else "unknown" if low is None or high is None else _between(cost(low), cost(high))
+    )
+    facts([
+        ("Cases", f"{cases:,}"),
+        ("Scores", f"{found.scores:,}"),
+        ("Calls", f"{found.requests:,}" if found.requests else "none"),
+        ("Tokens sent", _between(*(f"{number:,}" for number in found.input_tokens)) if found.requests else ""),
+        ("Tokens received", _between(*(f"{number:,}" for number in found.output_tokens)) if found.requests else ""),
+        ("Price", price),
+    ])  # fmt: skip
+    for notice in found.notices:
+        message(notice, tone="warn")
+
+
+def _between(low: str, high: str) -> str:
+    return low if low == high else f"{low} to {high}"

@@ -1,0 +1,210 @@
+"""The runs, newest first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+from anyio import to_thread
+from nicegui import ui
+
+from evalflow.app.studio.run_types import Run, RunPage
+from evalflow.app.studio.runs import list_runs, open_run
+from evalflow.app.studio.space import Workspace
+from evalflow.app.trusted import ProgramError
+from evalflow.errors import EvalflowError
+from evalflow.report.wording import number, without_means_of_figures
+from evalflow.web.ui.dialogs import confirmation
+from evalflow.web.ui.frame import frame, guarded_page
+from evalflow.web.ui.parts import About, Tone, badge, button, empty, line, link_button, text, written
+
+STATES: dict[str, tuple[str, Tone]] = {
+    "queued": ("waiting", "accent"),
+    "running": ("running", "accent"),
+    "done": ("done", "pass"),
+    "failed": ("failed", "fail"),
+    "cancelled": ("cancelled", "warn"),
+    "interrupted": ("interrupted", "warn"),
+}
+ACTIVE = ("queued", "running")
+
+
+def name_of(run: Run) -> str:
+    """What it is called: its title, or else what is run on what."""
+    if run.title:
+        return run.title
+    datasets = run.request.datasets if run.request else list(run.facts.get("datasets", ()))
+    return f"{run.bot} on {', '.join(datasets)}" if datasets else run.run_id
+
+
+def metrics_of(run: Run) -> list[str]:
+    """Its metrics by name; none where they are not known yet."""
+    return list(run.request.metrics) if run.request else [one["name"] for one in run.facts.get("metrics", [])]
+
+
+def history_path(run: Run, metric: str) -> str:
+    """The address of a metric's history, over the first of the run's datasets."""
+    words = {"bot": run.bot, "dataset": next(iter(run.facts.get("datasets", ())), ""), "metric": metric}
+    return f"/history?{urlencode(words)}"
+
+
+def state_of(run: Run) -> tuple[str, Tone]:
+    """Its state in a word, and how that is coloured."""
+    if run.state == "running" and run.cancelling:
+        return "stopping", "warn"
+    return STATES[run.state]
+
+
+def when(moment: str | None) -> str:
+    """A time of the database, to the minute and in UTC."""
+    return f"{datetime.fromisoformat(moment):%-d %b %Y, %H:%M} UTC" if moment else ""
+
+
+def took(run: Run) -> str:
+    """How long it took; empty where it has not ended."""
+    if not run.started_at or not run.finished_at:
+        return ""
+    seconds = (datetime.fromisoformat(run.finished_at) - datetime.fromisoformat(run.started_at)).total_seconds()
+    return span(max(seconds, 0.0))
+
+
+def span(seconds: float) -> str:
+    """Seconds as people say them: 8 s, 3 min 5 s, 2 h 10 min."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    minutes, rest = divmod(whole, 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s" if rest else f"{minutes} min"
+    return f"{minutes // 60} h {minutes % 60} min"
+
+
+AT_ONCE = 25
+LOOK_S = 1.5
+"""Between two looks at runs that are under way."""
+SHOWN_SCORES = 4
+
+
+def add(workspace: Workspace) -> None:
+    """Register the page."""
+
+    @guarded_page("/runs")
+    async def runs(cursor: str | None = None) -> None:
+        found = await to_thread.run_sync(lambda: list_runs(workspace, cursor, AT_ONCE))
+        about = "An evaluation each: a bot, its test cases, and metrics that say how good the answers are."
+        with frame("Runs", place="Runs", about=about) as actions:
+            with actions:
+                button("Open a folder", _opening(workspace).open)
+                if found.items:
+                    link_button("New run", "/runs/new", primary=True)
+            if found.items:
+                _List(workspace, cursor, found)
+            else:
+                _none_yet(is_first=cursor is None)
+
+
+class _List:
+    """A page of runs, looked at again as long as one of them is under way."""
+
+    def __init__(self, workspace: Workspace, cursor: str | None, found: RunPage) -> None:
+        self._workspace, self._cursor, self._found = workspace, cursor, found
+        self._rows = ui.element("ul").classes("runs")
+        self._show()
+        with ui.element("nav").classes("actions page-nav").props('aria-label="Pages"'):
+            if cursor is not None:
+                link_button("Newest", "/runs")
+            if found.next is not None:
+                link_button("Older", f"/runs?cursor={found.next}")
+        self._timer = ui.timer(LOOK_S, self._look, active=self._is_moving())
+
+    def _is_moving(self) -> bool:
+        return any(run.state in ACTIVE for run in self._found.items)
+
+    def _show(self) -> None:
+        self._rows.clear()
+        with self._rows:
+            for run in self._found.items:
+                _row(run)
+
+    async def _look(self) -> None:
+        found = await to_thread.run_sync(lambda: list_runs(self._workspace, self._cursor, AT_ONCE))
+        if found.items != self._found.items:
+            self._found = found
+            self._show()
+        if not self._is_moving():
+            self._timer.deactivate()
+
+
+def _row(run: Run) -> None:
+    with ui.element("li"), ui.link(target=f"/runs/{run.run_id}").classes("card run"):
+        with ui.element("div").classes("what"):
+            text(name_of(run), "h3")
+            text(", ".join(metrics_of(run)) or run.run_id, "p", "muted small line")
+            if run.state in ACTIVE and run.progress.expected:
+                text(f"{run.progress.done:,} of {run.progress.expected:,} scores", "p", "muted small")
+        with ui.element("div").classes("overall"):
+            for row in _overall(run.facts)[:SHOWN_SCORES]:
+                with ui.element("div"):
+                    text(number(row["value"], 2), classes="reading")
+                    text(str(row["metric"]), classes="muted small line")
+        with ui.element("div").classes("state"):
+            badge(*state_of(run))
+            if run.origin != "workspace":
+                badge(run.origin)
+            text(when(run.created_at), classes="muted small")
+
+
+def _overall(facts: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    """The first number of each metric."""
+    first: dict[str, Mapping[str, Any]] = {}
+    for row in without_means_of_figures(facts.get("summary", [])):
+        first.setdefault(row["metric"], row)
+    return list(first.values())
+
+
+def _none_yet(*, is_first: bool) -> None:
+    if not is_first:
+        with empty("history", "No older runs", "This is the end of the list."):
+            link_button("To the newest", "/runs", primary=True)
+        return
+    about = "Pick a bot, test cases and metrics; see what it will take before anything is sent; then watch it run."
+    with empty("play_circle", "Start your first run", about):
+        link_button("New run", "/runs/new", primary=True)
+
+
+def _opening(workspace: Workspace) -> ui.dialog:
+    """Asks for the folder of a run that was made on the command line."""
+    about = About(
+        "Folder", "Of a run made on the command line; its files stay where they are.", "outputs/latest", required=True
+    )
+
+    async def opened() -> None:
+        path = written(folder)
+        folder.error = None if path else "is required"
+        if path is None:
+            return
+        await take_in(path)
+
+    async def take_in(path: str, *, trust_program: bool = False) -> None:
+        try:
+            run = await to_thread.run_sync(partial(open_run, workspace, Path(path), trust_program=trust_program))
+        except ProgramError as error:
+            about = f"{error.problems[0].what}. Open it only if you trust whoever made it."
+            trusted = partial(take_in, path, trust_program=True)
+            confirmation("This run starts a program", about, "Open it all the same", trusted, keep="Cancel").open()
+        except EvalflowError as error:
+            folder.error = str(error)
+        else:
+            ui.navigate.to(f"/runs/{run.run_id}")
+
+    with ui.dialog() as asked, ui.element("div").classes("card stack").props("role=document"):
+        text("Open a run of the command line", "h2")
+        folder = line(about)
+        with ui.element("div").classes("actions"):
+            button("Open", opened, kind="primary")
+            button("Cancel", asked.close)
+    return asked

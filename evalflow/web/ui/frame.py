@@ -1,0 +1,150 @@
+"""The frame around every page: navigation, heading, and the pages shown for a wrong address or an error."""
+
+from __future__ import annotations
+
+import functools
+import sys
+import traceback
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import ParamSpec
+
+from nicegui import Client, app, ui
+from nicegui.page import page
+from starlette.requests import Request
+from starlette.responses import Response
+
+from evalflow.app.studio.space import NotFoundError, Workspace
+from evalflow.errors import EvalflowError, InfrastructureError
+from evalflow.web.ui.parts import empty, link_button, text
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """An entry of the rail."""
+
+    name: str
+    path: str
+    icon: str
+
+
+PLACES = (
+    Place("Bots", "/", "smart_toy"),
+    Place("Metrics", "/library", "rule"),
+    Place("Test cases", "/datasets", "checklist"),
+    Place("Runs", "/runs", "play_circle"),
+    Place("Compare", "/compare", "compare_arrows"),
+    Place("History", "/history", "timeline"),
+)
+_COLOURS = (("system", "contrast"), ("light", "light_mode"), ("dark", "dark_mode"))
+
+
+@contextmanager
+def frame(title: str, *, place: str, about: str = "", trail: Sequence[tuple[str, str]] = ()) -> Generator[ui.element]:
+    """Build the frame; what is built inside goes below the heading.
+
+    Args:
+        title: The page's heading, and the window's title.
+        place: The entry of the rail that it belongs to.
+        about: One sentence below the heading.
+        trail: Pages above this one, as (name, path).
+
+    Yields:
+        The element beside the heading, for the page's main actions.
+    """
+    ui.page_title(f"{title} · evalflow")
+    _rail(place)
+    with ui.element("div").classes("page") as main:  # within the landmark `main` that NiceGUI builds
+        with ui.element("div").classes("heading"):
+            with ui.element("div"):
+                for name, path in trail:
+                    with ui.element("div").classes("trail"):
+                        ui.link(f"← {name}", path)
+                text(title, "h1")
+                if about:
+                    text(about, "p").classes("muted")
+            actions = ui.element("div").classes("actions")
+        content = ui.element("div")
+    ui.skip_link("Skip to the page", target=main)
+    with content:
+        yield actions
+
+
+def _rail(place: str) -> None:
+    with ui.context.client.layout, ui.element("header").classes("rail") as rail:
+        ui.link("evalflow", "/").classes("brand")
+        with ui.element("nav").classes("places").props('aria-label="Places"'):
+            for entry in _places():
+                with ui.link(target=entry.path).classes("place") as anchor:
+                    ui.icon(entry.icon).props("aria-hidden=true")
+                    ui.label(entry.name)
+                if entry.name == place:
+                    anchor.props('aria-current="page"')
+        _colours()
+    rail.move(target_index=0)
+
+
+def _places() -> list[Place]:
+    """Those whose pages there are."""
+    there = set(Client.page_routes.values())  # pyright: ignore - its keys are untyped in NiceGUI
+    return [place for place in PLACES if place.path in there]
+
+
+def _colours() -> None:
+    """The switch between the system's colours, light and dark; theme.js does what it says."""
+    with ui.element("div").classes("colours").props('role="group" aria-label="Colours"'):
+        for choice, icon in _COLOURS:
+            button = ui.element("button").props(f'type=button data-colours-choice="{choice}"')
+            with button.props(f'aria-label="{choice} colours" title="{choice.capitalize()} colours"'):
+                ui.icon(icon).props("aria-hidden=true")
+
+
+P = ParamSpec("P")
+PATIENCE_S = 30
+"""How long a page may take on a busy machine before it is given up."""
+
+
+def guarded_page(path: str) -> Callable[[Callable[P, Awaitable[None]]], Callable[P, Awaitable[None]]]:
+    """Register a function that builds the page of an address.
+
+    What it raises of our own is shown as a page with what to do next: 404 for what is not there, 503 where the database
+    does not answer, else 422.
+    """
+
+    def registered(build: Callable[P, Awaitable[None]]) -> Callable[P, Awaitable[None]]:
+        @functools.wraps(build)
+        async def guarded(*args: P.args, **kwargs: P.kwargs) -> None:
+            try:
+                await build(*args, **kwargs)
+            except EvalflowError as error:
+                lost = isinstance(error, NotFoundError)
+                ui.context.client.status_code = 404 if lost else 503 if isinstance(error, InfrastructureError) else 422
+                instead("There is no such thing" if lost else "That did not work", str(error))
+
+        return ui.page(path, response_timeout=PATIENCE_S)(guarded)
+
+    return registered
+
+
+def instead(title: str, about: str) -> None:
+    """Build a page that says why the other one is not there, and where to go on."""
+    with frame(title, place=""), empty("explore_off", title, about):
+        link_button("To the bots", "/", primary=True)
+
+
+def add_missing_page(_: Workspace) -> None:
+    """Have NiceGUI show these."""
+
+    async def missing(request: Request, _: Exception) -> Response:
+        with Client(page(""), request=request) as client:
+            instead("There is no such page", f"No page has the address {request.url.path}.")
+        return client.build_response(request, 404)
+
+    app.add_exception_handler(404, missing)
+    app.on_page_exception(_failed)  # pyright: ignore[reportUnknownMemberType] - partly untyped in NiceGUI
+
+
+def _failed(error: Exception) -> None:
+    sys.stderr.write("".join(traceback.format_exception(error)))
+    instead("An error", "This is a bug in evalflow, not your mistake; the server's output has the details.")
