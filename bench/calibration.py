@@ -19,8 +19,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from evalflow.labels.draw import Candidate, draw, score_strata
-from evalflow.stats.prediction import Corrected, corrected_mean
+from evalflow.labels.draw import UnlabelledAnswer, draw, score_strata
+from evalflow.stats.prediction import CorrectedMean, corrected_mean
 
 Floats = NDArray[np.float64]
 Random = np.random.Generator
@@ -92,7 +92,7 @@ GRADED: dict[str, Judge] = {
 }
 
 
-def simulated(rng: Random, people: People, judge: Judge, n: int, clusters: str) -> Corrected:
+def simulated(rng: Random, people: People, judge: Judge, n: int, clusters: str) -> CorrectedMean:
     """One run's corrected mean.
 
     Args:
@@ -148,7 +148,7 @@ def by_score(rates: tuple[float, float, float], n: int, runs: int) -> str:
     for seed in range(runs):
         truth = passes(p)(rng, UNLABELLED)
         judged = verdicts(sensitivity, specificity)(rng, truth)
-        answers = [Candidate(("d", str(i), "t", 0), float(score)) for i, score in enumerate(judged)]
+        answers = [UnlabelledAnswer(("d", str(i), "t", 0), float(score)) for i, score in enumerate(judged)]
         drawn = draw(answers, n, seed, stratum=score_strata(answers)).weights
         chosen = np.array([int(key[1]) for key in drawn])
         rest = np.setdiff1d(np.arange(UNLABELLED), chosen)

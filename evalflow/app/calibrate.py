@@ -39,7 +39,7 @@ from evalflow.run.folder import RunFolder
 if TYPE_CHECKING:
     import polars as pl
 
-    from evalflow.app.core.comparison import Scored
+    from evalflow.app.core.comparison import ScoredRun
 
 
 def hold_against(folder: RunFolder, people: RunLabels) -> tuple[Calibration, list[Issued]] | None:
@@ -131,7 +131,7 @@ def calibrate_sweep(folder: Path, jobs: Sequence[Path], labels: str | None, *, s
 
 
 def _hold_all(
-    runs: Mapping[str, Scored], people: Mapping[str, RunLabels], halves: Mapping[str, pl.DataFrame]
+    runs: Mapping[str, ScoredRun], people: Mapping[str, RunLabels], halves: Mapping[str, pl.DataFrame]
 ) -> tuple[dict[str, Calibration], dict[str, Sequence[Issued]]]:
     """The calibrations and certificates of the runs that have labels left for it."""
     found: dict[str, Calibration] = {}

@@ -15,7 +15,7 @@ from evalflow.app.core.saved import load
 from evalflow.datasets import tag_levels, tag_name
 from evalflow.errors import Problem, UserError, command, did_you_mean
 from evalflow.report.cases import print_case
-from evalflow.report.results_csv import Row, as_answered
+from evalflow.report.results_csv import AnsweredCase, as_answered
 from evalflow.run.folder import RunFolder
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def case_rows(folder: RunFolder, scores: pl.LazyFrame, wanted: pl.DataFrame) -> 
     yield from map(_described, answered_rows(saved, scores, set(wanted.iter_rows())))
 
 
-def _described(row: Row) -> dict[str, Any]:
+def _described(row: AnsweredCase) -> dict[str, Any]:
     case = as_answered(row.case, row.answer)
     return {
         "dataset": case.dataset,

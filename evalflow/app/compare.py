@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 from rich.console import Console
 
-from evalflow.app.core.comparison import How, Scored, compare_pairs, open_scored
+from evalflow.app.core.comparison import How, ScoredRun, compare_pairs, open_scored
 from evalflow.app.core.locate import find_folder, find_run, jobs_of
 from evalflow.app.core.screen import shown
 from evalflow.errors import Problem, UserError
@@ -54,7 +54,7 @@ def compare(options: argparse.Namespace, console: Console) -> int:
     return 0
 
 
-def _pairs(given: Sequence[str]) -> tuple[Path, list[tuple[Scored, Scored]]]:
+def _pairs(given: Sequence[str]) -> tuple[Path, list[tuple[ScoredRun, ScoredRun]]]:
     """The runs to compare, and the folder that the page goes to."""
     if len(given) > 2:
         raise UserError(
@@ -154,7 +154,7 @@ class Changes:
         return [Change(**row) for row in worst.slice(offset, limit).iter_rows(named=True)]
 
 
-def cells_between(a: Scored, b: Scored, cases: Sequence[tuple[str, str, str, bool]]) -> pl.DataFrame:
+def cells_between(a: ScoredRun, b: ScoredRun, cases: Sequence[tuple[str, str, str, bool]]) -> pl.DataFrame:
     """A row for each case and metric that both runs have.
 
     Args:
@@ -197,7 +197,7 @@ def cells_between(a: Scored, b: Scored, cases: Sequence[tuple[str, str, str, boo
     )
 
 
-def _side(run: Scored, side: str) -> pl.LazyFrame:
+def _side(run: ScoredRun, side: str) -> pl.LazyFrame:
     import polars as pl
 
     place = [pl.col("place")] if side == "a" else []

@@ -11,12 +11,12 @@ from evalflow.app.core.screen import shown
 from evalflow.app.new import propose_command, write_new
 from evalflow.app.suggest import MODEL, SENDS_NOTHING
 from evalflow.errors import command
-from evalflow.importers.files import Imported
+from evalflow.importers.files import ImportedConfig
 from evalflow.importers.govuk import read_config
 from evalflow.importers.tiamat import read_test
 from evalflow.report.wording import literal
 
-FORMATS: Mapping[str, Callable[[Path], Imported]] = {"govuk": read_config, "tiamat": read_test}
+FORMATS: Mapping[str, Callable[[Path], ImportedConfig]] = {"govuk": read_config, "tiamat": read_test}
 _TARGET = ("target=vllm", "target.model=MODEL")
 
 

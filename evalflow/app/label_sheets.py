@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from evalflow import datasets
-from evalflow.app.core.comparison import Scored, open_scored
+from evalflow.app.core.comparison import ScoredRun, open_scored
 from evalflow.app.core.derive import answered_rows, without_unanswered
 from evalflow.app.core.locate import find_run
 from evalflow.app.core.saved import Saved, load
@@ -19,10 +19,10 @@ from evalflow.app.core.screen import shown
 from evalflow.errors import Problem, UserError, command, did_you_mean
 from evalflow.labels import (
     CELL,
-    Candidate,
     Drawn,
     Key,
     Sheet,
+    UnlabelledAnswer,
     answer_hash,
     draw,
     draw_groups,
@@ -39,7 +39,7 @@ from evalflow.report.wording import literal
 if TYPE_CHECKING:
     import polars as pl
 
-    from evalflow.report.results_csv import Row
+    from evalflow.report.results_csv import AnsweredCase
 
 
 SHEET = Path("labels.csv")
@@ -51,7 +51,7 @@ class _Source:
     """What answers are drawn from: a run, and the metrics that they are to be labelled on, with how each is graded."""
 
     saved: Saved
-    run: Scored
+    run: ScoredRun
     metrics: Mapping[str, str]
 
     def scores(self) -> pl.LazyFrame:
@@ -111,14 +111,14 @@ def write_sample(options: argparse.Namespace, console: Console) -> int:
     return 0
 
 
-def _drawn(candidates: Sequence[Candidate], sheet: Sheet, options: argparse.Namespace) -> Drawn:
+def _drawn(candidates: Sequence[UnlabelledAnswer], sheet: Sheet, options: argparse.Namespace) -> Drawn:
     if options.by_group:
         return draw_groups(candidates, options.sample, options.seed, already=sheet.answers)
     strata = {None: None, "score": score_strata(candidates), "tag": tag_stratum}[options.stratify]
     return draw(candidates, options.sample, options.seed, stratum=strata, already=sheet.answers)
 
 
-def _in_words(drawn: Drawn, candidates: Sequence[Candidate], options: argparse.Namespace, total: int) -> str:
+def _in_words(drawn: Drawn, candidates: Sequence[UnlabelledAnswer], options: argparse.Namespace, total: int) -> str:
     """What was drawn, and out of what."""
     n, (of, groups) = len(drawn.weights), drawn.groups
     name = "answers" if total == len(candidates) else "answers that can be labelled"
@@ -130,7 +130,7 @@ def _in_words(drawn: Drawn, candidates: Sequence[Candidate], options: argparse.N
     return f"{answers}, drawn one by one at random with seed {options.seed}, from {of} of {groups} groups"
 
 
-def _without(candidates: Sequence[Candidate], total: int) -> Iterator[str]:
+def _without(candidates: Sequence[UnlabelledAnswer], total: int) -> Iterator[str]:
     """Which answers the judge has no score of, and which nobody is asked about."""
     failed = sum(one.score is None for one in candidates)
     if failed:
@@ -166,14 +166,14 @@ def _option_problems(options: argparse.Namespace, path: Path, source: _Source) -
         yield Problem(f"strata are of one metric, and there are {len(source.metrics)}", "command line", hint)
 
 
-def _candidates(source: _Source) -> Iterator[Candidate]:
+def _candidates(source: _Source) -> Iterator[UnlabelledAnswer]:
     import polars as pl
 
     group = pl.col("group").fill_null(pl.col("case_id"))
     own = pl.col("score").mean(), pl.col("tags").first(), group.first()
     answers = source.scores().group_by(CELL, maintain_order=True).agg(*own)
     for dataset, case_id, target, repeat, score, tags, name in answers.collect().iter_rows():
-        yield Candidate((dataset, case_id, target, repeat), score, tuple(tags or ()), name)
+        yield UnlabelledAnswer((dataset, case_id, target, repeat), score, tuple(tags or ()), name)
 
 
 def _existing(path: Path) -> Sheet:
@@ -191,7 +191,7 @@ def _existing(path: Path) -> Sheet:
     return sheet
 
 
-def _refuse_other_draws(sheet: Sheet, candidates: Sequence[Candidate], path: Path, how: str) -> None:
+def _refuse_other_draws(sheet: Sheet, candidates: Sequence[UnlabelledAnswer], path: Path, how: str) -> None:
     known = {one.key for one in candidates}
     others = [key for key in sheet.answers if key not in known]
     if others:
@@ -227,7 +227,7 @@ def _fresh(source: _Source, drawn: Drawn, sheet: Sheet, path: Path) -> list[dict
     return [row for key in drawn.weights for row in made.get(key, ())]
 
 
-def _row(row: Row, key: Key, metric: str, scale: str, weight: float) -> dict[str, Any]:
+def _row(row: AnsweredCase, key: Key, metric: str, scale: str, weight: float) -> dict[str, Any]:
     assert row.answer is not None
     names = dict(zip(CELL, key, strict=True))
     about = shown_case(as_answered(row.case, row.answer))

@@ -9,17 +9,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evalflow import datasets, paths
-from evalflow.app.core.comparison import Scored, open_scored
+from evalflow.app.core.comparison import ScoredRun, open_scored
 from evalflow.app.core.derive import answered_rows
 from evalflow.app.core.saved import Saved, load
 from evalflow.app.core.screen import shown
 from evalflow.errors import Problem, UserError, command
 from evalflow.labels import (
     HERE,
-    Answered,
     Bound,
     Elsewhere,
     Given,
+    LabelledAnswer,
     LeftOut,
     Parsed,
     answer_hash,
@@ -35,7 +35,7 @@ from evalflow.summary import label_frame
 if TYPE_CHECKING:
     import polars as pl
 
-    from evalflow.report.results_csv import Row
+    from evalflow.report.results_csv import AnsweredCase
 
 
 OF_DATA = "the data's own labels"
@@ -61,7 +61,7 @@ class RunLabels:
     rests_on: str = "all labels"
 
 
-def bound_labels(saved: Saved, run: Scored, file: str | None, elsewhere: Elsewhere = HERE) -> RunLabels:
+def bound_labels(saved: Saved, run: ScoredRun, file: str | None, elsewhere: Elsewhere = HERE) -> RunLabels:
     """Read labels and bind them to the run's answers.
 
     Args:
@@ -83,7 +83,7 @@ def bound_labels(saved: Saved, run: Scored, file: str | None, elsewhere: Elsewhe
     return found
 
 
-def read_labels(saved: Saved, run: Scored, file: str | None, elsewhere: Elsewhere = HERE) -> RunLabels:
+def read_labels(saved: Saved, run: ScoredRun, file: str | None, elsewhere: Elsewhere = HERE) -> RunLabels:
     """Like `bound_labels`, but none of the labels has to be of an answer of the run.
 
     Raises:
@@ -102,7 +102,7 @@ def read_labels(saved: Saved, run: Scored, file: str | None, elsewhere: Elsewher
     return _as_labels(bound, source, left, found.blank)
 
 
-def labels_of_data(saved: Saved, run: Scored) -> RunLabels | None:
+def labels_of_data(saved: Saved, run: ScoredRun) -> RunLabels | None:
     """The labels that the data bring along; None where none of them is of an answer of the run.
 
     Raises:
@@ -116,7 +116,7 @@ def labels_of_data(saved: Saved, run: Scored) -> RunLabels | None:
 
 
 def _bind(
-    saved: Saved, run: Scored, given: Sequence[Given], elsewhere: Elsewhere
+    saved: Saved, run: ScoredRun, given: Sequence[Given], elsewhere: Elsewhere
 ) -> tuple[list[Bound], LeftOut, list[Problem]]:
     scales = {
         name: partial(read_label, label_scale(metric.config, bounded=metric.bounded))
@@ -179,7 +179,7 @@ def _of_data(saved: Saved) -> Parsed:
     return Parsed(given, 0, [problem for part in parsed for problem in part.problems])
 
 
-def _answered(saved: Saved, run: Scored, given: Sequence[Given]) -> Iterator[Answered]:
+def _answered(saved: Saved, run: ScoredRun, given: Sequence[Given]) -> Iterator[LabelledAnswer]:
     """The answers to the cases that labels name."""
     import polars as pl
 
@@ -190,11 +190,11 @@ def _answered(saved: Saved, run: Scored, given: Sequence[Given]) -> Iterator[Ans
             yield _as_answered(row)
 
 
-def _as_answered(row: Row) -> Answered:
+def _as_answered(row: AnsweredCase) -> LabelledAnswer:
     assert row.answer is not None
     case = row.case
     recorded = is_recorded(case, row.answer)
-    return Answered(case.dataset, case.id, row.target, row.target_repeat, answer_hash(row.answer), recorded)
+    return LabelledAnswer(case.dataset, case.id, row.target, row.target_repeat, answer_hash(row.answer), recorded)
 
 
 def _known_metrics(saved: Saved, given: Sequence[Given]) -> set[str]:
@@ -227,7 +227,7 @@ def _shortened(problems: Sequence[Problem], source: str) -> Sequence[Problem]:
     return [*problems[:_MOST], Problem(f"and {more} more like these", source)] if more > 0 else problems
 
 
-def finished_runs(folder: Path, jobs: Sequence[Path]) -> tuple[dict[str, Scored], list[str]]:
+def finished_runs(folder: Path, jobs: Sequence[Path]) -> tuple[dict[str, ScoredRun], list[str]]:
     """The runs of a sweep that have scores, by their folders' names, and a note for each that is not complete.
 
     Args:
@@ -252,7 +252,7 @@ def finished_runs(folder: Path, jobs: Sequence[Path]) -> tuple[dict[str, Scored]
     return runs, notes
 
 
-def labels_of_sweep(runs: Mapping[str, Scored], file: str | None) -> dict[str, RunLabels]:
+def labels_of_sweep(runs: Mapping[str, ScoredRun], file: str | None) -> dict[str, RunLabels]:
     """The labels of each run, which may be none where another run has some.
 
     Args:
@@ -285,7 +285,7 @@ def other_runs(folder: Path) -> Elsewhere:
     return _everything([open_scored(one, one.path.name) for one in others if one.scores.is_file()])
 
 
-def _everything(runs: Iterable[Scored]) -> Elsewhere:
+def _everything(runs: Iterable[ScoredRun]) -> Elsewhere:
     """The metrics and cases of all runs."""
     metrics: set[str] = set()
     cases: dict[str, set[str]] = {}

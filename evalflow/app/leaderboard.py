@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
-from evalflow.app.core.comparison import How, Scored, compare_two, obstacles
+from evalflow.app.core.comparison import How, ScoredRun, compare_two, obstacles
 from evalflow.app.core.saved import Described
 from evalflow.config.schema import MetricConfig
 from evalflow.summary import ComparisonRow, adjusted, by_case, summarise
@@ -22,7 +22,7 @@ _RATE = {"value": "pass_rate", "ci_low": "pass_rate_low", "ci_high": "pass_rate_
 _REVERSED = {"better": "worse", "worse": "better", "cannot_tell": "cannot_tell"}
 
 
-def leaderboards(runs: Sequence[Scored], summary: pl.DataFrame) -> list[dict[str, Any]]:
+def leaderboards(runs: Sequence[ScoredRun], summary: pl.DataFrame) -> list[dict[str, Any]]:
     """A board for each dataset, metric, judge and statistic that several runs have, as details of the sweep's summary.
 
     The statistics are the mean, the pass rate and the figures over all classes; what is one number has one board. The
@@ -61,7 +61,7 @@ def leaderboards(runs: Sequence[Scored], summary: pl.DataFrame) -> list[dict[str
     return found
 
 
-def _differences(runs: Sequence[Scored]) -> list[ComparisonRow]:
+def _differences(runs: Sequence[ScoredRun]) -> list[ComparisonRow]:
     """What `compare` says of the sweep: all pairs that can be compared, as one family."""
     pairs = [(a, b) for a, b in combinations(runs, 2) if not obstacles(a, b)]
     how = How()
@@ -90,7 +90,7 @@ class _Coverage:
         left_out: How many cases some of them have scored, and others not.
     """
 
-    runs: Sequence[Scored]
+    runs: Sequence[ScoredRun]
     common: pl.DataFrame
     left_out: int
 
@@ -99,7 +99,7 @@ class _Coverage:
         return not self.left_out
 
 
-def _coverage(runs: Sequence[Scored], about: Mapping[str, Any]) -> _Coverage:
+def _coverage(runs: Sequence[ScoredRun], about: Mapping[str, Any]) -> _Coverage:
     import polars as pl
 
     none = pl.DataFrame(schema={"case_id": pl.String, "len": pl.UInt32})
@@ -109,13 +109,13 @@ def _coverage(runs: Sequence[Scored], about: Mapping[str, Any]) -> _Coverage:
     return _Coverage(runs, common, counts.height - common.height)
 
 
-def _scores(run: Scored, about: Mapping[str, Any]) -> pl.LazyFrame:
+def _scores(run: ScoredRun, about: Mapping[str, Any]) -> pl.LazyFrame:
     import polars as pl
 
     return run.scores().filter((pl.col("dataset") == about["dataset"]) & (pl.col("metric") == about["metric"]))
 
 
-def _on(run: Scored, cases: pl.DataFrame, about: Mapping[str, Any]) -> pl.DataFrame:
+def _on(run: ScoredRun, cases: pl.DataFrame, about: Mapping[str, Any]) -> pl.DataFrame:
     """The run's summary over some cases alone."""
     import polars as pl
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from evalflow.app.core.comparison import Scored, obstacles, open_scored
+from evalflow.app.core.comparison import ScoredRun, obstacles, open_scored
 from evalflow.app.core.locate import find_run
 from evalflow.errors import Problem, UserError
 from evalflow.run.journal import read_answers
@@ -101,7 +101,7 @@ def related(correlation: float | None) -> str:
     return f"stated: two runs' scores of a case correlate by {correlation:g}"
 
 
-def _singles(run: Scored, metric: str | None, correlation: float | None) -> Iterator[Basis]:
+def _singles(run: ScoredRun, metric: str | None, correlation: float | None) -> Iterator[Basis]:
     slices = _slices(run, metric)
     for key, one in slices.items():
         said = [f"measured: {_measured(one.parts)}, on {one.parts.cases} cases of {run.name}", related(correlation)]
@@ -112,7 +112,7 @@ def _singles(run: Scored, metric: str | None, correlation: float | None) -> Iter
         )  # fmt: skip
 
 
-def _pairs(a: Scored, b: Scored, metric: str | None) -> Iterator[Basis]:
+def _pairs(a: ScoredRun, b: ScoredRun, metric: str | None) -> Iterator[Basis]:
     """The metrics of which both runs have one judge and target, on the cases that both have scored."""
     import polars as pl
 
@@ -138,7 +138,7 @@ def _pairs(a: Scored, b: Scored, metric: str | None) -> Iterator[Basis]:
         )  # fmt: skip
 
 
-def _slices(run: Scored, metric: str | None) -> dict[tuple[Any, ...], _Slice]:
+def _slices(run: ScoredRun, metric: str | None) -> dict[tuple[Any, ...], _Slice]:
     import polars as pl
 
     cells = own_cells(run.scores())
@@ -189,7 +189,7 @@ def _unknown(one: _Slice) -> Iterator[str]:
         yield "assumed: new cases come in groups as large as the pilot's"
 
 
-def _cost(run: Scored) -> Cost | None:
+def _cost(run: ScoredRun) -> Cost | None:
     """What an answer and a judgement would have cost without any reply from the cache; None where unknown."""
     manifest = run.manifest
     total = _sum(manifest.get("cost_usd"), manifest.get("saved_usd"))

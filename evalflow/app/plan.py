@@ -16,7 +16,7 @@ from evalflow.app.core.saved import load
 from evalflow.app.labels import bound_labels
 from evalflow.app.pilot import Pilot, pilot, related
 from evalflow.errors import Problem, UserError, command
-from evalflow.report.plan import Goal, LabelRow, Plan, PlanRow, print_plan
+from evalflow.report.plan import Goal, LabelRow, PlanReport, PlanRow, print_plan
 from evalflow.stats.paired import standard_error
 from evalflow.stats.power import cases_for_rate_width, cases_for_width
 from evalflow.stats.prediction import Spread, difference_spread, observed
@@ -151,7 +151,7 @@ def plan(options: argparse.Namespace, console: Console) -> int:
     if options.labels is not None:
         labels, of_labels = measured_labels(options)
         said |= {name: [*said.get(name, []), *lines] for name, lines in of_labels.items()}
-    whole = Plan(rows, labels, said, level, found.cost is not None)
+    whole = PlanReport(rows, labels, said, level, found.cost is not None)
     if options.json:
         console.file.write(json.dumps(whole.document(), ensure_ascii=False, indent=2) + "\n")
     else:

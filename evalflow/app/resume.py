@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from evalflow.app.core.locate import find_run
-from evalflow.app.core.reading import Order
+from evalflow.app.core.reading import RunOrder
 from evalflow.app.core.saved import composed_of, read_manifest
 from evalflow.app.run import Screen, run
 from evalflow.app.trusted import ProgramError, agree, expect_agreed
@@ -55,7 +55,7 @@ def resume(
             raise
         agree(manifest)
     manifest = _with_budget(manifest, changes)
-    order = Order(
+    order = RunOrder(
         composed=composed_of(manifest),
         folder=folder.path,
         run_id=manifest["run_id"],

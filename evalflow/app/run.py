@@ -21,11 +21,11 @@ from evalflow.app.core.composites import Recipe
 from evalflow.app.core.derive import Derived, derive, report
 from evalflow.app.core.inspect import Inspection, inspect
 from evalflow.app.core.logs import log_to, secrets_of
-from evalflow.app.core.reading import Order, answered, remembering
+from evalflow.app.core.reading import RunOrder, answered, remembering
 from evalflow.app.core.saved import Saved
 from evalflow.app.sweep import SweepTables, open_sweep, write_sweep
 from evalflow.app.trusted import agree
-from evalflow.config.load import Job, launch
+from evalflow.config.load import HydraJob, launch
 from evalflow.config.runid import new_run_id
 from evalflow.errors import EvalflowError, IncompleteError, InfrastructureError, UserError, command
 from evalflow.protocols import Sink
@@ -34,9 +34,9 @@ from evalflow.redaction import Redactor
 from evalflow.run import manifest as manifests
 from evalflow.run.deadline import interruptible
 from evalflow.run.folder import RunFolder, point_latest, telling_full_disks
-from evalflow.run.journal import Journal, read_finished
+from evalflow.run.journal import JournalSink, read_finished
 from evalflow.run.manifest import Tally
-from evalflow.run.pipeline import Pipeline, Plan
+from evalflow.run.pipeline import Pipeline, RunPlan
 from evalflow.run.watched import WatchedSink
 
 log = logging.getLogger("evalflow")
@@ -68,7 +68,7 @@ class Watcher(Protocol):
         """All files are written."""
 
 
-def run(order: Order, watcher: Watcher) -> int:
+def run(order: RunOrder, watcher: Watcher) -> int:
     """Check, run, write everything, and say how it went.
 
     Returns:
@@ -86,7 +86,7 @@ def run(order: Order, watcher: Watcher) -> int:
     started = time.monotonic()
     secrets = secrets_of(inspection.parts.settings)
     redactor, log_file = Redactor(secrets), log_to(folder.log, secrets)
-    with telling_full_disks(folder), log_file, closing(Journal(folder, tally, redactor)) as journal:
+    with telling_full_disks(folder), log_file, closing(JournalSink(folder, tally, redactor)) as journal:
         folder.write_manifest(opening)
         agree(opening)
         if order.latest:
@@ -127,7 +127,7 @@ def run(order: Order, watcher: Watcher) -> int:
     return derived.exit_code
 
 
-def _checked(order: Order) -> tuple[Inspection, dict[str, Any]]:
+def _checked(order: RunOrder) -> tuple[Inspection, dict[str, Any]]:
     """What is run, and the manifest with which it begins.
 
     Raises:
@@ -163,7 +163,7 @@ def _report(folder: RunFolder, recipe: Recipe, derived: Derived, found: Inspecti
         raise InfrastructureError(f"the reports cannot be written: {error}", _kept(folder)) from None
 
 
-def _score(order: Order, found: Inspection, journal: Journal, tally: Tally, watcher: Watcher) -> None:
+def _score(order: RunOrder, found: Inspection, journal: JournalSink, tally: Tally, watcher: Watcher) -> None:
     """Ask and score what is not finished. An interrupt finishes the cases under way, a second one stops at once."""
     parts, run = found.parts, found.parts.settings.run
     finished = finished_before(order, parts, found.recipe().bounded, tally)
@@ -175,7 +175,7 @@ def _score(order: Order, found: Inspection, journal: Journal, tally: Tally, watc
     async def work(known: ExitStack) -> bool:
         following = asyncio.create_task(watcher.follow(tally))
         try:
-            plan = Plan(
+            plan = RunPlan(
                 run_id=order.run_id,
                 target=remembering(order, parts, known),
                 answered=answered(order, parts, known),
@@ -204,10 +204,10 @@ def _score(order: Order, found: Inspection, journal: Journal, tally: Tally, watc
     journal.check()
 
 
-def _incomplete(order: Order, found: Inspection) -> IncompleteError:
+def _incomplete(order: RunOrder, found: Inspection) -> IncompleteError:
     """Which scores a run lacks though it was not stopped."""
     parts, repeats = found.parts, found.parts.settings.run.repeats
-    plan = Plan(order.run_id, parts.target, tuple(parts.pairs), repeats.target, repeats.judge)
+    plan = RunPlan(order.run_id, parts.target, tuple(parts.pairs), repeats.target, repeats.judge)
     finished = read_finished(RunFolder(order.folder), Tally(), found.recipe().bounded, errors_too=True).cells
     names = [
         f"{case.dataset}/{case.id} {pair.metric.name}"
@@ -220,7 +220,7 @@ def _incomplete(order: Order, found: Inspection) -> IncompleteError:
     return IncompleteError(f"{what}\n  hint: make them: {command('resume', order.folder)}")
 
 
-def _watched(journal: Journal, parts: Parts, watcher: Watcher) -> Sink:
+def _watched(journal: JournalSink, parts: Parts, watcher: Watcher) -> Sink:
     """The journal, with a look at the scores of verbose metrics."""
     verbose = [name for name, metric in parts.metrics.items() if getattr(metric.config, "verbose", False)]
     return WatchedSink(journal, verbose, watcher.scored) if verbose else journal
@@ -291,7 +291,7 @@ def execute(arguments: Sequence[str], config_dir: Path | None, screen: Screen, r
     return next((code for code in WORST_FIRST if code in jobs.codes), 0)
 
 
-def _one(job: Job, run_id: str, overrides: Sequence[str], jobs: _Jobs, screen: Screen) -> int:
+def _one(job: HydraJob, run_id: str, overrides: Sequence[str], jobs: _Jobs, screen: Screen) -> int:
     own_id, latest = run_id, job.folder
     if job.number is not None:
         own_id, latest = f"{run_id}-{job.number}", job.folder.parent
@@ -300,7 +300,7 @@ def _one(job: Job, run_id: str, overrides: Sequence[str], jobs: _Jobs, screen: S
             open_sweep(jobs.sweep, run_id, overrides)
             screen.sweeping()
     try:
-        return run(Order(job.read(), job.folder, own_id, latest, tuple(jobs.folders)), screen)
+        return run(RunOrder(job.read(), job.folder, own_id, latest, tuple(jobs.folders)), screen)
     except EvalflowError as error:
         jobs.failed[job.folder.name] = "; ".join(" ".join(line.split()) for line in str(error).splitlines())
         screen.failed(error, job.folder if _has_begun(job.folder, own_id) else None)

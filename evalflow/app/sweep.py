@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evalflow.app.core.comparison import Scored
+from evalflow.app.core.comparison import ScoredRun
 from evalflow.app.leaderboard import leaderboards
 from evalflow.paths import private_folder
 from evalflow.report.sweep import agreement, write_sweep_report
@@ -69,7 +69,7 @@ def write_sweep(folder: Path, jobs: Sequence[Path], failures: Mapping[str, str] 
         runs.append((job.name, manifest, pl.read_parquet(job / "summary.parquet")))
     summary = pl.concat([frame.select(pl.lit(name).alias("run"), pl.all()) for name, _, frame in runs])
     agreed = agreement([pl.scan_parquet(RunFolder(job).scores) for job in jobs])
-    boards = leaderboards([Scored(name, RunFolder(folder / name), about) for name, about, _ in runs], summary)
+    boards = leaderboards([ScoredRun(name, RunFolder(folder / name), about) for name, about, _ in runs], summary)
     write_summary(Summary(summary, boards), folder)
     opened = RunFolder(folder).read_manifest()
     failed: Mapping[str, str] = opened.get("failed", {}) if failures is None else failures

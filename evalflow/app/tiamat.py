@@ -17,7 +17,7 @@ from evalflow.app.core.screen import TerminalScreen
 from evalflow.app.run import execute
 from evalflow.errors import Problem, UserError
 from evalflow.files import write_atomically
-from evalflow.importers.files import Imported
+from evalflow.importers.files import ImportedConfig
 from evalflow.importers.tiamat import read_test
 from evalflow.paths import private_folder
 from evalflow.report.comparison import native_means, print_pairs
@@ -65,7 +65,7 @@ class _Screen(TerminalScreen):
         super().ends(folder, manifest, recipe, derived)
 
 
-def _written(imported: Imported) -> Path:
+def _written(imported: ImportedConfig) -> Path:
     """The folder that holds these files; the same files are written once."""
     files = imported.files()
     digest = hashlib.sha256(repr(sorted(files.items())).encode()).hexdigest()[:12]

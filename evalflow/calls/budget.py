@@ -7,7 +7,7 @@ from collections import deque
 from dataclasses import dataclass
 from math import ceil
 
-from evalflow.calls.transport import Request
+from evalflow.calls.transport import HttpRequest
 from evalflow.config.endpoints import Price
 from evalflow.config.schema import BudgetConfig
 from evalflow.errors import BudgetError
@@ -114,7 +114,7 @@ class Account:
     price: Price | None
     max_tokens: int | None
 
-    async def reserve(self, request: Request) -> Amount:
+    async def reserve(self, request: HttpRequest) -> Amount:
         """Hold what a request may take, at the most that is likely; to be settled when its try has ended.
 
         Raises:

@@ -12,10 +12,10 @@ from typing import Generic, Protocol, TypeVar
 
 from evalflow.calls import faults
 from evalflow.calls.budget import Account, Amount, Budget
-from evalflow.calls.faults import CHAT, RETRIED, Dialect, Fault, excerpt
+from evalflow.calls.faults import CHAT, RETRIED, CallFault, Dialect, excerpt
 from evalflow.calls.limiter import Limiter, Limiters, Slot, rest_s, retry_after_s
 from evalflow.calls.single_flight import Once
-from evalflow.calls.transport import MAX_REPLY, Request, Response, Transport, TransportError
+from evalflow.calls.transport import MAX_REPLY, HttpRequest, Response, Transport, TransportError
 from evalflow.errors import CallError, InfrastructureError
 from evalflow.frozen import record
 from evalflow.jsonvalues import mended
@@ -45,7 +45,7 @@ class RetryPolicy:
     silence_s: float = 8.0
     probe_s: float = 7.0
 
-    def delay(self, attempt: int, fault: Fault) -> float:
+    def delay(self, attempt: int, fault: CallFault) -> float:
         """Seconds to wait after the given try (the first is 1)."""
         backoff = min(self.cap_s, self.base_s * 2 ** min(attempt - 1, 30))
         wait = backoff * random.uniform(0.5, 1.0)  # noqa: S311 - spreads load, protects nothing
@@ -81,7 +81,7 @@ class Watchdog:
         self.answered = False
         self.heard = False
 
-    async def send(self, request: Request) -> Response:
+    async def send(self, request: HttpRequest) -> Response:
         """Send one request.
 
         Raises:
@@ -98,7 +98,7 @@ class Watchdog:
             self._probing.cancel()
             self._probing = None
 
-    async def _watched(self, request: Request) -> Response:
+    async def _watched(self, request: HttpRequest) -> Response:
         call = asyncio.create_task(self._transport.send(request))
         try:
             await asyncio.wait({call}, timeout=self._silence_s)
@@ -128,7 +128,7 @@ class Watchdog:
 
     async def _alive(self) -> bool:
         try:
-            await self._transport.send(Request("GET", PROBE_PATH, None, self._probe_s))
+            await self._transport.send(HttpRequest("GET", PROBE_PATH, None, self._probe_s))
         except TransportError:
             return False
         self.answered = True
@@ -153,7 +153,7 @@ PATIENT = 0.9
 """The part of its timeout after which a call has waited long enough, since clocks and timers are not exact."""
 
 
-class Malformed(ValueError):
+class MalformedReply(ValueError):
     """A 2xx response does not say what it should; raised by decoders."""
 
 
@@ -207,12 +207,12 @@ class Gateway:
         self._watchdog = Watchdog(transport, where, policy.silence_s, policy.probe_s, dialect.address)
         self._succeeded = False
 
-    async def send(self, request: Request, decode: Callable[[Response], T]) -> Sent[T]:
+    async def send(self, request: HttpRequest, decode: Callable[[Response], T]) -> Sent[T]:
         """Send one call.
 
         Args:
             request: What is sent; the same bytes on every try.
-            decode: Reads a 2xx response; raises `Malformed` for what makes no sense, which is tried again.
+            decode: Reads a 2xx response; raises `MalformedReply` for what makes no sense, which is tried again.
 
         Raises:
             CallError: This call failed for good.
@@ -245,7 +245,7 @@ class Gateway:
         self._watchdog.stop()
         await self._transport.close()
 
-    async def _try(self, request: Request, decode: Callable[[Response], T], slot: Slot) -> Sent[T] | Fault:
+    async def _try(self, request: HttpRequest, decode: Callable[[Response], T], slot: Slot) -> Sent[T] | CallFault:
         try:
             response = await self._watchdog.send(request)
         except TransportError as error:
@@ -258,10 +258,10 @@ class Gateway:
             return self._eased(self._dialect.of_status(response), slot)
         if len(response.body) > MAX_REPLY:
             what = f"the reply is longer than {MAX_REPLY:,} bytes"
-            return Fault("give_up", "too_large", what, raw=faults.excerpt(response.body))
+            return CallFault("give_up", "too_large", what, raw=faults.excerpt(response.body))
         try:
             value = decode(response)
-        except Malformed as error:
+        except MalformedReply as error:
             return self._eased(faults.of_malformed(response, str(error)), slot)
         self._succeeded = True
         self._limiter.succeeded(slot, response.elapsed_s, request.kind)
@@ -273,7 +273,7 @@ class Gateway:
         body = self._redactor.data(body.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
         return response if body == response.body else replace(response, body=body)
 
-    def _spent(self, outcome: Sent[T] | Fault, reserved: Amount) -> Amount:
+    def _spent(self, outcome: Sent[T] | CallFault, reserved: Amount) -> Amount:
         """What a try took, as far as that is known; what is not known to be less took all that was reserved."""
         if self._account is None:
             return reserved
@@ -284,7 +284,7 @@ class Gateway:
             return Amount()
         return reserved if outcome.error_type in MAYBE_PAID else Amount(requests=1)
 
-    def _eased(self, fault: Fault, slot: Slot) -> Fault:
+    def _eased(self, fault: CallFault, slot: Slot) -> CallFault:
         """Tell the limiter of a fault that says how much the endpoint bears."""
         wait_s = self._capped(fault.retry_after_s or 0.0)
         if fault.error_type == "rate_limit":
@@ -296,7 +296,7 @@ class Gateway:
     def _capped(self, seconds: float) -> float:
         return min(seconds, self._policy.retry_after_cap_s)
 
-    def _raise_if_mute(self, fault: Fault, elapsed_s: float, timeout_s: float) -> None:
+    def _raise_if_mute(self, fault: CallFault, elapsed_s: float, timeout_s: float) -> None:
         """Stop where the endpoint is there, has never answered a call, and had all the time that a call may take.
 
         More tries would only multiply the wait: a model that is too slow for its first reply is so for the next.
@@ -306,7 +306,7 @@ class Gateway:
             hint = "if the model is only slow: raise timeout_s or lower concurrency.max of the judge or the target"
             raise InfrastructureError(what, hint)
 
-    def _raise_if_over(self, fault: Fault, attempt: int, elapsed_s: float) -> None:
+    def _raise_if_over(self, fault: CallFault, attempt: int, elapsed_s: float) -> None:
         policy = self._policy
         if fault.decision == "stop":
             hint = self._key_hint if fault.error_type == "authentication" and self._key_hint else fault.hint
@@ -325,12 +325,12 @@ class Gateway:
             raise InfrastructureError(what, self._dialect.unusable)
         raise _failed(fault, f"{fault.message} (after {tries})", elapsed_s)
 
-    def _redacted(self, fault: Fault) -> Fault:
+    def _redacted(self, fault: CallFault) -> CallFault:
         raw = fault.raw and self._redactor.text(fault.raw)
         return replace(fault, message=self._redactor.text(fault.message), raw=raw)
 
 
-def _failed(fault: Fault, message: str, elapsed_s: float) -> CallError:
+def _failed(fault: CallFault, message: str, elapsed_s: float) -> CallError:
     """A call that was sent and brought nothing: a refusal is free, and what the model may have done is not known."""
     if fault.unreachable:
         return CallError(fault.error_type, message, fault.raw)
@@ -340,7 +340,7 @@ def _failed(fault: Fault, message: str, elapsed_s: float) -> CallError:
     )
 
 
-def of_status(response: Response) -> Fault:
+def of_status(response: Response) -> CallFault:
     """The fault of a service's response whose status is not 2xx.
 
     What a service of one's own says to one case says little about the next, so only a refused key ends a run.
@@ -348,15 +348,17 @@ def of_status(response: Response) -> Fault:
     status, text = response.status, excerpt(response.body)
     message = f"HTTP {status}: {text}" if text else f"HTTP {status}"
     if status == 401:
-        return Fault("stop", "authentication", message, "check target.headers: the service accepts no such key", text)
+        return CallFault(
+            "stop", "authentication", message, "check target.headers: the service accepts no such key", text
+        )
     if 300 <= status < 400:
         place = response.headers.get("location") or "nowhere"
         message = f"HTTP {status}: redirected to {place}, which is not followed; set target.url to the final address"
-        return Fault("give_up", "redirect", message, raw=text)
+        return CallFault("give_up", "redirect", message, raw=text)
     if status >= 500 or status in RETRIED:
         error_type = {429: "rate_limit", 408: "timeout"}.get(status, "server")
-        return Fault("retry", error_type, message, raw=text, retry_after_s=retry_after_s(response.headers))
-    return Fault("give_up", "bad_request", message, raw=text)
+        return CallFault("retry", error_type, message, raw=text, retry_after_s=retry_after_s(response.headers))
+    return CallFault("give_up", "bad_request", message, raw=text)
 
 
 SERVICE = Dialect(of_status, "target.url", "check target.url, and that the service is up")

@@ -27,7 +27,7 @@ EXCERPT = 300
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class CallFault:
     """One failed try.
 
     Attributes:
@@ -59,22 +59,22 @@ class Dialect:
         unusable: What to check where an endpoint was never of any use.
     """
 
-    of_status: Callable[[Response], Fault]
+    of_status: Callable[[Response], CallFault]
     address: str
     unusable: str
 
 
-def of_transport(error: TransportError) -> Fault:
+def of_transport(error: TransportError) -> CallFault:
     """The fault of a try that brought no whole response."""
     if error.fault == "certificate":
-        return Fault(
+        return CallFault(
             "stop", "connection", str(error), "check the endpoint's certificate, or SSL_CERT_FILE for your own"
         )
     error_type = "timeout" if error.fault == "timeout" else "connection"
-    return Fault("retry", error_type, str(error), unreachable=error.fault == "unreachable")
+    return CallFault("retry", error_type, str(error), unreachable=error.fault == "unreachable")
 
 
-def of_malformed(response: Response, reason: str) -> Fault:
+def of_malformed(response: Response, reason: str) -> CallFault:
     """The fault of a 2xx response that does not say what it should.
 
     Some gateways answer 200 and put the upstream's error into the body; then that error counts.
@@ -83,10 +83,10 @@ def of_malformed(response: Response, reason: str) -> Fault:
     if isinstance(status, int) and 400 <= status < 600:
         return of_status(replace(response, status=status))
     text = excerpt(response.body)
-    return Fault("retry", "malformed", f"{reason}: {text}" if text else reason, raw=text)
+    return CallFault("retry", "malformed", f"{reason}: {text}" if text else reason, raw=text)
 
 
-def of_status(response: Response) -> Fault:
+def of_status(response: Response) -> CallFault:
     """The fault of a response whose status is not 2xx, by its status and the `error` object in its body."""
     details = _details(response.body)
     codes = {str(details.get(key)).lower() for key in ("code", "type")}
@@ -94,7 +94,7 @@ def of_status(response: Response) -> Fault:
     decision, error_type, hint = _verdict(response.status, codes, text)
     message = f"HTTP {response.status}: {text}"
     wait = retry_after_s(response.headers) if decision == "retry" else None
-    return Fault(decision, error_type, message, hint, excerpt(response.body), wait)
+    return CallFault(decision, error_type, message, hint, excerpt(response.body), wait)
 
 
 def _verdict(status: int, codes: set[str], text: str) -> tuple[Decision, str, str]:

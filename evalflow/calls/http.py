@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from evalflow import __version__
-from evalflow.calls.transport import CONNECT_S, Request, Response, TransportError, beginning
+from evalflow.calls.transport import CONNECT_S, HttpRequest, Response, TransportError, beginning
 
 if TYPE_CHECKING:
     from aiohttp import ClientConnectorError, ClientSession, ClientTimeout
@@ -59,7 +59,7 @@ class HttpTransport:
         self._urls: dict[str, URL] = {}
         self._timeouts: dict[float, ClientTimeout] = {}
 
-    async def send(self, request: Request) -> Response:
+    async def send(self, request: HttpRequest) -> Response:
         """Send one request and read the whole response. See `Transport`."""
         import aiohttp
 

@@ -17,7 +17,7 @@ TransportFault = Literal["unreachable", "certificate", "broken", "timeout"]
 
 
 @record()
-class Request:
+class HttpRequest:
     """What is sent.
 
     Attributes:
@@ -79,7 +79,7 @@ async def beginning(parts: AsyncIterable[bytes]) -> bytes:
 class Transport(Protocol):
     """One endpoint's connections. Tries once; knows nothing of retries, limits or what the bytes mean."""
 
-    async def send(self, request: Request) -> Response:
+    async def send(self, request: HttpRequest) -> Response:
         """Send one request and read the whole response.
 
         Raises:

@@ -90,14 +90,14 @@ class Connection(Strict):
         return url
 
 
-class Endpoint(Connection):
+class EndpointConfig(Connection):
     """What every chat with a model needs, judge or target."""
 
     temperature: float | None = Field(default=0.0, ge=0, le=2)
     max_tokens: int | None = Field(default=None, ge=1)
 
 
-class OpenAIJudgeConfig(Endpoint, JudgeConfig):
+class OpenAIJudgeConfig(EndpointConfig, JudgeConfig):
     """A model behind an OpenAI-compatible endpoint.
 
     Attributes:

@@ -68,7 +68,7 @@ class Composed:
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class HydraJob:
     """One job that Hydra starts.
 
     Attributes:
@@ -113,7 +113,7 @@ def compose(
 
 
 def launch(
-    arguments: Sequence[str], run: Callable[[Job], None], config_dir: Path | None, run_id: str, check: Check
+    arguments: Sequence[str], run: Callable[[HydraJob], None], config_dir: Path | None, run_id: str, check: Check
 ) -> None:
     """Let Hydra start jobs: one, or one per combination with -m. Its other flags (--cfg, --info) work too.
 
@@ -199,7 +199,7 @@ def _explained(
     return UserError(problems_of_absent(error, overrides, again, check))
 
 
-def _job(config: DictConfig, config_dir: Path | None) -> Job:
+def _job(config: DictConfig, config_dir: Path | None) -> HydraJob:
     """The job that Hydra starts with this configuration. It is read at once, while Hydra's state is that of the job."""
     hydra = HydraConfig.get()
     given = job_overrides()
@@ -216,7 +216,7 @@ def _job(config: DictConfig, config_dir: Path | None) -> Job:
             raise found
         return found
 
-    return Job(Path(hydra.runtime.output_dir), number, read)
+    return HydraJob(Path(hydra.runtime.output_dir), number, read)
 
 
 def _plain(

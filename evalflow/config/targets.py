@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from pydantic import BeforeValidator, Field, field_validator
 
 from evalflow.config.address import public_address, secrets_in
-from evalflow.config.endpoints import Concurrency, Endpoint
+from evalflow.config.endpoints import Concurrency, EndpointConfig
 from evalflow.config.schema import Strict, TargetConfig, Word
 from evalflow.jsonvalues import json_path
 from evalflow.redaction import parts_of_header
@@ -27,7 +27,7 @@ class RecordedTargetConfig(TargetConfig):
     kind: Literal["recorded"]  # pyright: ignore[reportIncompatibleVariableOverride]
 
 
-class OpenAITargetConfig(Endpoint, TargetConfig):
+class OpenAITargetConfig(EndpointConfig, TargetConfig):
     """A model behind an OpenAI-compatible endpoint.
 
     Attributes:

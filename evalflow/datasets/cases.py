@@ -17,7 +17,7 @@ from evalflow.datasets.csv_file import open_csv, raw_records
 from evalflow.datasets.fields import CONVERTERS, FieldMap, field_map
 from evalflow.datasets.json_files import open_json, open_jsonl, raw_items, raw_objects
 from evalflow.datasets.parquet import open_parquet
-from evalflow.datasets.rows import Broken, Row, Table, shown
+from evalflow.datasets.rows import Broken, SourceRow, Table, shown
 from evalflow.datasets.sources import Format, files, format_of, unreadable
 from evalflow.errors import Problem, UserError
 from evalflow.records import Case, Context, Message
@@ -73,7 +73,7 @@ class Builder:
     allow_irregular: bool = False
     converters: Converters = field(default_factory=_converters)
 
-    def case(self, index: int, row: Row) -> Case | Sequence[Problem]:
+    def case(self, index: int, row: SourceRow) -> Case | Sequence[Problem]:
         """The row's case, or all that is wrong with the row."""
         try:
             data = self.fields.typed(row.data) if self.cells else row.data
@@ -295,7 +295,7 @@ def examples(config: DatasetConfig, rows: int = 100) -> dict[str, Any]:
     return seen
 
 
-def _first_rows(config: DatasetConfig, rows: int) -> Iterator[Row | Problem]:
+def _first_rows(config: DatasetConfig, rows: int) -> Iterator[SourceRow | Problem]:
     return islice((row for path in files(config) for row in _table(path, config).rows), rows)
 
 
@@ -366,7 +366,7 @@ def _file_rows(
         yield row.where, [row] if isinstance(row, Problem) else builder.case(index + i, row)
 
 
-def _readable(table: Table, path: Path) -> Iterator[Row | Problem]:
+def _readable(table: Table, path: Path) -> Iterator[SourceRow | Problem]:
     try:
         yield from table.rows
     except OSError as error:

@@ -12,7 +12,7 @@ from typing import Any, TextIO
 
 from pydantic_core import from_json
 
-from evalflow.datasets.rows import MAX_RECORD, Broken, Row, Table, refuse_too_large, shown, too_long
+from evalflow.datasets.rows import MAX_RECORD, Broken, SourceRow, Table, refuse_too_large, shown, too_long
 from evalflow.errors import Problem
 
 _NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?\Z")
@@ -76,7 +76,7 @@ def _delimiter(path: Path) -> str:
     return max(_DELIMITERS, key=header.count)
 
 
-def _rows(path: Path) -> Iterator[Row | Problem]:
+def _rows(path: Path) -> Iterator[SourceRow | Problem]:
     name = shown(path)
     line = 1
     text: list[str] = []
@@ -103,11 +103,11 @@ def _rows(path: Path) -> Iterator[Row | Problem]:
         yield _not_utf8(path)
 
 
-def _row(header: list[str], cells: list[str], where: str) -> Row | Problem:
+def _row(header: list[str], cells: list[str], where: str) -> SourceRow | Problem:
     if len(cells) > len(header):
         hint = "put quotes round a cell that holds a comma"
         return Problem(f"the record has {len(cells)} cells, more than the header's {len(header)}", where, hint)
-    return Row(where, dict(zip(header, cells, strict=False)))
+    return SourceRow(where, dict(zip(header, cells, strict=False)))
 
 
 def _not_utf8(path: Path) -> Problem:

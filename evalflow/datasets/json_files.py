@@ -10,7 +10,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import IO, Any, BinaryIO, cast
 
-from evalflow.datasets.rows import MAX_RECORD, Broken, Row, Table, parse_json, record, shown, too_large, too_long
+from evalflow.datasets.rows import MAX_RECORD, Broken, SourceRow, Table, parse_json, record, shown, too_large, too_long
 from evalflow.errors import Problem
 from evalflow.jsonvalues import kind
 
@@ -29,7 +29,7 @@ def raw_objects(path: Path) -> Iterator[str]:
             yield text.decode(errors="replace") + "\n"
 
 
-def _line_rows(path: Path) -> Iterator[Row | Problem]:
+def _line_rows(path: Path) -> Iterator[SourceRow | Problem]:
     name = shown(path)
     with path.open("rb") as file:
         for line, text in _objects(file):
@@ -160,7 +160,7 @@ def raw_items(path: Path) -> Iterator[str]:
             yield json.dumps(_floats(item), ensure_ascii=False) + "\n"
 
 
-def _rows(path: Path, form: _Form) -> Iterator[Row | Problem]:
+def _rows(path: Path, form: _Form) -> Iterator[SourceRow | Problem]:
     import ijson  # pyright: ignore[reportMissingTypeStubs]
 
     name = shown(path)
@@ -169,12 +169,12 @@ def _rows(path: Path, form: _Form) -> Iterator[Row | Problem]:
             items: Iterator[Any] = ijson.items(file, form.prefix)
             for index, item in enumerate(items):
                 row = record(_floats(item), f"{name}[{index}]" if form.prefix else name)
-                yield _consistent(row, form.example_outputs) if isinstance(row, Row) else row
+                yield _consistent(row, form.example_outputs) if isinstance(row, SourceRow) else row
     except (ijson.JSONError, ArithmeticError, ValueError) as error:
         yield _broken(path, error)
 
 
-def _consistent(row: Row, example_outputs: bool | None) -> Row | Problem:
+def _consistent(row: SourceRow, example_outputs: bool | None) -> SourceRow | Problem:
     if example_outputs is not None and row.data.get("input") is None:
         return Problem("the row has no input", row.where)
     if example_outputs and row.data.get("output") is None:

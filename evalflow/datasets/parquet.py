@@ -10,7 +10,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from evalflow.datasets.rows import MAX_RECORD, Broken, Row, Table, shown, too_long
+from evalflow.datasets.rows import MAX_RECORD, Broken, SourceRow, Table, shown, too_long
 from evalflow.errors import Problem
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def open_parquet(path: Path) -> Table:
     return Table(_rows(path))
 
 
-def _rows(path: Path) -> Iterator[Row | Problem]:
+def _rows(path: Path) -> Iterator[SourceRow | Problem]:
     import polars as pl
 
     name = shown(path)
@@ -65,9 +65,9 @@ def _bytes_of(value: pl.Expr, dtype: Any) -> pl.Expr:
     return pl.lit(0, pl.UInt64)
 
 
-def _row(data: dict[str, Any], where: str) -> Row | Problem:
+def _row(data: dict[str, Any], where: str) -> SourceRow | Problem:
     try:
-        return Row(where, _json(data))
+        return SourceRow(where, _json(data))
     except ValueError as error:
         return Problem(str(error), where)
 

@@ -16,7 +16,7 @@ from evalflow.jsonvalues import is_finite, kind
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class SourceRow:
     """One record as it stands in the file.
 
     Attributes:
@@ -43,7 +43,7 @@ class Table:
         cells: Whether values are untyped text, as in CSV.
     """
 
-    rows: Iterator[Row | Problem]
+    rows: Iterator[SourceRow | Problem]
     aliases: Mapping[str, str] = field(default_factory=dict[str, str])
     cells: bool = False
 
@@ -63,10 +63,10 @@ def shown(path: Path) -> str:
     return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
 
 
-def record(value: object, where: str, hint: str = "") -> Row | Problem:
+def record(value: object, where: str, hint: str = "") -> SourceRow | Problem:
     """A row out of a parsed value, or the problem that it is no object."""
     if isinstance(value, dict):
-        return Row(where, value)  # pyright: ignore[reportUnknownArgumentType] - JSON keys are text
+        return SourceRow(where, value)  # pyright: ignore[reportUnknownArgumentType] - JSON keys are text
     return Problem(f"expected an object with one column per key, got {kind(value)}", where, hint)
 
 

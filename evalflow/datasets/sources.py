@@ -12,7 +12,7 @@ from evalflow import paths
 from evalflow.config.schema import DatasetConfig
 from evalflow.datasets.csv_file import open_csv
 from evalflow.datasets.json_files import open_jsonl
-from evalflow.datasets.rows import Broken, Row, shown
+from evalflow.datasets.rows import Broken, SourceRow, shown
 from evalflow.errors import Problem, UserError, did_you_mean, nearest
 
 Format = Literal["jsonl", "json", "csv", "parquet"]
@@ -103,7 +103,7 @@ def _beside(path: Path) -> str:
     return did_you_mean(path.name, names) if nearest(path.name, names) or len(names) <= 10 else ""
 
 
-def plain_rows(path: Path) -> Iterator[Row | Problem]:
+def plain_rows(path: Path) -> Iterator[SourceRow | Problem]:
     """The rows of a .jsonl or .csv file; a record that cannot be read is a Problem in its place.
 
     Raises:

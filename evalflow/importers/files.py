@@ -16,7 +16,7 @@ _WIDTH = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Imported:
+class ImportedConfig:
     """What other tools' files declare, as evalflow's config groups.
 
     Attributes:

@@ -13,7 +13,7 @@ from evalflow import datasets, paths
 from evalflow.config.schema import DatasetConfig
 from evalflow.config.yaml_size import safe_yaml
 from evalflow.errors import Problem, UserError, did_you_mean
-from evalflow.importers.files import Imported
+from evalflow.importers.files import ImportedConfig
 
 _TASKS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "rag_answers": ("rag", ()),
@@ -62,7 +62,7 @@ class _Config(BaseModel):
     n_runs: int = Field(default=1, ge=1)
 
 
-def read_config(path: Path) -> Imported:
+def read_config(path: Path) -> ImportedConfig:
     """A config file as a dataset and an experiment; `notes` say what of it has no counterpart.
 
     Args:
@@ -76,7 +76,7 @@ def read_config(path: Path) -> Imported:
     task = _task(config, path, data)
     form, metrics = _TASKS[task]
     name = f"govuk_{task}"
-    imported = Imported()
+    imported = ImportedConfig()
     about = f"Cases of {data.name}, in the form of {task}."
     imported.datasets[name] = {**_shipped(form), "description": about, "path": str(data)}
     experiment: dict[str, Any] = {"defaults": [{"override /dataset": name}], "generate": config.generate}

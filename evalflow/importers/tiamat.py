@@ -12,7 +12,7 @@ from evalflow import datasets
 from evalflow.config.schema import DatasetConfig
 from evalflow.datasets.rows import parse_json
 from evalflow.errors import Problem, UserError, nearest
-from evalflow.importers.files import Imported, key_for
+from evalflow.importers.files import ImportedConfig, key_for
 
 _ANSWER = "actual_output"
 """The column of answers that were recorded; such rows need no target."""
@@ -114,7 +114,7 @@ class _Test(_Part):
 T = TypeVar("T", bound=BaseModel)
 
 
-def read_test(path: Path) -> Imported:
+def read_test(path: Path) -> ImportedConfig:
     """A test file, with the datasets and metrics that it names.
 
     A metric that needs the history scores each dataset as one conversation; where the test has other metrics too, such
@@ -136,7 +136,7 @@ def read_test(path: Path) -> Imported:
     if problems:
         raise UserError(problems)
     forms = _forms(tables, [metric.config.needs_history for metric in metrics.values()])
-    imported = Imported()
+    imported = ImportedConfig()
     for table, whole, name in forms:
         key = key_for(name, imported.datasets, "dataset")
         imported.datasets[key] = _table(table, name, whole=whole)

@@ -1,12 +1,12 @@
 """What people say of answers: read from files, bound to the answers they saw, and drawn to be asked for."""
 
-from evalflow.labels.draw import Candidate, Drawn, Key, draw, draw_groups, score_strata, tag_stratum
+from evalflow.labels.draw import Drawn, Key, UnlabelledAnswer, draw, draw_groups, score_strata, tag_stratum
 from evalflow.labels.read import (
     HERE,
-    Answered,
     Bound,
     Elsewhere,
     Given,
+    LabelledAnswer,
     LeftOut,
     Parsed,
     answer_hash,
@@ -20,16 +20,16 @@ from evalflow.labels.sheet import CELL, Sheet, key_of, read_sheet
 __all__ = [
     "CELL",
     "HERE",
-    "Answered",
     "Bound",
-    "Candidate",
     "Drawn",
     "Elsewhere",
     "Given",
     "Key",
+    "LabelledAnswer",
     "LeftOut",
     "Parsed",
     "Sheet",
+    "UnlabelledAnswer",
     "answer_hash",
     "bind",
     "draw",

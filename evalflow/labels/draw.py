@@ -19,7 +19,7 @@ _STRATA = 5
 
 
 @record()
-class Candidate:
+class UnlabelledAnswer:
     """An answer that may be drawn.
 
     Attributes:
@@ -52,11 +52,11 @@ class Drawn:
 
 
 def draw(
-    candidates: Sequence[Candidate],
+    candidates: Sequence[UnlabelledAnswer],
     size: int,
     seed: int,
     *,
-    stratum: Callable[[Candidate], str] | None = None,
+    stratum: Callable[[UnlabelledAnswer], str] | None = None,
     already: Collection[Key] = (),
 ) -> Drawn:
     """Draw answers.
@@ -74,7 +74,7 @@ def draw(
     Raises:
         UserError: There are more strata than answers to draw.
     """
-    by_stratum: dict[str, list[Candidate]] = {}
+    by_stratum: dict[str, list[UnlabelledAnswer]] = {}
     for one in candidates:
         by_stratum.setdefault(stratum(one) if stratum else "all", []).append(one)
     if len(by_stratum) > size:
@@ -92,7 +92,9 @@ def draw(
     return Drawn({key: chosen[key] for key in order}, strata, _groups_of(candidates, chosen))
 
 
-def draw_groups(candidates: Sequence[Candidate], size: int, seed: int, *, already: Collection[Key] = ()) -> Drawn:
+def draw_groups(
+    candidates: Sequence[UnlabelledAnswer], size: int, seed: int, *, already: Collection[Key] = ()
+) -> Drawn:
     """Draw whole groups of answers, each with the same chance.
 
     How many groups is settled beforehand, by their mean size: to draw until there are enough answers would favour large
@@ -117,18 +119,18 @@ def draw_groups(candidates: Sequence[Candidate], size: int, seed: int, *, alread
     return Drawn(dict.fromkeys(chosen, 1.0), {"all": (len(chosen), len(candidates))}, (wanted, len(groups)))
 
 
-def _groups_of(candidates: Sequence[Candidate], chosen: Collection[Key]) -> tuple[int, int]:
+def _groups_of(candidates: Sequence[UnlabelledAnswer], chosen: Collection[Key]) -> tuple[int, int]:
     everything = {(one.key[0], one.group) for one in candidates}
     return len({(one.key[0], one.group) for one in candidates if one.key in chosen}), len(everything)
 
 
-def score_strata(candidates: Iterable[Candidate]) -> Callable[[Candidate], str]:
+def score_strata(candidates: Iterable[UnlabelledAnswer]) -> Callable[[UnlabelledAnswer], str]:
     """Strata by the judge's score: of each score its own where there are few, else fifths; those without one apart."""
     scores = sorted(one.score for one in candidates if one.score is not None)
     few = len(set(scores)) <= _STRATA
     cuts = [scores[len(scores) * part // _STRATA] for part in range(1, _STRATA)] if scores else []
 
-    def stratum(one: Candidate) -> str:
+    def stratum(one: UnlabelledAnswer) -> str:
         score = one.score
         if score is None:
             return "without a score"
@@ -137,7 +139,7 @@ def score_strata(candidates: Iterable[Candidate]) -> Callable[[Candidate], str]:
     return stratum
 
 
-def tag_stratum(one: Candidate) -> str:
+def tag_stratum(one: UnlabelledAnswer) -> str:
     """The stratum of an answer by its case's first tag."""
     return one.tags[0] if one.tags else "without a tag"
 

@@ -167,7 +167,7 @@ Cell = tuple[str, str, str, int, str]
 
 
 @record()
-class Answered:
+class LabelledAnswer:
     """An answer of a run, as labels are bound to it.
 
     Attributes:
@@ -198,7 +198,7 @@ class Bound:
     score: float
     value: Any
     given: Given
-    answer: Answered
+    answer: LabelledAnswer
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,7 +252,7 @@ class LeftOut:
 
 def bind(
     given: Sequence[Given],
-    answers: Iterable[Answered],
+    answers: Iterable[LabelledAnswer],
     scales: Mapping[str, Read],
     elsewhere: Elsewhere = HERE,
 ) -> tuple[list[Bound], LeftOut, list[Problem]]:
@@ -269,7 +269,7 @@ def bind(
         two labels by one person for one answer.
     """
     wanted = {one.label.case_id for one in given}
-    by_case: dict[str, list[Answered]] = {}
+    by_case: dict[str, list[LabelledAnswer]] = {}
     for answer in answers:
         if answer.case_id in wanted:
             by_case.setdefault(answer.case_id, []).append(answer)
@@ -285,7 +285,7 @@ def bind(
 
 def _bound(
     one: Given,
-    by_case: Mapping[str, Sequence[Answered]],
+    by_case: Mapping[str, Sequence[LabelledAnswer]],
     scales: Mapping[str, Read],
     elsewhere: Elsewhere,
     left: LeftOut,
@@ -315,7 +315,7 @@ def _bound(
     return [Bound(score=score, value=value, given=one, answer=answer) for answer in matching]
 
 
-def _matching(one: Given, answers: Sequence[Answered], left: LeftOut) -> Iterator[Answered]:
+def _matching(one: Given, answers: Sequence[LabelledAnswer], left: LeftOut) -> Iterator[LabelledAnswer]:
     """The answers that the label is about; where there is none, it is counted as left out."""
     label = one.label
     own = [a for a in answers if label.target in (None, a.target) and label.target_repeat in (None, a.target_repeat)]
@@ -330,7 +330,7 @@ def _matching(one: Given, answers: Sequence[Answered], left: LeftOut) -> Iterato
     yield from found
 
 
-def _unknown(one: Given, by_case: Mapping[str, Sequence[Answered]]) -> Problem:
+def _unknown(one: Given, by_case: Mapping[str, Sequence[LabelledAnswer]]) -> Problem:
     elsewhere = {answer.dataset for answer in by_case.get(one.label.case_id, ())}
     if elsewhere:
         hint = f"it is in {' and in '.join(sorted(elsewhere))}"

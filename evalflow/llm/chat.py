@@ -15,18 +15,18 @@ from pydantic_core import PydanticSerializationError, core_schema, to_json
 from typing_extensions import TypedDict
 
 from evalflow.calls.cache_store import Entry, key_of
-from evalflow.calls.client import CallSession, Malformed, RetryPolicy
+from evalflow.calls.client import CallSession, MalformedReply, RetryPolicy
 from evalflow.calls.single_flight import Unreadable
-from evalflow.calls.transport import Request, Response, Transport
+from evalflow.calls.transport import HttpRequest, Response, Transport
 from evalflow.config.address import without_user
-from evalflow.config.endpoints import Endpoint, Price
+from evalflow.config.endpoints import EndpointConfig, Price
 from evalflow.frozen import record
 from evalflow.llm.endpoint import connect
 from evalflow.records import Usage
 
 
 @dataclass(frozen=True, slots=True)
-class ToolCall:
+class ChatToolCall:
     """A tool call; `arguments` is JSON text as the model wrote it."""
 
     id: str
@@ -50,7 +50,7 @@ class Completion:
     """
 
     text: str | None
-    tool_calls: tuple[ToolCall, ...] = ()
+    tool_calls: tuple[ChatToolCall, ...] = ()
     refusal: str | None = None
     finish_reason: str | None = None
     tokens: tuple[Mapping[str, Any], ...] | None = None
@@ -71,7 +71,7 @@ def read(response: Response, price: Price | None) -> Completion:
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         place = ".".join(str(part) for part in first["loc"])
-        raise Malformed(f"no chat completion ({place}: {first['msg']})" if place else "no JSON") from None
+        raise MalformedReply(f"no chat completion ({place}: {first['msg']})" if place else "no JSON") from None
     choice = envelope["choices"][0]
     message = choice["message"]
     counts = envelope.get("usage")
@@ -151,11 +151,11 @@ def _text(content: str | list[_Part] | None) -> str | None:
     return "".join(part.get("text", "") for part in content) if isinstance(content, list) else content
 
 
-def _tool_call(call: _Call, index: int) -> ToolCall:
+def _tool_call(call: _Call, index: int) -> ChatToolCall:
     function = call["function"]
     arguments = function.get("arguments")
     text = arguments if isinstance(arguments, str) else json.dumps(arguments or {}, ensure_ascii=False)
-    return ToolCall(call.get("id") or f"call_{index}", function.get("name", ""), text)
+    return ChatToolCall(call.get("id") or f"call_{index}", function.get("name", ""), text)
 
 
 def cost(usage: Usage | None, price: Price | None) -> float | None:
@@ -190,7 +190,7 @@ class ChatClient:
 
     def __init__(
         self,
-        config: Endpoint,
+        config: EndpointConfig,
         role: str,
         session: CallSession | None = None,
         *,
@@ -208,7 +208,7 @@ class ChatClient:
         self._reply_tokens = float(min(REPLY_TOKENS, config.max_tokens or REPLY_TOKENS))
         self._fixed = _fixed(config, link.base_url)
 
-    def request(self, body: Mapping[str, Any], kind: str = "") -> Request:
+    def request(self, body: Mapping[str, Any], kind: str = "") -> HttpRequest:
         """What is sent.
 
         Args:
@@ -216,9 +216,9 @@ class ChatClient:
             kind: Calls of one kind should take alike, as those of one step of a metric do.
         """
         data = canonical({**self._fixed, **body})
-        return Request("POST", PATH, data, self._timeout_s, kind, self._expected_tokens(data))
+        return HttpRequest("POST", PATH, data, self._timeout_s, kind, self._expected_tokens(data))
 
-    async def complete(self, request: Request) -> Completion:
+    async def complete(self, request: HttpRequest) -> Completion:
         """Ask the model.
 
         Raises:
@@ -231,7 +231,7 @@ class ChatClient:
             self._settle(request.tokens, completion.usage)
         return completion
 
-    def key(self, request: Request, *repeats: int) -> bytes:
+    def key(self, request: HttpRequest, *repeats: int) -> bytes:
         """What a value is known by: the request that is sent first, and which of several wanted values it is."""
         return key_of(self._place, request.path, request.body or b"", *repeats)
 
@@ -261,7 +261,7 @@ class ChatClient:
         """
         try:
             completion = self._read(Response(200, {}, entry.body, entry.latency_s))
-        except Malformed as error:
+        except MalformedReply as error:
             raise Unreadable(str(error)) from None
         return replace(completion, usage=entry.usage, cost_usd=self._cost(entry))
 
@@ -302,7 +302,7 @@ def identity(kind: str, config: BaseModel, fields: tuple[str, ...], extra: objec
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def _fixed(config: Endpoint, base_url: str) -> dict[str, Any]:
+def _fixed(config: EndpointConfig, base_url: str) -> dict[str, Any]:
     """What every request carries. OpenAI and Azure have renamed max_tokens; the others know the old name only."""
     host = urlsplit(base_url).hostname or ""
     renamed = host == "api.openai.com" or host.endswith(".azure.com")

@@ -41,7 +41,7 @@ class InvalidReply(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedContract:
     """What Instructor makes of a reply model, once for all calls.
 
     Attributes:
@@ -56,7 +56,7 @@ class Prepared:
     schema: dict[str, Any]
 
 
-def prepare(reply_model: type[BaseModel], mode: ReplyMode, strict: bool) -> Prepared:
+def prepare(reply_model: type[BaseModel], mode: ReplyMode, strict: bool) -> PreparedContract:
     """Let Instructor say how a reply model is asked for. See `Contract` for the arguments."""
     from instructor.processing.response import handle_response_model
 
@@ -69,7 +69,7 @@ def prepare(reply_model: type[BaseModel], mode: ReplyMode, strict: bool) -> Prep
         schema["response_format"]["json_schema"]["strict"] = True
     elif strict and mode == "tools":
         schema["tools"][0]["function"]["strict"] = True
-    return Prepared(before, after, "\n\n".join(message["content"] for message in system), schema)
+    return PreparedContract(before, after, "\n\n".join(message["content"] for message in system), schema)
 
 
 class Contract:
@@ -88,7 +88,7 @@ class Contract:
         reply_model: type[BaseModel],
         mode: ReplyMode,
         strict: bool = False,
-        prepared: Prepared | None = None,
+        prepared: PreparedContract | None = None,
     ) -> None:
         self._reply_model = reply_model
         self._mode: ReplyMode = mode
@@ -191,12 +191,12 @@ log = logging.getLogger("evalflow")
 FORMAT = 1
 """Raise it when `prepare` makes something else of the same."""
 
-Prepare = Callable[[type[BaseModel], ReplyMode, bool], Prepared]
+Prepare = Callable[[type[BaseModel], ReplyMode, bool], PreparedContract]
 
 
 def prepared(
     folder: Path, reply_model: type[BaseModel], mode: ReplyMode, strict: bool, prepare: Prepare = prepare
-) -> Prepared:
+) -> PreparedContract:
     """The prepared contract of a reply model, from the folder if it is there, else made and left there.
 
     Args:
@@ -220,13 +220,13 @@ def _key(reply_model: type[BaseModel], mode: ReplyMode, strict: bool) -> str:
     return hashlib.sha256(json.dumps(decisive).encode()).hexdigest()[:32]
 
 
-def _read(path: Path) -> Prepared | None:
+def _read(path: Path) -> PreparedContract | None:
     """What stands in a file; None where it is not there, or is not what was written."""
     try:
         kept: dict[str, Any] = TypeAdapter(dict[str, Any]).validate_json(path.read_bytes())
         if kept["sha256"] != _digest(kept["contract"]):
             raise ValueError("the digest differs")
-        return TypeAdapter(Prepared).validate_python(kept["contract"])
+        return TypeAdapter(PreparedContract).validate_python(kept["contract"])
     except FileNotFoundError:
         return None
     except (OSError, KeyError, ValueError, ValidationError) as error:
@@ -234,9 +234,9 @@ def _read(path: Path) -> Prepared | None:
         return None
 
 
-def _write(path: Path, found: Prepared) -> None:
+def _write(path: Path, found: PreparedContract) -> None:
     """Keep it for later runs; where that cannot be done, they prepare it again."""
-    contract = TypeAdapter(Prepared).dump_python(found)
+    contract = TypeAdapter(PreparedContract).dump_python(found)
     text = json.dumps({"sha256": _digest(contract), "contract": contract})
     try:
         private_folder(path.parent)

@@ -37,14 +37,14 @@ class UnsupportedStepError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Support:
     """What was found of one thing: how far it is supported (0..1), and why in words."""
 
     support: float
     reason: str
 
 
-def fill(model: type[BaseModel], finding: Finding) -> tuple[dict[str, Any], Distribution]:
+def fill(model: type[BaseModel], finding: Support) -> tuple[dict[str, Any], Distribution]:
     """The fields of a reply, and how likely each value of its verdict is.
 
     A reply has one verdict (a label, a boolean, a bounded number), and text fields, which take the reason.
@@ -241,9 +241,9 @@ class EmbeddedJudge:
         content, chances = fill(ask.reply_model, findings[0])
         return content, [chances]
 
-    def _relevance(self, text: str, subject: str) -> Finding:
+    def _relevance(self, text: str, subject: str) -> Support:
         cosine = self._similarity(text, [subject])
-        return Finding(cosine, f"similarity of meaning {cosine:.2f} (cosine of sentence embeddings)")
+        return Support(cosine, f"similarity of meaning {cosine:.2f} (cosine of sentence embeddings)")
 
     def _similarity(self, text: str, others: Sequence[str]) -> float:
         vectors = self._minilm.embed([text, *others])
@@ -293,15 +293,15 @@ def _extract(ask: Ask) -> Filled:
     return {name: [line for text in texts for line in sentences(text) if states_something(line)]}, None
 
 
-def _fill_items(ask: Ask, findings: Sequence[Finding]) -> Filled:
+def _fill_items(ask: Ask, findings: Sequence[Support]) -> Filled:
     model = item_type(ask.reply_model.model_fields["results"])
     filled = [fill(model, finding) for finding in findings]
     return {"results": [content for content, _ in filled]}, [chances for _, chances in filled]
 
 
-def _finding(evidence: Evidence) -> Finding:
+def _finding(evidence: Evidence) -> Support:
     if not evidence.passage:
-        return Finding(evidence.support, "there is nothing to compare it with")
+        return Support(evidence.support, "there is nothing to compare it with")
     passage = evidence.passage
     if len(passage) > PASSAGE_CHARACTERS:
         passage = passage[:PASSAGE_CHARACTERS].rstrip() + "…"
@@ -310,4 +310,4 @@ def _finding(evidence: Evidence) -> Finding:
         notes.append(f"words not in the closest passage: {', '.join(evidence.unseen)}")
     else:
         notes.append("every content word is in the closest passage")
-    return Finding(evidence.support, f'{"; ".join(notes)}; closest passage: "{passage}"')
+    return Support(evidence.support, f'{"; ".join(notes)}; closest passage: "{passage}"')

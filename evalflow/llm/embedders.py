@@ -17,9 +17,9 @@ from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar, cast
 from pydantic_core import from_json
 
 from evalflow.calls.cache_store import Entry, key_of
-from evalflow.calls.client import CallSession, Malformed, RetryPolicy
+from evalflow.calls.client import CallSession, MalformedReply, RetryPolicy
 from evalflow.calls.single_flight import Unreadable
-from evalflow.calls.transport import Request, Response, Transport
+from evalflow.calls.transport import HttpRequest, Response, Transport
 from evalflow.config.endpoints import EmbeddedEmbedderConfig, OpenAIEmbedderConfig
 from evalflow.errors import CallError
 from evalflow.llm.chat import canonical, cost, identity
@@ -138,10 +138,10 @@ def read(response: Response, count: int) -> Batch:
     try:
         body: Any = from_json(response.body, allow_inf_nan=False)
     except ValueError:
-        raise Malformed("no JSON") from None
+        raise MalformedReply("no JSON") from None
     data = cast("Any", body).get("data") if isinstance(body, dict) else None
     if not isinstance(data, list) or len(cast("list[Any]", data)) != count:
-        raise Malformed(f"no list of {count} embeddings under `data`")
+        raise MalformedReply(f"no list of {count} embeddings under `data`")
     placed = sorted(enumerate(cast("list[Any]", data)), key=lambda pair: _index(pair[1], pair[0]))
     return Batch([_vector(item) for _, item in placed], _usage(cast("Any", body).get("usage")))
 
@@ -168,9 +168,9 @@ def _vector(item: Any) -> Vector:
     try:
         vector = array("f", cast("list[float]", numbers) if isinstance(numbers, list) else ())
     except (TypeError, OverflowError):
-        raise Malformed("an embedding holds what is no number") from None
+        raise MalformedReply("an embedding holds what is no number") from None
     if not vector or not math.isfinite(sum(vector)) or not any(vector):
-        raise Malformed("an embedding is empty, zero or not finite")
+        raise MalformedReply("an embedding is empty, zero or not finite")
     return vector
 
 
@@ -299,7 +299,7 @@ class OpenAIEmbedder:
         """Embed a batch; gives for each text its vector, and what is to be remembered of it."""
         data = canonical({**self._fixed, "input": list(texts)})
         tokens = len(data) / BYTES_A_TOKEN
-        request = Request("POST", PATH, data, self._config.timeout_s, "embed", tokens)
+        request = HttpRequest("POST", PATH, data, self._config.timeout_s, "embed", tokens)
         sent = await self._gateway.send(request, partial(read, count=len(texts)))
         if sent.value.usage is not None:
             self._limiter.settle(sent.value.usage.input_tokens - tokens)

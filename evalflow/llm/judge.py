@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from evalflow.calls.cache_store import Entry
 from evalflow.calls.client import CallSession
 from evalflow.calls.single_flight import Unreadable, short
-from evalflow.calls.transport import Request
+from evalflow.calls.transport import HttpRequest
 from evalflow.config.endpoints import OpenAIJudgeConfig
 from evalflow.errors import CallError, JudgeError, Problem, UserError
 from evalflow.llm import logprobs, samples
@@ -118,7 +118,7 @@ class OpenAIJudge:
     def explain_refusal(self, task: str | None) -> None:
         """It refuses no task."""
 
-    def opening(self, ask: Ask) -> tuple[Request, int]:
+    def opening(self, ask: Ask) -> tuple[HttpRequest, int]:
         """What is sent first for an ask, and how many such requests are sent at once."""
         if ask.samples == 1:
             return self._request(ask, self._body(ask)), 1
@@ -165,7 +165,7 @@ class OpenAIJudge:
     def _body(self, ask: Ask) -> dict[str, Any]:
         return {**self._contract(ask.reply_model).request(ask.messages), **self._decoding(ask)}
 
-    def _request(self, ask: Ask, body: Mapping[str, Any]) -> Request:
+    def _request(self, ask: Ask, body: Mapping[str, Any]) -> HttpRequest:
         return self._client.request(body, kind=f"{ask.metric}.{ask.step}")
 
     async def _ask_once(self, ask: Ask, number: int = 0) -> Reply:
@@ -179,7 +179,7 @@ class OpenAIJudge:
             return reply
         return replace(reply, requests=0, cost_usd=0.0, saved_usd=reply.cost_usd, paid=(), cached=True)
 
-    async def _paid(self, ask: Ask, body: Mapping[str, Any], request: Request, key: bytes) -> tuple[Reply, Entry]:
+    async def _paid(self, ask: Ask, body: Mapping[str, Any], request: HttpRequest, key: bytes) -> tuple[Reply, Entry]:
         """Ask until the reply is valid; gives it, and what is to be remembered of it."""
         contract, spent = self._contract(ask.reply_model), _Spent()
         while True:
@@ -238,7 +238,7 @@ class OpenAIJudge:
             identity=self._identity,
         )
 
-    async def _complete(self, request: Request, spent: _Spent) -> Completion:
+    async def _complete(self, request: HttpRequest, spent: _Spent) -> Completion:
         try:
             completion = await self._client.complete(request)
         except CallError as error:

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from evalflow.calls.transport import CONNECT_S, Request, Response, TransportError, beginning
+from evalflow.calls.transport import CONNECT_S, HttpRequest, Response, TransportError, beginning
 from evalflow.config.endpoints import AzureConfig
 from evalflow.errors import InfrastructureError, Problem, UserError
 
@@ -44,7 +44,7 @@ class SdkTransport:
         self._first_byte_s = first_byte_s
         self._client: AsyncOpenAI | None = None
 
-    async def send(self, request: Request) -> Response:
+    async def send(self, request: HttpRequest) -> Response:
         """Send one request and read the whole response. See `Transport`."""
         import httpx2
         from openai import APIConnectionError, APIStatusError
@@ -139,7 +139,7 @@ class SdkTransport:
         except (ImportError, ValueError) as error:  # a proxy in the environment that needs a package, or is none
             raise TransportError("unreachable", f"no connection: {error}") from None
 
-    def _transport_error(self, error: APIConnectionError, request: Request) -> TransportError:
+    def _transport_error(self, error: APIConnectionError, request: HttpRequest) -> TransportError:
         import httpx2
 
         cause = error.__cause__
@@ -154,7 +154,7 @@ class SdkTransport:
         return TransportError("broken", f"the connection was lost: {cause or error}")
 
 
-def _timeout(request: Request) -> TransportError:
+def _timeout(request: HttpRequest) -> TransportError:
     return TransportError("timeout", f"no whole response within {request.timeout_s:g} s")
 
 

@@ -20,7 +20,7 @@ from evalflow.metrics.json_schema import written
 from evalflow.metrics.operations import NormalForm, as_number
 from evalflow.metrics.returns import BoolType, FieldType, StrType
 from evalflow.metrics.rules import Rule, ValueRule
-from evalflow.metrics.steps import Step, StepConfig, build_steps, fields_of, look_up, obstacle
+from evalflow.metrics.steps import PreparedStep, StepConfig, build_steps, fields_of, look_up, obstacle
 from evalflow.prompts import Prompts
 from evalflow.protocols import Judge
 from evalflow.records import EMBED, Answer, Ask, Case, Outcome, passes
@@ -107,7 +107,7 @@ class RegexMatching(Strict):
     pattern: str
 
 
-class Comparison(Strict):
+class FieldComparison(Strict):
     """The answer, or another field, compares with the expected value."""
 
     expected_value: Any
@@ -133,7 +133,7 @@ PARAMS: MappingProxyType[str, type[BaseModel]] = MappingProxyType(
         "semantic_similarity": SemanticSimilarity,
         "regex_matching": RegexMatching,
         "json_schema": JsonSchemaValidity,
-        **dict.fromkeys(COMPARISONS, Comparison),
+        **dict.fromkeys(COMPARISONS, FieldComparison),
     }
 )
 JUDGED = ("correctness", "conformity", "groundedness")
@@ -158,7 +158,7 @@ class JudgedCheck(ChainMetric[ChainConfig]):
         self,
         name: str,
         config: ChainConfig,
-        steps: Sequence[Step],
+        steps: Sequence[PreparedStep],
         rule: Rule,
         params: Mapping[str, Any] | None = None,
     ) -> None:
@@ -289,7 +289,7 @@ def rulebook_of(identifier: str, params: BaseModel) -> Rulebook:
             return Rulebook("answer", _operations([{"op": "regex", "pattern": params.pattern}]))
         case JsonSchemaValidity():
             return Rulebook(params.field, _operations([{"op": "json_schema", "schema": params.schema_}]))
-        case Comparison():
+        case FieldComparison():
             text = identifier in ("equals", "not_equals")
             value = written(params.expected_value) if text else params.expected_value
             return Rulebook(params.field, _operations([{"op": identifier, "value": value}]))

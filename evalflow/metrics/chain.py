@@ -11,7 +11,7 @@ from evalflow.metrics.base import BaseMetric, Calls, UnitMetricConfig
 from evalflow.metrics.reasons import reason_of
 from evalflow.metrics.returns import Observed, rows_at
 from evalflow.metrics.rules import Rule, evaluate
-from evalflow.metrics.steps import LISTS, Step, fields_of, items_in, look_up, obstacle, root, stand_in
+from evalflow.metrics.steps import LISTS, PreparedStep, fields_of, items_in, look_up, obstacle, root, stand_in
 from evalflow.prompts import render
 from evalflow.protocols import Judge
 from evalflow.records import Answer, Ask, Case, Distribution, Message, Outcome, Reply
@@ -63,7 +63,7 @@ class ChainMetric(BaseMetric[C], Generic[C]):
         rule: How the replies become a score.
     """
 
-    def __init__(self, name: str, config: C, steps: Sequence[Step], rule: Rule) -> None:
+    def __init__(self, name: str, config: C, steps: Sequence[PreparedStep], rule: Rule) -> None:
         super().__init__(name, config)
         self._steps = tuple(steps)
         self._rule = rule
@@ -159,7 +159,7 @@ class ChainMetric(BaseMetric[C], Generic[C]):
 
 
 async def _observe(
-    step: Step, scope: Scope, judge: Judge, seen: Mapping[str, Observed], trail: list[dict[str, Any]]
+    step: PreparedStep, scope: Scope, judge: Judge, seen: Mapping[str, Observed], trail: list[dict[str, Any]]
 ) -> Observed:
     """Put one step to the judge, and add what was said to the trail, also where the judge failed."""
     config = step.config
@@ -180,7 +180,7 @@ async def _observe(
     return Observed(step.shape, said, reply.probabilities, items)
 
 
-def _items(step: Step, scope: Scope, seen: Mapping[str, Observed]) -> tuple[Any, ...] | None:
+def _items(step: PreparedStep, scope: Scope, seen: Mapping[str, Observed]) -> tuple[Any, ...] | None:
     """What a one_per step goes over; None for another one."""
     ref = step.config.one_per
     if ref is None:
@@ -188,7 +188,7 @@ def _items(step: Step, scope: Scope, seen: Mapping[str, Observed]) -> tuple[Any,
     return items_in(ref, scope.fields) if ref in LISTS else tuple(rows_at(ref, seen).rows)
 
 
-def _ready(step: Step, scope: Scope, seen: Mapping[str, Observed], items: tuple[Any, ...] | None) -> Ask:
+def _ready(step: PreparedStep, scope: Scope, seen: Mapping[str, Observed], items: tuple[Any, ...] | None) -> Ask:
     """The ask; a prompt that this one case cannot fill is this cell's error and does not stop the run."""
     try:
         return _ask(step, scope, seen, items)
@@ -196,7 +196,7 @@ def _ready(step: Step, scope: Scope, seen: Mapping[str, Observed], items: tuple[
         raise JudgeError("prompt", str(error)) from None
 
 
-def _ask(step: Step, scope: Scope, seen: Mapping[str, Observed], items: tuple[Any, ...] | None) -> Ask:
+def _ask(step: PreparedStep, scope: Scope, seen: Mapping[str, Observed], items: tuple[Any, ...] | None) -> Ask:
     config = step.config
     variables = {**scope.variables, **{name: observed.reply for name, observed in seen.items()}}
     if config.source_field:

@@ -16,8 +16,8 @@ from evalflow.metrics.json_schema import Fault, NoJson, json_of, json_schema, wr
 from evalflow.metrics.operations import (
     BaseOperation,
     ComparisonOperation,
-    Finding,
     PatternOperation,
+    RuleFinding,
     TextOperation,
     quoted,
 )
@@ -60,24 +60,24 @@ class JsonPathOperation(BaseOperation):
         _ = self._matches
         return self
 
-    def apply(self, field: str, fields: Mapping[str, Any]) -> Finding:
+    def apply(self, field: str, fields: Mapping[str, Any]) -> RuleFinding:
         """Hold it against a case field."""
         try:
             document = json_of(look_up(field, fields))
         except NoJson as error:
-            return Finding(passed=False, reason=f"the {field} is {error}")
+            return RuleFinding(passed=False, reason=f"the {field} is {error}")
         values = self._values(document)
         if self.missing is not None:
             phrase = "exists" if values else "does not exist"
-            return Finding(bool(values) != self.missing, f"JSON path {self.path} {phrase} in {field}")
+            return RuleFinding(bool(values) != self.missing, f"JSON path {self.path} {phrase} in {field}")
         if not values:
-            return Finding(passed=False, reason=f"JSON path {self.path} does not exist in {field}")
+            return RuleFinding(passed=False, reason=f"JSON path {self.path} does not exist in {field}")
         wanted = self._wanted
         for value in values:
             if self._holds(value):
-                return Finding(passed=True, reason=f"Found {_cut(written(value))} at {self.path}, as expected")
+                return RuleFinding(passed=True, reason=f"Found {_cut(written(value))} at {self.path}, as expected")
         got = ", ".join(shown(value, wanted) for value in values[:3])
-        return Finding(passed=False, reason=f"Expected {wanted} at {self.path} but got {got}")
+        return RuleFinding(passed=False, reason=f"Expected {wanted} at {self.path} but got {got}")
 
     def _values(self, document: Any) -> Sequence[Any]:
         try:
@@ -128,15 +128,15 @@ class JsonSchemaOperation(BaseOperation):
         _ = self._fault
         return self
 
-    def apply(self, field: str, fields: Mapping[str, Any]) -> Finding:
+    def apply(self, field: str, fields: Mapping[str, Any]) -> RuleFinding:
         """Validate a case field."""
         try:
             fault = self._fault(json_of(look_up(field, fields)))
         except NoJson as error:
-            return Finding(passed=False, reason=f"the {field} is {error}")
+            return RuleFinding(passed=False, reason=f"the {field} is {error}")
         if fault:
-            return Finding(passed=False, reason=f"the {field} is not valid by the JSON Schema: {fault}")
-        return Finding(passed=True, reason=f"the {field} is valid by the JSON Schema")
+            return RuleFinding(passed=False, reason=f"the {field} is not valid by the JSON Schema: {fault}")
+        return RuleFinding(passed=True, reason=f"the {field} is valid by the JSON Schema")
 
     @cached_property
     def _fault(self) -> Fault:
@@ -190,7 +190,7 @@ class Rulebook:
             fields: All fields, none of those concerned absent.
         """
 
-        def apply() -> list[Finding]:
+        def apply() -> list[RuleFinding]:
             return [operation.apply(self.field, fields) for operation in self.operations]
 
         try:
@@ -223,6 +223,6 @@ class Rulebook:
         ]
 
 
-def _reason(findings: Sequence[Finding], passed: bool) -> str:
+def _reason(findings: Sequence[RuleFinding], passed: bool) -> str:
     """What failed; where nothing that matters did, what held."""
     return "; ".join([finding.reason for finding in findings if finding.passed == passed])

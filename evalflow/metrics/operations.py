@@ -22,7 +22,7 @@ _QUOTE = 80
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class RuleFinding:
     """What an operation says of a field, and why in one line."""
 
     passed: bool
@@ -41,7 +41,7 @@ class BaseOperation(Strict):
         """The further fields it looks at."""
         return ()
 
-    def apply(self, field: str, fields: Mapping[str, Any]) -> Finding:
+    def apply(self, field: str, fields: Mapping[str, Any]) -> RuleFinding:
         """Hold it against a case field.
 
         Args:
@@ -93,16 +93,16 @@ class TextOperation(AgainstOperation):
     normalize: NormalForm | None = "NFC"
     trim: bool = False
 
-    def apply(self, field: str, fields: Mapping[str, Any]) -> Finding:
+    def apply(self, field: str, fields: Mapping[str, Any]) -> RuleFinding:
         """Hold it against a case field."""
         text = self._form(written(look_up(field, fields)))
         if self.against is None:
             other, named = self._value
             passed, phrase = self._compare(text, other)
-            return Finding(passed, f"the {field} {phrase} {named}")
+            return RuleFinding(passed, f"the {field} {phrase} {named}")
         given = written(look_up(self.against, fields))
         passed, phrase = self._compare(text, self._form(given))
-        return Finding(passed, f"the {field} {phrase} the {self.against} {quoted(given)}")
+        return RuleFinding(passed, f"the {field} {phrase} the {self.against} {quoted(given)}")
 
     @cached_property
     def _value(self) -> tuple[str, str]:
@@ -148,13 +148,13 @@ class PatternOperation(BaseOperation):
         _ = self._compiled
         return self
 
-    def apply(self, field: str, fields: Mapping[str, Any]) -> Finding:
+    def apply(self, field: str, fields: Mapping[str, Any]) -> RuleFinding:
         """Look for it in a case field."""
         text = written(look_up(field, fields))
         text = unicodedata.normalize(self.normalize, text) if self.normalize else text
         found = self._compiled.search(text)
         phrase = f"matches at {quoted(found.group())}" if found else "does not match"
-        return Finding((found is not None) == (self.op == "regex"), f"the {field} {phrase}: {self.pattern}")
+        return RuleFinding((found is not None) == (self.op == "regex"), f"the {field} {phrase}: {self.pattern}")
 
     @cached_property
     def _compiled(self) -> Pattern:
@@ -172,14 +172,14 @@ class ComparisonOperation(AgainstOperation):
     op: Literal["less_than", "less_than_equals", "greater_than", "greater_than_equals"]
     value: float | None = Field(default=None, allow_inf_nan=False)
 
-    def apply(self, field: str, fields: Mapping[str, Any]) -> Finding:
+    def apply(self, field: str, fields: Mapping[str, Any]) -> RuleFinding:
         """Compare a case field."""
         given = look_up(field, fields)
         other = look_up(self.against, fields) if self.against else self.value
         number, limit = as_number(given), as_number(other)
         for name, wanted, shown in ((field, number, given), (self.against, limit, other)):
             if wanted is None:
-                return Finding(passed=False, reason=f"the {name} is no number: {quoted(written(shown))}")
+                return RuleFinding(passed=False, reason=f"the {name} is no number: {quoted(written(shown))}")
         assert number is not None
         assert limit is not None
         holds = {
@@ -193,7 +193,7 @@ class ComparisonOperation(AgainstOperation):
             "greater_than_equals": "at least",
         }[self.op]  # fmt: skip
         named = f"the {self.against} " if self.against else ""
-        return Finding(holds, f"the {field} {number:g} is {'' if holds else 'not '}{words} {named}{limit:g}")
+        return RuleFinding(holds, f"the {field} {number:g} is {'' if holds else 'not '}{words} {named}{limit:g}")
 
 
 def as_number(value: Any) -> float | None:

@@ -174,7 +174,7 @@ class StepConfig(Strict):
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class PreparedStep:
     """A step that is ready to be asked: its template is compiled and its reply model made."""
 
     config: StepConfig
@@ -191,7 +191,7 @@ def build_steps(
     prompts: Prompts,
     extras: Collection[str] = (),
     prompt_keys: Mapping[str, str] | None = None,
-) -> tuple[Step, ...]:
+) -> tuple[PreparedStep, ...]:
     """Check steps and score rule against each other, the prompts and the declared needs, and make them ready.
 
     Args:
@@ -220,7 +220,9 @@ def build_steps(
     if problems:
         raise UserError(problems)
     return tuple(
-        Step(step, shapes[step.id], prompts.get(step.prompt), reply_model(step.id, step.returns, bool(step.one_per)))
+        PreparedStep(
+            step, shapes[step.id], prompts.get(step.prompt), reply_model(step.id, step.returns, bool(step.one_per))
+        )
         for step in steps
     )
 

@@ -11,7 +11,7 @@ from evalflow.metrics.json_schema import NoJson, json_of
 
 
 @record()
-class Call:
+class ToolCall:
     """A call of a tool.
 
     Attributes:
@@ -26,7 +26,7 @@ class Call:
         return self.name if self.arguments is None else f"{self.name}({json.dumps(self.arguments, ensure_ascii=False)})"
 
 
-def calls_in(value: Any) -> tuple[Call, ...]:
+def calls_in(value: Any) -> tuple[ToolCall, ...]:
     """The calls of a list, or of a text that spells one out as JSON.
 
     A call is a tool's name, or {name, arguments}, also where that stands under `function` and the arguments are a text
@@ -41,7 +41,7 @@ def calls_in(value: Any) -> tuple[Call, ...]:
     return tuple(_call(one) for one in cast("Sequence[Any]", listed))
 
 
-def made(expected: Sequence[Call], called: Sequence[Call], *, order: bool, arguments: bool) -> list[bool]:
+def made(expected: Sequence[ToolCall], called: Sequence[ToolCall], *, order: bool, arguments: bool) -> list[bool]:
     """Which of the expected calls were made, each by a call of its own.
 
     Args:
@@ -54,9 +54,9 @@ def made(expected: Sequence[Call], called: Sequence[Call], *, order: bool, argum
     return _in_order(fits) if order else _in_any_order(expected, fits)
 
 
-def _call(value: Any) -> Call:
+def _call(value: Any) -> ToolCall:
     if isinstance(value, str) and value.strip():
-        return Call(value)
+        return ToolCall(value)
     if isinstance(value, Mapping):
         entry = cast("Mapping[str, Any]", value)
         entry = cast("Mapping[str, Any]", entry["function"]) if isinstance(entry.get("function"), Mapping) else entry
@@ -66,11 +66,11 @@ def _call(value: Any) -> Call:
         except NoJson as error:
             raise ValueError(f"the arguments of {name!r} are {error}") from None
         if isinstance(name, str) and name.strip() and isinstance(given, Mapping | None):
-            return Call(name, cast("Mapping[str, Any] | None", given))
+            return ToolCall(name, cast("Mapping[str, Any] | None", given))
     raise ValueError(f"{value!r} is no tool call: a name is wanted, or {{name, arguments}}")
 
 
-def _fits(wanted: Call, call: Call, *, arguments: bool) -> bool:
+def _fits(wanted: ToolCall, call: ToolCall, *, arguments: bool) -> bool:
     if wanted.name != call.name:
         return False
     return not arguments or wanted.arguments is None or _equal(wanted.arguments, call.arguments or {})
@@ -87,7 +87,7 @@ def _equal(value: Any, other: Any) -> bool:
     return value == other and isinstance(value, bool) == isinstance(other, bool)
 
 
-def _in_any_order(expected: Sequence[Call], fits: Sequence[Sequence[bool]]) -> list[bool]:
+def _in_any_order(expected: Sequence[ToolCall], fits: Sequence[Sequence[bool]]) -> list[bool]:
     """Calls that take any arguments come last, so that they take none away from those that do not."""
     found, taken = [False] * len(expected), set[int]()
     for i in sorted(range(len(expected)), key=lambda i: expected[i].arguments is None):

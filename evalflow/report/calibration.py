@@ -261,7 +261,7 @@ def _line(one: Mapping[str, Any]) -> Text:
 
 
 @dataclass(frozen=True, slots=True)
-class Corrected:
+class CorrectedRow:
     """A metric's mean before and after, as it is shown.
 
     Attributes:
@@ -283,7 +283,7 @@ class Corrected:
     warnings: list[str]
 
 
-def corrected_means(found: Calibration | None) -> list[Corrected]:
+def corrected_means(found: Calibration | None) -> list[CorrectedRow]:
     """A line for each mean that labels could correct; none where there are too few of them."""
     rows = [row for row in found.rows if row.corrected.estimate is not None] if found else []
     parts = varying([_parts(row) for row in rows])
@@ -300,9 +300,9 @@ def print_corrected(console: Console, found: Calibration | None) -> None:
             console.print(literal(f"warning: {warning}", style="yellow"))
 
 
-def _shown(row: CalibrationRow, name: str) -> Corrected:
+def _shown(row: CalibrationRow, name: str) -> CorrectedRow:
     c = row.corrected
-    return Corrected(
+    return CorrectedRow(
         name, number(c.judge_mean), _interval(row.judged.low, row.judged.high), number(c.estimate),
         _interval(c.low, c.high), method(c.method), " ".join(_sentence(row, name)), warnings_of(row),
     )  # fmt: skip

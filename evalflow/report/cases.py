@@ -14,7 +14,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from evalflow.records import Answer, Case, Context, ScoreRecord
-from evalflow.report.results_csv import Row, Score
+from evalflow.report.results_csv import AnsweredCase, Score
 from evalflow.report.wording import literal, number, plain, plain_line
 from evalflow.summary import json_line
 
@@ -114,14 +114,14 @@ class ExplorerWriter:
         self.details = details
         self.wanted = wanted
         self._room = max_bytes
-        self._rows: list[Row] = []
+        self._rows: list[AnsweredCase] = []
         self._series = _Numbers()
         self._datasets = _Numbers()
         self._tags = _Numbers()
         self.cases = 0
         self.shown = 0
 
-    def write(self, row: Row) -> None:
+    def write(self, row: AnsweredCase) -> None:
         """Take in one row; the rows of a case come one after the other."""
         if self._rows and (self._rows[0].case.dataset, self._rows[0].case.id) != (row.case.dataset, row.case.id):
             self.finish()
@@ -201,7 +201,7 @@ def _short(score: float | None) -> float | None:
     return None if score is None else float(f"{score:.4g}")
 
 
-def _details(rows: Sequence[Row], series: _Numbers) -> dict[str, Any]:
+def _details(rows: Sequence[AnsweredCase], series: _Numbers) -> dict[str, Any]:
     case = rows[0].case
     return _present(
         {
@@ -216,7 +216,7 @@ def _details(rows: Sequence[Row], series: _Numbers) -> dict[str, Any]:
     )
 
 
-def _answer(row: Row, case: Case, series: _Numbers) -> dict[str, Any]:
+def _answer(row: AnsweredCase, case: Case, series: _Numbers) -> dict[str, Any]:
     scores = [_score(score, series.of(_series(score))) for score in row.scores]
     base: dict[str, Any] = {"target": row.target, "repeat": row.target_repeat, "scores": scores}
     return _present(base | (_said(row.answer, case) if row.answer else {}))

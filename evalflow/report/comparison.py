@@ -30,7 +30,7 @@ _HALF = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Flips:
+class FlippedCases:
     """What changed between two runs.
 
     Attributes:
@@ -47,7 +47,9 @@ class Flips:
     rows: Sequence[dict[str, Any]]
 
 
-def flips(pair: tuple[str, str], cases: pl.DataFrame, scores: pl.LazyFrame, lower: Collection[str], most: int) -> Flips:
+def flips(
+    pair: tuple[str, str], cases: pl.DataFrame, scores: pl.LazyFrame, lower: Collection[str], most: int
+) -> FlippedCases:
     """List what changed.
 
     Args:
@@ -70,7 +72,7 @@ def flips(pair: tuple[str, str], cases: pl.DataFrame, scores: pl.LazyFrame, lowe
     key = ["dataset", "metric", "case_id"]
     own = scores.filter(pl.col("member_of").is_null()).join(shown.lazy().select(key), on=key, how="semi")
     reasons = own.sort("score").group_by(key, maintain_order=True).agg(pl.col("reason").first()).collect()
-    return Flips(
+    return FlippedCases(
         pair,
         worsened=rows.filter(pl.col("passed_a") & ~pl.col("passed_b")).height,
         improved=rows.filter(~pl.col("passed_a") & pl.col("passed_b")).height,
@@ -103,7 +105,7 @@ class Comparison:
     adjust: str
     margin: float | None
     notes: Sequence[str]
-    flips: Sequence[Flips]
+    flips: Sequence[FlippedCases]
     questions: Mapping[tuple[str, str], str]
     paired: bool = True
 

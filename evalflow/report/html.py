@@ -19,7 +19,7 @@ from evalflow.report.header import facts, judge_lines, title
 from evalflow.report.junit import write_junit
 from evalflow.report.markdown import write_markdown
 from evalflow.report.page import content_policy, write_page
-from evalflow.report.results_csv import CasesWriter, MiscategorisedWriter, ResultsWriter, Row, rows
+from evalflow.report.results_csv import AnsweredCase, CasesWriter, MiscategorisedWriter, ResultsWriter, rows
 from evalflow.report.wording import PARTS, Reported, series_name, varying, without_means_of_figures
 
 __all__ = ["Reported", "write_reports"]
@@ -111,7 +111,7 @@ def _blocks(file: TextIO) -> Iterator[str]:
 class RowSink(Protocol):
     """A report that takes in the run row by row."""
 
-    def write(self, row: Row) -> None:
+    def write(self, row: AnsweredCase) -> None:
         """Take in one row."""
         ...
 

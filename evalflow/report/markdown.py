@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evalflow.files import replacing
-from evalflow.report.calibration import Corrected, corrected_means
+from evalflow.report.calibration import CorrectedRow, corrected_means
 from evalflow.report.findings import preference_texts
 from evalflow.report.header import judge_lines, title
 from evalflow.report.wording import cost, number, percent, plain_line, series_name, varying, without_means_of_figures
@@ -57,7 +57,7 @@ def _lines(run: Reported) -> Iterator[str]:
     yield f"{_text(str(run.manifest['run_id']))}, cost {cost(run.manifest.get('cost_usd'))}"
 
 
-def _corrected(means: Sequence[Corrected], who: str) -> Iterator[str]:
+def _corrected(means: Sequence[CorrectedRow], who: str) -> Iterator[str]:
     """The means as they were scored and those corrected by people's labels, side by side."""
     if means:
         yield ""

@@ -83,7 +83,7 @@ class LabelRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class PlanReport:
     """All ways, and what they rest on.
 
     Attributes:
@@ -114,7 +114,7 @@ class Plan:
         }
 
 
-def print_plan(console: Console, plan: Plan) -> None:
+def print_plan(console: Console, plan: PlanReport) -> None:
     """A table for each goal and metric, and under it every assumption in words."""
     groups: dict[tuple[str, Goal], list[PlanRow]] = {}
     for row in plan.rows:
@@ -168,7 +168,7 @@ def _print_labels(console: Console, rows: Sequence[LabelRow]) -> None:
         console.print(table)
 
 
-def _common(plan: Plan) -> list[str]:
+def _common(plan: PlanReport) -> list[str]:
     level = plan.level
     said = [
         f"detects: a true difference of two such runs on the same cases, found with probability {level.power:g} by a "

@@ -31,7 +31,7 @@ _BATCH = 2000
 
 
 @record()
-class Row:
+class AnsweredCase:
     """One case as one target answered it once, with all that was scored of it.
 
     Attributes:
@@ -46,7 +46,7 @@ class Row:
     scores: tuple[Score, ...]
 
 
-def rows(cases: Iterable[Case], answers: AnswerOf, scores: pl.LazyFrame) -> Iterator[Row]:
+def rows(cases: Iterable[Case], answers: AnswerOf, scores: pl.LazyFrame) -> Iterator[AnsweredCase]:
     """Every case with every target and target_repeat that the scores know.
 
     Args:
@@ -89,12 +89,16 @@ def _pairs(scores: pl.LazyFrame) -> list[tuple[str, int]]:
     return [(target, repeat) for target, repeat in frame.iter_rows()]
 
 
-def _rows_of(case: Case, answers: AnswerOf, scored: list[Score], pairs: list[tuple[str, int]]) -> Iterator[Row]:
+def _rows_of(
+    case: Case, answers: AnswerOf, scored: list[Score], pairs: list[tuple[str, int]]
+) -> Iterator[AnsweredCase]:
     by_pair: dict[tuple[str, int], list[Score]] = {}
     for score in scored:
         by_pair.setdefault((score["target"], score["target_repeat"]), []).append(score)
     for target, repeat in pairs:
-        yield Row(case, target, repeat, answers(case, target, repeat), tuple(by_pair.get((target, repeat), ())))
+        yield AnsweredCase(
+            case, target, repeat, answers(case, target, repeat), tuple(by_pair.get((target, repeat), ()))
+        )
 
 
 class _Scores:
@@ -166,7 +170,7 @@ class ResultsWriter:
         self._writer = csv.writer(file)
         self._writer.writerow([*FIXED, *(safe_text(column) for series in self._series for column in series.columns)])
 
-    def write(self, row: Row) -> None:
+    def write(self, row: AnsweredCase) -> None:
         """Append one row."""
         said = row.answer.answer if row.answer else None
         if row.answer and said is None and row.answer.actual is not None:
@@ -191,7 +195,7 @@ class CasesWriter:
         self._file = file
         self._last: tuple[str, str] | None = None
 
-    def write(self, row: Row) -> None:
+    def write(self, row: AnsweredCase) -> None:
         """Append the case, unless it is the one before."""
         from evalflow.datasets import case_to_row
 
@@ -265,14 +269,14 @@ class MiscategorisedWriter:
         self._writer = csv.writer(file)
         self._writer.writerow(MISCATEGORISED_COLUMNS)
 
-    def write(self, row: Row) -> None:
+    def write(self, row: AnsweredCase) -> None:
         """Append what was put into a wrong class."""
         for score in row.scores:
             if score["metric"] in self._metrics and score["status"] == "scored" and score["score"] == 0:
                 self._writer.writerow(_miscategorised_cells(row, score))
 
 
-def _miscategorised_cells(row: Row, score: Score) -> list[Any]:
+def _miscategorised_cells(row: AnsweredCase, score: Score) -> list[Any]:
     classes = json.loads(score["value"])
     confidence = classes.get("confidence")
     texts = (row.case.dataset, row.case.id, row.target)

@@ -204,7 +204,7 @@ SYNC_EVERY_S = 0.1
 _NOTHING = Redactor()
 
 
-class Journal:
+class JournalSink:
     """A sink that appends to a run's answers.jsonl and scores.jsonl, one write call a record.
 
     What is written survives the process at once, and the machine within `SYNC_EVERY_S`: a thread syncs both files to

@@ -21,7 +21,7 @@ Cell = tuple[Pair, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class RunPlan:
     """What to do with every case.
 
     Attributes:
@@ -83,7 +83,7 @@ class Pipeline:
         tally: Counts for the progress bar and the manifest.
     """
 
-    def __init__(self, plan: Plan, sink: Sink, tally: Tally) -> None:
+    def __init__(self, plan: RunPlan, sink: Sink, tally: Tally) -> None:
         self._plan = plan
         self._sink = sink
         self._tally = tally

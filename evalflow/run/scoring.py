@@ -20,7 +20,7 @@ from evalflow.run.deadline import Deadlines, Failed
 from evalflow.run.manifest import Tally
 
 
-class Meter:
+class MeteredJudge:
     """Implements Judge around another one, and fills usage, cost and time into the cell's outcome.
 
     Args:
@@ -176,7 +176,7 @@ class Pair:
             yield Pair(metric, judge), judge_repeats if judge and metric.asks else 1
 
 
-class SoundingMeter(Meter):
+class SoundingMeter(MeteredJudge):
     """Has probabilities given with every verdict, and keeps the lowest that the judge gave a verdict of its own.
 
     A verdict is a value out of few: a label, yes or no, a grade. What is written freely has no probability here.
@@ -259,7 +259,7 @@ class Scorer:
             found = await self._deadlines.attempt(pair.metric.score(case, answer, None, repeat))
             return [Judgement(_outcome(found), None)]
         if not isinstance(pair.judge, Panel):
-            return [await self._by(Meter(pair.judge, self._tally), pair, case, answer, repeat)]
+            return [await self._by(MeteredJudge(pair.judge, self._tally), pair, case, answer, repeat)]
         if isinstance(pair.judge.config, CascadeConfig):
             return await self._cascade(pair.judge, pair.judge.config, pair, case, answer, repeat)
         assert isinstance(pair.judge.config, PanelConfig)
@@ -271,7 +271,7 @@ class Scorer:
         """All members at once."""
         async with asyncio.TaskGroup() as sitting:
             tasks = [
-                sitting.create_task(self._by(Meter(member, self._tally), pair, case, answer, repeat, panel.name))
+                sitting.create_task(self._by(MeteredJudge(member, self._tally), pair, case, answer, repeat, panel.name))
                 for member in panel.members
             ]
         said = [task.result() for task in tasks]
@@ -287,7 +287,7 @@ class Scorer:
         confidences: dict[str, float | None] = {}
         for member in cascade.members:
             last = member is cascade.members[-1]
-            meter = Meter(member, self._tally) if last else SoundingMeter(member, self._tally, config)
+            meter = MeteredJudge(member, self._tally) if last else SoundingMeter(member, self._tally, config)
             one = await self._by(meter, pair, case, answer, repeat, cascade.name)
             said.append(one)
             if isinstance(meter, SoundingMeter):
@@ -298,7 +298,7 @@ class Scorer:
         return [*said, Judgement(settle(parts, confidences), cascade.name)]
 
     async def _by(
-        self, meter: Meter, pair: Pair, case: Case, answer: Answer, repeat: int, member_of: str | None = None
+        self, meter: MeteredJudge, pair: Pair, case: Case, answer: Answer, repeat: int, member_of: str | None = None
     ) -> Judgement:
         """What one judge says."""
         outcome = _outcome(await self._deadlines.attempt(pair.metric.score(case, answer, meter, repeat)))
@@ -311,7 +311,7 @@ def _outcome(found: Outcome | Failed) -> Outcome:
     return found
 
 
-def _sure(outcome: Outcome, meter: Meter, config: CascadeConfig) -> bool:
+def _sure(outcome: Outcome, meter: MeteredJudge, config: CascadeConfig) -> bool:
     """Whether a member's score counts without asking the next one."""
     sure = meter.confidence if isinstance(meter, SoundingMeter) else None
     return outcome.status == "scored" and sure is not None and sure >= config.escalate_below

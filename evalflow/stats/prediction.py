@@ -56,7 +56,7 @@ FOLDS = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Corrected:
+class CorrectedMean:
     """A judge's mean, corrected by labels. What cannot be told is None.
 
     Attributes:
@@ -95,7 +95,7 @@ def corrected_mean(
     labels: ArrayLike, judged: ArrayLike, unlabelled: ArrayLike, *, clusters: ArrayLike | None = None,
     unlabelled_clusters: ArrayLike | None = None, weights: ArrayLike | None = None, binary: bool | None = None,
     confidence: float = CONFIDENCE, seed: int = 0,
-) -> Corrected:  # fmt: skip
+) -> CorrectedMean:  # fmt: skip
     """People's mean over all answers, by the rule of this module.
 
     Args:
@@ -122,7 +122,7 @@ def corrected_mean(
     raw = float(everything.mean()) if everything.size else None
     estimate, found, lambda_ = _estimate(s, mean, human, confidence, seed)
     saved = _saved(s, human, found, binary, confidence) if lambda_ else (None if lambda_ is None else 0)
-    return Corrected(
+    return CorrectedMean(
         estimate, found.low, found.high, found.std_error, found.method, lambda_, raw, mean, human.low, human.high,
         off, bias_low, bias_high, s.labels.size, s.unlabelled.size, saved,
     )  # fmt: skip

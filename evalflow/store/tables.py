@@ -258,7 +258,7 @@ _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
-class Page(Generic[T]):
+class RowPage(Generic[T]):
     """Some of a list.
 
     Attributes:

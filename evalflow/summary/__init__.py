@@ -26,9 +26,9 @@ from evalflow.summary.journal import (
     summary_schema,
     torn_tail,
 )
-from evalflow.summary.judge_choice import Candidate, choose, chooses
+from evalflow.summary.judge_choice import JudgeInRun, choose, chooses
 from evalflow.summary.pass_rates import Passing, passing_rates
-from evalflow.summary.scan import Journal, Order, scan_journal
+from evalflow.summary.scan import InputOrder, JournalReader, scan_journal
 from evalflow.summary.summarise import (
     Summary,
     Threshold,
@@ -44,15 +44,15 @@ from evalflow.summary.summarise import (
 __all__ = [
     "SERIES",
     "CalibrationRow",
-    "Candidate",
     "ComparisonRow",
     "Composite",
     "Condition",
     "Gate",
     "GateResult",
     "GateRow",
-    "Journal",
-    "Order",
+    "InputOrder",
+    "JournalReader",
+    "JudgeInRun",
     "Pairing",
     "Passing",
     "Source",

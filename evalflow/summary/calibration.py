@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from evalflow.stats.agreement import Agreement
 from evalflow.stats.intervals import Interval, interval
 from evalflow.stats.paired import adjust
-from evalflow.stats.prediction import Corrected, CorrectedRate, corrected_mean, rogan_gladen
+from evalflow.stats.prediction import CorrectedMean, CorrectedRate, corrected_mean, rogan_gladen
 from evalflow.stats.sampling_bias import LEVEL, Selection, selection
 from evalflow.summary.agreement import (
     SERIES,
@@ -113,7 +113,7 @@ class CalibrationRow:
     judge: str | None
     tag: str | None
     traits: Traits
-    corrected: Corrected
+    corrected: CorrectedMean
     judged: Interval
     agreement: Mapping[str, Agreement]
     people: tuple[int, int]
@@ -236,7 +236,7 @@ def _row(
     )  # fmt: skip
 
 
-def _corrected(answers: pl.DataFrame, *, weighted: bool, seed: int) -> Corrected:
+def _corrected(answers: pl.DataFrame, *, weighted: bool, seed: int) -> CorrectedMean:
     import polars as pl
 
     labelled, rest = answers.filter(pl.col("human").is_not_null()), answers.filter(pl.col("human").is_null())
@@ -249,7 +249,7 @@ def _corrected(answers: pl.DataFrame, *, weighted: bool, seed: int) -> Corrected
     )  # fmt: skip
 
 
-def _within(found: Corrected, *, bounded: bool) -> Corrected:
+def _within(found: CorrectedMean, *, bounded: bool) -> CorrectedMean:
     """The same without what lies beyond a bounded scale, where no mean can be."""
     if not bounded:
         return found

@@ -21,7 +21,13 @@ from evalflow.stats.paired import (
 )
 from evalflow.stats.power import detectable_difference
 from evalflow.stats.unpaired import unpaired_difference
-from evalflow.summary.figure_differences import LOWER_IS_BETTER, Said, figure_differences, read_said, same_as_mean
+from evalflow.summary.figure_differences import (
+    LOWER_IS_BETTER,
+    ClassifiedCases,
+    figure_differences,
+    read_said,
+    same_as_mean,
+)
 
 if TYPE_CHECKING:
     import polars as pl
@@ -312,7 +318,7 @@ def _detectable(row: ComparisonRow, level: float) -> float | None:
 
 
 def _differences(
-    cases: pl.DataFrame, traits: Traits, said: Said | None, seed: int, *, by_class: bool
+    cases: pl.DataFrame, traits: Traits, said: ClassifiedCases | None, seed: int, *, by_class: bool
 ) -> Iterator[tuple[str, bool, Difference, Sequence[str], bool]]:
     """The mean, the pass rate where both runs give one, and figures; those that are the mean over again go with it."""
     a, b = (cases[f"score_{side}"].to_numpy() for side in "ab")
@@ -413,7 +419,7 @@ def _judges(left: pl.DataFrame, right: pl.DataFrame) -> str | None:
 
 
 def _unpaired_differences(
-    sides: Sides, traits: Traits, said: Said | None, seed: int, *, by_class: bool
+    sides: Sides, traits: Traits, said: ClassifiedCases | None, seed: int, *, by_class: bool
 ) -> Iterator[tuple[str, bool, Difference, Sequence[str], bool]]:
     """The mean, the pass rate where both runs give one, and figures; those that are the mean over again go with it."""
     a, b = (side.drop_nulls("passed") for side in sides)

@@ -32,7 +32,7 @@ _TRUE = "true"
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class ClassifiedCases:
     """What two runs said of the cases of one metric.
 
     Attributes:
@@ -49,7 +49,7 @@ class Said:
 
 def read_said(
     scores: tuple[pl.LazyFrame, pl.LazyFrame], cases: Sides, spec: FigureSpec, *, paired: bool = True
-) -> Said:
+) -> ClassifiedCases:
     """Read the values of both runs' scores.
 
     Args:
@@ -70,10 +70,12 @@ def read_said(
         for name, side, own in zip(_SIDES, scores, cases, strict=True)
     ]
     rows = decoded(spec, pl.concat(counted).sort("side", "case_id", "value").collect(engine="streaming"))
-    return Said(spec, rows, paired)
+    return ClassifiedCases(spec, rows, paired)
 
 
-def figure_differences(said: Said, cases: Sides, seed: int = 0, *, by_class: bool = False) -> Iterator[Found]:
+def figure_differences(
+    said: ClassifiedCases, cases: Sides, seed: int = 0, *, by_class: bool = False
+) -> Iterator[Found]:
     """The differences of all figures that are not the mean over again, nor about the judge as those of pairs are.
 
     What is a mean over cases is compared as means are; on the same cases recall among them, a mean over those that bear

@@ -20,7 +20,7 @@ _ANSWER = ("case_id", "target_repeat")
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class JudgeInRun:
     """A judge in one run.
 
     Attributes:
@@ -45,7 +45,7 @@ def chooses(key: str, seed: int) -> bool:
     return hashlib.sha256(f"{seed} {key}".encode()).digest()[0] % 2 == 0
 
 
-def choose(candidates: Sequence[Candidate], seed: int, *, fewest: int = 1) -> dict[str, Any]:
+def choose(candidates: Sequence[JudgeInRun], seed: int, *, fewest: int = 1) -> dict[str, Any]:
     """Rank judges by their agreement with people, on the answers that all of them scored and people labelled.
 
     Agreement is Cohen's kappa where judges and people use the same few classes, else Spearman's correlation. Each judge
@@ -110,7 +110,7 @@ def _verdicts(found: Agreements, ranked: Sequence[int]) -> Mapping[int, tuple[fl
     return told
 
 
-def _entry(one: Candidate, found: Agreements, place: int, p: float | None, verdict: str) -> dict[str, Any]:
+def _entry(one: JudgeInRun, found: Agreements, place: int, p: float | None, verdict: str) -> dict[str, Any]:
     value = float(found.values[place])
     low, high = found.interval(place)
     return {

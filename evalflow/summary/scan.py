@@ -41,7 +41,7 @@ _CELL = ("dataset", "index", "target", "target_repeat", "metric", "judge", "repe
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class InputOrder:
     """The order of the composition; what is not listed follows, by name."""
 
     datasets: Sequence[str]
@@ -49,7 +49,7 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True)
-class Journal:
+class JournalReader:
     """A journal's complete lines.
 
     A line that is damaged, or that says what no metric can have said, is left out, so that its cell is not finished.
@@ -70,7 +70,7 @@ class Journal:
         """Every line in the order written; columns as in `journal_schema`. Streams."""
         return _source(lambda: (_parse(block).filter(self._sound()) for block, _ in self._blocks()))
 
-    def ordered(self, order: Order, composites: Sequence[Composite] = ()) -> pl.LazyFrame:
+    def ordered(self, order: InputOrder, composites: Sequence[Composite] = ()) -> pl.LazyFrame:
         """Each cell once, in input order: dataset, index, target, target_repeat, metric, judge, repeat. Streams.
 
         A cell that stands there twice was asked again after an error; its last line holds. A panel's members follow
@@ -96,7 +96,7 @@ class Journal:
                 yield block, at
                 at += len(block)
 
-    def _spans(self, order: Order) -> Offsets:
+    def _spans(self, order: InputOrder) -> Offsets:
         """Begin and end of the lines that hold, in input order; shape (lines, 2)."""
         import numpy as np
         import polars as pl
@@ -149,7 +149,7 @@ class Journal:
                 yield _parse(b"".join(_read(file, spans[first:last])))
 
 
-def scan_journal(path: Path, bounded: Collection[str] = ()) -> Journal:
+def scan_journal(path: Path, bounded: Collection[str] = ()) -> JournalReader:
     """Open a journal. A torn last line is left out and counted; a missing file is an empty journal.
 
     Args:
@@ -158,7 +158,7 @@ def scan_journal(path: Path, bounded: Collection[str] = ()) -> Journal:
     """
     size = path.stat().st_size if path.exists() else 0
     torn = torn_tail(path) if size else 0
-    return Journal(path, size - torn, int(torn > 0), bounded)
+    return JournalReader(path, size - torn, int(torn > 0), bounded)
 
 
 def rank(column: str, names: Sequence[str]) -> pl.Expr:
@@ -170,7 +170,7 @@ def rank(column: str, names: Sequence[str]) -> pl.Expr:
     return text.replace_strict(places, default=len(places), return_dtype=pl.Int64) if places else pl.lit(0)
 
 
-def _ranks(order: Order) -> list[pl.Expr]:
+def _ranks(order: InputOrder) -> list[pl.Expr]:
     import polars as pl
 
     names = {name: pl.col(name).cast(pl.String) for name in ("dataset", "target", "metric", "judge")}

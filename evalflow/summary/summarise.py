@@ -15,7 +15,7 @@ from evalflow.summary.figures import Slice, figures
 from evalflow.summary.journal import SLICE, scores_schema, summary_schema
 from evalflow.summary.noise import noise
 from evalflow.summary.panels import member_key, panel_details
-from evalflow.summary.scan import Journal, Order
+from evalflow.summary.scan import InputOrder, JournalReader
 from evalflow.summary.slices import Units, counts, find_units, measures, own_cells, repeats_of
 
 if TYPE_CHECKING:
@@ -226,7 +226,7 @@ class Threshold:
 
 
 def score_table(
-    journal: Journal, thresholds: Sequence[Threshold], order: Order, composites: Sequence[Composite] = ()
+    journal: JournalReader, thresholds: Sequence[Threshold], order: InputOrder, composites: Sequence[Composite] = ()
 ) -> pl.LazyFrame:
     """The table of scores, lazily: each cell once, in input order.
 

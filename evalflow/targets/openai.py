@@ -12,7 +12,7 @@ from evalflow.calls.cache_store import Entry
 from evalflow.calls.client import CallSession
 from evalflow.calls.faults import excerpt
 from evalflow.calls.single_flight import short
-from evalflow.calls.transport import Request
+from evalflow.calls.transport import HttpRequest
 from evalflow.config.targets import OpenAITargetConfig
 from evalflow.errors import CallError, Problem, TargetError, UserError, did_you_mean
 from evalflow.jsonvalues import parsed
@@ -124,7 +124,7 @@ class OpenAITarget:
         """Release connections."""
         await self._client.close()
 
-    async def _paid(self, request: Request, form: Form) -> tuple[Completion, Entry]:
+    async def _paid(self, request: HttpRequest, form: Form) -> tuple[Completion, Entry]:
         """Ask for an answer; what is none has been paid for, and is not to be remembered."""
         completion = await self._client.complete(request)
         fault = _fault(completion, form)

@@ -87,7 +87,7 @@ _CHUNKS = "structured_contexts"
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class ParsedReply:
     """What a reply says; None: nothing."""
 
     answer: str | None = None
@@ -118,7 +118,7 @@ class ReplyReader:
         inner = [json_path(source) for source in chunks.values() if source.startswith("$")]
         self.quick = all(path.plain for path in (*self._paths.values(), *inner))
 
-    def read(self, body: bytes, form: Form) -> Said:
+    def read(self, body: bytes, form: Form) -> ParsedReply:
         """What the reply says.
 
         Args:
@@ -139,7 +139,7 @@ class ReplyReader:
                 raise ValueError(_nothing(reply, form.generates, self._paths.get(form.generates)))
             form.check(found["actual"])
             contexts = self._contexts(reply, form)
-            return Said(_text(found["answer"]), found["actual"], contexts, _object(found["metadata"]))
+            return ParsedReply(_text(found["answer"]), found["actual"], contexts, _object(found["metadata"]))
         except TooSlow as error:
             raise TargetError("timeout", f"reading the reply: {error}", excerpt(body)) from None
         except ValueError as error:

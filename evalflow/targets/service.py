@@ -18,7 +18,7 @@ from evalflow.calls.cache_store import Entry, key_of
 from evalflow.calls.client import SERVICE, CallSession, Gateway, RetryPolicy
 from evalflow.calls.http import HttpTransport
 from evalflow.calls.single_flight import Unreadable, short
-from evalflow.calls.transport import Request, Response
+from evalflow.calls.transport import HttpRequest, Response
 from evalflow.config.address import SECRET_NAME, public_address, without_user
 from evalflow.config.targets import HttpTargetConfig, ReplyConfig
 from evalflow.errors import CallError, Problem, TargetError, UserError, did_you_mean
@@ -26,7 +26,7 @@ from evalflow.llm.chat import canonical
 from evalflow.prompts import Prompts, render
 from evalflow.records import Answer, Case, Context, Message, Usage
 from evalflow.targets.recorded import blank, failed
-from evalflow.targets.reply import Form, ReplyReader, Said
+from evalflow.targets.reply import Form, ParsedReply, ReplyReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +140,7 @@ class ServiceTarget:
         """Let go of connections and processes."""
         await self._way.close()
 
-    async def _paid(self, data: bytes, form: Form) -> tuple[tuple[Said, Entry], Entry]:
+    async def _paid(self, data: bytes, form: Form) -> tuple[tuple[ParsedReply, Entry], Entry]:
         """Ask for a reply; one that cannot be used is not to be remembered."""
         heard = await self._way.ask(data)
         read = partial(self._reader.read, heard.body, form)
@@ -152,7 +152,7 @@ class ServiceTarget:
         entry = Entry(body=heard.body, latency_s=heard.latency_s)
         return (said, entry), entry
 
-    def _recall(self, form: Form, entry: Entry) -> tuple[Said, Entry]:
+    def _recall(self, form: Form, entry: Entry) -> tuple[ParsedReply, Entry]:
         try:
             return self._reader.read(entry.body, form), entry
         except TargetError as error:
@@ -373,7 +373,7 @@ class HttpWay:
 
     async def ask(self, data: bytes) -> Heard:
         """Send it. See `Way`."""
-        request = Request(self._config.method, "", data, self._config.timeout_s)
+        request = HttpRequest(self._config.method, "", data, self._config.timeout_s)
         sent = await self._gateway.send(request, _received)
         return Heard(sent.value.body, sent.latency_s)
 
@@ -417,7 +417,9 @@ class Slots:
             TargetError: It took too long.
             BudgetError: The budget does not cover it.
         """
-        reserved = await self._account.reserve(Request("POST", "", data, self._timeout_s)) if self._account else None
+        reserved = (
+            await self._account.reserve(HttpRequest("POST", "", data, self._timeout_s)) if self._account else None
+        )
         try:
             async with self._limiter.slot() as slot:
                 if ready is not None:

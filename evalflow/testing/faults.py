@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from evalflow.testing.steps import Answering, Exchange, Reply, Step, as_step, auto, reply
+from evalflow.testing.steps import Answering, Exchange, ScriptedReply, Step, as_step, auto, reply
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -36,7 +36,7 @@ class Status(Step):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Page(Step):
+class HtmlPage(Step):
     """A web page where JSON is expected."""
 
     async def send(self, exchange: Exchange) -> web.StreamResponse:
@@ -97,13 +97,13 @@ class Trickle(Step):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Malformed(Answering):
+class HalfJson(Answering):
     """A completion whose content is half a JSON document."""
 
     def body(self, request: Request) -> Mapping[str, Any]:
         """The completion."""
         text = json.dumps(auto().content(request))
-        return Reply(contents=(text[: len(text) // 2],)).body(request)
+        return ScriptedReply(contents=(text[: len(text) // 2],)).body(request)
 
 
 def status(code: int, *, message: str = "scripted", retry_after: float | str | None = None) -> Step:
@@ -120,7 +120,7 @@ def status(code: int, *, message: str = "scripted", retry_after: float | str | N
 
 def html() -> Step:
     """A web page with status 200, as from a proxy that wants a sign-in."""
-    return Page()
+    return HtmlPage()
 
 
 def reset() -> Step:
@@ -154,7 +154,7 @@ def trickle(answer: Any = None, *, bytes_per_second: float = 1.0) -> Step:
 
 def malformed() -> Step:
     """A completion whose content is half a JSON document."""
-    return Malformed()
+    return HalfJson()
 
 
 def off_schema() -> Step:

@@ -69,7 +69,7 @@ class Answering(Step):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reply(Answering):
+class ScriptedReply(Answering):
     """A chat completion, in the place where the request wants it. Made by `reply`.
 
     Args:
@@ -140,7 +140,7 @@ class Auto(Answering):
 
     def body(self, request: Request) -> Mapping[str, Any]:
         """The completion."""
-        return Reply(contents=(self.content(request),)).body(request)
+        return ScriptedReply(contents=(self.content(request),)).body(request)
 
     def content(self, request: Request) -> Any:
         """The instance or the text."""
@@ -165,7 +165,7 @@ def reply(
     finish_reason: str | None = None,
     alternatives: Alternatives | None = None,
     as_text: bool = False,
-) -> Reply:
+) -> ScriptedReply:
     """A chat completion: text as it is, anything else as JSON, one choice for each.
 
     It goes where the request wants it: into a tool call, or into the content; fenced as Markdown does where the schema
@@ -178,7 +178,7 @@ def reply(
         alternatives: Probabilities for those who ask for logprobs: {"4": {"4": 0.6, "5": 0.3}} holds for each token 4.
         as_text: Ignore the tools in the request, as weak models do.
     """
-    return Reply(
+    return ScriptedReply(
         contents=contents,
         usage=usage,
         finish_reason=finish_reason,
@@ -187,14 +187,14 @@ def reply(
     )
 
 
-def refusal(text: str = "I cannot help with that.") -> Reply:
+def refusal(text: str = "I cannot help with that.") -> ScriptedReply:
     """A model that will not answer."""
-    return Reply(contents=("",), refusal=text)
+    return ScriptedReply(contents=("",), refusal=text)
 
 
-def no_choices() -> Reply:
+def no_choices() -> ScriptedReply:
     """A completion without a choice in it."""
-    return Reply(contents=())
+    return ScriptedReply(contents=())
 
 
 def auto(*, length: int | Mapping[str, int] = 1, values: Mapping[str, Any] | None = None, text: str = "text") -> Auto:

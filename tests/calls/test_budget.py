@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evalflow.calls.budget import REPLY_TOKENS, Account, Amount, Budget
-from evalflow.calls.transport import Request
+from evalflow.calls.transport import HttpRequest
 from evalflow.config.endpoints import Price
 from evalflow.config.schema import BudgetConfig
 from evalflow.errors import BudgetError
@@ -22,8 +22,8 @@ def budget(**limits: Any) -> Budget:
     return Budget(BudgetConfig(**limits))
 
 
-def post(size: int) -> Request:
-    return Request("POST", "/p", bytes(size), 1.0)
+def post(size: int) -> HttpRequest:
+    return HttpRequest("POST", "/p", bytes(size), 1.0)
 
 
 @pytest.mark.anyio

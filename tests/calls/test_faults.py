@@ -69,7 +69,7 @@ def test_an_error_as_plain_text_is_understood() -> None:
 @given(attempt=st.integers(1, 1000), asked=st.none() | st.floats(0, 1e9))
 def test_a_wait_is_never_below_what_was_asked_nor_above_the_caps(attempt: int, asked: float | None) -> None:
     policy = RetryPolicy(base_s=0.5, cap_s=8, retry_after_cap_s=60)
-    wait = policy.delay(attempt, faults.Fault("retry", "rate_limit", "", retry_after_s=asked))
+    wait = policy.delay(attempt, faults.CallFault("retry", "rate_limit", "", retry_after_s=asked))
     assert min(asked or 0, 60) <= wait <= max(8, min(asked or 0, 60))
     assert wait >= 0.25
 

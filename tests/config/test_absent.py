@@ -7,7 +7,7 @@ import re
 import pytest
 
 from evalflow.app.core.assemble import composed_settings, settings_of
-from evalflow.config.load import Job, compose, launch
+from evalflow.config.load import HydraJob, compose, launch
 from evalflow.errors import Problem, UserError
 
 CHOSEN = ("dataset=rag", "metric=faithfulness")
@@ -82,7 +82,7 @@ def test_a_key_of_hydra_names_the_way_to_see_them_all() -> None:
 @pytest.mark.parametrize("arguments", [["sed=1"], ["-m", "sed=1,2"], ["limit=1,2", "-m", "sed=1"]])
 def test_runs_and_sweeps_tell_the_same(arguments: list[str], tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    jobs: list[Job] = []
+    jobs: list[HydraJob] = []
     with pytest.raises(UserError) as caught:
         launch([*CHOSEN, *arguments], jobs.append, None, "id", settings_of)
     assert [problem.hint for problem in caught.value.problems] == ["did you mean 'seed'?"]
@@ -91,7 +91,7 @@ def test_runs_and_sweeps_tell_the_same(arguments: list[str], tmp_path, monkeypat
 
 def test_a_key_that_only_a_later_job_lacks_is_named(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    jobs: list[Job] = []
+    jobs: list[HydraJob] = []
     arguments = ["-m", "dataset=rag", "metric=bias,coherence", "metric.bias.threshold=0.5"]
     with pytest.raises(UserError, match=r"there is no key metric\.bias\.threshold to change"):
         launch(arguments, jobs.append, None, "id", settings_of)
@@ -103,7 +103,7 @@ def test_a_key_of_one_judge_of_a_sweep_goes_into_a_file_that_the_message_shows(
     judges: str, tmp_path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    jobs: list[Job] = []
+    jobs: list[HydraJob] = []
     with pytest.raises(UserError) as caught:
         launch([*CHOSEN, "-m", f"judge={judges}", "judge.model=secret"], jobs.append, None, "id", settings_of)
     [problem] = caught.value.problems

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from evalflow.config.endpoints import Endpoint, OpenAIJudgeConfig
+from evalflow.config.endpoints import EndpointConfig, OpenAIJudgeConfig
 from evalflow.config.load import compose
 from evalflow.config.targets import ReplyConfig
 from evalflow.errors import UserError
@@ -89,7 +89,7 @@ def test_a_file_is_valid_and_shows_every_key(group: str, name: str) -> None:
     assert set(values) == set(model.model_fields)
     if isinstance(config, ReplyConfig):
         assert values["concurrency"] == config.concurrency.model_dump()
-    if isinstance(config, Endpoint):
+    if isinstance(config, EndpointConfig):
         assert config.api_key_env == ("OPENAI_API_KEY" if name == "target" else KEYS[name])
         assert values["concurrency"] == config.concurrency.model_dump()
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from evalflow.app.core.assemble import settings_of
-from evalflow.config.load import Job, compose, launch
+from evalflow.config.load import HydraJob, compose, launch
 
 CHOSEN = ("dataset=rag", "metric=exact_match")
 
@@ -18,7 +18,7 @@ def test_others_compose_while_a_job_runs_and_disturb_none(tmp_path: Path, monkey
     seen: list[tuple[str, int, int]] = []
     with ThreadPoolExecutor(1) as other:
 
-        def run(job: Job) -> None:
+        def run(job: HydraJob) -> None:
             # Would end in TimeoutError, and not before, if the other had to wait for this job.
             theirs = other.submit(compose, [*CHOSEN, "seed=77"], None, "theirs").result(timeout=60)
             seen.append((job.folder.relative_to(tmp_path).as_posix(), job.read().values["seed"], theirs.values["seed"]))
@@ -33,7 +33,7 @@ def test_others_compose_while_a_job_runs_and_disturb_none(tmp_path: Path, monkey
 def test_what_a_job_raises_is_raised_and_hydra_is_free_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
-    def run(job: Job) -> None:
+    def run(job: HydraJob) -> None:
         raise RuntimeError(job.folder.name)
 
     with pytest.raises(RuntimeError, match="mine"):
@@ -44,7 +44,7 @@ def test_what_a_job_raises_is_raised_and_hydra_is_free_again(tmp_path: Path, mon
 def test_an_interrupted_job_leaves_hydra_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
-    def run(job: Job) -> None:
+    def run(job: HydraJob) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

@@ -3,7 +3,7 @@
 import pytest
 
 from evalflow.datasets import plain_rows
-from evalflow.datasets.rows import Row
+from evalflow.datasets.rows import SourceRow
 from evalflow.errors import Problem, UserError
 
 
@@ -12,7 +12,7 @@ def test_csv_as_spreadsheets_write_it(tmp_path, delimiter):
     file = tmp_path / "a.csv"
     file.write_text("\ufeff" + delimiter.join(["x", "y"]) + "\r\n" + delimiter.join(["1", '"a\nb"']) + "\r\n")
     [row] = plain_rows(file)
-    assert isinstance(row, Row)
+    assert isinstance(row, SourceRow)
     assert (row.data, row.where.rpartition(":")[2]) == ({"x": "1", "y": "a\nb"}, "2")
 
 
@@ -20,7 +20,7 @@ def test_json_lines_with_a_broken_one(tmp_path):
     file = tmp_path / "a.jsonl"
     file.write_text('{"x": 1}\n{"x": \n')
     first, second = plain_rows(file)
-    assert isinstance(first, Row)
+    assert isinstance(first, SourceRow)
     assert first.data == {"x": 1}
     assert isinstance(second, Problem)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from evalflow.labels import Answered, Elsewhere, answer_hash, bind, parse
+from evalflow.labels import Elsewhere, LabelledAnswer, answer_hash, bind, parse
 from evalflow.records import Answer
 
 
@@ -17,7 +17,7 @@ def rows(*labels):
 
 
 def said(case_id="a", repeat=0, digest="aa", dataset="d", target="bot", recorded=False):
-    return Answered(dataset, case_id, target, repeat, digest, recorded)
+    return LabelledAnswer(dataset, case_id, target, repeat, digest, recorded)
 
 
 def bound(labels, answers, **more):

@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalflow.errors import UserError
-from evalflow.labels import Candidate, draw, draw_groups, score_strata, tag_stratum
+from evalflow.labels import UnlabelledAnswer, draw, draw_groups, score_strata, tag_stratum
 
 
 def answers(n, score=lambda _: 0.0, tags=lambda _: ()):
-    return [Candidate(("d", str(i), "t", 0), score(i), tags(i)) for i in range(n)]
+    return [UnlabelledAnswer(("d", str(i), "t", 0), score(i), tags(i)) for i in range(n)]
 
 
 @given(st.integers(1, 60), st.integers(1, 60), st.integers(0, 5))
@@ -67,7 +67,7 @@ def test_more_strata_than_answers_to_draw():
 
 def in_groups(*sizes):
     return [
-        Candidate(("d", f"{group}.{i}", "t", 0), 0.0, (), f"g{group}")
+        UnlabelledAnswer(("d", f"{group}.{i}", "t", 0), 0.0, (), f"g{group}")
         for group, n in enumerate(sizes)
         for i in range(n)
     ]

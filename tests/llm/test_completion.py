@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from evalflow.calls.client import Malformed
+from evalflow.calls.client import MalformedReply
 from evalflow.calls.transport import Response
 from evalflow.config.endpoints import Price
 from evalflow.llm.chat import Completion, read
@@ -40,10 +40,10 @@ def test_a_usage_of_another_shape_is_unknown(usage: str) -> None:
 @pytest.mark.parametrize("place", ["{}", '{{"choices": {}}}', '{{"error": {}}}'])
 def test_a_body_nested_without_end_is_malformed(place: str) -> None:
     body = place.format("[" * 100_000 + "]" * 100_000)
-    with pytest.raises(Malformed):
+    with pytest.raises(MalformedReply):
         read(Response(200, {}, body.encode()), None)
 
 
 def test_an_envelope_without_choices_is_malformed() -> None:
-    with pytest.raises(Malformed, match="choices"):
+    with pytest.raises(MalformedReply, match="choices"):
         read(Response(200, {}, json.dumps({"choices": []}).encode()), None)

@@ -9,7 +9,7 @@ from instructor import Mode
 from instructor.processing.response import handle_response_model
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
-from evalflow.llm.chat import Completion, ToolCall
+from evalflow.llm.chat import ChatToolCall, Completion
 from evalflow.llm.contract import MARK, Contract, InvalidReply, ReplyMode
 from evalflow.records import Message
 
@@ -35,7 +35,7 @@ class Verdict(BaseModel):
 
 def _said(mode: ReplyMode, text: str) -> Completion:
     if mode == "tools":
-        return Completion(text=None, tool_calls=(ToolCall("call_1", "Verdict", text),))
+        return Completion(text=None, tool_calls=(ChatToolCall("call_1", "Verdict", text),))
     return Completion(text=f"Here you are:\n```json\n{text}\n```" if mode == "md_json" else text)
 
 
@@ -119,7 +119,7 @@ def test_a_reask_shows_the_reply_and_the_complaint_and_keeps_the_rest(mode: Repl
 @pytest.mark.parametrize("calls", [0, 2])
 def test_a_tool_must_be_called_exactly_once(calls: int) -> None:
     text = '{"reason": "", "verdict": "no", "grade": 4}'
-    said = Completion(text="hm", tool_calls=(ToolCall("c", "Verdict", text),) * calls)
+    said = Completion(text="hm", tool_calls=(ChatToolCall("c", "Verdict", text),) * calls)
     contract = Contract(Verdict, "tools")
     with pytest.raises(InvalidReply, match=f"called {calls} times") as invalid:
         contract.parse(said)

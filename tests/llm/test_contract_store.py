@@ -10,7 +10,7 @@ import pytest
 from pydantic import BaseModel, Field
 
 from evalflow.config.endpoints import OpenAIJudgeConfig
-from evalflow.llm.contract import Prepared, ReplyMode, prepare, prepared
+from evalflow.llm.contract import PreparedContract, ReplyMode, prepare, prepared
 from evalflow.llm.judge import OpenAIJudge
 from evalflow.records import Ask, Message
 from evalflow.testing import Endpoint
@@ -29,7 +29,7 @@ class Other(Verdict):
     pass
 
 
-def never(*_: Any) -> Prepared:
+def never(*_: Any) -> PreparedContract:
     raise AssertionError("it is there already")
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field, create_model
 
-from evalflow.llm.embedded import Finding, UnsupportedStepError, fill, list_of_text
+from evalflow.llm.embedded import Support, UnsupportedStepError, fill, list_of_text
 
 SUPPORT = st.floats(0, 1)
 
@@ -23,7 +23,7 @@ def label(*labels: str) -> Any:
 @given(SUPPORT)
 def test_a_label_is_the_likelier_one_and_the_reason_fills_the_text(support: float) -> None:
     model = reply(reason=(str, ...), verdict=label("supported", "contradicted", "not_in_context"))
-    content, chances = fill(model, Finding(support, "because"))
+    content, chances = fill(model, Support(support, "because"))
     assert content == {"reason": "because", "verdict": "supported" if support >= 0.5 else "not_in_context"}
     assert chances == {"verdict": {"supported": support, "not_in_context": 1 - support}}
 
@@ -37,14 +37,14 @@ def test_a_label_is_the_likelier_one_and_the_reason_fills_the_text(support: floa
     ],
 )
 def test_a_contradiction_is_never_claimed(labels: tuple[str, ...], other: str) -> None:
-    content, _ = fill(reply(verdict=label(*labels)), Finding(0.1, ""))
+    content, _ = fill(reply(verdict=label(*labels)), Support(0.1, ""))
     assert content == {"verdict": other}
 
 
 @given(SUPPORT)
 def test_a_number_keeps_the_supports_place_on_its_scale(support: float) -> None:
     model = reply(stars=(int, Field(ge=1, le=5)))
-    content, chances = fill(model, Finding(support, ""))
+    content, chances = fill(model, Support(support, ""))
     mean = sum(value * chance for value, chance in chances["stars"].items())
     assert mean == pytest.approx(1 + 4 * support)
     assert abs(content["stars"] - mean) <= 0.5 + 1e-9
@@ -52,8 +52,8 @@ def test_a_number_keeps_the_supports_place_on_its_scale(support: float) -> None:
 
 
 def test_a_float_and_a_boolean() -> None:
-    assert fill(reply(grade=(float, Field(ge=-1, le=1))), Finding(0.25, "")) == ({"grade": -0.5}, {"grade": {-0.5: 1}})
-    assert fill(reply(ok=(bool, ...)), Finding(0.25, "")) == ({"ok": False}, {"ok": {True: 0.25, False: 0.75}})
+    assert fill(reply(grade=(float, Field(ge=-1, le=1))), Support(0.25, "")) == ({"grade": -0.5}, {"grade": {-0.5: 1}})
+    assert fill(reply(ok=(bool, ...)), Support(0.25, "")) == ({"ok": False}, {"ok": {True: 0.25, False: 0.75}})
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_a_float_and_a_boolean() -> None:
 )
 def test_other_shapes_are_refused_by_name(fields: dict[str, Any], names: str) -> None:
     with pytest.raises(UnsupportedStepError, match=names):
-        fill(reply(**fields), Finding(0.5, ""))
+        fill(reply(**fields), Support(0.5, ""))
 
 
 def test_the_list_of_text_is_found_whatever_its_name() -> None:

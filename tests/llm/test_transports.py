@@ -17,12 +17,12 @@ from typing import Any
 import pytest
 
 from evalflow.calls.http import HttpTransport
-from evalflow.calls.transport import MAX_REPLY, Request, Transport, TransportError
+from evalflow.calls.transport import MAX_REPLY, HttpRequest, Transport, TransportError
 from evalflow.llm.sdk import SdkTransport
 
 pytestmark = pytest.mark.anyio
 GOOD = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
-POST = Request("POST", "/chat/completions", b'{"a":1}', 5.0)
+POST = HttpRequest("POST", "/chat/completions", b'{"a":1}', 5.0)
 Make = Callable[..., Transport]
 
 
@@ -99,7 +99,7 @@ async def test_the_very_bytes_are_sent_and_what_came_is_given(make: Make, server
 
 
 async def test_a_get_has_no_body(make: Make, server: Server) -> None:
-    await make().send(Request("GET", "/models", None, 5.0))
+    await make().send(HttpRequest("GET", "/models", None, 5.0))
     assert server.heads[0].startswith("GET /v1/models HTTP/1.1")
     assert server.bodies == [b""]
     assert server.header("authorization") is None
@@ -173,7 +173,7 @@ async def test_of_a_reply_that_unpacks_to_gigabytes_no_more_is_unpacked_than_a_r
 async def test_what_cannot_be_read_is_a_broken_connection(answer: bytes, make: Make, server: Server) -> None:
     server.answer = answer
     with pytest.raises(TransportError) as failed:
-        await make().send(Request("POST", "/x", b"{}", 0.5))
+        await make().send(HttpRequest("POST", "/x", b"{}", 0.5))
     assert failed.value.fault in {"broken", "timeout"}
     assert str(failed.value)
 
@@ -181,10 +181,10 @@ async def test_what_cannot_be_read_is_a_broken_connection(answer: bytes, make: M
 async def test_the_whole_exchange_and_the_first_byte_are_timed(make: Make, server: Server) -> None:
     server.after_s = 2.0
     with pytest.raises(TransportError, match=r"no whole response within 0\.1 s") as failed:
-        await make().send(Request("POST", "/x", b"{}", 0.1))
+        await make().send(HttpRequest("POST", "/x", b"{}", 0.1))
     assert failed.value.fault == "timeout"
     with pytest.raises(TransportError, match=r"nothing came for 0\.1 s") as failed:
-        await make(first_byte_s=0.1).send(Request("POST", "/x", b"{}", 30))
+        await make(first_byte_s=0.1).send(HttpRequest("POST", "/x", b"{}", 30))
     assert failed.value.fault == "timeout"
 
 

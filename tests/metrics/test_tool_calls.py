@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalflow.errors import UserError
-from evalflow.metrics.tool_calls import Call, made
+from evalflow.metrics.tool_calls import ToolCall, made
 
 NAMES = st.lists(st.sampled_from("abc"), max_size=6)
 
@@ -96,7 +96,7 @@ def test_fields_must_be_declared(bench: Any) -> None:
 
 @given(NAMES, NAMES)
 def test_in_order_is_a_longest_common_subsequence(expected: list[str], called: list[str]) -> None:
-    wanted, calls = [Call(name) for name in expected], [Call(name) for name in called]
+    wanted, calls = [ToolCall(name) for name in expected], [ToolCall(name) for name in called]
     found = made(wanted, calls, order=True, arguments=False)
     kept = [name for name, was in zip(expected, found, strict=True) if was]
     common = {pick for size in range(len(called) + 1) for pick in combinations(called, size)}
@@ -109,5 +109,7 @@ def test_in_order_is_a_longest_common_subsequence(expected: list[str], called: l
 
 @given(NAMES, NAMES)
 def test_in_any_order_each_call_counts_once(expected: list[str], called: list[str]) -> None:
-    found = made([Call(name) for name in expected], [Call(name) for name in called], order=False, arguments=False)
+    found = made(
+        [ToolCall(name) for name in expected], [ToolCall(name) for name in called], order=False, arguments=False
+    )
     assert sum(found) == sum(min(expected.count(name), called.count(name)) for name in "abc")

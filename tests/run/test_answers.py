@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from evalflow.records import Answer, Context, Message, Usage
 from evalflow.run.folder import RunFolder
-from evalflow.run.journal import AnswerBook, Journal, RememberingTarget, answer_from_row, answer_row
+from evalflow.run.journal import AnswerBook, JournalSink, RememberingTarget, answer_from_row, answer_row
 from evalflow.run.manifest import Tally
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
@@ -58,7 +58,7 @@ def test_a_line_of_before_answers_said_their_requests_is_read_too(kit):
 def written(folder, *answers: Answer) -> Tally:
     tally = Tally()
     folder.mkdir(exist_ok=True)
-    with closing(Journal(RunFolder(folder), tally)) as journal:
+    with closing(JournalSink(RunFolder(folder), tally)) as journal:
         for answer in answers:
             journal.write(answer)
     return tally

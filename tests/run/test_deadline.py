@@ -13,7 +13,7 @@ from evalflow.metrics.kinds.check import CheckMetric, CheckMetricConfig
 from evalflow.prompts import Prompts
 from evalflow.run.deadline import Deadlines, LateError
 from evalflow.run.manifest import Tally
-from evalflow.run.pipeline import Pipeline, Plan
+from evalflow.run.pipeline import Pipeline, RunPlan
 from evalflow.run.scoring import Pair
 
 pytestmark = pytest.mark.anyio
@@ -73,7 +73,7 @@ async def test_a_score_that_is_late_is_an_error_with_what_it_took(kit, metrics: 
     judge: Any = Stuck(kit.judge([kit.reply(cost_usd=0.5)]), hangs=lambda asked: asked == 2 * metrics - 1)
     pairs = tuple(Pair(kit.metric(f"m{i}", asks_of=2), judge) for i in range(metrics))
     sink, tally = kit.sink(), Tally()
-    plan = Plan("r", kit.target(), pairs, width=1, case_timeout_s=0.2)
+    plan = RunPlan("r", kit.target(), pairs, width=1, case_timeout_s=0.2)
     await Pipeline(plan, sink, tally).run(kit.cases(3))
     late = [score for score in sink.scores if score.status == "error"]
     assert [(score.case_id, score.error_type, score.cost_usd) for score in late] == [("c0", "timeout", 0.5)]
@@ -85,7 +85,7 @@ async def test_a_score_that_is_late_is_an_error_with_what_it_took(kit, metrics: 
 async def test_an_answer_that_is_late_is_an_error_and_so_are_its_scores(kit) -> None:
     target: Any = Stuck(kit.target(), hangs=lambda index: index == 1)
     sink, tally = kit.sink(), Tally()
-    await Pipeline(Plan("r", target, (Pair(kit.metric(), None),), case_timeout_s=0.2), sink, tally).run(kit.cases(4))
+    await Pipeline(RunPlan("r", target, (Pair(kit.metric(), None),), case_timeout_s=0.2), sink, tally).run(kit.cases(4))
     assert tally.cost is None  # what was answered in time for it was paid, and nobody knows how much
     assert {answer.case_id: answer.error_type for answer in sink.answers if answer.error_type} == {"c1": "timeout"}
     assert {score.case_id: score.error_type for score in sink.scores if score.error_type} == {"c1": "target: timeout"}
@@ -132,7 +132,7 @@ async def test_a_check_that_goes_on_without_end_is_late_while_other_scores_are_m
     pairs = (Pair(endless, None), Pair(kit.metric(), None))
     target = kit.target(fault=lambda case: kit.answer(case, answer="1"))
     sink = kit.sink()
-    await Pipeline(Plan("r", target, pairs, width=1, case_timeout_s=0.2), sink, Tally()).run(kit.cases(1))
+    await Pipeline(RunPlan("r", target, pairs, width=1, case_timeout_s=0.2), sink, Tally()).run(kit.cases(1))
     assert [(score.metric, score.status, score.error_type) for score in sink.scores] == [
         (kit.metric().name, "scored", None),
         ("endless", "error", "timeout"),

@@ -14,7 +14,7 @@ import pytest
 from evalflow.errors import InfrastructureError
 from evalflow.records import Answer
 from evalflow.run.folder import RunFolder
-from evalflow.run.journal import Journal
+from evalflow.run.journal import JournalSink
 from evalflow.run.manifest import Tally
 
 
@@ -31,7 +31,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", str(tmp_path)], check=True)
 
 
-def write(journal: Journal, answers: Iterable[Answer]) -> None:
+def write(journal: JournalSink, answers: Iterable[Answer]) -> None:
     for answer in answers:
         journal.write(answer)
 
@@ -41,13 +41,13 @@ def test_what_was_written_stays_and_the_journal_goes_on(kit, small_disk: Path) -
     folder.path.mkdir()
     answers = [kit.answer(case, answer="x" * 2000) for case in kit.cases(100)]
     filler.write_bytes(bytes(20_000))
-    with closing(Journal(folder, Tally())) as journal:
+    with closing(JournalSink(folder, Tally())) as journal:
         with pytest.raises(InfrastructureError, match="No space left on device") as failed:
             write(journal, answers)
     written = folder.answers.read_bytes().count(b"\n")
     assert f"resume {folder.path}" in failed.value.hint
     filler.unlink()
-    with closing(Journal(folder, Tally())) as journal:
+    with closing(JournalSink(folder, Tally())) as journal:
         journal.write(answers[0])
     lines = folder.answers.read_bytes().splitlines(keepends=True)
     assert len(lines) == written + 1 > 5

@@ -8,7 +8,7 @@ from evalflow.errors import JudgeError
 from evalflow.protocols import Judge
 from evalflow.records import Outcome, Usage
 from evalflow.run.manifest import Tally
-from evalflow.run.scoring import Meter
+from evalflow.run.scoring import MeteredJudge
 
 pytestmark = pytest.mark.anyio
 SCORED = Outcome(status="scored", score=1.0)
@@ -17,7 +17,7 @@ SCORED = Outcome(status="scored", score=1.0)
 async def metered(kit, *replies):
     """A meter and its tally, after that many asks."""
     tally = Tally()
-    meter = Meter(kit.judge(replies), tally)
+    meter = MeteredJudge(kit.judge(replies), tally)
     for said in replies:
         if isinstance(said, Exception):
             with pytest.raises(type(said)):
@@ -39,7 +39,7 @@ async def test_calls_are_added_up(kit):
 
 
 async def test_a_cell_that_asked_nothing_is_left_as_it_is(kit):
-    meter = Meter(kit.judge(), Tally())
+    meter = MeteredJudge(kit.judge(), Tally())
     assert meter.fill(SCORED) is SCORED
 
 
@@ -83,7 +83,7 @@ async def test_a_judge_that_sends_nothing_adds_no_request(kit):
 
 async def test_a_meter_is_the_judge_to_whoever_asks_and_does_not_close_it(kit):
     inner = kit.judge(name="n", identity="i", weighted=True, calibrated=False, tasks=frozenset({"x"}))
-    meter: Judge = Meter(inner, Tally())
+    meter: Judge = MeteredJudge(inner, Tally())
     for name in ("name", "nature", "identity", "calibrated", "weighted", "tasks", "remote"):
         assert getattr(meter, name) == getattr(inner, name), name
     assert (meter.explain_refusal("unknown"), meter.explain_refusal(None)) == ("no unknown", None)

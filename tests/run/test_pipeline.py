@@ -12,16 +12,16 @@ import pytest
 from evalflow.errors import BudgetError, InfrastructureError, JudgeError
 from evalflow.records import Outcome, Usage
 from evalflow.run.folder import RunFolder
-from evalflow.run.journal import Journal, cell_digest
+from evalflow.run.journal import JournalSink, cell_digest
 from evalflow.run.manifest import Tally
-from evalflow.run.pipeline import Pipeline, Plan
+from evalflow.run.pipeline import Pipeline, RunPlan
 from evalflow.run.scoring import Pair
 
 pytestmark = pytest.mark.anyio
 
 
 def plan(target, *pairs, **keys):
-    return Plan(run_id="r", target=target, pairs=tuple(pairs), **keys)
+    return RunPlan(run_id="r", target=target, pairs=tuple(pairs), **keys)
 
 
 async def run(plan, cases, sink, tally=None):
@@ -225,7 +225,7 @@ async def test_what_no_file_can_hold_is_an_error_of_its_cell(kit, said, tmp_path
             return Outcome(status="scored", **(said if case.index == 1 else {"score": 0.5}))  # pyright: ignore
 
     tally = Tally()
-    with closing(Journal(RunFolder(tmp_path), tally)) as journal:
+    with closing(JournalSink(RunFolder(tmp_path), tally)) as journal:
         await run(plan(kit.target(), Pair(Odd(), None)), kit.cases(3), journal, tally)
     rows = [json.loads(line) for line in RunFolder(tmp_path).journal.read_text().splitlines()]
     assert {row["case_id"]: row["error_type"] for row in rows} == {"c0": None, "c1": "unusable", "c2": None}

@@ -13,7 +13,7 @@ from evalflow.errors import InfrastructureError, JudgeError
 from evalflow.llm.panel import Panel
 from evalflow.records import Outcome, Usage
 from evalflow.run.manifest import Tally
-from evalflow.run.pipeline import Pipeline, Plan
+from evalflow.run.pipeline import Pipeline, RunPlan
 from evalflow.run.scoring import Pair
 
 pytestmark = pytest.mark.anyio
@@ -61,7 +61,7 @@ def members(kit, *replies):
 
 async def run(kit, judge, cases=1, **keys):
     sink, tally = kit.sink(), Tally()
-    plan = Plan(run_id="r", target=kit.target(), pairs=(Pair(judging(kit), judge),), **keys)
+    plan = RunPlan(run_id="r", target=kit.target(), pairs=(Pair(judging(kit), judge),), **keys)
     await Pipeline(plan, sink, tally).run(kit.cases(cases))
     return sink.scores, tally
 

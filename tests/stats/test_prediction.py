@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evalflow.labels.draw import Candidate, draw, score_strata
+from evalflow.labels.draw import UnlabelledAnswer, draw, score_strata
 from evalflow.stats.labelled import sample
-from evalflow.stats.prediction import Corrected, corrected_mean, crossfitted, power_tuned, rectified
+from evalflow.stats.prediction import CorrectedMean, corrected_mean, crossfitted, power_tuned, rectified
 
 Z = 1.959963985
 BINARY = sample([1, 0, 1, 1, 0, 1, 1, 0, 1, 1], [1, 0, 1, 1, 1, 1, 1, 0, 1, 1], [1] * 21 + [0] * 9)
@@ -63,7 +63,7 @@ def drawn(seed: int, n: int, unlabelled: int = 400, *, binary: bool = True) -> t
     return truth[:n], judged[:n], judged[n:]
 
 
-def close(a: Corrected, b: Corrected, scale: float = 1.0) -> None:
+def close(a: CorrectedMean, b: CorrectedMean, scale: float = 1.0) -> None:
     for one, other in zip(astuple(a), astuple(b), strict=True):
         assert one == (pytest.approx(other, abs=1e-9 * scale) if isinstance(other, float) else other)
 
@@ -219,7 +219,7 @@ def test_strata_without_an_error_seen_do_not_make_the_interval_too_narrow(n: int
     for seed in range(runs):
         truth = (rng.random(500) < 0.95).astype(float)
         judged = (rng.random(500) < np.where(truth == 1, 0.99, 0.5)).astype(float)
-        answers = [Candidate(("d", str(i), "t", 0), float(score)) for i, score in enumerate(judged)]
+        answers = [UnlabelledAnswer(("d", str(i), "t", 0), float(score)) for i, score in enumerate(judged)]
         drawn = draw(answers, n, seed, stratum=score_strata(answers)).weights
         chosen = np.array([int(key[1]) for key in drawn])
         rest = np.setdiff1d(np.arange(500), chosen)

@@ -12,7 +12,7 @@ import pytest
 
 from evalflow.config.schema import MetricConfig
 from evalflow.records import Direction, FigureSpec, ScoreRecord
-from evalflow.summary import Order, Threshold, journal_row, json_text, scan_journal, score_table
+from evalflow.summary import InputOrder, Threshold, journal_row, json_text, scan_journal, score_table
 
 RECORD = ScoreRecord(
     run_id="r", dataset="d", index=0, case_id="c0", group=None, tags=(), target="recorded", target_repeat=0,
@@ -63,6 +63,6 @@ def table(tmp_path: Path) -> Callable[..., pl.LazyFrame]:
         path.write_text("".join(json_text(journal_row(r)) + "\n" for r in records), encoding="utf-8")
         keys = {(r.metric, r.judge) for r in records}
         thresholds = [] if threshold is None else [Threshold(m, j, threshold, direction) for m, j in sorted(keys)]
-        return score_table(scan_journal(path), thresholds, Order(["d"], ["m"]))
+        return score_table(scan_journal(path), thresholds, InputOrder(["d"], ["m"]))
 
     return make

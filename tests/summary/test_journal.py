@@ -14,7 +14,7 @@ import pytest
 from evalflow.bill import Bill
 from evalflow.records import ScoreRecord
 from evalflow.summary import (
-    Order,
+    InputOrder,
     journal_record,
     journal_row,
     journal_schema,
@@ -25,7 +25,7 @@ from evalflow.summary import (
 )
 
 Make = Callable[..., ScoreRecord]
-ORDER = Order(["d"], ["m"])
+ORDER = InputOrder(["d"], ["m"])
 
 
 def write(path: Path, records: Iterable[ScoreRecord], tail: bytes = b"") -> Path:
@@ -132,7 +132,7 @@ def test_input_order_is_restored(record: Make, tmp_path: Path):
         for repeat in (0, 1)
     ]
     shuffled = random.Random(1).sample(cells, len(cells))
-    order = Order(["z", "a"], ["relevance", "faithfulness"])
+    order = InputOrder(["z", "a"], ["relevance", "faithfulness"])
     found = scan_journal(write(tmp_path / "j", shuffled)).ordered(order).collect().to_dicts()
     assert [journal_record(row) for row in found] == cells
 

@@ -12,7 +12,7 @@ from evalflow import patterns
 from evalflow.config.targets import ReplyConfig
 from evalflow.errors import TargetError
 from evalflow.records import Context
-from evalflow.targets.reply import Form, ReplyReader, Said
+from evalflow.targets.reply import Form, ParsedReply, ReplyReader
 
 CHUNK = {
     "exact_path": "/a#b", "title": "Title", "heading_hierarchy": ["One", "Two"], "description": "About.",
@@ -20,15 +20,15 @@ CHUNK = {
 }  # fmt: skip
 
 
-def read(reply: Any, generates: Any = "answer", form: Form | None = None, **mapping: Any) -> Said:
+def read(reply: Any, generates: Any = "answer", form: Form | None = None, **mapping: Any) -> ParsedReply:
     body = reply if isinstance(reply, bytes) else json.dumps(reply).encode()
     return ReplyReader(ReplyConfig.model_validate({"kind": "x", **mapping})).read(body, form or Form(generates))
 
 
 def test_fields_of_their_own_names_map_themselves() -> None:
     said = read({"answer": "A", "actual": [1], "contexts": ["c"], "metadata": {"m": 1}, "other": 0})
-    assert said == Said("A", [1], (Context("c"),), {"m": 1})
-    assert read({"answer": "A", "contexts": None}) == Said("A")
+    assert said == ParsedReply("A", [1], (Context("c"),), {"m": 1})
+    assert read({"answer": "A", "contexts": None}) == ParsedReply("A")
 
 
 def test_contexts_in_the_form_of_rag_answers_map_themselves() -> None:
@@ -50,10 +50,10 @@ def test_other_contexts_are_mapped() -> None:
 
 
 def test_what_is_no_object_is_the_field_that_is_generated() -> None:
-    assert read("A") == Said("A")
-    assert read(7) == Said("7")
-    assert read(True, "actual") == Said(actual=True)
-    assert read(["a", "b"], "actual") == Said(actual=["a", "b"])
+    assert read("A") == ParsedReply("A")
+    assert read(7) == ParsedReply("7")
+    assert read(True, "actual") == ParsedReply(actual=True)
+    assert read(["a", "b"], "actual") == ParsedReply(actual=["a", "b"])
 
 
 @pytest.mark.parametrize(("status", "outcome"), [("pass", False), ("fail", True)])
@@ -137,12 +137,12 @@ TAGGER = Form(
 def test_a_reply_may_have_the_form_of_the_dataset() -> None:
     rag = Form("answer", {"answer": "llm_answer", "contexts": "$.found.chunks"})
     assert read({"llm_answer": "A", "found": {"chunks": [CHUNK]}}, form=rag).contexts
-    assert read({"llm_answer": "A", "answer": "B"}, form=rag) == Said("B")
+    assert read({"llm_answer": "A", "answer": "B"}, form=rag) == ParsedReply("B")
     search = Form("actual", {"actual": "actual_search_results"})
-    assert read({"actual_search_results": []}, form=search) == Said(actual=[])
+    assert read({"actual_search_results": []}, form=search) == ParsedReply(actual=[])
     reply = {"actual_outcome": "greetings", "scores": {"confidence": 0.5}, "answer": "Hello."}
-    assert read(reply, form=ROUTER) == Said("Hello.", {"outcome": "greetings", "confidence": 0.5})
-    assert read({"actual_outcome": "greetings"}, form=ROUTER) == Said(actual={"outcome": "greetings"})
+    assert read(reply, form=ROUTER) == ParsedReply("Hello.", {"outcome": "greetings", "confidence": 0.5})
+    assert read({"actual_outcome": "greetings"}, form=ROUTER) == ParsedReply(actual={"outcome": "greetings"})
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evalflow.app.core.comparison import Scored, open_scored, unlike_metrics
+from evalflow.app.core.comparison import ScoredRun, open_scored, unlike_metrics
 from evalflow.app.core.locate import find_run
 from evalflow.config.schema import RunConfig
 from evalflow.errors import Problem, UserError, command, did_you_mean
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 
-def open_baseline(run: RunConfig) -> Scored:
+def open_baseline(run: RunConfig) -> ScoredRun:
     """The baseline of a run that has gates against it, or compares its answers.
 
     Raises:

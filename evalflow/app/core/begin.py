@@ -11,7 +11,7 @@ from typing import Any, Protocol, cast
 from evalflow import datasets
 from evalflow.app.core.assemble import Parts
 from evalflow.app.core.inspect import Inspection
-from evalflow.app.core.reading import Order
+from evalflow.app.core.reading import RunOrder
 from evalflow.bill import NOTHING
 from evalflow.calls.budget import Amount
 from evalflow.calls.cache_store import Entry
@@ -27,10 +27,10 @@ from evalflow.run.folder import RunFolder
 from evalflow.run.journal import Finished, read_finished
 from evalflow.run.manifest import Tally
 from evalflow.run.plan import PreparedFile
-from evalflow.run.scoring import Meter, Pair
+from evalflow.run.scoring import MeteredJudge, Pair
 
 
-def open_folder(order: Order) -> RunFolder:
+def open_folder(order: RunOrder) -> RunFolder:
     """The run's folder, made where it is missing.
 
     Raises:
@@ -49,7 +49,7 @@ def open_folder(order: Order) -> RunFolder:
     return folder
 
 
-def open_manifest(order: Order, facts: dict[str, Any]) -> dict[str, Any]:
+def open_manifest(order: RunOrder, facts: dict[str, Any]) -> dict[str, Any]:
     """The manifest with which the run begins, or goes on.
 
     Raises:
@@ -67,7 +67,7 @@ def open_manifest(order: Order, facts: dict[str, Any]) -> dict[str, Any]:
     return manifests.reopening(order.resumed)
 
 
-def finished_before(order: Order, parts: Parts, bounded: Collection[str], tally: Tally) -> Finished:
+def finished_before(order: RunOrder, parts: Parts, bounded: Collection[str], tally: Tally) -> Finished:
     """What an earlier part of this run has finished; what that took is counted into the tally and the budget."""
     session = parts.session
     before = _spent_before(order)
@@ -99,7 +99,7 @@ def finished_before(order: Order, parts: Parts, bounded: Collection[str], tally:
     return finished
 
 
-def _spent_before(order: Order) -> Amount:
+def _spent_before(order: RunOrder) -> Amount:
     """What earlier runs of the same sweep have spent: the budget of a sweep is one for all its runs."""
     if order.resumed:
         return Amount(**order.resumed["spent_before"])
@@ -130,7 +130,7 @@ async def prepare(pairs: Sequence[Pair], folder: RunFolder, tally: Tally, reader
     file = PreparedFile(folder)
     ready: list[Pair] = []
     for pair in pairs:
-        judge = Meter(pair.judge, tally) if pair.judge else None
+        judge = MeteredJudge(pair.judge, tally) if pair.judge else None
         told = _Told(file, pair.metric.name, judge, folder, reader)
         metric = await Deadlines(None).attempt(pair.metric.prepare(judge, told), UserError)
         if isinstance(metric, Failed):
@@ -160,7 +160,9 @@ class _Unprepared:
 class _Told:
     """Implements Prepared around the file; adds to an entry what it took, and tells what is new."""
 
-    def __init__(self, file: PreparedFile, metric: str, judge: Meter | None, folder: RunFolder, reader: Reader) -> None:
+    def __init__(
+        self, file: PreparedFile, metric: str, judge: MeteredJudge | None, folder: RunFolder, reader: Reader
+    ) -> None:
         self._file = file
         self._metric = metric
         self._judge = judge

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evalflow.app.certificates import key_of
-from evalflow.app.core.comparison import Scored, open_scored
+from evalflow.app.core.comparison import ScoredRun, open_scored
 from evalflow.app.core.derive import answered_rows, without_unanswered
 from evalflow.app.core.saved import Saved
 from evalflow.app.labels import RunLabels, labels_of_data
@@ -23,7 +23,7 @@ from evalflow.run.folder import RunFolder
 from evalflow.stats.prediction import MIN_LABELS
 from evalflow.summary import (
     SERIES,
-    Candidate,
+    JudgeInRun,
     calibrate_scores,
     choose,
     chooses,
@@ -42,7 +42,7 @@ log = logging.getLogger("evalflow")
 _LISTED = 25
 
 
-def calibration_of(saved: Saved, run: Scored, people: RunLabels) -> Calibration | None:
+def calibration_of(saved: Saved, run: ScoredRun, people: RunLabels) -> Calibration | None:
     """Hold a run's judges against people; None where none of the labelled answers was scored.
 
     Args:
@@ -80,7 +80,7 @@ def standing_calibration(saved: Saved) -> Calibration | None:
     Returns:
         None where there are no labels of its answers.
     """
-    run = Scored(saved.folder.path.name, saved.folder, saved.manifest)
+    run = ScoredRun(saved.folder.path.name, saved.folder, saved.manifest)
     people = kept_labels(saved.folder)
     if (
         people is None
@@ -112,7 +112,7 @@ def kept_labels(folder: RunFolder) -> RunLabels | None:
         raise UserError(Problem("this is no calibration", str(folder.calibration), hint)) from None
 
 
-def _of_data(saved: Saved, run: Scored) -> RunLabels | None:
+def _of_data(saved: Saved, run: ScoredRun) -> RunLabels | None:
     try:
         return labels_of_data(saved, run)
     except UserError as error:
@@ -128,7 +128,7 @@ def _notes(rows: Sequence[CalibrationRow]) -> Iterator[str]:
         yield "labels carry weights, so each stands for as many answers as it was drawn for"
 
 
-def _with_texts(saved: Saved, run: Scored, rows: Sequence[CalibrationRow]) -> list[dict[str, Any]]:
+def _with_texts(saved: Saved, run: ScoredRun, rows: Sequence[CalibrationRow]) -> list[dict[str, Any]]:
     """The worst disagreements of all rows, with question and answer."""
     listed = [one for row in rows for one in disagreements(row, _LISTED)]
     listed = sorted(listed, key=lambda one: -abs(one["difference"]))
@@ -161,7 +161,7 @@ class Ranked:
     notes: Sequence[str]
 
 
-def rivals(runs: Mapping[str, Scored], labels: Mapping[str, pl.DataFrame]) -> dict[Series, list[Candidate]]:
+def rivals(runs: Mapping[str, ScoredRun], labels: Mapping[str, pl.DataFrame]) -> dict[Series, list[JudgeInRun]]:
     """The judges of each dataset, metric and target, where labels tell them apart; none where all are the same.
 
     A judge that is asked in other words is another one: to choose a prompt flatters it as much as to choose a model.
@@ -172,7 +172,7 @@ def rivals(runs: Mapping[str, Scored], labels: Mapping[str, pl.DataFrame]) -> di
     """
     import polars as pl
 
-    found: dict[Series, list[Candidate]] = {}
+    found: dict[Series, list[JudgeInRun]] = {}
     identities: dict[Series, set[str]] = {}
     for name, run in runs.items():
         labelled = labelled_scores(run.scores(), labels[name]).filter(pl.col("human").is_not_null())
@@ -181,13 +181,13 @@ def rivals(runs: Mapping[str, Scored], labels: Mapping[str, pl.DataFrame]) -> di
                 continue
             key = (str(dataset), str(metric), str(target))
             up = run.traits[str(metric)].higher_is_better
-            found.setdefault(key, []).append(Candidate(name, str(judge), rows, up))
+            found.setdefault(key, []).append(JudgeInRun(name, str(judge), rows, up))
             identity = json.dumps(key_of(run.manifest, str(metric), run.folder), sort_keys=True)
             identities.setdefault(key, set()).add(identity)
     return {key: own for key, own in found.items() if len(identities[key]) > 1}
 
 
-def dealt(run: Scored, labels: pl.DataFrame, seed: int) -> pl.DataFrame:
+def dealt(run: ScoredRun, labels: pl.DataFrame, seed: int) -> pl.DataFrame:
     """The labelled answers with `choosing`: whether their labels choose the judge."""
     import polars as pl
 
@@ -210,7 +210,7 @@ def half_of(rows: pl.DataFrame, halves: pl.DataFrame, *, choosing: bool) -> pl.D
     return rows.join(halves.filter(halves["choosing"] == choosing), on=_ANSWER, how="semi", maintain_order="left")
 
 
-def rank(found: Mapping[Series, Sequence[Candidate]], halves: Mapping[str, pl.DataFrame], seed: int) -> Ranked:
+def rank(found: Mapping[Series, Sequence[JudgeInRun]], halves: Mapping[str, pl.DataFrame], seed: int) -> Ranked:
     """Rank the judges of each series, on the labels that choose.
 
     Args:
@@ -235,7 +235,7 @@ def rank(found: Mapping[Series, Sequence[Candidate]], halves: Mapping[str, pl.Da
 
 
 def with_means(
-    boards: Sequence[Mapping[str, Any]], runs: Mapping[str, Scored], rows: Mapping[str, Sequence[Mapping[str, Any]]]
+    boards: Sequence[Mapping[str, Any]], runs: Mapping[str, ScoredRun], rows: Mapping[str, Sequence[Mapping[str, Any]]]
 ) -> list[dict[str, Any]]:
     """Boards with `cost_usd` and `corrected` (estimate, ci_low, ci_high, n_labels, method) of each judge.
 
@@ -294,7 +294,7 @@ def _kept_rows(folder: RunFolder) -> list[dict[str, Any]]:
     return json.loads(folder.calibration.read_text(encoding="utf-8"))["rows"] if folder.calibration.is_file() else []
 
 
-def _choosing(one: Candidate, halves: Mapping[str, pl.DataFrame]) -> Candidate:
+def _choosing(one: JudgeInRun, halves: Mapping[str, pl.DataFrame]) -> JudgeInRun:
     """The judge on the answers whose labels choose; on all of them where labels were not dealt."""
     return replace(one, labelled=half_of(one.labelled, halves[one.run], choosing=True)) if halves else one
 
@@ -302,7 +302,7 @@ def _choosing(one: Candidate, halves: Mapping[str, pl.DataFrame]) -> Candidate:
 def _told(
     row: Mapping[str, Any],
     board: Mapping[str, Any],
-    runs: Mapping[str, Scored],
+    runs: Mapping[str, ScoredRun],
     rows: Mapping[str, Sequence[Mapping[str, Any]]],
 ) -> dict[str, Any]:
     """A judge's place, with what its run takes, and its corrected mean."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from evalflow.app.core.saved import load, read_cases, read_manifest
 from evalflow.errors import Problem, UserError, command
 from evalflow.records import FigureSpec
-from evalflow.report.comparison import Comparison, Flips, flips
+from evalflow.report.comparison import Comparison, FlippedCases, flips
 from evalflow.run.folder import RunFolder
 from evalflow.summary import ComparisonRow, Pairing, Traits, adjusted, compare_cases, compare_samples, pair_scores
 
@@ -42,7 +42,7 @@ class Obstacle:
 
 
 @dataclass(frozen=True, slots=True)
-class Scored:
+class ScoredRun:
     """A run that has scores to compare."""
 
     name: str
@@ -68,7 +68,7 @@ class Scored:
         }
 
 
-def open_scored(folder: RunFolder, name: str) -> Scored:
+def open_scored(folder: RunFolder, name: str) -> ScoredRun:
     """A run's manifest and scores.
 
     Raises:
@@ -78,10 +78,10 @@ def open_scored(folder: RunFolder, name: str) -> Scored:
     if not folder.scores.is_file():
         hint = f"write them: {command('report', folder.path)}"
         raise UserError(Problem("the run ended before its tables were written", str(folder.path), hint))
-    return Scored(name, folder, manifest)
+    return ScoredRun(name, folder, manifest)
 
 
-def obstacles(a: Scored, b: Scored) -> list[Obstacle]:
+def obstacles(a: ScoredRun, b: ScoredRun) -> list[Obstacle]:
     """Everything that keeps the two from being compared, in the order of `KINDS`."""
     found = [*other_versions(_versions(a), _versions(b)), *_unlike(a, b)]
     changed = _changed_cases(a, b)
@@ -92,7 +92,7 @@ def obstacles(a: Scored, b: Scored) -> list[Obstacle]:
     return sorted(found, key=lambda obstacle: KINDS.index(obstacle.kind))
 
 
-def declared_obstacles(a: Scored, b: Scored) -> list[Obstacle]:
+def declared_obstacles(a: ScoredRun, b: ScoredRun) -> list[Obstacle]:
     """What of `obstacles` shows without a look at scores or cases: quick enough to be asked of many runs."""
     found = [*other_versions(_declared_versions(a), _declared_versions(b)), *_unlike(a, b)]
     return sorted(found, key=lambda obstacle: KINDS.index(obstacle.kind))
@@ -160,7 +160,7 @@ def prepared_steps(folder: RunFolder, name: str) -> list[Any]:
     return [entry["steps"] for entry in entries.values() if entry.get("metric") == name]
 
 
-def _unlike(a: Scored, b: Scored) -> Iterator[Obstacle]:
+def _unlike(a: ScoredRun, b: ScoredRun) -> Iterator[Obstacle]:
     shared = [name for name in a.manifest["metrics"] if name in b.manifest["metrics"]]
     for name in shared:
         yield from unlike_metrics(name, a.manifest, b.manifest)
@@ -179,17 +179,17 @@ def _identity(manifest: Mapping[str, Any], judge: str | None) -> Any:
     return None if judge is None else manifest["judges"][judge]["identity"]
 
 
-def _versions(run: Scored) -> dict[str, int]:
+def _versions(run: ScoredRun) -> dict[str, int]:
     """The version of each metric that has scores, the checks of the cases included."""
     table = run.scores().select("metric", "metric_version").unique().sort("metric").collect(engine="streaming")
     return dict(table.iter_rows())
 
 
-def _declared_versions(run: Scored) -> dict[str, int]:
+def _declared_versions(run: ScoredRun) -> dict[str, int]:
     return {name: facts["version"] for name, facts in run.manifest["metrics"].items()}
 
 
-def _changed_cases(a: Scored, b: Scored) -> list[str]:
+def _changed_cases(a: ScoredRun, b: ScoredRun) -> list[str]:
     """Ids of cases that ask or expect something else in the two runs; files that are the same are not read."""
     left, right = a.manifest["datasets"], b.manifest["datasets"]
     shared = [name for name in left if name in right and left[name]["sha256"] != right[name]["sha256"]]
@@ -199,7 +199,7 @@ def _changed_cases(a: Scored, b: Scored) -> list[str]:
     return [key[1] for key, digest in _digests(b) if known.get(key, digest) != digest]
 
 
-def _digests(run: Scored) -> Iterator[tuple[tuple[str, str], bytes]]:
+def _digests(run: ScoredRun) -> Iterator[tuple[tuple[str, str], bytes]]:
     """What a case asks and expects, as a digest; what a target said to it plays no part."""
     for case in read_cases(run.folder, run.manifest):
         asked = [message.content for message in case.messages if message.role != "assistant"]
@@ -243,7 +243,7 @@ class How:
             raise UserError(Problem(what, "margin", "say how much worse is acceptable, such as 0.02"))
 
 
-def compare_pairs(pairs: Sequence[tuple[Scored, Scored]], how: How) -> Comparison:
+def compare_pairs(pairs: Sequence[tuple[ScoredRun, ScoredRun]], how: How) -> Comparison:
     """Compare run B with run A, for each pair; all differences are one family.
 
     Args:
@@ -255,7 +255,7 @@ def compare_pairs(pairs: Sequence[tuple[Scored, Scored]], how: How) -> Compariso
     """
     rows: list[ComparisonRow] = []
     notes: list[str] = []
-    listed: list[Flips] = []
+    listed: list[FlippedCases] = []
     refused: list[Problem] = []
     apart = False
     for a, b in pairs:
@@ -302,7 +302,7 @@ def compare_pairs(pairs: Sequence[tuple[Scored, Scored]], how: How) -> Compariso
     )
 
 
-def compare_two(a: Scored, b: Scored, how: How) -> tuple[list[ComparisonRow], Pairing]:
+def compare_two(a: ScoredRun, b: ScoredRun, how: How) -> tuple[list[ComparisonRow], Pairing]:
     """The differences of two runs case by case, not yet adjusted for their number, and the cases that they share."""
     pairing = pair_scores(a.scores(), b.scores())
     by = {"by_tag": how.by_tag, "by_class": how.by_class}
@@ -310,7 +310,7 @@ def compare_two(a: Scored, b: Scored, how: How) -> tuple[list[ComparisonRow], Pa
     return compare_cases(pairing, (a.name, b.name), a.traits | b.traits, **by, seed=seed), pairing
 
 
-def _samples(a: Scored, b: Scored, how: How) -> tuple[list[ComparisonRow], list[str]]:
+def _samples(a: ScoredRun, b: ScoredRun, how: How) -> tuple[list[ComparisonRow], list[str]]:
     """Two runs as samples of different cases, and what a reader should know of that."""
     by = {"by_tag": how.by_tag, "by_class": how.by_class}
     names, seed = (a.name, b.name), b.manifest["config"]["seed"]
@@ -321,7 +321,7 @@ def _samples(a: Scored, b: Scored, how: How) -> tuple[list[ComparisonRow], list[
     return rows, []
 
 
-def _notes(a: Scored, b: Scored, pairing: Pairing, names: tuple[str, str]) -> Iterator[str]:
+def _notes(a: ScoredRun, b: ScoredRun, pairing: Pairing, names: tuple[str, str]) -> Iterator[str]:
     """Cases that are in one run alone or not scored in both, and metrics that only one run has."""
     for row in pairing.counts.iter_rows(named=True):
         where = f"{row['dataset']}, {row['metric']}"
@@ -347,7 +347,7 @@ def _same_cases(rows: Sequence[ComparisonRow]) -> Iterator[str]:
             yield f"{row.dataset}, {row.metric}: the cases of {tags} are those of {row.tag or 'all'}, and compared once"
 
 
-def _questions(runs: dict[str, Scored], listed: Sequence[Flips]) -> Iterator[tuple[tuple[str, str], str]]:
+def _questions(runs: dict[str, ScoredRun], listed: Sequence[FlippedCases]) -> Iterator[tuple[tuple[str, str], str]]:
     """The questions of the cases that are listed, by dataset and id."""
     for found in listed:
         wanted = {(row["dataset"], row["case_id"]) for row in found.rows}

@@ -184,7 +184,7 @@ def _misfit(settings: Settings, scored: Mapping[str, Measured], config: Composit
 
 
 @dataclass(frozen=True, slots=True)
-class Scored:
+class ScoreName:
     """Scores that a run will have under one name.
 
     Attributes:
@@ -198,7 +198,7 @@ class Scored:
     declared: str
 
 
-def composites(parts: Parts, scored: Mapping[str, Scored]) -> tuple[dict[str, Scored], list[Problem]]:
+def composites(parts: Parts, scored: Mapping[str, ScoreName]) -> tuple[dict[str, ScoreName], list[Problem]]:
     """The composites of a run with whoever judges their parts, and what is wrong with them.
 
     Args:
@@ -207,14 +207,14 @@ def composites(parts: Parts, scored: Mapping[str, Scored]) -> tuple[dict[str, Sc
     """
     wrong = unusable_parts(parts.settings, {name: one.metric for name, one in scored.items()})
     made = {
-        name: Scored(metric, _judge(metric, scored), name)
+        name: ScoreName(metric, _judge(metric, scored), name)
         for name, metric in parts.metrics.items()
         if metric.parts and name not in wrong
     }
     return made, [problem for problems in wrong.values() for problem in problems]
 
 
-def _judge(metric: Metric, scored: Mapping[str, Scored]) -> Judge | None:
+def _judge(metric: Metric, scored: Mapping[str, ScoreName]) -> Judge | None:
     """Whoever judges the parts, as one."""
     judges = {judge.name: judge for part in metric.parts if (judge := scored[part].judge)}
     return reduce(JudgeWithEmbedder, judges.values()) if judges else None

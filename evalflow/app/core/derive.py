@@ -12,14 +12,14 @@ from evalflow.app.core.reading import standing_answer
 from evalflow.app.core.saved import Saved
 from evalflow.errors import UserError
 from evalflow.records import Answer, Case, passes
-from evalflow.report.results_csv import Row, rows
+from evalflow.report.results_csv import AnsweredCase, rows
 from evalflow.run.folder import RunFolder
 from evalflow.run.journal import AnswerBook
 from evalflow.summary import (
     Gate,
     GateResult,
     GateRow,
-    Order,
+    InputOrder,
     Summary,
     evaluate_gates,
     scan_journal,
@@ -184,7 +184,7 @@ def derive(folder: RunFolder, recipe: Recipe) -> Derived:
     import polars as pl
 
     run = recipe.settings.run
-    order = Order(datasets=list(run.dataset), metrics=list(recipe.metrics))
+    order = InputOrder(datasets=list(run.dataset), metrics=list(recipe.metrics))
     limits = thresholds(recipe)
     composites = composites_of(recipe, limits)
     table = score_table(scan_journal(folder.journal, recipe.bounded), limits, order, composites)
@@ -312,7 +312,7 @@ def without_unanswered(saved: Saved, scores: pl.LazyFrame) -> pl.LazyFrame:
     return scores.join(pl.LazyFrame(found, schema=schema, orient="row"), on=_CELL, how="anti", maintain_order="left")
 
 
-def answered_rows(saved: Saved, scores: pl.LazyFrame, wanted: Collection[tuple[str, str]]) -> Iterator[Row]:
+def answered_rows(saved: Saved, scores: pl.LazyFrame, wanted: Collection[tuple[str, str]]) -> Iterator[AnsweredCase]:
     """Each wanted case as every target answered it, with its scores, in input order.
 
     Args:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from evalflow.app.core.assemble import Parts, alike
-from evalflow.app.core.composites import Asking, Recipe, Scored, composites, scorers_of, thresholds, undecided_parts
+from evalflow.app.core.composites import Asking, Recipe, ScoreName, composites, scorers_of, thresholds, undecided_parts
 from evalflow.app.core.data_checks import Census, DataLabels
 from evalflow.app.core.estimate import Estimate, Estimator
 from evalflow.app.core.reading import Reading, baseline_answers
@@ -100,7 +100,7 @@ class Inspection:
     cases: Counter[str] = field(default_factory=Counter[str])
     labelled: Counter[str] = field(default_factory=Counter[str])
     cells: int = 0
-    scored: dict[str, Scored] = field(default_factory=dict[str, Scored])
+    scored: dict[str, ScoreName] = field(default_factory=dict[str, ScoreName])
     gates: Sequence[Gate] = ()
     estimate: Estimate = field(default_factory=Estimate)
     remarks: Sequence[str] = ()
@@ -207,7 +207,7 @@ def _count(found: Inspection, estimator: Estimator, labels: DataLabels, case: Ca
         for one, repeats in bound:
             found.cells += repeats * run.repeats.target
             measured[one.metric.name] = one.metric
-            found.scored.setdefault(one.metric.name, Scored(one.metric, one.judge, pair.metric.name))
+            found.scored.setdefault(one.metric.name, ScoreName(one.metric, one.judge, pair.metric.name))
     labels.add(case, measured)
     if found.cases[case.dataset] <= SAMPLE:
         estimator.add(case)
@@ -237,7 +237,7 @@ def _judges_that_cannot(found: Inspection) -> Iterator[Problem]:
             yield Problem(f"{name}, step {refused[0]}: {refused[1]}", f"metric.{one.declared}", hint)
 
 
-def _way_around(found: Inspection, name: str, refused: Scored) -> str:
+def _way_around(found: Inspection, name: str, refused: ScoreName) -> str:
     """The checks of the same metric that nobody is asked for; nothing to say of a metric that is no check."""
     if name == refused.declared:
         return ""

@@ -178,7 +178,7 @@ def standing_answer(run: RunConfig, case: Case, target: str, repeat: int) -> Ans
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class RunOrder:
     """What to run.
 
     Attributes:
@@ -200,7 +200,7 @@ class Order:
     retry_errors: bool = False
 
 
-def remembering(order: Order, parts: Parts, known: ExitStack) -> Target:
+def remembering(order: RunOrder, parts: Parts, known: ExitStack) -> Target:
     """The target, that is not asked again for what another run of the same sweep has asked it already."""
     if parts.settings.run.generate is False or not order.siblings:
         return parts.target
@@ -213,7 +213,7 @@ def remembering(order: Order, parts: Parts, known: ExitStack) -> Target:
     return RememberingTarget(parts.target, book)
 
 
-def answered(order: Order, parts: Parts, known: ExitStack) -> AnswerBook | None:
+def answered(order: RunOrder, parts: Parts, known: ExitStack) -> AnswerBook | None:
     """The answers that an earlier part of this run has got; None where there can be none."""
     if parts.settings.run.generate is False or not order.resumed:
         return None

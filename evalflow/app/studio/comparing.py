@@ -11,7 +11,7 @@ from evalflow.app.compare import Changes, cells_between
 from evalflow.app.core.comparison import (
     How,
     Obstacle,
-    Scored,
+    ScoredRun,
     compare_pairs,
     declared_obstacles,
     obstacles,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class ComparableRun:
     """A run that another one can be held against.
 
     Attributes:
@@ -46,7 +46,7 @@ def scored_runs(space: Workspace) -> list[Run]:
     return [run for run in list_runs(space, limit=MAX_PAGE).items if run.facts.get("metrics")]
 
 
-def candidates(space: Workspace, run_id: str) -> list[Candidate]:
+def candidates(space: Workspace, run_id: str) -> list[ComparableRun]:
     """The runs that share a dataset and a metric with this one: first those that can be compared, the newest first.
 
     Raises:
@@ -60,12 +60,12 @@ def candidates(space: Workspace, run_id: str) -> list[Candidate]:
     return sorted(found, key=lambda candidate: bool(candidate.obstacles))
 
 
-def candidate(other: Run, scored: Scored) -> Candidate:
+def candidate(other: Run, scored: ScoredRun) -> ComparableRun:
     """A run that has results as one that another is held against."""
     try:
-        return Candidate(other, declared_obstacles(scored_of(other), scored))
+        return ComparableRun(other, declared_obstacles(scored_of(other), scored))
     except EvalflowError as error:
-        return Candidate(other, [Obstacle("cases", f"run {other.run_id} cannot be read: {error}")])
+        return ComparableRun(other, [Obstacle("cases", f"run {other.run_id} cannot be read: {error}")])
 
 
 def share_scores(one: Run, other: Run) -> bool:
@@ -109,13 +109,13 @@ def obstacles_between(space: Workspace, a: str, b: str) -> list[Obstacle]:
     return obstacles(*_pair(space, a, b))
 
 
-def _pair(space: Workspace, a: str, b: str) -> tuple[Scored, Scored]:
+def _pair(space: Workspace, a: str, b: str) -> tuple[ScoredRun, ScoredRun]:
     if a == b:
         raise UserError(Problem("this is one run, not two", "b", "choose another run"))
     return scored_of(get_run(space, a)), scored_of(get_run(space, b))
 
 
-def scored_of(run: Run) -> Scored:
+def scored_of(run: Run) -> ScoredRun:
     """The manifest and scores of a run.
 
     Raises:
@@ -149,7 +149,7 @@ class Related:
 
     bot: str
     datasets: Sequence[str]
-    before: Candidate | None
+    before: ComparableRun | None
 
 
 def related(space: Workspace, run_id: str) -> Related:
@@ -171,7 +171,7 @@ def _bot(space: Workspace, run: Run) -> str:
         return ""
 
 
-def _before(space: Workspace, run: Run) -> Candidate | None:
+def _before(space: Workspace, run: Run) -> ComparableRun | None:
     if not run.facts.get("metrics"):
         return None
     earlier = (

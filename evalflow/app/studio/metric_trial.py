@@ -19,7 +19,7 @@ from evalflow.app.studio.bots import get_bot
 from evalflow.app.studio.case_rows import read_rows
 from evalflow.app.studio.metrics import MetricDraft
 from evalflow.app.studio.run_types import RunRequest
-from evalflow.app.studio.snapshot import Choice, Own, judge_of, write_own
+from evalflow.app.studio.snapshot import Own, RunChoice, judge_of, write_own
 from evalflow.app.studio.space import Workspace
 from evalflow.app.studio.validate import check_metric
 from evalflow.calls.client import CallSession
@@ -34,7 +34,7 @@ from evalflow.metrics.steps import fields_of, obstacle
 from evalflow.protocols import Judge
 from evalflow.records import Answer, Ask, Case, Reply, ScoreRecord, Usage
 from evalflow.run.manifest import Tally
-from evalflow.run.pipeline import Pipeline, Plan
+from evalflow.run.pipeline import Pipeline, RunPlan
 from evalflow.run.scoring import Pair
 from evalflow.targets.recorded import recorded_answer
 
@@ -57,7 +57,7 @@ def drafted(space: Workspace, bot: str, draft: MetricDraft, row: Mapping[str, An
         metrics={draft.name: (definition, prompts)},
         datasets={DATASET: ({}, [row])},
     )
-    choice = Choice(bot, [DATASET], [draft.name], judge_of(found.config, RunRequest(bot, [DATASET], [draft.name])))
+    choice = RunChoice(bot, [DATASET], [draft.name], judge_of(found.config, RunRequest(bot, [DATASET], [draft.name])))
     asked = "false" if found.config.get("kind") == "recorded" else "missing"
     with TemporaryDirectory() as folder:
         write_own(Path(folder), own)
@@ -153,7 +153,7 @@ class WrittenSteps:
 
 
 @dataclass(frozen=True, slots=True)
-class MetricTrial:
+class TrialResult:
     """What became of one case: the answer, and the scores of it, several where a metric binds to checks."""
 
     answer: Answer
@@ -218,7 +218,7 @@ async def write_steps(space: Workspace, bot: str, draft: MetricDraft) -> Written
     return WrittenSteps(steps, cast("Judge", pair.judge).name, reply.usage, reply.cost_usd, reply.latency_s)
 
 
-async def try_metric(space: Workspace, bot: str, draft: MetricDraft, row: Mapping[str, Any]) -> MetricTrial:
+async def try_metric(space: Workspace, bot: str, draft: MetricDraft, row: Mapping[str, Any]) -> TrialResult:
     """Score one case with a metric that is being defined, exactly as a run would; nothing is kept.
 
     Args:
@@ -240,11 +240,11 @@ async def try_metric(space: Workspace, bot: str, draft: MetricDraft, row: Mappin
             await to_thread.run_sync(_expect_short, parts, case)
             ready = [replace(pair, metric=await pair.metric.prepare(pair.judge, _Kept())) for pair in parts.pairs]
             sink = _Gathered()
-            plan = Plan(DATASET, parts.target, tuple(ready), width=1, case_timeout_s=LONGEST_S)
+            plan = RunPlan(DATASET, parts.target, tuple(ready), width=1, case_timeout_s=LONGEST_S)
             await Pipeline(plan, sink, Tally()).run([case])
         finally:
             await parts.close()
-    return MetricTrial(sink.answers[0], sink.scores)
+    return TrialResult(sink.answers[0], sink.scores)
 
 
 class _Gathered:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Metric:
+class MetricDefinition:
     """How an answer becomes a score.
 
     Attributes:
@@ -52,12 +52,14 @@ class MetricDraft:
     prompts: Mapping[str, str] | None = None
 
 
-def list_library() -> list[Metric]:
+def list_library() -> list[MetricDefinition]:
     """What conf/ declares, as its files say it."""
-    return [Metric(None, name, option.values, {}, "conf") for name, option in library.declared("metric").items()]
+    return [
+        MetricDefinition(None, name, option.values, {}, "conf") for name, option in library.declared("metric").items()
+    ]
 
 
-def get_library(space: Workspace, name: str) -> Metric:
+def get_library(space: Workspace, name: str) -> MetricDefinition:
     """One metric of conf/, with the prompts that it uses, under their own names.
 
     Raises:
@@ -70,10 +72,10 @@ def get_library(space: Workspace, name: str) -> Metric:
     option = library.find("metric", "metric", name)
     prompts = Prompts(prompt_dirs())
     texts = {prompt: prompts.source(prompt) for prompt in option.prompts}
-    return Metric(None, name, library.shown(space, "metric", name), texts, "conf")
+    return MetricDefinition(None, name, library.shown(space, "metric", name), texts, "conf")
 
 
-def list_metrics(space: Workspace, bot: str) -> list[Metric]:
+def list_metrics(space: Workspace, bot: str) -> list[MetricDefinition]:
     """The metrics of a bot, by name; none for a bot of conf/.
 
     Raises:
@@ -89,7 +91,7 @@ def list_metrics(space: Workspace, bot: str) -> list[Metric]:
     return []
 
 
-def get_metric(space: Workspace, bot: str, name: str) -> Metric:
+def get_metric(space: Workspace, bot: str, name: str) -> MetricDefinition:
     """One metric of a bot.
 
     Raises:
@@ -101,7 +103,7 @@ def get_metric(space: Workspace, bot: str, name: str) -> Metric:
     return found[name]
 
 
-def create_metric(space: Workspace, bot: str, draft: MetricDraft) -> Metric:
+def create_metric(space: Workspace, bot: str, draft: MetricDraft) -> MetricDefinition:
     """Define a metric.
 
     Raises:
@@ -130,7 +132,7 @@ def add_metric(connection: Connection, row: int, bot: str, checked: MetricDraft)
     definitions.add_metric(connection, row, checked.name, checked.definition, checked.prompts or {})
 
 
-def update_metric(space: Workspace, bot: str, draft: MetricDraft, expected: int) -> Metric:
+def update_metric(space: Workspace, bot: str, draft: MetricDraft, expected: int) -> MetricDefinition:
     """Change a metric: its definition and prompts, whole.
 
     Args:
@@ -175,7 +177,7 @@ def delete_metric(space: Workspace, bot: str, name: str, expected: int) -> None:
 
 def replace_metrics(
     space: Workspace, bot: str, drafts: Sequence[MetricDraft], expected: Mapping[str, int]
-) -> list[Metric]:
+) -> list[MetricDefinition]:
     """Save a bot's configuration: its metrics become exactly these, or none of it is done.
 
     Args:
@@ -211,7 +213,7 @@ def replace_metrics(
     return list_metrics(space, bot)
 
 
-def copy_metric(space: Workspace, source: str, bot: str, name: str, *, of: str | None = None) -> Metric:
+def copy_metric(space: Workspace, source: str, bot: str, name: str, *, of: str | None = None) -> MetricDefinition:
     """Define a metric like another one; its prompts are copied too, so that a change stays with the copy.
 
     Args:
@@ -275,8 +277,8 @@ def _row(space: Workspace, bot: str, name: str) -> dict[str, Any]:
     return found[name]
 
 
-def _metric(bot: str, row: Mapping[str, Any]) -> Metric:
-    return Metric(
+def _metric(bot: str, row: Mapping[str, Any]) -> MetricDefinition:
+    return MetricDefinition(
         bot,
         row["name"],
         row["definition"],
@@ -327,7 +329,7 @@ def _fault(what: str, hint: str = "") -> UserError:
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class BuiltInCheck:
     """A built-in check.
 
     Attributes:
@@ -343,9 +345,9 @@ class Check:
     params: Mapping[str, Any]
 
 
-def list_checks() -> list[Check]:
+def list_checks() -> list[BuiltInCheck]:
     """The built-in checks, by identifier."""
     return [
-        Check(name, (model.__doc__ or "").strip(), name in JUDGED, model.model_json_schema())
+        BuiltInCheck(name, (model.__doc__ or "").strip(), name in JUDGED, model.model_json_schema())
         for name, model in sorted(PARAMS.items())
     ]

@@ -123,7 +123,7 @@ def case_and_answer(saved: Saved, found: Mapping[str, Any]) -> tuple[Case, Answe
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class JudgeCall:
     """One ask of a judge.
 
     Attributes:
@@ -135,7 +135,7 @@ class Call:
     replies: Sequence[str]
 
 
-def score_prompts(space: Workspace, run_id: str, score_id: str) -> list[Call]:
+def score_prompts(space: Workspace, run_id: str, score_id: str) -> list[JudgeCall]:
     """The prompts that led to a score, in order; none where no judge was asked.
 
     Blocks; not for a thread with an event loop.
@@ -161,7 +161,7 @@ def score_prompts(space: Workspace, run_id: str, score_id: str) -> list[Call]:
     return asyncio.run(_calls(saved, case, answer, score))
 
 
-async def _calls(saved: Saved, case: Case, answer: Answer, score: Score) -> list[Call]:
+async def _calls(saved: Saved, case: Case, answer: Answer, score: Score) -> list[JudgeCall]:
     parts = _parts(saved, score.metric)
     try:
         pair = next(
@@ -208,9 +208,9 @@ def _expect_the_same(saved: Saved, parts: Parts, pair: Pair, score: Score) -> No
     raise UserError(Problem(f"{what}: its prompts cannot be shown as they were sent", "run"))
 
 
-def _call(pair: Pair, ask: Ask) -> Call:
+def _call(pair: Pair, ask: Ask) -> JudgeCall:
     replies = pair.judge.remembered(ask) if isinstance(pair.judge, OpenAIJudge) else []
-    return Call(sent_prompt(pair, ask), replies)
+    return JudgeCall(sent_prompt(pair, ask), replies)
 
 
 @dataclass(slots=True)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal, get_args
 
 from evalflow.app.core.saved import declared, load, override_of
 from evalflow.app.report import rewrite
-from evalflow.app.studio.metrics import Metric, MetricDraft, list_library, list_metrics, update_metric
+from evalflow.app.studio.metrics import MetricDefinition, MetricDraft, list_library, list_metrics, update_metric
 from evalflow.app.studio.run_types import ENDED, Run
 from evalflow.app.studio.runs import get_run, run_row
 from evalflow.app.studio.space import (
@@ -181,7 +181,7 @@ def restore_threshold(space: Workspace, run_id: str, metric: str, expected: int 
     return _rewrite(space, run_id, metric, None, expected, is_back=True)
 
 
-def carry_threshold(space: Workspace, run_id: str, metric: str, value: float) -> Metric:
+def carry_threshold(space: Workspace, run_id: str, metric: str, value: float) -> MetricDefinition:
     """Put a threshold into the metric of the run's bot, for its next runs; the run stays as it is.
 
     Raises:
@@ -245,7 +245,7 @@ def _expect_finite(value: float) -> None:
         raise UserError(Problem(f"a threshold is a number, not {value}", "threshold"))
 
 
-def _own_metric(space: Workspace, run: Run, metric: str) -> Metric:
+def _own_metric(space: Workspace, run: Run, metric: str) -> MetricDefinition:
     """The bot's metric whose scores have that name."""
     try:
         own = list_metrics(space, run.bot)

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from evalflow.app.core.locate import find_run
 from evalflow.app.core.saved import read_manifest
 from evalflow.app.studio.run_types import ENDED, Run, RunEstimate, RunPage, RunRequest, State, as_run
-from evalflow.app.studio.snapshot import Choice, Own, chosen, freeze, inspected, owned, remove, shown
+from evalflow.app.studio.snapshot import Own, RunChoice, chosen, freeze, inspected, owned, remove, shown
 from evalflow.app.studio.space import TakenError, Workspace, not_found, refuse_elsewhere, run_folder, stale, within
 from evalflow.app.trusted import agree, expect_agreed
 from evalflow.config.runid import new_run_id
@@ -245,7 +245,7 @@ def _refusal(space: Workspace, run_id: str, expected: int | None, unfit: Sequenc
     return stale("run", run_id, expected, row, {})
 
 
-def _parts(space: Workspace, request: RunRequest) -> tuple[Own, Choice]:
+def _parts(space: Workspace, request: RunRequest) -> tuple[Own, RunChoice]:
     refuse_elsewhere(space, request.options)
     return owned(space, request), chosen(space, request)
 

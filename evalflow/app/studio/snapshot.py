@@ -59,7 +59,7 @@ class Own:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class RunChoice:
     """What is combined, by name, and values that differ.
 
     Attributes:
@@ -101,7 +101,7 @@ def write_own(folder: Path, own: Own) -> None:
         _write_dataset(folder, name, options, rows)
 
 
-def freeze(folder: Path, own: Own, choice: Choice) -> list[str]:
+def freeze(folder: Path, own: Own, choice: RunChoice) -> list[str]:
     """Write a snapshot; the caller removes it where that fails.
 
     Args:
@@ -165,7 +165,7 @@ def remove(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _flatten(folder: Path, config: dict[str, Any], drafted: Composed, choice: Choice, own: Own) -> None:
+def _flatten(folder: Path, config: dict[str, Any], drafted: Composed, choice: RunChoice, own: Own) -> None:
     """Write every part whole, so that nothing outside of the snapshot decides anything any more."""
     conf = folder / "conf"
     for name, values in config["metric"].items():
@@ -261,7 +261,7 @@ def owned(space: Workspace, request: RunRequest) -> Own:
     )
 
 
-def chosen(space: Workspace, request: RunRequest) -> Choice:
+def chosen(space: Workspace, request: RunRequest) -> RunChoice:
     """How the parts of a request are combined.
 
     Raises:
@@ -279,7 +279,7 @@ def chosen(space: Workspace, request: RunRequest) -> Choice:
         values["embedder"] = dict(request.embedder_values)
     if request.thresholds:
         values["metric"] = {name: {"threshold": value} for name, value in request.thresholds.items()}
-    return Choice(request.bot, list(request.datasets), list(request.metrics), judge, request.embedder, values)
+    return RunChoice(request.bot, list(request.datasets), list(request.metrics), judge, request.embedder, values)
 
 
 def judge_of(config: Mapping[str, Any], request: RunRequest) -> str:

@@ -253,7 +253,7 @@ def _differences(key: str, there: Any, wanted: Any) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class StoredResponse:
     """An answer of HTTP.
 
     Attributes:
@@ -269,7 +269,7 @@ class Answered:
     body: bytes
 
 
-def answered(space: Workspace, key: str) -> Answered | None:
+def answered(space: Workspace, key: str) -> StoredResponse | None:
     """What was answered under a key, if anything was in the last 30 days."""
     from evalflow.store import definitions
 
@@ -277,10 +277,10 @@ def answered(space: Workspace, key: str) -> Answered | None:
         row = definitions.get(connection, key)
     if row is None:
         return None
-    return Answered(row["request"], row["status"], [(name, value) for name, value in row["headers"]], row["body"])
+    return StoredResponse(row["request"], row["status"], [(name, value) for name, value in row["headers"]], row["body"])
 
 
-def keep_answer(space: Workspace, key: str, answer: Answered) -> None:
+def keep_answer(space: Workspace, key: str, answer: StoredResponse) -> None:
     """Keep what was answered under a key.
 
     Args:

@@ -26,7 +26,7 @@ from evalflow.errors import Problem, UserError
 
 
 @dataclass(frozen=True, slots=True)
-class Imported:
+class ImportedNames:
     """What was taken in, by name."""
 
     bots: Sequence[str]
@@ -68,7 +68,7 @@ def export_files(space: Workspace, folder: Path, bot: str | None, datasets: Sequ
         raise UserError(Problem(f"cannot write there: {error.strerror}", "folder")) from None
 
 
-def import_files(space: Workspace, folder: Path, bot: str | None = None) -> Imported:
+def import_files(space: Workspace, folder: Path, bot: str | None = None) -> ImportedNames:
     """Define here what a folder declares: its bots, metrics and datasets.
 
     Args:
@@ -92,7 +92,7 @@ def import_files(space: Workspace, folder: Path, bot: str | None = None) -> Impo
         raise TakenError(problems)
     cases = {name: _cases(option, conf, folder) for name, option in files["dataset"].items()}
     _keep(space, _checked(bots, metrics, cases), owner)
-    return Imported(list(bots), [metric.name for metric in metrics], list(cases))
+    return ImportedNames(list(bots), [metric.name for metric in metrics], list(cases))
 
 
 @dataclass(frozen=True, slots=True)

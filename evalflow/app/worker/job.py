@@ -22,7 +22,7 @@ PATIENCE_S = 20.0
 """How long a run that is cancelled may take to finish what is under way, before it is asked again to stop."""
 
 
-class Job:
+class WorkerJob:
     """A run that is this worker's.
 
     Args:

@@ -13,7 +13,7 @@ from evalflow.app.studio.space import Workspace
 from evalflow.datasets import tag_levels
 from evalflow.records import Answer, Case
 from evalflow.report.header import judge_lines
-from evalflow.report.results_csv import Row, as_answered, rows
+from evalflow.report.results_csv import AnsweredCase, as_answered, rows
 from evalflow.run.folder import RunFolder
 from evalflow.run.journal import AnswerBook
 from evalflow.run.plan import PreparedFile
@@ -182,7 +182,7 @@ def _gates(saved: Saved) -> list[Any]:
     return json.loads(json_line([dict(row) for row in held]))
 
 
-def _some(run: int, found: Iterable[tuple[int, Row]]) -> Tables | None:
+def _some(run: int, found: Iterable[tuple[int, AnsweredCase]]) -> Tables | None:
     """The next rows of all four tables, of whole answers; None where there are none."""
     tables: Tables = ([], [], [], [])
     answered, tagged, scored, steps = tables

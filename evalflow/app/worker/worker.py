@@ -18,7 +18,7 @@ from rich.console import Console
 from evalflow.app.core.screen import shown
 from evalflow.app.studio.space import Workspace
 from evalflow.app.worker import process
-from evalflow.app.worker.job import Job
+from evalflow.app.worker.job import WorkerJob
 from evalflow.errors import InfrastructureError, Problem, UserError
 from evalflow.report.wording import literal
 
@@ -52,7 +52,7 @@ class Worker:
         self._silence_s = silence_s
         self._host = socket.gethostname()
         self.name = process.own_name(self._host)
-        self._jobs: list[Job] = []
+        self._jobs: list[WorkerJob] = []
         self._unsure = False
         """Whether the database went away while a run was claimed, so that it may be this worker's by now."""
 
@@ -98,7 +98,7 @@ class Worker:
                 self._jobs.remove(job)
         return any(job.is_busy for job in self._jobs)
 
-    def _safely(self, job: Job, work: Callable[[], bool]) -> bool:
+    def _safely(self, job: WorkerJob, work: Callable[[], bool]) -> bool:
         """Do something for a job; one that fails is given up and says why, so that it is not in the way of others."""
         try:
             return work()
@@ -155,7 +155,7 @@ class Worker:
             raise
 
     def _begin(self, row: dict[str, object]) -> None:
-        job = Job(self._space, self.name, row)
+        job = WorkerJob(self._space, self.name, row)
         self._jobs.append(job)
         if not self._safely(job, job.begin):
             self._jobs.remove(job)

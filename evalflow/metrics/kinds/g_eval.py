@@ -32,7 +32,7 @@ from evalflow.metrics.chain import ChainConfig, ChainMetric, Scope
 from evalflow.metrics.returns import FieldType, ListType, Observed, StrType
 from evalflow.metrics.rules import Rule
 from evalflow.metrics.scale import Band, BooleanScale, LikertScale, band_fault, grade_rule, reply_type
-from evalflow.metrics.steps import Step, StepConfig, build_steps, look_up, root
+from evalflow.metrics.steps import PreparedStep, StepConfig, build_steps, look_up, root
 from evalflow.prompts import Prompts, render
 from evalflow.protocols import Judge, Prepared
 from evalflow.records import Answer, Ask, Case, Message, Outcome, Reply
@@ -257,7 +257,13 @@ class GEvalMetric(ChainMetric[GEvalMetricConfig]):
     Config = GEvalMetricConfig
 
     def __init__(
-        self, name: str, config: GEvalMetricConfig, steps: Sequence[Step], rule: Rule, writing: Step, plan: _Plan
+        self,
+        name: str,
+        config: GEvalMetricConfig,
+        steps: Sequence[PreparedStep],
+        rule: Rule,
+        writing: PreparedStep,
+        plan: _Plan,
     ) -> None:
         super().__init__(name, config, steps, rule)
         self._writing = writing

@@ -8,7 +8,7 @@ from typing import Any, Literal, Self
 from evalflow.config.schema import Word
 from evalflow.metrics.base import BaseMetric, UnitMetricConfig, expect_declared
 from evalflow.metrics.steps import fields_of, look_up, obstacle
-from evalflow.metrics.tool_calls import Call, calls_in, made
+from evalflow.metrics.tool_calls import ToolCall, calls_in, made
 from evalflow.prompts import Prompts
 from evalflow.protocols import Judge
 from evalflow.records import Answer, Case, Outcome
@@ -52,7 +52,7 @@ class ToolCallsMetric(BaseMetric[ToolCallsMetricConfig]):
         blocked = obstacle(self.config.needs, fields, answer, blank_is_text=True)
         if blocked:
             return blocked
-        lists: list[tuple[Call, ...]] = []
+        lists: list[tuple[ToolCall, ...]] = []
         for field in (self.config.expected, self.config.called):
             try:
                 lists.append(calls_in(look_up(field, fields)))
@@ -60,7 +60,7 @@ class ToolCallsMetric(BaseMetric[ToolCallsMetricConfig]):
                 return Outcome(status="error", error_type="data", error=f"{field}: {error}")
         return self._compared(*lists)
 
-    def _compared(self, expected: Sequence[Call], called: Sequence[Call]) -> Outcome:
+    def _compared(self, expected: Sequence[ToolCall], called: Sequence[ToolCall]) -> Outcome:
         if not expected:
             return Outcome(status="undefined", reason="nothing to divide by: no tool call is expected")
         found = made(expected, called, order=self.config.order, arguments=self.config.arguments)

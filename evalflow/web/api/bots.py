@@ -22,7 +22,7 @@ from evalflow.app.studio.bots import (
     update_bot,
 )
 from evalflow.app.studio.metric_trial import PromptPreview, preview_metric, try_metric, write_steps
-from evalflow.app.studio.metrics import Metric, MetricDraft, copy_metric, list_metrics, replace_metrics
+from evalflow.app.studio.metrics import MetricDefinition, MetricDraft, copy_metric, list_metrics, replace_metrics
 from evalflow.records import Usage
 from evalflow.web.api.deps import Cursor, Expected, Limit, Name, Page, Space, created, page_of, tagged
 
@@ -199,7 +199,7 @@ def _expected(
 
 
 @metrics_router.get("")
-def read_metrics(space: Space, bot: Name, response: Response) -> Page[Metric]:
+def read_metrics(space: Space, bot: Name, response: Response) -> Page[MetricDefinition]:
     """Retrieve the configuration: all metrics of a bot, by name."""
     return _answer(list_metrics(space, bot), response)
 
@@ -211,7 +211,7 @@ def put_metrics(
     metrics: Metrics,
     expected: Annotated[dict[str, int], Depends(_expected)],
     response: Response,
-) -> Page[Metric]:
+) -> Page[MetricDefinition]:
     """Save the configuration: the bot's metrics become exactly these, or nothing is done."""
     return _answer(replace_metrics(space, bot, [_draft(metric) for metric in metrics.items], expected), response)
 
@@ -241,7 +241,7 @@ async def post_trial(space: Space, bot: Name, asked: Previewed) -> MetricTried:
 
 
 @metrics_router.post("", status_code=201)
-def post_metric_copy(space: Space, bot: Name, copy: MetricCopy) -> Metric:
+def post_metric_copy(space: Space, bot: Name, copy: MetricCopy) -> MetricDefinition:
     """Add a metric like one of the library, or of another bot."""
     return copy_metric(space, copy.source, bot, copy.name, of=copy.of)
 
@@ -250,9 +250,9 @@ def _draft(metric: MetricIn) -> MetricDraft:
     return MetricDraft(metric.name, metric.definition, metric.prompts)
 
 
-def _answer(metrics: list[Metric], response: Response) -> Page[Metric]:
+def _answer(metrics: list[MetricDefinition], response: Response) -> Page[MetricDefinition]:
     response.headers["ETag"] = '"' + ",".join(f"{metric.name}:{metric.version}" for metric in metrics) + '"'
-    return Page[Metric](items=metrics)
+    return Page[MetricDefinition](items=metrics)
 
 
 trial_router = APIRouter(prefix="/bots/{bot}", tags=["bots"])

@@ -16,7 +16,7 @@ router = APIRouter(prefix="/compare", tags=["compare"])
 RunId = Annotated[str, Query(max_length=200)]
 
 
-class Difference(BaseModel):
+class DifferenceOut(BaseModel):
     """How B differs from A in one number; null where there is none."""
 
     dataset: str
@@ -42,7 +42,7 @@ class Difference(BaseModel):
     not_worse: bool | None = Field(default=None, description="By more than the margin; null where nobody can tell.")
 
 
-class Flips(BaseModel):
+class FlipsOut(BaseModel):
     """The cases that changed, the worst first."""
 
     worsened: int = Field(description="Passed in A and fail in B.")
@@ -50,29 +50,29 @@ class Flips(BaseModel):
     cases: Sequence[dict[str, Any]]
 
 
-class Comparison(BaseModel):
+class ComparisonOut(BaseModel):
     """What was compared, and what came of it."""
 
     runs: dict[str, dict[str, Any]] = Field(description="A, then B.")
     family: dict[str, Any] = Field(description="The tests that were adjusted together.")
-    rows: Sequence[Difference]
-    flips: Sequence[Flips]
+    rows: Sequence[DifferenceOut]
+    flips: Sequence[FlipsOut]
     notes: Sequence[str] = Field(description="What was left out, or allowed.")
 
 
-class Obstacle(BaseModel):
+class ObstacleOut(BaseModel):
     """Why two runs cannot be compared as they are."""
 
     kind: Kind = Field(description="What `allow` takes.")
     what: str
 
 
-class Candidate(BaseModel):
+class CandidateOut(BaseModel):
     """A run that another one can be held against."""
 
     run_id: str
     title: str
-    obstacles: Sequence[Obstacle]
+    obstacles: Sequence[ObstacleOut]
 
 
 @router.get("")
@@ -88,19 +88,19 @@ def read_comparison(
     ] = None,
     tags: Annotated[bool, Query(description="Also a row for each tag.")] = False,
     classes: Annotated[bool, Query(description="Also the figures of each class or label.")] = False,
-) -> Comparison:
+) -> ComparisonOut:
     """Hold run B against run A, case by case."""
     found = comparing.compare_runs(space, a, b, How(allow, adjust, margin, tags, classes)).document()
-    return Comparison.model_validate(found)
+    return ComparisonOut.model_validate(found)
 
 
 @router.get("/candidates")
-def read_candidates(space: Space, run: RunId) -> Page[Candidate]:
+def read_candidates(space: Space, run: RunId) -> Page[CandidateOut]:
     """The runs that this one can be held against: first those that can be compared as they are, the newest first."""
     found = comparing.candidates(space, run)
-    return Page[Candidate](items=[_candidate(one) for one in found])
+    return Page[CandidateOut](items=[_candidate(one) for one in found])
 
 
-def _candidate(found: comparing.Candidate) -> Candidate:
-    obstacles = [Obstacle(kind=one.kind, what=one.what) for one in found.obstacles]
-    return Candidate(run_id=found.run.run_id, title=found.run.title, obstacles=obstacles)
+def _candidate(found: comparing.ComparableRun) -> CandidateOut:
+    obstacles = [ObstacleOut(kind=one.kind, what=one.what) for one in found.obstacles]
+    return CandidateOut(run_id=found.run.run_id, title=found.run.title, obstacles=obstacles)

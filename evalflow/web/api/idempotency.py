@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from anyio import to_thread
 from starlette.exceptions import HTTPException
 
-from evalflow.app.studio.space import Answered, answered, keep_answer
+from evalflow.app.studio.space import StoredResponse, answered, keep_answer
 from evalflow.web.api.problems import problem_response
 
 if TYPE_CHECKING:
@@ -125,10 +125,10 @@ def _again(body: bytes, receive: Receive) -> Receive:
     return replay
 
 
-def _worth_keeping(messages: list[Message], request: str) -> Answered | None:
+def _worth_keeping(messages: list[Message], request: str) -> StoredResponse | None:
     start = next((message for message in messages if message["type"] == "http.response.start"), None)
     if start is None or not 200 <= start["status"] < 300:
         return None
     body = b"".join(message.get("body", b"") for message in messages)
     headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in start["headers"]]
-    return Answered(request, start["status"], headers, body) if len(body) <= _AT_MOST else None
+    return StoredResponse(request, start["status"], headers, body) if len(body) <= _AT_MOST else None

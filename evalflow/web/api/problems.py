@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 MEDIA_TYPE = "application/problem+json"
 
 
-class Fault(BaseModel):
+class ProblemError(BaseModel):
     """One of the things that are wrong.
 
     Attributes:
@@ -41,11 +41,11 @@ class ProblemDocument(BaseModel):
     title: str = Field(description="The status in words.")
     status: int = Field(ge=400, le=599)
     detail: str = ""
-    errors: list[Fault] = []
+    errors: list[ProblemError] = []
 
 
 def problem_response(
-    status: int, detail: str, errors: Sequence[Fault] = (), headers: Mapping[str, str] | None = None, **more: Any
+    status: int, detail: str, errors: Sequence[ProblemError] = (), headers: Mapping[str, str] | None = None, **more: Any
 ) -> Response:
     """The answer that says what is wrong.
 
@@ -82,15 +82,15 @@ def handle_faults(app: FastAPI) -> None:
     app.add_exception_handler(Exception, _bug)
 
 
-def fault_of(problem: Problem) -> Fault:
+def fault_of(problem: Problem) -> ProblemError:
     """A problem of ours, its key path as a JSON pointer."""
     where = problem.key or problem.where
     pointer = where if not where or where.startswith("?") else "/" + where.replace(".", "/")
-    return Fault(pointer=pointer, detail=problem.what, hint=problem.hint)
+    return ProblemError(pointer=pointer, detail=problem.what, hint=problem.hint)
 
 
 async def _invalid(_: Request, error: Any) -> Response:
-    faults = [Fault(pointer=_pointer(entry["loc"]), detail=entry["msg"]) for entry in error.errors()]
+    faults = [ProblemError(pointer=_pointer(entry["loc"]), detail=entry["msg"]) for entry in error.errors()]
     return problem_response(422, "the request is not what this route takes", faults)
 
 

@@ -14,7 +14,7 @@ from fastapi.responses import StreamingResponse
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from evalflow.app.studio.metrics import Metric
+from evalflow.app.studio.metrics import MetricDefinition
 from evalflow.app.studio.run_files import (
     FileName,
     RunFile,
@@ -80,7 +80,7 @@ class NewRun(BaseModel):
         return RunRequest(**self.model_dump())
 
 
-class RunFolder(BaseModel):
+class RunFolderIn(BaseModel):
     """A run that was made on the command line."""
 
     model_config = ConfigDict(extra="forbid")
@@ -125,7 +125,7 @@ def post_estimate(space: Space, new: NewRun) -> RunEstimate:
 
 
 @router.post("/open", status_code=201)
-def post_folder(space: Space, made: RunFolder, request: Request, response: Response) -> Run:
+def post_folder(space: Space, made: RunFolderIn, request: Request, response: Response) -> Run:
     """Take in a run that was made on the command line; its scores follow as soon as the worker has read them."""
     run = open_run(space, Path(made.folder), trust_program=made.trust_program)
     response.headers["Location"] = f"{request.url.path.removesuffix('open')}{run.run_id}"
@@ -250,7 +250,7 @@ def _blocks(file: BinaryIO, size: int) -> Iterator[bytes]:
 thresholds_router = APIRouter(prefix="/runs/{run}/thresholds/{metric}", tags=["scores"])
 
 
-class Threshold(BaseModel):
+class ThresholdOut(BaseModel):
     """A threshold."""
 
     model_config = ConfigDict(extra="forbid")
@@ -260,7 +260,7 @@ class Threshold(BaseModel):
 
 @thresholds_router.put("")
 def put_threshold(
-    space: Space, run: Name, metric: Name, other: Threshold, expected: Expected, response: Response
+    space: Space, run: Name, metric: Name, other: ThresholdOut, expected: Expected, response: Response
 ) -> Run:
     """Judge a run by another threshold from now on: its gates, exit code and reports follow; nothing is run again."""
     return _tagged(keep_threshold(space, run, metric, other.threshold, expected), response)
@@ -273,7 +273,7 @@ def remove_threshold(space: Space, run: Name, metric: Name, expected: Expected, 
 
 
 @thresholds_router.post("/carry")
-def post_carried(space: Space, run: Name, metric: Name, other: Threshold) -> Metric:
+def post_carried(space: Space, run: Name, metric: Name, other: ThresholdOut) -> MetricDefinition:
     """Put a threshold, and nothing else, into the metric of the run's bot for its next runs; the run stays."""
     return carry_threshold(space, run, metric, other.threshold)
 

@@ -8,7 +8,7 @@ from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 
 from evalflow.app.studio.space import within
-from evalflow.app.studio.transfer import Imported, export_files, import_files
+from evalflow.app.studio.transfer import ImportedNames, export_files, import_files
 from evalflow.web.api.deps import Space
 
 router = APIRouter(tags=["files"])
@@ -47,6 +47,6 @@ def post_export(space: Space, wanted: Export) -> Exported:
 
 
 @router.post("/imports", status_code=201)
-def post_import(space: Space, wanted: Import) -> Imported:
+def post_import(space: Space, wanted: Import) -> ImportedNames:
     """Define here what a folder declares: its bots, metrics and datasets."""
     return import_files(space, Path(within(space, Path(wanted.folder))), wanted.bot)

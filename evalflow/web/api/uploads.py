@@ -16,7 +16,7 @@ from evalflow.app.studio.space import Workspace
 from evalflow.app.studio.uploads import examine_upload, upload_cases
 from evalflow.errors import Problem, UserError
 from evalflow.web.api.deps import Name, Space
-from evalflow.web.api.problems import Fault
+from evalflow.web.api.problems import ProblemError
 
 router = APIRouter(prefix="/datasets/{dataset}/cases", tags=["cases"])
 Format = Literal["csv", "jsonl", "json"]
@@ -30,7 +30,7 @@ class Uploaded(BaseModel):
     count: int = Field(description="Cases that were added.")
     good: int = Field(description="Rows that can be taken.")
     faulty: int = Field(description="Rows that cannot.")
-    errors: list[Fault] = Field(description="What is wrong with those, at most 100.")
+    errors: list[ProblemError] = Field(description="What is wrong with those, at most 100.")
     first: Sequence[Mapping[str, Any]] = Field(description="The first cases, as the mapping makes them.")
 
 
@@ -82,7 +82,7 @@ def _taken(space: Workspace, dataset: str, path: Path, fields: Any, skip_faulty:
         if type(error) is not UserError:  # it is not about the file
             raise
         raise UserError([_without(problem, path) for problem in error.problems]) from None
-    faults = [Fault(pointer=one.where, detail=one.what, hint=one.hint) for one in found.problems]
+    faults = [ProblemError(pointer=one.where, detail=one.what, hint=one.hint) for one in found.problems]
     return Uploaded(count=count, good=found.good, faulty=len(found.faulty), errors=faults, first=found.first)
 
 

@@ -13,8 +13,8 @@ from evalflow.errors import Problem, UserError
 from evalflow.web.ui.fields import NameField
 from evalflow.web.ui.parts import (
     About,
-    Choice,
     Field,
+    FormOption,
     area,
     choices,
     fieldset,
@@ -27,9 +27,9 @@ from evalflow.web.ui.parts import (
 )
 
 WAYS = (
-    Choice("openai", "OpenAI-compatible", "A model of OpenAI, or of anything that speaks its language.", "hub"),
-    Choice("http", "HTTP service", "Your own bot, asked with JSON and answering in JSON.", "http"),
-    Choice("recorded", "Recorded answers", "The answers already stand beside the questions.", "inventory_2"),
+    FormOption("openai", "OpenAI-compatible", "A model of OpenAI, or of anything that speaks its language.", "hub"),
+    FormOption("http", "HTTP service", "Your own bot, asked with JSON and answering in JSON.", "http"),
+    FormOption("recorded", "Recorded answers", "The answers already stand beside the questions.", "inventory_2"),
 )
 _KEY = "api_key_env"
 """Where it is null no key is sent; where it is left out, it is the default."""

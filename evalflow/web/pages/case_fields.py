@@ -9,12 +9,12 @@ from typing import Any
 from nicegui import ui
 
 from evalflow.app.studio.case_rows import irregular_turns
-from evalflow.web.ui.parts import About, Choice, Field, area, button, choices, line, pick, text, written
+from evalflow.web.ui.parts import About, Field, FormOption, area, button, choices, line, pick, text, written
 
 Message = Mapping[str, Any]
 WAYS = (
-    Choice("question", "A question", "One message, to be answered.", "help_outline"),
-    Choice("conversation", "A conversation", "Turns of user and bot; the last one is to be answered.", "forum"),
+    FormOption("question", "A question", "One message, to be answered.", "help_outline"),
+    FormOption("conversation", "A conversation", "Turns of user and bot; the last one is to be answered.", "forum"),
 )
 _ROLES = {"user": "User", "assistant": "Bot", "system": "System"}
 _NOTHING: Message = {"role": "user", "content": ""}

@@ -12,7 +12,7 @@ from anyio import to_thread
 from nicegui import ui
 
 from evalflow.app.core.comparison import KINDS, How, Obstacle
-from evalflow.app.studio.comparing import Candidate, candidates, compare_runs, obstacles_between, scored_runs
+from evalflow.app.studio.comparing import ComparableRun, candidates, compare_runs, obstacles_between, scored_runs
 from evalflow.app.studio.run_types import Run
 from evalflow.app.studio.runs import get_run
 from evalflow.app.studio.space import Workspace
@@ -229,7 +229,7 @@ def _margin(said: str) -> float | None:
 
 
 def _picks(
-    runs: Sequence[Run], after: Run, before: Run | None, others: Sequence[Candidate], accepted: float | None
+    runs: Sequence[Run], after: Run, before: Run | None, others: Sequence[ComparableRun], accepted: float | None
 ) -> None:
     """The two runs; with another run B, those that it can be compared with are looked up anew."""
     newer = {run.run_id: _option(run) for run in (*runs, after)}

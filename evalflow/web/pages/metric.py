@@ -18,7 +18,7 @@ from evalflow.app.studio.library import endpoint_judges, own_prompts
 from evalflow.app.studio.metric_trial import WrittenSteps, write_steps
 from evalflow.app.studio.metrics import (
     KEY,
-    Metric,
+    MetricDefinition,
     MetricDraft,
     create_metric,
     delete_metric,
@@ -32,14 +32,14 @@ from evalflow.app.studio.metrics import (
 from evalflow.app.studio.space import Workspace
 from evalflow.errors import EvalflowError, Problem, UserError
 from evalflow.web.pages.metric_fields import JudgeFields, ScaleFields, StepsFields, Write
-from evalflow.web.pages.metric_trial import MetricTrial
+from evalflow.web.pages.metric_trial import TrialCard
 from evalflow.web.ui.dialogs import Deleting, Saving, form, leave
 from evalflow.web.ui.fields import NameField
 from evalflow.web.ui.frame import frame, guarded_page
 from evalflow.web.ui.parts import (
     About,
-    Choice,
     Field,
+    FormOption,
     area,
     attempt,
     button,
@@ -112,8 +112,8 @@ class YamlForm:
 
 
 WAYS = (
-    Choice("g_eval", "G-Eval", "Criteria in words, steps to work through, a weighted grade.", "checklist_rtl"),
-    Choice("rubric", "Rubric", "One criterion and a scale: yes or no, words, grades.", "straighten"),
+    FormOption("g_eval", "G-Eval", "Criteria in words, steps to work through, a weighted grade.", "checklist_rtl"),
+    FormOption("rubric", "Rubric", "One criterion and a scale: yes or no, words, grades.", "straighten"),
 )
 SHOWN = MappingProxyType({
     "question": "Question",
@@ -353,9 +353,7 @@ class _Editor:
                 else MetricForm(around.bot, around.judges, definition, name, self._write, proposed)
             )
         with ui.element("div").classes("section"):
-            MetricTrial(
-                workspace, self._bot.name, around.datasets, lambda: self._draft("new_metric"), self._form.fields
-            )
+            TrialCard(workspace, self._bot.name, around.datasets, lambda: self._draft("new_metric"), self._form.fields)
         with ui.element("div").classes("section actions"):
             self._saving = button("Save", self._save, kind="primary")
             link_button("Cancel", self._path)
@@ -421,11 +419,11 @@ class _New(_Editor):
 
 
 class _Edit(_Editor):
-    def __init__(self, workspace: Workspace, around: _Around, metric: Metric, view: str) -> None:
+    def __init__(self, workspace: Workspace, around: _Around, metric: MetricDefinition, view: str) -> None:
         self._metric = metric
         super().__init__(workspace, around, metric.definition, metric.prompts, view, metric.name)
         query = "?view=yaml" if view == "yaml" else ""
-        self._conflict = Saving[Metric](self._there, metric.version, f"{self._path}/{metric.name}{query}")
+        self._conflict = Saving[MetricDefinition](self._there, metric.version, f"{self._path}/{metric.name}{query}")
 
     def _there(self) -> tuple[Mapping[str, Any], int]:
         found = get_metric(self._workspace, self._bot.name, self._metric.name)

@@ -15,8 +15,8 @@ from evalflow.app.studio.metric_trial import WrittenSteps
 from evalflow.errors import Problem, UserError
 from evalflow.web.ui.parts import (
     About,
-    Choice,
     Field,
+    FormOption,
     area,
     badge,
     button,
@@ -56,9 +56,9 @@ class JudgeFields:
         self._fields = fields
         self._logprobs: ui.checkbox | None = None
         has_model = bot.config.get("kind") == "openai"
-        own = Choice("run", "The bot's own model", "It grades what it said itself.", "smart_toy")
-        shared = Choice("run", "The run's judge", "The one that is chosen when a run starts.", "play_circle")
-        other = Choice("other", "Another model", "Asked for this metric only.", "gavel")
+        own = FormOption("run", "The bot's own model", "It grades what it said itself.", "smart_toy")
+        shared = FormOption("run", "The run's judge", "The one that is chosen when a run starts.", "play_circle")
+        other = FormOption("other", "Another model", "Asked for this metric only.", "gavel")
         self._chosen = "other" if self._judge.get("model") else "run"
         choices("Who judges", (own if has_model else shared, other), self._chosen, self._choose)
         self._place = ui.element("div").classes("form")

@@ -150,7 +150,7 @@ LONGEST_SHOWN = 100_000
 """Characters of a prompt on the page."""
 
 
-class MetricTrial:
+class TrialCard:
     """A card with a case, and below it the prompt or the score.
 
     Args:

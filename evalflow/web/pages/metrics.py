@@ -11,7 +11,7 @@ from anyio import to_thread
 from nicegui import ui
 
 from evalflow.app.studio.bots import get_bot, list_bots
-from evalflow.app.studio.metrics import Metric, get_library, list_library, list_metrics, metric_yaml
+from evalflow.app.studio.metrics import MetricDefinition, get_library, list_library, list_metrics, metric_yaml
 from evalflow.app.studio.space import Workspace
 from evalflow.web.ui.frame import frame, guarded_page
 from evalflow.web.ui.parts import About, badge, button, empty, facts, line, link_button, message, pick, section, text
@@ -37,7 +37,7 @@ def add_metrics(workspace: Workspace) -> None:
                 _none_yet(bot)
 
 
-def _cards(bot: str, metrics: list[Metric]) -> None:
+def _cards(bot: str, metrics: list[MetricDefinition]) -> None:
     with ui.element("div").classes("cards"):
         for metric in metrics:
             definition = metric.definition
@@ -99,7 +99,7 @@ def add_library(workspace: Workspace) -> None:
 class _Library:
     """All metrics by family, of which those are shown that have every word of the search."""
 
-    def __init__(self, metrics: list[Metric], bot: str) -> None:
+    def __init__(self, metrics: list[MetricDefinition], bot: str) -> None:
         query = f"?bot={quote(bot)}" if bot else ""
         self._families: list[tuple[ui.element, list[tuple[ui.element, str]]]] = []
         with ui.element("div").classes("filters"):
@@ -129,7 +129,7 @@ class _Library:
         self._number.set_text(f"{number} {'metric' if number == 1 else 'metrics'}")
 
 
-def _card(metric: Metric, query: str) -> ui.element:
+def _card(metric: MetricDefinition, query: str) -> ui.element:
     with ui.link(target=f"/library/{metric.name}{query}").classes("card") as card:
         text(metric.name, "h3")
         text(str(metric.definition.get("description", "")), "p", "muted small clamp")
@@ -141,7 +141,7 @@ def _card(metric: Metric, query: str) -> ui.element:
     return card
 
 
-def _searched(metric: Metric) -> str:
+def _searched(metric: MetricDefinition) -> str:
     """All of a metric in which the words of a search are looked for."""
     definition = metric.definition
     family = _family(metric)
@@ -178,11 +178,11 @@ def _copying(metric: str, bots: list[str], bot: str) -> None:
                 )
 
 
-def _family(metric: Metric) -> str:
+def _family(metric: MetricDefinition) -> str:
     return str(metric.definition.get("family") or "others")
 
 
-def _order(metric: Metric) -> tuple[bool, str, str]:
+def _order(metric: MetricDefinition) -> tuple[bool, str, str]:
     family = _family(metric)
     return family == "others", family, metric.name
 

@@ -17,7 +17,7 @@ from evalflow.app.studio.space import NotFoundError, Workspace
 from evalflow.errors import Problem
 from evalflow.web.pages.runs import name_of
 from evalflow.web.pages.score_filter import Wanted
-from evalflow.web.pages.scores import Prompts, details, steps, verdict, why
+from evalflow.web.pages.scores import PromptFold, details, steps, verdict, why
 from evalflow.web.ui.frame import frame, guarded_page
 from evalflow.web.ui.parts import badge, link_button, message, section, text
 
@@ -153,7 +153,7 @@ def _score(workspace: Workspace, run: str, score: Score) -> None:
                 text("The judge's steps", "summary")
                 steps(score.steps)
         if score.judge:
-            Prompts(workspace, run, score)
+            PromptFold(workspace, run, score)
 
 
 def _plain(value: Any) -> str | None:

@@ -10,7 +10,7 @@ from typing import Any, cast
 from anyio import to_thread
 from nicegui import ui
 
-from evalflow.app.studio.run_cases import Call, score_prompts
+from evalflow.app.studio.run_cases import JudgeCall, score_prompts
 from evalflow.app.studio.run_types import Run
 from evalflow.app.studio.scores import Score, ScorePage, count_scores, get_score, list_scores
 from evalflow.app.studio.space import Workspace
@@ -28,7 +28,7 @@ _GONE = "The text as it came is not in the cache of replies any more; the run ke
 _BY_TASK = "This judge is asked by task and reads no prompt; what it would read is this:"
 
 
-class Prompts:
+class PromptFold:
     """A fold that shows them; nothing is looked up before it is opened."""
 
     def __init__(self, workspace: Workspace, run: str, score: Score) -> None:
@@ -56,7 +56,7 @@ class Prompts:
         waiting.delete()
 
 
-def _show(found: Sequence[Call]) -> None:
+def _show(found: Sequence[JudgeCall]) -> None:
     if not found:
         text("No judge was asked for this score.", "p", "muted small")
         return
@@ -65,7 +65,7 @@ def _show(found: Sequence[Call]) -> None:
         _call(call)
 
 
-def _call(call: Call) -> None:
+def _call(call: JudgeCall) -> None:
     prompt = call.prompt
     with ui.element("div").classes("step"):
         text(prompt.step if prompt.times == 1 else f"{prompt.step}, drawn {prompt.times} times", "h4")
@@ -351,5 +351,5 @@ def _row(workspace: Workspace, run: str, score: Score, query: str) -> ui.element
                 details(score)
                 steps(score.steps)
                 if score.judge:
-                    Prompts(workspace, run, score)
+                    PromptFold(workspace, run, score)
     return row

@@ -190,7 +190,7 @@ def fieldset(legend: str, classes: str = "") -> Generator[None]:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class FormOption:
     """One of a few ways, and what it means."""
 
     value: str
@@ -199,7 +199,7 @@ class Choice:
     icon: str
 
 
-def choices(legend: str, ways: Sequence[Choice], value: str, on_change: Callable[[str], object]) -> None:
+def choices(legend: str, ways: Sequence[FormOption], value: str, on_change: Callable[[str], object]) -> None:
     """A few ways side by side, each said in a sentence, of which one is chosen."""
     with ui.element("fieldset").classes("field"):
         text(legend, "legend")

@@ -12,7 +12,7 @@ import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evalflow.app.core.comparison import How, Scored, compare_pairs
+from evalflow.app.core.comparison import How, ScoredRun, compare_pairs
 from evalflow.app.core.saved import Described
 from evalflow.app.leaderboard import leaderboards
 from evalflow.config.schema import MetricConfig
@@ -36,7 +36,7 @@ def sweep(folder: Path, runs: Mapping[str, Scores], direction: Any = "higher_is_
     return boards
 
 
-def _agrees(boards: Sequence[Mapping[str, Any]], runs: Sequence[Scored]) -> None:
+def _agrees(boards: Sequence[Mapping[str, Any]], runs: Sequence[ScoredRun]) -> None:
     of_sweep = {} if not boards else _verdicts(list(combinations(runs, 2)))
     by_name = {run.name: run for run in runs}
     for board in boards:
@@ -51,7 +51,7 @@ def _agrees(boards: Sequence[Mapping[str, Any]], runs: Sequence[Scored]) -> None
             assert {row["verdict"] for row in ranked[1:]} <= {"worse", "cannot_tell"}
 
 
-def _verdicts(pairs: Sequence[tuple[Scored, Scored]]) -> dict[tuple[str, str, str], tuple[str, float | None]]:
+def _verdicts(pairs: Sequence[tuple[ScoredRun, ScoredRun]]) -> dict[tuple[str, str, str], tuple[str, float | None]]:
     """Of B against A, both ways round."""
     other_way = {"better": "worse", "worse": "better", "cannot_tell": "cannot_tell"}
     try:
@@ -68,7 +68,7 @@ def _verdicts(pairs: Sequence[tuple[Scored, Scored]]) -> dict[tuple[str, str, st
     return found
 
 
-def _run(folder: Path, scores: Scores, direction: Any) -> Scored:
+def _run(folder: Path, scores: Scores, direction: Any) -> ScoredRun:
     folder.mkdir()
     run = RunFolder(folder)
     cells = [
@@ -87,7 +87,7 @@ def _run(folder: Path, scores: Scores, direction: Any) -> Scored:
         "datasets": {"d": {"sha256": "same", "cases": len(scores)}},
         "status": "done",
     }
-    return Scored(folder.name, run, manifest)
+    return ScoredRun(folder.name, run, manifest)
 
 
 def test_a_run_that_skipped_the_hard_cases_does_not_lead(tmp_path: Path) -> None:
