@@ -217,7 +217,7 @@ async def test_a_target_that_makes_an_error_of_being_stopped_is_not_asked_again(
         {"score": 1.5}, {"score": float("nan")}, {"score": None}, {"score": 1.0, "value": float("inf")},
         {"score": 1.0, "value": object()}, {"score": 1.0, "steps": ({"id": object()},)},
     ],
-    ids=repr,
+    ids=["above 1", "no number", "none", "endless value", "value of no JSON", "step of no JSON"],
 )  # fmt: skip
 async def test_what_no_file_can_hold_is_an_error_of_its_cell(kit, said, tmp_path):
     class Odd(kit.metric):
