@@ -335,14 +335,12 @@ def add(workspace: Workspace) -> None:
         low: str = "",
         high: str = "",
         sort: str = "",
-        guarded_page: str = "",
+        page: str = "",
     ) -> None:
         found = await to_thread.run_sync(get_run, workspace, run)
         beside = await to_thread.run_sync(_beside, workspace, found)
         with frame(name_of(found), place="Runs", trail=[("Runs", "/runs")]) as actions:
-            RunView(
-                workspace, found, beside, Wanted(metric, status, tag, search, low, high, sort, guarded_page), actions
-            )
+            RunView(workspace, found, beside, Wanted(metric, status, tag, search, low, high, sort, page), actions)
 
 
 @dataclass(frozen=True, slots=True)

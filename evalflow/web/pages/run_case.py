@@ -39,9 +39,9 @@ def add(workspace: Workspace) -> None:
         low: str = "",
         high: str = "",
         sort: str = "",
-        guarded_page: str = "",
+        page: str = "",
     ) -> None:
-        wanted = Wanted(metric, status, tag, search, low, high, sort, guarded_page)
+        wanted = Wanted(metric, status, tag, search, low, high, sort, page)
         if not position.isdecimal() or len(position) > 9:
             raise NotFoundError(Problem(f"there is no case {position!r}", "case", "cases are counted from 0"))
         of = await to_thread.run_sync(get_run, workspace, run)
@@ -67,7 +67,7 @@ def add(workspace: Workspace) -> None:
 
 def _beside(workspace: Workspace, run: str, case: RunCase, wanted: Wanted) -> tuple[int | None, int | None]:
     """The cases before and after, of those that the list of scores shows."""
-    if replace(wanted, guarded_page="") == Wanted():
+    if replace(wanted, page="") == Wanted():
         return case.position - 1 if case.position else None, case.position + 1 if case.position < case.last else None
     return neighbours(workspace, run, case.position, wanted.filter(), wanted.sort or "input")
 
