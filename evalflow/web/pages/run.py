@@ -32,6 +32,7 @@ from evalflow.web.pages.run_metrics import MetricCard, TagTable, overview
 from evalflow.web.pages.runs import ACTIVE, name_of, span, state_of, took, when
 from evalflow.web.pages.score_filter import Wanted
 from evalflow.web.pages.scores import ScoreList
+from evalflow.web.ui.dialogs import confirmation
 from evalflow.web.ui.frame import frame, guarded_page
 from evalflow.web.ui.parts import (
     Tone,
@@ -485,17 +486,11 @@ def _actions(workspace: Workspace, run: Run) -> None:
 
 def _deletion(workspace: Workspace, run: Run) -> ui.dialog:
     async def delete() -> None:
-        if await attempt(lambda: delete_run(workspace, run.run_id) or True, by=confirmed):
+        if await attempt(lambda: delete_run(workspace, run.run_id) or True):
             ui.navigate.to("/runs")
 
-    with ui.dialog() as asked, ui.element("div").classes("card stack").props("role=document"):
-        text("Delete this run?", "h2")
-        text("It goes from these pages; its folder with all files stays, and can be opened again.", "p", "muted")
-        with ui.element("div").classes("actions"):
-            confirmed = button("Delete", delete, kind="danger")
-            button("Keep it", asked.close)
-    asked.props["aria-label"] = "Delete this run?"
-    return asked
+    about = "It disappears from these pages. Its folder with all files stays, and can be opened again."
+    return confirmation("Delete this run?", about, "Delete", delete)
 
 
 def _repeating(run: Run) -> None:
