@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from evalflow.records import Figure
 from evalflow.stats.bootstrap import bootstrap_t
+from evalflow.stats.quantiles import normal_quantile, student_quantile
 
 if TYPE_CHECKING:
     import numpy as np
@@ -99,10 +100,9 @@ def wilson(k: ArrayLike, n: ArrayLike, confidence: float = CONFIDENCE) -> tuple[
         confidence: Coverage, such as 0.95.
     """
     import numpy as np
-    from scipy.special import ndtri  # pyright: ignore[reportMissingTypeStubs]
 
     trials = np.asarray(n, dtype=np.float64)
-    z2 = float(ndtri(0.5 + confidence / 2)) ** 2
+    z2 = normal_quantile(0.5 + confidence / 2) ** 2
     with np.errstate(divide="ignore", invalid="ignore"):
         p = np.asarray(k, dtype=np.float64) / trials
         centre = (p + z2 / (2 * trials)) / (1 + z2 / trials)
@@ -115,10 +115,9 @@ def t_interval(
 ) -> tuple[Floats, Floats]:
     """Mean +- t * std_error with Student's t at `df` degrees of freedom (Miller 2024, arXiv:2411.00640)."""
     import numpy as np
-    from scipy.special import stdtrit  # pyright: ignore[reportMissingTypeStubs]
 
     centre = np.asarray(mean, dtype=np.float64)
-    half = stdtrit(np.asarray(df, dtype=np.float64), 0.5 + confidence / 2) * np.asarray(std_error, dtype=np.float64)
+    half = student_quantile(df, 0.5 + confidence / 2) * np.asarray(std_error, dtype=np.float64)
     return centre - half, centre + half
 
 
