@@ -49,8 +49,8 @@ class BaseMetric(Generic[C]):
     Config: ClassVar[type[MetricConfig]]
 
     def __init__(self, name: str, config: C) -> None:
-        self._name = name
-        self._config = config
+        self.name = name
+        self.config = config
 
     @classmethod
     def build(cls, name: str, config: Any, prompts: Prompts) -> Self:  # noqa: ARG003 - no prompts
@@ -65,16 +65,6 @@ class BaseMetric(Generic[C]):
     def calls(cls, declared: Mapping[str, Any]) -> Calls:  # noqa: ARG003 - none, whatever it says
         """How many calls it takes, as far as its YAML tells, before anything of it is validated: none."""
         return Calls()
-
-    @property
-    def name(self) -> str:
-        """The column value."""
-        return self._name
-
-    @property
-    def config(self) -> C:
-        """What its YAML declares."""
-        return self._config
 
     @property
     def asks(self) -> bool:

@@ -67,6 +67,7 @@ class ChainMetric(BaseMetric[C], Generic[C]):
         super().__init__(name, config)
         self._steps = tuple(steps)
         self._rule = rule
+        self._needed = tuple(dict.fromkeys(map(root, config.needs)))
 
     @classmethod
     def calls(cls, declared: Mapping[str, Any]) -> Calls:
@@ -134,7 +135,7 @@ class ChainMetric(BaseMetric[C], Generic[C]):
         return self._conclude(seen, trail, weighted=judge.weighted or scope.logprobs)
 
     def _scope(self, fields: Mapping[str, Any], repeat: int) -> Scope:
-        variables = {root(need): fields[root(need)] for need in self.config.needs}
+        variables = {field: fields[field] for field in self._needed}
         logprobs = self.config.weighting == "probability"
         return Scope(self.name, repeat, fields, {**variables, **self._extras(fields)}, logprobs)
 

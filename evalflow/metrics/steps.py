@@ -104,26 +104,26 @@ def obstacle(needs: Iterable[str], fields: Mapping[str, Any], answer: Answer, bl
             asked about one: nothing can be supported, relevant or coherent in it.
     """
     failed = answer.status == "error"
-    values = {need: look_up(need, fields) for need in needs}
-    missing = [need for need, value in values.items() if value is None and not (failed and root(need) in FROM_ANSWER)]
-    if missing:
-        return Outcome(status="skipped", reason=f"the case has no {' and no '.join(missing)}")
+    values = {need: fields[need] if need in fields else look_up(need, fields) for need in needs}
+    if None in values.values():
+        missing = [
+            need for need, value in values.items() if value is None and not (failed and root(need) in FROM_ANSWER)
+        ]
+        if missing:
+            return Outcome(status="skipped", reason=f"the case has no {' and no '.join(missing)}")
     if failed:
         error_type = f"target: {answer.error_type or 'unknown'}"
         return Outcome(status="error", error_type=error_type, error=answer.error or "the target gave no answer")
     if blank_is_text:
         return None
-    blank = next((need for need, value in values.items() if _blank(need, value)), None)
-    if blank is None:
-        return None
-    what = "the contexts are empty: nothing was retrieved" if blank == "contexts" else f"the {blank} is blank"
-    return Outcome(status="undefined", reason=f"nothing to judge: {what}")
-
-
-def _blank(need: str, value: Any) -> bool:
-    if need == "contexts":
-        return not any(context.text.strip() for context in cast("tuple[Context, ...]", value))
-    return isinstance(value, str) and not value.strip()
+    for need, value in values.items():
+        if need == "contexts":
+            if not "".join([context.text for context in value]).strip():
+                reason = "nothing to judge: the contexts are empty: nothing was retrieved"
+                return Outcome(status="undefined", reason=reason)
+        elif isinstance(value, str) and not value.strip():
+            return Outcome(status="undefined", reason=f"nothing to judge: the {need} is blank")
+    return None
 
 
 RESERVED = ("source", "against", "items", "turns")

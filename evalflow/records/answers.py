@@ -82,13 +82,18 @@ class Case:
     @property
     def question(self) -> str | None:
         """The last user message, or None."""
-        return next((m.content for m in reversed(self.messages) if m.role == "user"), None)
+        for message in reversed(self.messages):
+            if message.role == "user":
+                return message.content
+        return None
 
     @property
     def history(self) -> tuple[Message, ...]:
         """The messages before the last user message."""
-        last = max((i for i, m in enumerate(self.messages) if m.role == "user"), default=0)
-        return self.messages[:last]
+        last = len(self.messages) - 1
+        while last > 0 and self.messages[last].role != "user":
+            last -= 1
+        return self.messages[: max(0, last)]
 
 
 @record(kw_only=True)

@@ -16,6 +16,8 @@ from evalflow.report.header import judge_lines
 if TYPE_CHECKING:
     import polars as pl
 
+_PLAIN = re.compile("[ !#-%'-;=?-~\u00a0-\ud7ff]*")
+"""What stands in an attribute as it is."""
 _ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _BATCH = 2000
 _SHOWN = (
@@ -116,7 +118,12 @@ def _inside(kind: str, verdict: _Verdict) -> str:
 
 
 def _attributes(values: Mapping[str, str]) -> str:
-    return "".join([f" {name}={quoteattr(_clean(value))}" for name, value in values.items()])
+    return "".join(
+        [
+            f' {name}="{value}"' if _PLAIN.fullmatch(value) else f" {name}={quoteattr(_clean(value))}"
+            for name, value in values.items()
+        ]
+    )
 
 
 def _of_gate(gate: Mapping[str, Any]) -> _Verdict:

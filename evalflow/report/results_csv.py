@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from evalflow.errors import Problem, UserError
 from evalflow.frozen import record
 from evalflow.records import Answer, Case
-from evalflow.summary import json_line, safe_text
+from evalflow.summary import FORMULA, json_line, safe_text
 
 if TYPE_CHECKING:
     import polars as pl
@@ -63,7 +63,12 @@ def rows(cases: Iterable[Case], answers: AnswerOf, scores: pl.LazyFrame) -> Iter
     pairs = _pairs(scores)
     stream = _Scores(scores.select(COLUMNS))
     for case in cases:
-        yield from _rows_of(case, answers, stream.take(case), pairs)
+        by_pair: dict[tuple[str, int], list[Score]] = {}
+        for score in stream.take(case):
+            by_pair.setdefault((score["target"], score["target_repeat"]), []).append(score)
+        for target, repeat in pairs:
+            own = tuple(by_pair.get((target, repeat), ()))
+            yield AnsweredCase(case, target, repeat, answers(case, target, repeat), own)
     stream.expect_end()
 
 
@@ -77,28 +82,21 @@ def as_answered(case: Case, answer: Answer | None) -> Case:
     said: dict[str, Any] = {"answer": answer.answer, "actual": answer.actual}
     if answer.generated:
         said["failure"] = None  # what went wrong when it was recorded is not what became of this answer
-    said |= {name: value for name in ("contexts", "metadata") if (value := getattr(answer, name)) is not None}
+    if answer.contexts is not None:
+        said["contexts"] = answer.contexts
+    if answer.metadata is not None:
+        said["metadata"] = answer.metadata
     if answer.status == "answered" and answer.messages:
         said["messages"] = answer.messages
-    as_recorded = all(value is getattr(case, name) for name, value in said.items())
-    return case if as_recorded else replace(case, **said)
+    for name, value in said.items():
+        if value is not getattr(case, name):
+            return replace(case, **said)
+    return case
 
 
 def _pairs(scores: pl.LazyFrame) -> list[tuple[str, int]]:
     frame = scores.select("target", "target_repeat").unique(maintain_order=True).collect(engine="streaming")
     return [(target, repeat) for target, repeat in frame.iter_rows()]
-
-
-def _rows_of(
-    case: Case, answers: AnswerOf, scored: list[Score], pairs: list[tuple[str, int]]
-) -> Iterator[AnsweredCase]:
-    by_pair: dict[tuple[str, int], list[Score]] = {}
-    for score in scored:
-        by_pair.setdefault((score["target"], score["target_repeat"]), []).append(score)
-    for target, repeat in pairs:
-        yield AnsweredCase(
-            case, target, repeat, answers(case, target, repeat), tuple(by_pair.get((target, repeat), ()))
-        )
 
 
 class _Scores:
@@ -175,13 +173,17 @@ class ResultsWriter:
         said = row.answer.answer if row.answer else None
         if row.answer and said is None and row.answer.actual is not None:
             said = _text(row.answer.actual)
-        texts = [row.case.dataset, row.case.id, row.target]
-        cells: list[Any] = [safe_text(text) for text in texts] + [row.target_repeat]
-        cells += [safe_text(text or "") for text in ("; ".join(row.case.tags), row.case.question, said)]
-        by_key = {_key(score): score for score in row.scores if score["member_of"] is None}
+        case = row.case
+        cells: list[Any] = [case.dataset, case.id, row.target, row.target_repeat]
+        cells += ["; ".join(case.tags), case.question or "", said or ""]
+        by_key = {
+            (score["metric"], score["judge"], score["repeat"]): score
+            for score in row.scores
+            if score["member_of"] is None
+        }
         for series in self._series:
             cells += _cells(by_key.get(series.key))
-        self._writer.writerow(cells)
+        self._writer.writerow([safe_text(one) if isinstance(one, str) and one[:1] in FORMULA else one for one in cells])
 
 
 class CasesWriter:
@@ -230,16 +232,12 @@ def _series(scores: pl.LazyFrame) -> Sequence[_Series]:
     ]
 
 
-def _key(score: Score) -> _Key:
-    return score["metric"], score["judge"], score["repeat"]
-
-
 def _cells(score: Mapping[str, Any] | None) -> list[Any]:
     if score is None:
         return ["", "", ""]
     passed = "" if score["passed"] is None else str(score["passed"]).lower()
     if score["status"] == "scored":
-        return [round(score["score"], 4), passed, safe_text(score["reason"] or "")]
+        return [round(score["score"], 4), passed, score["reason"] or ""]
     why = score["error"] or score["reason"] or ""
     return ["", passed, f"{score['status']}: {why}" if why else score["status"]]
 

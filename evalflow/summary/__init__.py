@@ -30,6 +30,7 @@ from evalflow.summary.judge_choice import JudgeInRun, choose, chooses
 from evalflow.summary.pass_rates import Passing, passing_rates
 from evalflow.summary.scan import InputOrder, JournalReader, scan_journal
 from evalflow.summary.summarise import (
+    FORMULA,
     Summary,
     Threshold,
     safe_text,
@@ -42,6 +43,7 @@ from evalflow.summary.summarise import (
 )
 
 __all__ = [
+    "FORMULA",
     "SERIES",
     "CalibrationRow",
     "ComparisonRow",

@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import fields
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -22,6 +23,8 @@ _TAIL = 1 << 16
 _CANONICAL = json.JSONEncoder(ensure_ascii=False, sort_keys=True, allow_nan=False, separators=(",", ":"))
 _BILL = tuple(field.name for field in fields(Bill))
 _NAMES = tuple(field.name for field in fields(ScoreRecord))
+_bill_values = attrgetter(*_BILL)
+_record_values = attrgetter(*_NAMES)
 
 
 def journal_row(record: ScoreRecord) -> dict[str, Any]:
@@ -33,7 +36,7 @@ def journal_row(record: ScoreRecord) -> dict[str, Any]:
     scored = record.score is not None and math.isfinite(record.score)
     if scored != (record.status == "scored") or (record.score is not None and not scored):
         raise ValueError(f"a cell in state {record.status!r} cannot have the score {record.score!r}")
-    row = {name: getattr(record, name) for name in _NAMES}
+    row = dict(zip(_NAMES, _record_values(record), strict=True))
     row["tags"] = list(record.tags)
     row["value"] = None if record.value is None else json_text(record.value)
     row["steps"] = json_text(record.steps)
@@ -43,7 +46,7 @@ def journal_row(record: ScoreRecord) -> dict[str, Any]:
 
 def bill_row(bill: Bill) -> dict[str, Any]:
     """A bill as it stands in a line."""
-    return {name: getattr(bill, name) for name in _BILL}
+    return dict(zip(_BILL, _bill_values(bill), strict=True))
 
 
 def journal_record(row: Mapping[str, Any]) -> ScoreRecord:

@@ -182,7 +182,7 @@ def _figure_rows(found: list[Slice], means: pl.DataFrame) -> tuple[pl.DataFrame,
     return joined.with_columns(blank).select("unit", *schema, "place"), details
 
 
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def write_summary(summary: Summary, folder: Path) -> None:
@@ -200,7 +200,7 @@ def write_summary(summary: Summary, folder: Path) -> None:
 
 def safe_text(text: str) -> str:
     """`text`, with an apostrophe before it where a spreadsheet would take it for a formula."""
-    return f"'{text}" if text.startswith(_FORMULA) else text
+    return f"'{text}" if text.startswith(FORMULA) else text
 
 
 def summary_document(summary: Summary) -> dict[str, Any]:
