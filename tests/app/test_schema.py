@@ -12,7 +12,7 @@ from jsonschema import Draft7Validator
 
 from evalflow.app.schema import SCHEMA_GROUPS, group_schema
 
-CONF = Path(__file__).parents[3] / "conf"
+CONF = Path(__file__).parents[2] / "conf"
 SHIPPED = [file for group in SCHEMA_GROUPS for file in sorted((CONF / group).glob("*.yaml"))]
 
 
