@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from evalflow.app.certificates import Issued, certify
 from evalflow.app.core.calibration import (
     calibration_of,
     dealt,
@@ -22,14 +21,15 @@ from evalflow.app.core.calibration import (
     rivals,
     with_means,
 )
+from evalflow.app.core.certificates import Issued, certify
 from evalflow.app.core.comparison import open_scored
+from evalflow.app.core.label_sheets import write_sample
+from evalflow.app.core.labels import RunLabels, bound_labels, finished_runs, labels_of_sweep, other_runs
 from evalflow.app.core.locate import find_folder, jobs_of
+from evalflow.app.core.rewrite import rewrite
 from evalflow.app.core.saved import load
 from evalflow.app.core.screen import shown
-from evalflow.app.label_sheets import write_sample
-from evalflow.app.labels import RunLabels, bound_labels, finished_runs, labels_of_sweep, other_runs
-from evalflow.app.report import rewrite
-from evalflow.app.sweep import write_sweep
+from evalflow.app.core.sweep import write_sweep
 from evalflow.errors import Problem, UserError, command
 from evalflow.report.calibration import Calibration, print_calibration, print_corrected, write_calibration
 from evalflow.report.sweep import print_choice

@@ -6,12 +6,10 @@ import inspect
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
-import yaml
 from pydantic_core import PydanticUndefined
 from rich import box
 from rich.console import Console, Group
@@ -19,19 +17,17 @@ from rich.padding import Padding
 from rich.syntax import Syntax
 from rich.table import Table
 
-from evalflow.app.suggest import Catalogue, calls_of
-from evalflow.config.yaml_size import expect_bounded
-from evalflow.errors import Problem, UserError, command, did_you_mean
+from evalflow.app.core.options import GROUPS, Option, find_option, options
+from evalflow.app.core.suggest import Catalogue, Fit, calls_of
+from evalflow.errors import command
 from evalflow.metrics.base import Calls
 from evalflow.metrics.registry import metric_kinds
-from evalflow.paths import conf_dirs, prompt_dirs
+from evalflow.paths import prompt_dirs
 from evalflow.prompts import Prompts
 from evalflow.report.wording import literal, plain
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
-
-    from evalflow.app.suggest import Fit
 
 
 _ENTRY = re.compile(r"    (\w+(?:, \w+)*): ")
@@ -184,77 +180,8 @@ def _in_words(calls: Calls | None) -> str:
     return str(calls.low) if calls.low == calls.high else f"{calls.low} or {calls.high}"
 
 
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""Reads what `yaml.safe_load` reads, eight times as quickly where libyaml is there."""
-GROUPS = ("dataset", "metric", "judge", "target", "embedder", "experiment")
-
 _NAME_WIDTH = 30
 """What a name has of a line at least, in a terminal however narrow."""
-
-
-@dataclass(frozen=True, slots=True)
-class Option:
-    """One file that can be chosen."""
-
-    group: str
-    name: str
-    file: Path
-    values: dict[str, Any]
-
-    @property
-    def text(self) -> str:
-        """The file as it stands."""
-        return self.file.read_text(encoding="utf-8")
-
-    @property
-    def description(self) -> str:
-        """Its `description`, or else the first comment after the package line."""
-        if isinstance(self.values.get("description"), str):
-            return self.values["description"]
-        comments = [line[1:].strip() for line in self.text.splitlines() if line.startswith("#")]
-        return next((comment for comment in comments if not comment.startswith("@package")), "")
-
-    @property
-    def selection(self) -> str:
-        """How the command line names it, before a shell's quotes; a composite together with what it is made of."""
-        parts: Any = self.values.get("of") if self.values.get("kind") == "composite" else None
-        return f"[{','.join([*parts, self.name])}]" if parts else self.name
-
-    @property
-    def prompts(self) -> list[str]:
-        """The names of the templates it uses."""
-        steps: list[Any] = self.values.get("steps") or []
-        parts = [self.values, *(cast("dict[str, Any]", step) for step in steps if isinstance(step, dict))]
-        named = [part.get(key) for part in parts for key in ("steps_prompt", "prompt")]
-        return list(dict.fromkeys(name for name in named if isinstance(name, str) and name.endswith(".jinja")))
-
-
-def options(config_dir: Path | None, group: str | None = None) -> list[Option]:
-    """Everything that can be chosen, by group and name; of files of one name, the one that would be used."""
-    found: dict[tuple[str, str], Option] = {}
-    for folder in conf_dirs(config_dir):
-        for name in [group] if group else GROUPS:
-            for option in _options_in(folder, name):
-                found.setdefault((option.group, option.name), option)
-    return [found[key] for key in sorted(found, key=lambda key: (GROUPS.index(key[0]), key[1]))]
-
-
-def find_option(name: str, config_dir: Path | None) -> Option:
-    """The option of that name; `group/name` where a name stands in several groups.
-
-    Raises:
-        UserError: There is none, or there are several.
-    """
-    group, _, own = name.rpartition("/")
-    everything = options(config_dir)
-    matching = [option for option in everything if option.name == own and group in ("", option.group)]
-    if not matching:
-        known = {option.name for option in everything} | {*metric_kinds().names()}
-        raise UserError(Problem(f"there is nothing called {name!r}", "command line", did_you_mean(own, known)))
-    if len(matching) > 1:
-        choices = " or ".join(f"{option.group}/{option.name}" for option in matching)
-        raise UserError(Problem(f"{name!r} stands in several groups", "command line", f"say {choices}"))
-    return matching[0]
 
 
 def print_list(group: str | None, config_dir: Path | None, console: Console, *, as_json: bool) -> int:
@@ -330,17 +257,3 @@ def _table(group: str, listed: list[Option]) -> Table:
     for option in listed:
         table.add_row(literal(option.name), literal(option.description))
     return table
-
-
-def _options_in(folder: Path, group: str) -> Iterator[Option]:
-    for file in sorted((folder / group).glob("*.yaml")):
-        if file.stem.startswith("_"):
-            continue
-        try:
-            text = file.read_text(encoding="utf-8")
-            expect_bounded(text)
-            values = yaml.load(text, Loader=_LOADER)  # noqa: TID251, S506 - safe
-        except yaml.YAMLError:
-            # A broken file is listed all the same; choosing it says what is wrong with it.
-            values = {"description": "(this file is not valid YAML)"}
-        yield Option(group, file.stem, file, cast("dict[str, Any]", values) if isinstance(values, dict) else {})

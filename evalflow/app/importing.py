@@ -7,9 +7,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from evalflow.app.core.screen import shown
-from evalflow.app.new import propose_command, write_new
-from evalflow.app.suggest import MODEL, SENDS_NOTHING
+from evalflow.app.core.screen import propose_command, shown, write_new
+from evalflow.app.core.suggest import MODEL, SENDS_NOTHING
 from evalflow.errors import command
 from evalflow.importers.files import ImportedConfig
 from evalflow.importers.govuk import read_config

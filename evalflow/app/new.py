@@ -5,18 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 from rich.console import Console
-from rich.text import Text
 
 from evalflow import datasets
-from evalflow.app.catalogue import find_option, options
-from evalflow.app.core.screen import shown
-from evalflow.app.suggest import Catalogue
+from evalflow.app.core.options import find_option, options
+from evalflow.app.core.screen import propose_command, write_new
+from evalflow.app.core.suggest import Catalogue
 from evalflow.config.schema import IDENTIFIER, DatasetConfig
 from evalflow.errors import Problem, UserError
-from evalflow.files import write_atomically
 from evalflow.paths import prompt_dirs
 from evalflow.prompts import Prompts
-from evalflow.report.wording import literal, plain
+from evalflow.report.wording import literal
 
 METRIC = """\
 # @package metric.{name}
@@ -142,21 +140,6 @@ def _check_free(group: str, name: str) -> None:
         raise UserError(Problem(f"there already is a {group} {name!r}", "command line", "choose another name"))
 
 
-def write_new(files: dict[Path, str], console: Console) -> None:
-    """Write files that are not there yet, and say so.
-
-    Raises:
-        UserError: One of them is there already; then none is written.
-    """
-    taken = [path for path in files if path.exists()]
-    if taken:
-        raise UserError([Problem("the file is there already", str(path), "choose another name") for path in taken])
-    for path, text in files.items():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, text)
-        console.print(literal(f"wrote {shown(path)}"), soft_wrap=True)
-
-
 def propose_option(console: Console, name: str, remark: str = "") -> None:
     """Print the command that shows a new file at work; where nothing fits it, say so."""
     suggested = Catalogue(options(None)).suggest(find_option(name, None))
@@ -165,9 +148,3 @@ def propose_option(console: Console, name: str, remark: str = "") -> None:
         propose_command(console, suggested.command, note)
     else:
         console.print(literal(f"note   {note}"), soft_wrap=True)
-
-
-def propose_command(console: Console, line: str, remark: str) -> None:
-    """Print the command that comes next."""
-    text = Text.assemble(("next   ", "dim"), plain(line), (f"   ({remark})" if remark else "", "dim"))
-    console.print(text, soft_wrap=True)

@@ -11,10 +11,10 @@ from dataclasses import replace
 from rich.console import Console
 
 from evalflow.app.core.comparison import open_scored
+from evalflow.app.core.labels import bound_labels
 from evalflow.app.core.locate import find_run
+from evalflow.app.core.pilot import Pilot, pilot, related
 from evalflow.app.core.saved import load
-from evalflow.app.labels import bound_labels
-from evalflow.app.pilot import Pilot, pilot, related
 from evalflow.errors import Problem, UserError, command
 from evalflow.report.plan import Goal, LabelRow, PlanReport, PlanRow, print_plan
 from evalflow.stats.paired import standard_error

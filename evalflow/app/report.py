@@ -5,23 +5,18 @@ from __future__ import annotations
 import sys
 import webbrowser
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
-from evalflow.app.certificates import certified
-from evalflow.app.core.calibration import rank_again, standing_calibration
-from evalflow.app.core.derive import derive, report
+from evalflow.app.core.calibration import rank_again
 from evalflow.app.core.locate import find_folder, is_override, jobs_of
-from evalflow.app.core.saved import load, read_manifest, rederived
+from evalflow.app.core.rewrite import rewrite
 from evalflow.app.core.screen import shown
-from evalflow.app.sweep import write_sweep
+from evalflow.app.core.sweep import write_sweep
 from evalflow.errors import Problem, UserError, command
-from evalflow.report.calibration import write_calibration
 from evalflow.report.wording import literal, number, percent
-from evalflow.run.folder import RunFolder, refuse_links
+from evalflow.run.folder import RunFolder
 
 
 def report_again(words: Sequence[str], console: Console) -> int:
@@ -87,30 +82,3 @@ def open_report(folder: str | None, console: Console) -> int:
     if not webbrowser.open(page.as_uri()):
         sys.stderr.write("no browser could be started; open the file yourself\n")
     return 0
-
-
-def rewrite(folder: RunFolder, overrides: Sequence[str] = ()) -> dict[str, Any]:
-    """Derive everything of a run again: tables, calibration, reports and run.json.
-
-    Args:
-        folder: The run's.
-        overrides: Of what is derived, such as thresholds; kept in run.json.
-
-    Returns:
-        run.json as it is now.
-
-    Raises:
-        UserError: An override would need new scores, or what the run was made from is gone.
-    """
-    refuse_links(folder)
-    saved = load(folder, rederived(read_manifest(folder), overrides) if overrides else None)
-    derived = derive(folder, saved.recipe)
-    derived = replace(derived, calibration=standing_calibration(saved))
-    if derived.calibration is not None and folder.calibration_page.is_file():
-        write_calibration(folder.calibration_page, derived.calibration)
-    manifest = {**certified(saved.manifest, folder), "scores": derived.states}
-    if manifest["status"] == "done":
-        manifest["exit_code"] = derived.exit_code
-    report(folder, saved.recipe, derived, saved.cases(), manifest)
-    folder.write_manifest(manifest)
-    return manifest

@@ -11,8 +11,8 @@ import yaml
 from evalflow.app.core.locate import find_run
 from evalflow.app.core.reading import RunOrder
 from evalflow.app.core.saved import composed_of, read_manifest
+from evalflow.app.core.trusted import ProgramError, agree, expect_agreed
 from evalflow.app.run import Screen, run
-from evalflow.app.trusted import ProgramError, agree, expect_agreed
 from evalflow.config.schema import BudgetConfig
 from evalflow.errors import Problem, UserError, command, did_you_mean
 from evalflow.paths import conf_dirs

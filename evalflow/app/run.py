@@ -12,19 +12,19 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from evalflow.app.certificates import certified, certify
 from evalflow.app.core.assemble import Parts, assemble, settings_of, with_default_judge
 from evalflow.app.core.baseline import baseline_problems
 from evalflow.app.core.begin import facts_of, finished_before, open_folder, open_manifest, prepare
 from evalflow.app.core.calibration import standing_calibration
+from evalflow.app.core.certificates import certified, certify
 from evalflow.app.core.composites import Recipe
 from evalflow.app.core.derive import Derived, derive, report
 from evalflow.app.core.inspect import Inspection, inspect
 from evalflow.app.core.logs import log_to, secrets_of
 from evalflow.app.core.reading import RunOrder, answered, remembering
 from evalflow.app.core.saved import Saved
-from evalflow.app.sweep import SweepTables, open_sweep, write_sweep
-from evalflow.app.trusted import agree
+from evalflow.app.core.sweep import SweepTables, open_sweep, write_sweep
+from evalflow.app.core.trusted import agree
 from evalflow.config.load import HydraJob, launch
 from evalflow.config.runid import new_run_id
 from evalflow.errors import EvalflowError, IncompleteError, InfrastructureError, UserError, command

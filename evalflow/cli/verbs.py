@@ -144,7 +144,8 @@ def _plan(words: list[str]) -> int:
 
 
 def _list(words: list[str]) -> int:
-    from evalflow.app.catalogue import GROUPS, print_list
+    from evalflow.app.catalogue import print_list
+    from evalflow.app.core.options import GROUPS
 
     config_dir, words = config_dir_of(words)
     parser = parser_of("list", "List what can be chosen.")
@@ -153,7 +154,7 @@ def _list(words: list[str]) -> int:
     parser.add_argument("--json", action="store_true", help="one JSON document")
     options = parser.parse_args(words)
     if options.group == "certificates":
-        from evalflow.app.certificates import print_certificates
+        from evalflow.app.core.certificates import print_certificates
 
         return print_certificates(console(), as_json=options.json)
     return print_list(options.group, config_dir, console(), as_json=options.json)

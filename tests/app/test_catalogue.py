@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from evalflow.app.catalogue import Option, metric_facts, metric_table, options
-from evalflow.app.suggest import Catalogue, calls_of
+from evalflow.app.catalogue import metric_facts, metric_table
+from evalflow.app.core.options import Option, options
+from evalflow.app.core.suggest import Catalogue, calls_of
 
 
 def printed(listed: list[Option]) -> list[str]:

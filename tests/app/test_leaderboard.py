@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evalflow.app.core.comparison import How, ScoredRun, compare_pairs
+from evalflow.app.core.leaderboard import leaderboards
 from evalflow.app.core.saved import Described
-from evalflow.app.leaderboard import leaderboards
 from evalflow.config.schema import MetricConfig
 from evalflow.errors import UserError
 from evalflow.run.folder import RunFolder

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from evalflow.app.core.trusted import ProgramError
 from evalflow.app.studio import runs
 from evalflow.app.studio.run_files import keep_threshold
 from evalflow.app.studio.runs import open_run
 from evalflow.app.studio.space import Workspace, open_workspace
-from evalflow.app.trusted import ProgramError
 from evalflow.cli import run_command
 from evalflow.errors import UserError
 

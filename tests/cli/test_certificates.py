@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from evalflow.app.certificates import Certificate, keep, key_of
+from evalflow.app.core.certificates import Certificate, keep, key_of
 from evalflow.run.folder import RunFolder
 from evalflow.testing import Endpoint, Request
 from tests.cli.conftest import Program

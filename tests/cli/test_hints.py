@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from evalflow.app.catalogue import Option, options
-from evalflow.app.suggest import Catalogue
+from evalflow.app.core.options import Option, options
+from evalflow.app.core.suggest import Catalogue
 from evalflow.cli import run_command
 from evalflow.testing import Endpoint
 

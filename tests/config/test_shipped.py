@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from evalflow.app.catalogue import find_option, options
 from evalflow.app.core.assemble import assemble, settings_of
 from evalflow.app.core.inspect import inspect
+from evalflow.app.core.options import find_option, options
 from evalflow.app.core.reading import Reading
 from evalflow.config.load import compose
 from evalflow.config.schema import DatasetConfig, MetricConfig

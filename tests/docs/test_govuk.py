@@ -11,7 +11,7 @@ from typing import Any
 
 import polars as pl
 
-from evalflow.app.catalogue import options
+from evalflow.app.core.options import options
 from evalflow.testing import Endpoint, Request
 from evalflow.testing.steps import Answering
 from tests.docs.test_readme import ROOT, blocks, run

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from evalflow.app.suggest import calls_of
+from evalflow.app.core.suggest import calls_of
 from evalflow.errors import UserError
 from evalflow.records import Context
 

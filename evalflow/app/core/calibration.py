@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evalflow.app.certificates import key_of
+from evalflow.app.core.certificates import key_of
 from evalflow.app.core.comparison import ScoredRun, open_scored
 from evalflow.app.core.derive import answered_rows, without_unanswered
+from evalflow.app.core.labels import RunLabels, labels_of_data
 from evalflow.app.core.saved import Saved
-from evalflow.app.labels import RunLabels, labels_of_data
 from evalflow.errors import Problem, UserError
 from evalflow.files import write_atomically
 from evalflow.report.calibration import Calibration

@@ -12,8 +12,9 @@ from rich.text import Text
 from evalflow.app.core.composites import Recipe
 from evalflow.app.core.derive import Derived
 from evalflow.app.core.inspect import Inspection
-from evalflow.app.sweep import SweepTables
-from evalflow.errors import EvalflowError, UserError, command
+from evalflow.app.core.sweep import SweepTables
+from evalflow.errors import EvalflowError, Problem, UserError, command
+from evalflow.files import write_atomically
 from evalflow.records import ScoreRecord
 from evalflow.report.calibration import print_corrected
 from evalflow.report.cases import print_eval_steps, print_score
@@ -160,3 +161,24 @@ def shown(path: Path) -> str:
         return str(path.resolve().relative_to(Path.cwd().resolve()))
     except ValueError:
         return str(path)
+
+
+def write_new(files: dict[Path, str], console: Console) -> None:
+    """Write files that are not there yet, and say so.
+
+    Raises:
+        UserError: One of them is there already; then none is written.
+    """
+    taken = [path for path in files if path.exists()]
+    if taken:
+        raise UserError([Problem("the file is there already", str(path), "choose another name") for path in taken])
+    for path, text in files.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, text)
+        console.print(literal(f"wrote {shown(path)}"), soft_wrap=True)
+
+
+def propose_command(console: Console, line: str, remark: str) -> None:
+    """Print the command that comes next."""
+    text = Text.assemble(("next   ", "dim"), plain(line), (f"   ({remark})" if remark else "", "dim"))
+    console.print(text, soft_wrap=True)

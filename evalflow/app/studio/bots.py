@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from anyio import to_thread
 
-from evalflow.app.catalogue import Option
+from evalflow.app.core.options import Option
 from evalflow.app.studio import library
 from evalflow.app.studio.space import TakenError, Workspace, not_found, stale
 from evalflow.app.studio.validate import BOT_KINDS, check_bot, one_line

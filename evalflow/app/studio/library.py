@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import yaml
 
-from evalflow.app.catalogue import Option, options
+from evalflow.app.core.options import Option, options
 from evalflow.app.studio.space import Workspace, not_found
 from evalflow.config.literal import MISSING, unescaped, unescaped_but_environment
 from evalflow.config.load import compose

@@ -11,8 +11,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, get_args
 
+from evalflow.app.core.process import working_on
+from evalflow.app.core.rewrite import rewrite
+from evalflow.app.core.run_facts import facts_of_run
 from evalflow.app.core.saved import declared, load, override_of
-from evalflow.app.report import rewrite
 from evalflow.app.studio.metrics import MetricDefinition, MetricDraft, list_library, list_metrics, update_metric
 from evalflow.app.studio.run_types import ENDED, Run
 from evalflow.app.studio.runs import get_run, run_row
@@ -26,8 +28,6 @@ from evalflow.app.studio.space import (
     stale,
     within,
 )
-from evalflow.app.worker.load import facts_of_run
-from evalflow.app.worker.process import working_on
 from evalflow.errors import Problem, UserError
 from evalflow.run.folder import RunFolder
 

@@ -10,10 +10,10 @@ from typing import Any, Literal
 
 from evalflow.app.core.locate import find_run
 from evalflow.app.core.saved import read_manifest
+from evalflow.app.core.trusted import agree, expect_agreed
 from evalflow.app.studio.run_types import ENDED, Run, RunEstimate, RunPage, RunRequest, State, as_run
 from evalflow.app.studio.snapshot import Own, RunChoice, chosen, freeze, inspected, owned, remove, shown
 from evalflow.app.studio.space import TakenError, Workspace, not_found, refuse_elsewhere, run_folder, stale, within
-from evalflow.app.trusted import agree, expect_agreed
 from evalflow.config.runid import new_run_id
 from evalflow.errors import Problem, UserError, command
 from evalflow.run.folder import refuse_links

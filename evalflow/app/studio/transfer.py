@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from evalflow import datasets as readers
-from evalflow.app.catalogue import Option
+from evalflow.app.core.options import Option
 from evalflow.app.studio import library
 from evalflow.app.studio.bots import add_bot, bot_id, bot_values, get_bot, list_bots
 from evalflow.app.studio.case_rows import stored

@@ -9,10 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from evalflow.app.core import process
+from evalflow.app.core.run_facts import facts_of_run
 from evalflow.app.studio.space import Workspace
-from evalflow.app.worker import process
 from evalflow.app.worker.live import Follower, LiveScores
-from evalflow.app.worker.load import facts_of_run, load_scores
+from evalflow.app.worker.load import load_scores
 from evalflow.errors import EvalflowError, InfrastructureError
 from evalflow.run.folder import RunFolder
 

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evalflow.app.core.reading import standing_answer
+from evalflow.app.core.run_facts import facts_of_metrics
 from evalflow.app.core.saved import Saved, load
-from evalflow.app.worker.load import answer_row, facts_of_metrics, score_row, step_rows, tag_rows
+from evalflow.app.worker.load import answer_row, score_row, step_rows, tag_rows
 from evalflow.records import Answer, Case
 from evalflow.run.folder import RunFolder
 from evalflow.run.journal import answer_from_row

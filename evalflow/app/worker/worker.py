@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from evalflow.app.core import process
 from evalflow.app.core.screen import shown
 from evalflow.app.studio.space import Workspace
-from evalflow.app.worker import process
 from evalflow.app.worker.job import WorkerJob
 from evalflow.errors import InfrastructureError, Problem, UserError
 from evalflow.report.wording import literal

@@ -48,7 +48,7 @@ async def test_what_goes_wrong_with_it_is_the_error_of_each_of_its_scores(tmp_pa
     for one in bound:
         outcome = await one.score(CASE, ANSWER, None, 0)
         assert (outcome.status, outcome.error_type) == ("error", "exception")
-        assert "could not be prepared: KeyError: 'steps' (test_prepare.py:" in outcome.error
+        assert "could not be prepared: KeyError: 'steps' (test_begin.py:" in outcome.error
 
 
 @pytest.mark.parametrize("error", [UserError(Problem("damaged")), InfrastructureError("gone")])

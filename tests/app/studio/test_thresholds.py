@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
+from evalflow.app.core.process import working_on
 from evalflow.app.studio import bots, cases, datasets, metrics, run_files, runs
 from evalflow.app.studio.metrics import MetricDraft
 from evalflow.app.studio.run_types import Run, RunRequest
 from evalflow.app.studio.scores import ScoreFilter, distribution, neighbours, pass_rates
 from evalflow.app.studio.space import NotFoundError, TakenError, Workspace
 from evalflow.app.worker import Worker
-from evalflow.app.worker.process import working_on
 from evalflow.errors import UserError
 
 GRADED: dict[str, Any] = {

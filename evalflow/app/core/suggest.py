@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 from pydantic import ValidationError
 
 from evalflow import datasets
+from evalflow.app.core.options import Option
 from evalflow.config.schema import DatasetConfig
 from evalflow.errors import UserError, command
 from evalflow.llm.embedded import EmbeddedJudge
@@ -21,8 +22,6 @@ from evalflow.records import EMBED, Case
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from evalflow.app.catalogue import Option
 
 
 _CASES = 5

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evalflow.app.core.comparison import ScoredRun
-from evalflow.app.leaderboard import leaderboards
+from evalflow.app.core.leaderboard import leaderboards
 from evalflow.paths import private_folder
 from evalflow.report.sweep import agreement, write_sweep_report
 from evalflow.run.folder import RunFolder
