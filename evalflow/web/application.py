@@ -7,16 +7,22 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from anyio import to_thread
+
+from evalflow.app.studio.runs import list_runs
+from evalflow.errors import EvalflowError
+
 if TYPE_CHECKING:
     from fastapi import FastAPI
     from starlette.middleware import Middleware
+    from starlette.requests import Request
+    from starlette.responses import Response
+    from starlette.routing import BaseRoute
 
     from evalflow.app.studio.space import Workspace
     from evalflow.web.serve import Address, Child
 
 API = "/api/v1"
-LARGEST = {API: 32 * 1024**2, "/": 64 * 1024**2}
-"""Bytes that a request may bring: to the API as JSON, else as a file of cases."""
 
 
 def application(workspace: Workspace, address: Address, worker: Child | None, token: str | None) -> FastAPI:
@@ -33,7 +39,6 @@ def application(workspace: Workspace, address: Address, worker: Child | None, to
 
     from evalflow.web.api.routes import rest_api
     from evalflow.web.pages.register import add_pages
-    from evalflow.web.serve import health_routes
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncGenerator[None]:
@@ -61,7 +66,7 @@ def guards(address: Address, token: str | None) -> list[Middleware]:
     from starlette.middleware import Middleware
     from starlette.middleware.gzip import GZipMiddleware
 
-    from evalflow.web.security.bodies import BoundedBodies
+    from evalflow.web.security.bodies import LARGEST_JSON, LARGEST_UPLOAD, BoundedBodies
     from evalflow.web.security.headers import SecurityHeaders
     from evalflow.web.security.hosts import KnownHosts
     from evalflow.web.security.origins import NoForgery, SameOrigin
@@ -74,5 +79,33 @@ def guards(address: Address, token: str | None) -> list[Middleware]:
         Middleware(SameOrigin),
         *([Middleware(KnownToken, token=token, port=address.port)] if token else []),
         Middleware(NoForgery, prefix=API),
-        Middleware(BoundedBodies, largest=LARGEST),
+        Middleware(BoundedBodies, largest={API: LARGEST_JSON, "/": LARGEST_UPLOAD}),
     ]
+
+
+def health_routes(workspace: Workspace, worker: Child | None) -> list[BaseRoute]:
+    """The two routes, for what watches over the process."""
+    from starlette.responses import JSONResponse
+    from starlette.routing import Route
+
+    async def healthz(_: Request) -> Response:
+        return JSONResponse({"status": "ok"})
+
+    async def readyz(_: Request) -> Response:
+        faults = await _faults(workspace, worker)
+        return JSONResponse({"status": "unavailable" if faults else "ok", "faults": faults}, 503 if faults else 200)
+
+    return [Route("/healthz", healthz), Route("/readyz", readyz)]
+
+
+async def _faults(workspace: Workspace, worker: Child | None) -> list[str]:
+    faults: list[str] = []
+    try:
+        await to_thread.run_sync(lambda: list_runs(workspace, limit=1))
+    except EvalflowError as error:
+        faults.append(str(error))
+    except Exception as error:  # whatever it is, it is why nothing can be done
+        faults.append(f"the database does not answer: {type(error).__name__}")
+    if worker is not None and worker.fault:
+        faults.append(f"the worker does not run: {worker.fault}")
+    return faults

@@ -16,20 +16,12 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from anyio import to_thread
-
-from evalflow.app.studio.runs import list_runs
-from evalflow.errors import EvalflowError, Problem, UserError
+from evalflow.errors import Problem, UserError
 
 if TYPE_CHECKING:
     import uvicorn
     from fastapi import FastAPI
-    from starlette.requests import Request
-    from starlette.responses import Response
-    from starlette.routing import BaseRoute
     from starlette.types import ASGIApp
-
-    from evalflow.app.studio.space import Workspace
 
 
 LOCAL_NAMES = ("localhost", "127.0.0.1", "[::1]")
@@ -292,31 +284,3 @@ class Child:
             sys.stderr.write(f"the worker does not run, {self._fault}; it is started again in {pause:g} s\n")
             await asyncio.sleep(pause)
             await self._start()
-
-
-def health_routes(workspace: Workspace, worker: Child | None) -> list[BaseRoute]:
-    """The two routes, for what watches over the process."""
-    from starlette.responses import JSONResponse
-    from starlette.routing import Route
-
-    async def healthz(_: Request) -> Response:
-        return JSONResponse({"status": "ok"})
-
-    async def readyz(_: Request) -> Response:
-        faults = await _faults(workspace, worker)
-        return JSONResponse({"status": "unavailable" if faults else "ok", "faults": faults}, 503 if faults else 200)
-
-    return [Route("/healthz", healthz), Route("/readyz", readyz)]
-
-
-async def _faults(workspace: Workspace, worker: Child | None) -> list[str]:
-    faults: list[str] = []
-    try:
-        await to_thread.run_sync(lambda: list_runs(workspace, limit=1))
-    except EvalflowError as error:
-        faults.append(str(error))
-    except Exception as error:  # whatever it is, it is why nothing can be done
-        faults.append(f"the database does not answer: {type(error).__name__}")
-    if worker is not None and worker.fault:
-        faults.append(f"the worker does not run: {worker.fault}")
-    return faults

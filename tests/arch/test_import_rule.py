@@ -35,6 +35,9 @@ def test_the_rule_holds() -> None:
         ("metrics/registry.py", "def f():\n    import openai", "openai and instructor in llm only"),
         ("run/pipeline.py", "import hydra", "Hydra and OmegaConf in config only"),
         ("app/run.py", "import evalflow.testing", "The product never imports evalflow.testing"),
+        ("app/core/saved.py", "import evalflow.app.run", "Worker and studio over verbs over the core"),
+        ("app/compare.py", "import evalflow.app.report", "Worker and studio over verbs over the core"),
+        ("app/core/locate.py", "import evalflow.app.core.rewrite", "No circle of imports, inside packages too"),
     ],
 )
 def test_a_breach_is_seen(tmp_path: Path, module: str, breach: str, contract: str) -> None:

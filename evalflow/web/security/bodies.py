@@ -14,7 +14,10 @@ from evalflow.web.security.refusal import refuse
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-
+LARGEST_JSON = 32 * 1024**2
+"""Bytes of a request to the API."""
+LARGEST_UPLOAD = 64 * 1024**2
+"""Bytes of any other request, such as a file of cases."""
 GRACE_S = 20.0
 SLOWEST = 16 * 1024
 """Bytes a second that a body must bring, after `GRACE_S`."""

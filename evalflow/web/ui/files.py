@@ -13,13 +13,13 @@ from evalflow.app.studio.datasets import Dataset
 from evalflow.app.studio.space import Workspace, within
 from evalflow.app.studio.transfer import export_files, import_files
 from evalflow.errors import command
-from evalflow.web.application import LARGEST
+from evalflow.web.security.bodies import LARGEST_UPLOAD
 from evalflow.web.ui.parts import About, attempt, button, line, several, tell, text, written
 
 ENDINGS = (".csv", ".tsv", ".jsonl", ".json")
-_LARGEST = LARGEST["/"] - 64 * 1024
+_LARGEST = LARGEST_UPLOAD - 64 * 1024
 """Bytes of a file; what surrounds it in the request counts, too."""
-_LIMIT = f"{LARGEST['/'] >> 20} MB"
+_LIMIT = f"{LARGEST_UPLOAD >> 20} MB"
 _SLOT = """
 <div class="drop">
   <q-icon name="upload_file" aria-hidden="true"></q-icon>
