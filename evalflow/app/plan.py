@@ -19,7 +19,7 @@ from evalflow.errors import Problem, UserError, command
 from evalflow.report.plan import Goal, LabelRow, PlanReport, PlanRow, print_plan
 from evalflow.stats.paired import standard_error
 from evalflow.stats.power import cases_for_rate_width, cases_for_width
-from evalflow.stats.prediction import Spread, difference_spread, observed
+from evalflow.stats.prediction import Spread, assumed_spread, observed_spread
 from evalflow.stats.variance import Components
 from evalflow.summary.agreement import labelled_scores
 from evalflow.summary.plan import Basis, Level, alike
@@ -53,7 +53,7 @@ def stated_labels(options: argparse.Namespace, basis: Basis) -> Iterator[LabelRo
         options: width, judge_correlation, cases (that are judged; else several numbers of them).
         basis: The other guesses, which are then of people's labels.
     """
-    spread = difference_spread(basis.scores.variance(), options.judge_correlation, basis.design_effect)
+    spread = assumed_spread(basis.scores.variance(), options.judge_correlation, basis.design_effect)
     answers = _ANSWERS if options.cases is None else (options.cases,)
     yield from _label_rows(basis.name, spread, options.width, answers, basis.rate)
 
@@ -76,7 +76,7 @@ def measured_labels(options: argparse.Namespace) -> tuple[list[LabelRow], dict[s
     for key, part in answers.group_by("dataset", "metric", "target", "judge", maintain_order=True):
         given = part.drop_nulls("human")
         labels, judged = given["human"].to_numpy(), given["score"].to_numpy()
-        spread = observed(labels, judged)
+        spread = observed_spread(labels, judged)
         if spread is None or options.metric not in (None, key[1]):
             continue
         name = " · ".join(str(word) for word in (key[1], key[3]) if word)

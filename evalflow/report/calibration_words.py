@@ -170,7 +170,7 @@ def _constant(row: CalibrationRow) -> Iterator[str]:
 def _chosen(row: CalibrationRow) -> Iterator[str]:
     found = row.selection
     where = "" if row.tag is None else f" of {row.tag}"
-    if found is not None and found.chosen:
+    if found is not None and found.biased:
         told = (
             f"the {row.who}'s mean is {number(found.labelled)} on the labelled answers{where} and {number(found.rest)} "
         )

@@ -1,1 +1,1 @@
-"""Intervals and figures: pure functions of arrays and counts."""
+"""Statistics as pure functions of arrays and counts: intervals, comparison, agreement, corrected means."""

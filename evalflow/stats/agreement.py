@@ -1,11 +1,11 @@
-"""How far two raters agree on the same answers: share, Cohen's kappa and the rate of each class, with intervals.
+"""Agreement of two raters on the same answers: accuracy, Cohen's kappa, class rates and AUROC, with intervals.
 
-Standard errors are those of the delta method, which for kappa is Fleiss, Cohen & Everitt 1969 (Psychological Bulletin
-72:323): the mean square of each answer's influence. Where answers come in clusters, influences are summed by cluster
-first (CR1), and t with G - 1 takes the normal's place.
+Standard errors use the delta method (for kappa Fleiss, Cohen & Everitt 1969, Psychological Bulletin 72:323): the mean
+square of each answer's influence. For clustered answers influences are summed by cluster first (CR1), and t with G - 1
+degrees of freedom replaces the normal distribution.
 
-Labels drawn with unequal chances are weighted by 1 / chance, so that agreement is that on all answers. A stratum
-without a disagreement seen adds the variance of a smoothed rate (`unseen_variance`).
+Labels drawn with unequal probabilities are weighted by 1 / probability, which estimates the agreement on all answers.
+A stratum without an observed disagreement adds the variance of a smoothed rate (`unseen_variance`).
 """
 
 from __future__ import annotations
@@ -13,21 +13,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from evalflow.stats.intervals import CONFIDENCE, FEW_CASES, FEW_CLUSTERS, cr1, interval, t_interval, wilson
-from evalflow.stats.labelled import constant, human_interval, sample, unseen_variance
-from evalflow.stats.paired import cluster_sums
+from evalflow.stats.arrays import ROUNDING, cluster_sums, constant
+from evalflow.stats.bootstrap import few_units
+from evalflow.stats.intervals import CONFIDENCE, cr1, interval, t_interval, wilson
+from evalflow.stats.labelled import human_interval, sample, unseen_variance
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
-    Floats = NDArray[np.float64]
+    from evalflow.stats.arrays import Floats
 
 
 Distance = Literal["plain", "linear", "quadratic"]
-"""What a disagreement weighs: all the same, or by how far apart the two values are, or by its square."""
-# A standard error below this is rounding.
-_ROUNDING = 1e-12
+"""Weight of a disagreement: always 1, the distance of the two values, or its square."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +33,10 @@ class Agreement:
     """A measure of agreement.
 
     Attributes:
-        value: None where it is undefined.
-        low, high, std_error: Of its interval; None where there is none.
-        n: Answers that it rests on.
-        method: How the interval was made; what follows a colon qualifies it, or says why there is none.
+        value: None if undefined.
+        low, high, std_error: Its interval and standard error; None if there is none.
+        n: Number of answers.
+        method: Method of the interval; text after a colon is a caveat, or the reason why there is none.
     """
 
     value: float | None
@@ -50,7 +48,7 @@ class Agreement:
 
 
 def undefined(n: int, why: str, value: float | None = None) -> Agreement:
-    """A measure without an interval, or without a value as well."""
+    """A measure without an interval, and without a value unless one is given."""
     return Agreement(value, None, None, None, n, f"none: {why}")
 
 
@@ -62,13 +60,13 @@ def accuracy(
     *,
     confidence: float = CONFIDENCE,
 ) -> Agreement:
-    """Share of the answers to which both give the same value.
+    """Share of answers to which both raters give the same value.
 
     Args:
         human: One class per answer, as numbers or texts.
         judge: The judge's, of the same kind.
-        clusters: The cluster of each answer; None where each stands alone.
-        weights: How many answers each stands for; None where all were as likely to be labelled.
+        clusters: The cluster of each answer; None if each stands alone.
+        weights: Number of answers each stands for; None if all were equally likely to be labelled.
         confidence: Coverage.
     """
     import numpy as np
@@ -85,12 +83,12 @@ def class_rates(
     *,
     confidence: float = CONFIDENCE,
 ) -> dict[Any, Agreement]:
-    """For each class, the share of the answers that people put there which the judge puts there too (its recall).
+    """Recall of each class: of the answers that people give it, the share that the judge gives it too.
 
-    Of pass and fail these are sensitivity and specificity. Arguments as of `accuracy`.
+    For pass and fail these are sensitivity and specificity. Arguments as of `accuracy`.
 
     Returns:
-        By class, in order, those included that the judge alone gives: they are undefined.
+        By class, in order. A class that only the judge gives is included, and undefined.
     """
     import numpy as np
 
@@ -114,23 +112,23 @@ def cohen_kappa(
     *,
     confidence: float = CONFIDENCE,
 ) -> Agreement:
-    """Agreement beyond what two raters with these habits would have by chance: 1 - observed / expected disagreement.
+    """Agreement beyond chance, given each rater's class frequencies: 1 - observed / expected disagreement.
 
-    Cohen 1960 (Educational and Psychological Measurement 20:37), and 1968 with weights. Where the two never disagree
-    there is nothing to tell an error from; the interval is then Wilson's of the share of agreement, with the gravest
-    disagreements there could be.
+    Cohen 1960 (Educational and Psychological Measurement 20:37), and 1968 with weights. If the two never disagree,
+    there is no standard error; the interval is then Wilson's for the share of agreement, assuming the largest
+    disagreements possible.
 
     Args:
-        human: One class per answer; numbers where distances count.
+        human: One class per answer; numbers if distances count.
         judge: The judge's, of the same kind.
-        distance: What a disagreement weighs. Distances are those of the values, and not of their ranks, so that a value
-            that nobody gave counts.
-        clusters: The cluster of each answer; None where each stands alone.
-        weights: How many answers each stands for; None where all were as likely to be labelled.
+        distance: Weight of a disagreement. Distances are between values, not ranks, so that a value that nobody gave
+            counts.
+        clusters: The cluster of each answer; None if each stands alone.
+        weights: Number of answers each stands for; None if all were equally likely to be labelled.
         confidence: Coverage.
 
     Returns:
-        Undefined for fewer than two answers, and where both give all answers one and the same class.
+        Undefined for fewer than two answers, and if both give all answers the same class.
     """
     import numpy as np
 
@@ -140,29 +138,31 @@ def cohen_kappa(
         return undefined(n, "fewer than 2 answers")
     if constant(np.concatenate([x, y])):
         return undefined(n, "one class only")
-    apart, count = _apart(x, y, distance), counts_of(weights, n)
-    by_chance, by_chance_judge = _expected(x, y, count, distance), _expected(y, x, count, distance)
-    observed, expected = float(apart @ count) / n, float(by_chance @ count) / n
+    distances, count = _distance(x, y, distance), normalised_weights(weights, n)
+    chance, chance_judge = _expected(x, y, count, distance), _expected(y, x, count, distance)
+    observed, expected = float(distances @ count) / n, float(chance @ count) / n
     value = 1 - observed / expected
-    gravest = float(_apart(np.array(max(x.max(), y.max())), np.array(min(x.min(), y.min())), distance))
-    if not apart.any():
+    largest = float(_distance(np.array(max(x.max(), y.max())), np.array(min(x.min(), y.min())), distance))
+    if not distances.any():
         sums = cluster_sums(count / n, clusters)
         trials = 1 / float((sums**2).sum()) if weights is not None else sums.size
         low, _ = wilson(trials, trials, confidence)
-        worst = 1 - (1 - float(low)) * gravest / expected
-        return Agreement(value, max(-1.0, worst), 1.0, None, n, f"wilson{'' if sums.size == n else '_clusters'}")
-    influence = (observed / expected * (by_chance + by_chance_judge - 2 * expected) - (apart - observed)) / expected
+        lowest = 1 - (1 - float(low)) * largest / expected
+        return Agreement(value, max(-1.0, lowest), 1.0, None, n, f"wilson{'' if sums.size == n else '_clusters'}")
+    influence = (observed / expected * (chance + chance_judge - 2 * expected) - (distances - observed)) / expected
     units = np.arange(n) if clusters is None else np.unique(np.asarray(clusters), return_inverse=True)[1]
-    unseen = unseen_variance(apart, None if weights is None else count / n, units, gravest / expected)
+    unseen = unseen_variance(distances, None if weights is None else count / n, units, largest / expected)
     return from_influence(value, influence * count, clusters, confidence, unseen)
 
 
-def counts_of(weights: ArrayLike | None, n: int) -> Floats:
-    """Weights that sum to n; ones where there are none."""
+def normalised_weights(weights: ArrayLike | None, n: int) -> Floats:
+    """Weights that sum to n; ones for None."""
     import numpy as np
 
-    found = np.ones(n) if weights is None else np.asarray(weights, dtype=np.float64)
-    return found if weights is None else found * (n / found.sum())
+    if weights is None:
+        return np.ones(n)
+    found = np.asarray(weights, dtype=np.float64)
+    return found * (n / found.sum())
 
 
 def from_influence(
@@ -172,14 +172,14 @@ def from_influence(
     confidence: float = CONFIDENCE,
     unseen: float = 0.0,
 ) -> Agreement:
-    """A measure with the interval that the answers' influences on it give, within -1..1.
+    """A measure in -1..1 with the interval from the answers' influences on it.
 
     Args:
         value: The measure.
-        influence: What each answer adds to it, times n; their mean is 0.
-        clusters: The cluster of each answer; None where each stands alone.
+        influence: Each answer's influence, times n; their mean is 0.
+        clusters: The cluster of each answer; None if each stands alone.
         confidence: Coverage.
-        unseen: Variance that the answers do not show.
+        unseen: Variance to add, as of `unseen_variance`.
     """
     import numpy as np
 
@@ -192,17 +192,16 @@ def from_influence(
     error = float(cr1(n, groups, squares)) if clustered else float(np.sqrt(squares)) / n
     error = float(np.sqrt(error**2 + unseen))
     low, high = t_interval(value, error, groups - 1 if clustered else np.inf, confidence)
-    if error < _ROUNDING:
+    if error < ROUNDING:
         return undefined(n, "clusters do not differ" if clustered else "answers do not differ", value)
     bounds = max(-1.0, float(low)), min(1.0, float(high))
-    return Agreement(value, *bounds, error, n, noted("delta", n, groups))
+    return Agreement(value, *bounds, error, n, delta_method("delta", n, groups))
 
 
-def noted(name: str, n: int, groups: int) -> str:
-    """A method's name for so many answers in so many clusters, and what a reader should know of it."""
-    if groups < n:
-        return f"{name}_cr1_t: fewer than {FEW_CLUSTERS} clusters" if groups < FEW_CLUSTERS else f"{name}_cr1_t"
-    return f"{name}: fewer than {FEW_CASES} answers" if n < FEW_CASES else name
+def delta_method(name: str, n: int, groups: int) -> str:
+    """Method name of a delta method's interval over n answers in so many clusters, with a caveat if these are few."""
+    note = few_units(groups, clustered=groups < n, what="answers")
+    return name + ("_cr1_t" if groups < n else "") + (f": {note}" if note else "")
 
 
 def _share(
@@ -214,12 +213,12 @@ def _share(
         found = interval(same, clusters, confidence=confidence)
     else:
         found = human_interval(sample(same, same, [], clusters=clusters, weights=weights), True, confidence)
-    value = float(same @ counts_of(weights, same.size)) / same.size
+    value = float(same @ normalised_weights(weights, same.size)) / same.size
     return Agreement(value, found.low, found.high, found.std_error, same.size, found.method)
 
 
 def _numbers(human: ArrayLike, judge: ArrayLike, distance: Distance) -> tuple[Floats, Floats]:
-    """Values where their distances count; numbers of the classes where they do not."""
+    """The values if their distances count, else the numbers of their classes."""
     import numpy as np
 
     x, y = np.asarray(human), np.asarray(judge)
@@ -229,7 +228,7 @@ def _numbers(human: ArrayLike, judge: ArrayLike, distance: Distance) -> tuple[Fl
     return x.astype(np.float64), y.astype(np.float64)
 
 
-def _apart(x: Floats, y: Floats, distance: Distance) -> Floats:
+def _distance(x: Floats, y: Floats, distance: Distance) -> Floats:
     import numpy as np
 
     if distance == "plain":
@@ -238,7 +237,7 @@ def _apart(x: Floats, y: Floats, distance: Distance) -> Floats:
 
 
 def _expected(x: Floats, others: Floats, count: Floats, distance: Distance) -> Floats:
-    """How far each of x is from one of the others, on average: without a table of all classes by all classes."""
+    """Mean distance of each of x from the others, without a table of all pairs."""
     import numpy as np
 
     n = others.size
@@ -257,19 +256,18 @@ def _expected(x: Floats, others: Floats, count: Floats, distance: Distance) -> F
 def auroc(
     human: ArrayLike, judge: ArrayLike, clusters: ArrayLike | None = None, *, confidence: float = CONFIDENCE
 ) -> Agreement:
-    """Chance that an answer that people pass has a higher score than one that they fail; ties count half.
+    """Probability that an answer that people pass has a higher score than one that they fail; ties count half.
 
-    The area under the ROC curve, with the standard error of DeLong, DeLong & Clarke-Pearson 1988 (Biometrics 44:837):
-    that of each answer's share of the other kind that it beats.
+    The area under the ROC curve, with the standard error of DeLong, DeLong & Clarke-Pearson 1988 (Biometrics 44:837).
 
     Args:
-        human: 1 or True where people pass the answer, else 0.
+        human: 1 or True if people pass the answer, else 0.
         judge: The judge's scores.
-        clusters: The cluster of each answer; None where each stands alone.
+        clusters: The cluster of each answer; None if each stands alone.
         confidence: Coverage.
 
     Returns:
-        Undefined where people pass all, or none.
+        Undefined if people pass all, or none.
     """
     import numpy as np
 
@@ -289,7 +287,7 @@ def auroc(
 
 
 def _below(values: Floats, ordered: Floats) -> Floats:
-    """How many are below each value, ties counting half."""
+    """How many of `ordered` are below each value, ties counting half."""
     import numpy as np
 
     return (np.searchsorted(ordered, values, side="left") + np.searchsorted(ordered, values, side="right")) / 2

@@ -1,9 +1,9 @@
 """The alternative annotator test: whether a judge may take a person's place (Calderon et al. 2025, arXiv:2501.10970).
 
-Each person is left out in turn, and the judge and that person are both held against the others. With d = 1 where the
-person is at least as near to the others as the judge, minus 1 where the judge is at least as near as the person, the
-judge is an alternative where the mean of d is below epsilon, by a one-sided t test; over all people these tests are
-adjusted after Benjamini & Yekutieli. The judge passes where it is an alternative to half of them or more.
+Each person is left out in turn, and the judge and that person are both compared with the others. For each answer d is
+1 if the person is at least as near to the others as the judge, minus 1 if the judge is at least as near as the person.
+The judge can replace the person if the mean of d is below epsilon, by a one-sided t test, adjusted over people after
+Benjamini & Yekutieli. The judge passes if it can replace half of the people or more.
 """
 
 from __future__ import annotations
@@ -14,32 +14,32 @@ from typing import TYPE_CHECKING, Literal
 from evalflow.stats.paired import adjust
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
-    Floats = NDArray[np.float64]
+    from evalflow.stats.arrays import Floats
+
 
 EPSILON = 0.2
-"""What people's time is worth: 0.2 for experts, 0.15 for trained people, 0.1 for a crowd (section 3 of the paper)."""
+"""Cost advantage of the judge: 0.2 for experts, 0.15 for trained people, 0.1 for a crowd (section 3 of the paper)."""
 MIN_PEOPLE = 3
 MIN_ANSWERS = 30
 _LEVEL = 0.05
 
 Nearness = Literal["accuracy", "neg_rmse"]
-"""accuracy: the share of the others who say the same; neg_rmse: minus the root of the mean squared distance to them."""
+"""accuracy: share of the others who give the same label; neg_rmse: minus the root mean squared distance to them."""
 
 
 @dataclass(frozen=True, slots=True)
 class AltTest:
-    """What the test found.
+    """The result of the test.
 
     Attributes:
-        passes: Whether the judge may take the place of half of the people or more; None where there is no test.
-        winning_rate: Share of the people whose place it may take.
-        advantage: Share of the answers on which the judge is at least as near to the others as a person, the mean over
+        passes: Whether the judge can replace half of the people or more; None if there is no test.
+        winning_rate: Share of the people whom it can replace.
+        advantage: Share of the answers on which the judge is at least as near to the others as the person; mean over
             people.
-        p_values, advantages: By person, NaN for one without answers that others labelled too; p-values not adjusted.
-        method: What qualifies it follows a colon; or why there is no test.
+        p_values, advantages: By person, NaN for one who shares no answers with others; p-values not adjusted.
+        method: Text after a colon is a caveat, or the reason why there is no test.
     """
 
     passes: bool | None
@@ -51,13 +51,13 @@ class AltTest:
 
 
 def alt_test(people: ArrayLike, judge: ArrayLike, nearness: Nearness = "accuracy", epsilon: float = EPSILON) -> AltTest:
-    """Test whether a judge may take a person's place.
+    """Test whether a judge can replace a person.
 
     Args:
-        people: Shape (people, answers), NaN where a person gave no label; classes by their number.
+        people: Shape (people, answers), NaN for a missing label; classes by their number.
         judge: The judge's value of each answer.
-        nearness: For classes, or for values whose distance counts.
-        epsilon: By how much a person may be better, 0..1.
+        nearness: accuracy for classes, neg_rmse for values whose distance counts.
+        epsilon: Tolerated advantage of a person, 0..1.
     """
     import numpy as np
 

@@ -1,32 +1,37 @@
-"""Bootstrap intervals: resampling what was observed, seeded, many rows at once."""
+"""Bootstrap intervals: seeded resampling of the observed data, many rows at once."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+from evalflow.stats.arrays import ROUNDING
 
-    Floats = NDArray[np.float64]
+if TYPE_CHECKING:
+    from evalflow.stats.arrays import Floats, Ints
+
 
 DRAWS = 2_000
 _DRAWS_OF_T = 9_999
 _CHUNK = 4_000_000
-# A resample whose variance is below this share of the sample's consists of one score only; the rest is rounding.
-_ROUNDING = 1e-12
+FEW_CASES = 30
+FEW_CLUSTERS = 10
+MAX_UNDEFINED = 0.05
+"""Largest share of resamples in which a figure may be undefined and still have an interval."""
+
+Bounds = tuple[float | None, float | None, float | None, str]
+"""Low, high, standard error and method of an interval; all but the method None if there is no interval."""
 
 
-def resample(counts: Floats, weights: NDArray[np.int64], seed: int) -> Floats:
+def resample(counts: Floats, weights: Ints, seed: int) -> Floats:
     """Column totals of resamples of clusters, drawn with replacement.
 
     Args:
         counts: What each pattern of cluster adds to each column, shape (patterns, columns).
         weights: How many clusters have that pattern, shape (patterns,).
-        seed: Of the draws.
+        seed: Seed of the draws.
 
     Returns:
-        Shape (DRAWS, columns). Made in chunks, which bounds the memory.
+        Shape (DRAWS, columns). Drawn in chunks to bound memory.
     """
     import numpy as np
 
@@ -38,23 +43,65 @@ def resample(counts: Floats, weights: NDArray[np.int64], seed: int) -> Floats:
 
 
 def percentiles(values: Floats, confidence: float = 0.95) -> tuple[float, float]:
-    """The percentile interval of what the resamples gave (Efron & Tibshirani 1993, ch. 13)."""
+    """Percentile interval of resampled values (Efron & Tibshirani 1993, ch. 13)."""
     import numpy as np
 
     low, high = np.quantile(values, (0.5 - confidence / 2, 0.5 + confidence / 2))
     return float(low), float(high)
 
 
+def percentile_bounds(values: Floats, confidence: float = 0.95) -> Bounds:
+    """Percentile interval and standard error of resampled values, leaving out NaN.
+
+    Returns:
+        An empty method; or no bounds and the reason, if too many resamples are undefined or none differs.
+    """
+    import numpy as np
+
+    defined = values[~np.isnan(values)]
+    if defined.size < (1 - MAX_UNDEFINED) * values.size:
+        return None, None, None, f"none: undefined in {1 - defined.size / values.size:.0%} of the resamples"
+    low, high = percentiles(defined, confidence)
+    if low == high:
+        return None, None, None, "none: the resamples do not differ"
+    return low, high, float(defined.std(ddof=1)), ""
+
+
+def few_units(units: int, *, clustered: bool, what: str = "cases") -> str:
+    """A caveat such as "fewer than 30 cases" or "fewer than 10 clusters"; empty if there are enough.
+
+    Args:
+        units: Number of clusters, or of cases if each stands alone.
+        clustered: Whether some cluster holds several cases.
+        what: Word for cases.
+    """
+    few, what = (FEW_CLUSTERS, "clusters") if clustered else (FEW_CASES, what)
+    return f"fewer than {few} {what}" if units < few else ""
+
+
+def bootstrap_method(name: str, units: int, *, clustered: bool, what: str = "cases") -> str:
+    """Method name of a bootstrap, such as "cluster_bootstrap: fewer than 10 clusters".
+
+    Args:
+        name: Name with {} where "cluster_" goes.
+        units: As of `few_units`.
+        clustered: As of `few_units`.
+        what: As of `few_units`.
+    """
+    note = few_units(units, clustered=clustered, what=what)
+    return name.format("cluster_" if clustered else "") + (f": {note}" if note else "")
+
+
 def bootstrap_t(scores: Floats, seed: int = 0, confidence: float = 0.95) -> tuple[Floats, Floats]:
     """Bootstrap-t interval of a mean (Efron & Tibshirani 1993, sec. 12.5).
 
-    The quantiles of t* = (mean* - mean) / se* take the place of Student's, so that a skewed sample has a skewed
-    interval. A resample of equal scores has no standard error: its t* is infinite, and so is a bound, where such
-    resamples are many. On a bounded scale that bound is the end of the scale.
+    It uses the quantiles of t* = (mean* - mean) / se* instead of Student's, so that a skewed sample has a skewed
+    interval. A resample of equal scores has no standard error and an infinite t*; with many of these a bound is
+    infinite too, which on a bounded scale means the end of the scale.
 
     Args:
         scores: One sample per row, shape (rows, n), n at least 2; no row with all scores equal.
-        seed: Of the draws. All rows share them, so that a row's interval does not depend on what stands beside it.
+        seed: Seed of the draws. All rows share them, so that a row's interval does not depend on the other rows.
         confidence: Coverage.
     """
     import numpy as np
@@ -67,7 +114,7 @@ def bootstrap_t(scores: Floats, seed: int = 0, confidence: float = 0.95) -> tupl
     error = scores.std(axis=1, ddof=1) / np.sqrt(n)
     low, high = np.empty(rows), np.empty(rows)
     ends = (0.5 - confidence / 2, 0.5 + confidence / 2)
-    # Order statistics, and not a mean of two: there is none between a number and infinity.
+    # Order statistics, not interpolated quantiles: there is no mean of a number and infinity.
     at = [round(end * (_DRAWS_OF_T + 1)) - 1 for end in ends]
     step = max(1, _CHUNK // _DRAWS_OF_T)
     for first in range(0, rows, step):
@@ -86,7 +133,8 @@ def _studentised(centred: Floats, weights: Floats) -> Floats:
     n = centred.shape[1]
     shift = centred @ weights.T
     variance = (centred**2) @ weights.T - shift**2
-    least = _ROUNDING * (centred**2).mean(axis=1, keepdims=True)
+    # Below this the resample repeats a single score, and the rest is rounding.
+    least = ROUNDING * (centred**2).mean(axis=1, keepdims=True)
     error = np.sqrt(np.where(variance <= least, 0, variance) / (n - 1))
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(shift**2 <= least, 0.0, shift / error)

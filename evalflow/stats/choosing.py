@@ -1,9 +1,9 @@
-"""Which of several judges agrees most with people, and which cannot be told apart: on the same labelled answers.
+"""Compare how well several judges agree with people on the same labelled answers.
 
-The difference of two judges' agreement has a percentile bootstrap interval: answers, or clusters of them, are drawn
-with what people and all judges said of them, so that the pairing stays (Efron & Tibshirani 1993, ch. 13). The p-value
-is that of t on the bootstrap's standard error: at the level of 5 % it told 2 to 7 % of pairs apart that agree equally
-well, on 20 to 100 answers, in 200 simulations of each size.
+The difference of two judges' agreement has a paired percentile bootstrap interval: answers, or clusters of them, are
+resampled together with their label and all judges' verdicts (Efron & Tibshirani 1993, ch. 13). The p-value comes from t
+with the bootstrap's standard error. At a level of 5 % its false positive rate was 2 to 7 %, in 200 simulations each of
+20 to 100 answers.
 """
 
 from __future__ import annotations
@@ -11,33 +11,29 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from evalflow.stats.agreement import counts_of
-from evalflow.stats.bootstrap import DRAWS, percentiles
-from evalflow.stats.intervals import FEW_CASES, FEW_CLUSTERS
-from evalflow.stats.labelled import constant
+from evalflow.stats.agreement import normalised_weights
+from evalflow.stats.arrays import ROUNDING, cluster_codes, constant, mean_ranks
+from evalflow.stats.bootstrap import DRAWS, MAX_UNDEFINED, bootstrap_method, percentiles
 from evalflow.stats.paired import Difference, t_test
-from evalflow.stats.rank import mean_ranks, pearson
-from evalflow.stats.ratios import MAX_UNDEFINED
+from evalflow.stats.rank import pearson
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
-    Floats = NDArray[np.float64]
+    from evalflow.stats.arrays import Floats, Ints
+
 
 Measure = Literal["kappa", "spearman", "accuracy"]
-# Chance agreement this close to 1 is that of one class.
-_ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, slots=True)
 class Agreements:
-    """How far each of several judges agrees with people.
+    """Each judge's agreement with people.
 
     Attributes:
-        values: By judge; NaN where undefined.
-        draws: The same in each resample, shape (draws, judges).
-        n, clusters: Answers, and what they fall into.
+        values: Agreement by judge; NaN if undefined.
+        draws: Agreement in each resample, shape (draws, judges).
+        n, clusters: Number of answers and of clusters.
     """
 
     values: Floats
@@ -46,7 +42,7 @@ class Agreements:
     clusters: int
 
     def interval(self, judge: int) -> tuple[float | None, float | None]:
-        """Of one judge's agreement; None where it is often undefined, or nothing varies."""
+        """Interval of one judge's agreement; None if it is often undefined, or never varies."""
         return _bounds(self.draws[:, judge])
 
     def difference(self, a: int, b: int) -> Difference:
@@ -65,9 +61,8 @@ class Agreements:
             p, why = 1.0 if difference == 0 else None, "none: the resamples do not differ"
             return Difference(self.n, self.clusters, left, right, difference, None, None, None, None, p, why)
         error, df = float(np.nanstd(found, ddof=1)), self.clusters - 1
-        alone = self.clusters == self.n
-        name, few, what = ("", FEW_CASES, "answers") if alone else ("cluster_", FEW_CLUSTERS, "clusters")
-        method = f"paired_{name}bootstrap" + (f": fewer than {few} {what}" if self.clusters < few else "")
+        clustered = self.clusters < self.n
+        method = bootstrap_method("paired_{}bootstrap", self.clusters, clustered=clustered, what="answers")
         p = t_test(difference, error, df)
         return Difference(self.n, self.clusters, left, right, difference, error, df, low, high, p, method)
 
@@ -81,35 +76,34 @@ def agreements(
     *,
     seed: int = 0,
 ) -> Agreements:
-    """Hold several judges against the same labels.
+    """Compare several judges with the same labels.
 
     Args:
-        human: One label per answer; for kappa and accuracy a class, by its number.
-        judges: Shape (judges, answers), of the same kind.
-        measure: Of agreement.
-        clusters: The cluster of each answer; None where each stands alone.
-        weights: How many answers each stands for; None where all were as likely to be labelled.
-        seed: Of the resamples, in which all judges share the answers.
+        human: One label per answer; for kappa and accuracy the number of a class.
+        judges: Verdicts, shape (judges, answers), on the labels' scale.
+        measure: Measure of agreement.
+        clusters: Cluster of each answer; None if each stands alone.
+        weights: Number of answers each stands for; None if all were equally likely to be labelled.
+        seed: Seed of the resamples; all judges share them.
     """
     import numpy as np
 
     x, table = np.asarray(human, dtype=np.float64), np.asarray(judges, dtype=np.float64)
-    stands_for = counts_of(weights, x.size)
-    names = np.arange(x.size) if clusters is None else np.asarray(clusters)
-    _, codes = np.unique(names, return_inverse=True)
+    count = normalised_weights(weights, x.size)
+    codes = cluster_codes(np.arange(x.size) if clusters is None else clusters)
     groups = int(codes.max()) + 1 if codes.size else 0
-    members: list[NDArray[np.int64]] = np.split(np.argsort(codes, kind="stable"), np.cumsum(np.bincount(codes))[:-1])
+    members: list[Ints] = np.split(np.argsort(codes, kind="stable"), np.cumsum(np.bincount(codes))[:-1])
     rng = np.random.default_rng(seed)
     draws = np.empty((DRAWS, len(table)))
     for number in range(DRAWS):
-        picked: NDArray[np.int64] = rng.integers(groups, size=groups)
+        picked: Ints = rng.integers(groups, size=groups)
         chosen = np.concatenate([members[int(group)] for group in picked.tolist()])
-        draws[number] = _agree(x[chosen], table[:, chosen], stands_for[chosen], measure)
-    return Agreements(_agree(x, table, stands_for, measure), draws, x.size, groups)
+        draws[number] = _agreement(x[chosen], table[:, chosen], count[chosen], measure)
+    return Agreements(_agreement(x, table, count, measure), draws, x.size, groups)
 
 
-def _agree(human: Floats, judges: Floats, weights: Floats, measure: Measure) -> Floats:
-    """Agreement of each judge, NaN where it is undefined."""
+def _agreement(human: Floats, judges: Floats, weights: Floats, measure: Measure) -> Floats:
+    """Agreement of each judge; NaN if undefined."""
     import numpy as np
 
     if measure == "accuracy":
@@ -125,7 +119,7 @@ def _kappa(x: Floats, y: Floats, count: Floats) -> float:
     n = float(count.sum())
     a, b = (np.bincount(side, count, values.size) / n for side in (codes[: x.size], codes[x.size :]))
     by_chance = float(a @ b)
-    return (float((x == y) @ count) / n - by_chance) / (1 - by_chance) if by_chance < 1 - _ROUNDING else float("nan")
+    return (float((x == y) @ count) / n - by_chance) / (1 - by_chance) if by_chance < 1 - ROUNDING else float("nan")
 
 
 def _spearman(x: Floats, y: Floats, count: Floats) -> float:

@@ -14,11 +14,9 @@ from evalflow.stats.intervals import mean_figure
 from evalflow.stats.ratios import Clusters, Of, Ratio, figure, resampled_bounds
 
 if TYPE_CHECKING:
-    import numpy as np
     import polars as pl
-    from numpy.typing import NDArray
 
-    Floats = NDArray[np.float64]
+    from evalflow.stats.arrays import Floats
 
 
 Ratios = Sequence[Ratio]
@@ -28,7 +26,7 @@ _RECALL, _F1 = 1, 2
 
 
 def means(per_class: Mapping[str, Ratios]) -> dict[str, Of]:
-    """Each mean over the classes, by its name, as a function of cell totals; NaN where it is undefined."""
+    """Means over the classes by name, each as a function of cell totals; NaN if undefined."""
     macro = {f"macro_{name}": partial(_macro_mean, per_class, i) for i, name in enumerate(_NAMES[: _F1 + 1])}
     return macro | {f"weighted_{name}": partial(_weighted_mean, per_class, i) for i, name in enumerate(_NAMES)}
 
@@ -41,13 +39,13 @@ def averages(per_class: Mapping[str, Ratios], clusters: Clusters) -> Iterator[Fi
 
 
 def resampled_figure(name: str, of: Of, clusters: Clusters, why: str) -> Figure:
-    """A figure over all records; each draw of the bootstrap goes by the same rule as the value itself.
+    """A figure over all records; bootstrap draws are computed like the value itself.
 
     Args:
-        name: The statistic.
-        of: As a function of cell totals.
+        name: Name of the figure.
+        of: The figure as a function of cell totals.
         clusters: The records.
-        why: What makes it undefined, where it is.
+        why: Reason to give if it is undefined.
     """
     records = int(clusters.totals.sum())
     value = float(of(clusters.totals[None, :])[0]) if records else math.nan
@@ -62,18 +60,18 @@ def resampled_figure(name: str, of: Of, clusters: Clusters, why: str) -> Figure:
 
 
 def _macro_mean(per_class: Mapping[str, Ratios], position: int, totals: Floats) -> Floats:
-    """One mean over the classes per row of `totals`; NaN where a class occurs whose value is undefined."""
+    """The mean over classes for each row of `totals`; NaN if the value of a class that occurs is undefined."""
     import numpy as np
 
     values = np.stack([r[position].of(totals) for r in per_class.values()], axis=1)
     defined = ~np.isnan(values)
-    # Precision asks of every class that occurs or is predicted, which is where its F1 is defined.
+    # Precision needs every class that occurs or is predicted: the classes whose F1 is defined.
     counted = ~np.isnan(np.stack([r[_F1].of(totals) for r in per_class.values()], axis=1)) if position == 0 else defined
     return np.where(counted, values, 0).sum(axis=1) / counted.sum(axis=1)
 
 
 def _weighted_mean(per_class: Mapping[str, Ratios], position: int, totals: Floats) -> Floats:
-    """One mean per row of `totals`. A true class that is never predicted has found none of its own: it counts as 0."""
+    """The mean weighted by support for each row of `totals`. A true class that is never predicted counts as 0."""
     import numpy as np
 
     support = np.stack([totals @ ratios[_RECALL].below for ratios in per_class.values()], axis=1)
@@ -84,11 +82,11 @@ def _weighted_mean(per_class: Mapping[str, Ratios], position: int, totals: Float
 
 
 def matthews(pairs: Sequence[tuple[str, str]], positive: str | None = None) -> Of:
-    """The coefficient as a function of cell totals; NaN where it is undefined.
+    """Matthews' correlation coefficient as a function of cell totals; NaN if undefined.
 
     Args:
         pairs: Truth and prediction of each cell.
-        positive: The class that is held against all others; None for each by itself.
+        positive: The class to compare with all others; None for the multiclass coefficient.
     """
     import numpy as np
 
@@ -113,16 +111,16 @@ def classification_figures(counts: pl.DataFrame, positive: str | None, seed: int
     """All figures of one classification metric over one slice of a run.
 
     Args:
-        counts: Scored records, counted. Columns: cluster (any), truth and prediction (canonical JSON text), n (records
-            of one cluster), clusters (how many clusters alike the row stands for).
+        counts: Counts of scored records. Columns: cluster (any), truth and prediction (canonical JSON text), n (records
+            of one cluster), clusters (number of equal clusters that the row stands for).
         positive: The positive label as canonical JSON text, or None for several classes.
-        seed: Of the bootstrap.
+        seed: Seed of the bootstrap.
 
     Returns:
         accuracy (with the confusion matrix in its details: `matrix[truth][prediction]`), then precision, recall, f1
         and mcc of the positive label; or macro_precision, macro_recall, macro_f1, weighted_precision, weighted_recall,
-        weighted_f1, weighted_f2, mcc and each class's `precision[label]`, recall, f1 and f2. `n` is what each was
-        divided by; of a mean over classes, an F score and mcc, the records.
+        weighted_f1, weighted_f2, mcc and each class's `precision[label]`, recall, f1 and f2. `n` is the denominator;
+        for a mean over classes, an F score and mcc the number of records.
     """
     import polars as pl
 
@@ -166,7 +164,7 @@ def labels_of(pairs: Iterable[tuple[str, str]]) -> list[str]:
 
 
 def label_text(label: str) -> str:
-    """A label of canonical JSON text as people read it: a string without its quotes."""
+    """A label in canonical JSON for display: strings lose their quotes."""
     value = json.loads(label)
     return value if isinstance(value, str) else label
 
@@ -236,11 +234,11 @@ def label_figures(counts: pl.DataFrame, seed: int = 0) -> list[Figure]:
     """Accuracy over all labels together, then precision, recall and F1 of each.
 
     Args:
-        counts: One row per record (or records alike) and label; every record has all labels. Columns: record (its
-            number), cluster, label, truth and prediction ("true" or "false"), unexpected and unsaid (whether the label
-            was absent from the truth, or the prediction, and taken as false), n and clusters as `mean_figure` takes
-            them.
-        seed: Of the bootstrap.
+        counts: One row per record (or group of equal records) and label; every record has all labels. Columns: record
+            (its number), cluster, label, truth and prediction ("true" or "false"), unexpected and unsaid (whether the
+            label was absent from the truth, or the prediction, and taken as false), n and clusters as of
+            `mean_figure`.
+        seed: Seed of the bootstrap.
 
     Returns:
         accuracy: the share of records that agree on every label; then `precision[label]`, `recall[label]` and

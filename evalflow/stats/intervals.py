@@ -1,6 +1,6 @@
-"""95 % intervals of a mean over cases, on scores or on sufficient statistics, many rows at once.
+"""95 % intervals of a mean over cases, from scores or from sufficient statistics, many rows at once.
 
-The rule, row by row (`intervals`):
+The method of each row (`intervals`) is the first that applies:
 
     no case                                        none
     some cluster holds several cases               cr1_t: cluster-robust, t with G - 1 degrees of freedom
@@ -9,9 +9,9 @@ The rule, row by row (`intervals`):
     bounded scores of fewer than 30 cases          bootstrap_t, with Student's t beside it
     otherwise                                      t
 
-Where nothing shows how much the scores vary (one case, one cluster, all equal) there is no interval, and the method
-says why: a width of zero would claim a certainty that the data do not have. What follows a colon in the method's name
-is what a reader should know of it: few cases, few clusters, or the rule of three.
+If the data show no variation (one case, one cluster, all scores equal) there is no interval, and the method says why:
+a width of zero would claim a certainty that the data do not have. Text after a colon in a method's name is a caveat:
+few cases, few clusters, or the rule of three.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from evalflow.records import Figure
-from evalflow.stats.bootstrap import bootstrap_t
+from evalflow.stats.bootstrap import FEW_CASES, FEW_CLUSTERS, bootstrap_t
 from evalflow.stats.quantiles import normal_quantile, student_quantile
 
 if TYPE_CHECKING:
@@ -29,13 +29,10 @@ if TYPE_CHECKING:
     import polars as pl
     from numpy.typing import ArrayLike, NDArray
 
-    Floats = NDArray[np.float64]
-    Bools = NDArray[np.bool_]
+    from evalflow.stats.arrays import Bools, Floats, Ints
 
 
 CONFIDENCE = 0.95
-FEW_CASES = 30
-FEW_CLUSTERS = 10
 # Sums of squares below this, relative to the scores' own size, are rounding, not variation.
 _ROUNDING = 1e-24
 _FEW = f"t: fewer than {FEW_CASES} cases"
@@ -43,7 +40,7 @@ _FEW = f"t: fewer than {FEW_CASES} cases"
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """One interval. All but the method are None where there is none; `method` then says why."""
+    """One interval. If there is none, all fields but `method` are None, and `method` says why."""
 
     low: float | None
     high: float | None
@@ -53,7 +50,7 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Intervals:
-    """One interval per row; NaN where there is none. `t_low` and `t_high` stand beside a bootstrap-t, else NaN."""
+    """One interval per row, NaN if none. `t_low` and `t_high`: Student's bounds for a bootstrap-t, else NaN."""
 
     low: Floats
     high: Floats
@@ -69,7 +66,7 @@ class Intervals:
 
 @dataclass(frozen=True, slots=True)
 class Moments:
-    """What an interval needs to know of a row's scores. Every field is an array with one entry per row.
+    """The sufficient statistics of a row's scores. Every field is an array with one entry per row.
 
     Attributes:
         n: Cases.
@@ -77,7 +74,7 @@ class Moments:
         std: Sample standard deviation (n - 1), NaN below two cases.
         low, high: Smallest and largest score.
         binary: Whether every score is exactly 0 or 1.
-        clusters: Clusters that the cases fall into; n where each case stands alone.
+        clusters: Number of clusters; n if each case stands alone.
         cluster_ss: Sum over clusters of the square of the cluster's summed residuals, sum_c (sum_i s_i - mean)^2.
     """
 
@@ -92,11 +89,11 @@ class Moments:
 
 
 def wilson(k: ArrayLike, n: ArrayLike, confidence: float = CONFIDENCE) -> tuple[Floats, Floats]:
-    """Score interval of a proportion (Wilson 1927, JASA 22:209). It has a width at 0 and at n successes too.
+    """Score interval of a proportion (Wilson 1927, JASA 22:209). Unlike Wald's it has a width at 0 and at n successes.
 
     Args:
         k: Successes, 0..n.
-        n: Trials; the bounds are NaN where it is 0.
+        n: Trials; the bounds are NaN if 0.
         confidence: Coverage, such as 0.95.
     """
     import numpy as np
@@ -167,14 +164,14 @@ def interval(
     confidence: float = CONFIDENCE,
     seed: int = 0,
 ) -> Interval:
-    """The interval of the mean of these case scores, by the rule of this module.
+    """The interval of the mean of these case scores, by this module's rules.
 
     Args:
-        scores: One score per case; the mean of its repeats where a case was scored repeatedly.
-        clusters: The cluster of each case; None where each stands alone.
-        bounded: Whether scores lie in 0..1, where the interval is then clipped for display.
+        scores: One score per case, the mean of its repeats.
+        clusters: The cluster of each case; None if each stands alone.
+        bounded: Whether scores lie in 0..1; the interval is then clipped to it.
         confidence: Coverage.
-        seed: Of the bootstrap.
+        seed: Seed of the bootstrap.
     """
     import numpy as np
 
@@ -190,22 +187,21 @@ def intervals(
     confidence: float = CONFIDENCE,
     seed: int = 0,
 ) -> Intervals:
-    """The intervals of many means, by the rule of this module.
+    """The intervals of many means, by this module's rules.
 
     Args:
         m: Moments of the rows.
-        samples: The scores themselves, by row, of rows with fewer than FEW_CASES cases: moments do not tell how skewed
-            they are. A row that is not among them has a t interval.
-        bounded: Which rows hold scores of 0..1, whose bounds are then clipped for display.
+        samples: Scores of rows with fewer than FEW_CASES cases, whose skew the moments do not show. Other rows have a
+            t interval.
+        bounded: Which rows hold scores in 0..1; their bounds are clipped to it.
         confidence: Coverage.
-        seed: Of the bootstrap.
+        seed: Seed of the bootstrap.
     """
     import numpy as np
 
-    simple = _standard_error(m.std, m.n)
     clustered = m.clusters < m.n
-    robust = cr1(m.n, m.clusters, m.cluster_ss)
-    error = np.where(clustered, robust, simple)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        error = np.where(clustered, cr1(m.n, m.clusters, m.cluster_ss), m.std / np.sqrt(m.n))
     method = _methods(m, clustered)
     trials = np.where(clustered, m.clusters, m.n)
     low, high = t_interval(m.mean, error, trials - 1, confidence)
@@ -228,9 +224,9 @@ def intervals(
 
 
 def rule_of_three(method: str, successes: float, trials: float, units: str) -> str:
-    """The method's name with what none, or nothing but, successes show: at most a share of 3 / n of the other kind.
+    """The method's name with the rule of three: if all n trials agree, the other outcome has a rate of at most 3 / n.
 
-    Hanley & Lippman-Hand 1983 (JAMA 249:1743). `units` says what the trials are.
+    Hanley & Lippman-Hand 1983 (JAMA 249:1743). `units` is the word for trials.
     """
     rest = 3 / trials
     bound = f"by the rule of three {f'at least {1 - rest:.3g}' if successes else f'at most {rest:.3g}'}"
@@ -243,7 +239,7 @@ def _methods(m: Moments, clustered: Bools) -> NDArray[Any]:
 
     constant = m.low == m.high
     scale = np.maximum(np.abs(m.low), np.abs(m.high))
-    silent = m.cluster_ss <= _ROUNDING * (scale * m.n) ** 2
+    clusters_equal = m.cluster_ss <= _ROUNDING * (scale * m.n) ** 2
     few = m.clusters < FEW_CLUSTERS
     rules = [
         (m.n == 0, "none: no scores"),
@@ -252,7 +248,7 @@ def _methods(m: Moments, clustered: Bools) -> NDArray[Any]:
         (~clustered & m.binary, "wilson"),
         (m.n == 1, "none: one case"),
         (constant, "none: all scores equal"),
-        (clustered & silent, "none: clusters do not differ"),
+        (clustered & clusters_equal, "none: clusters do not differ"),
         (clustered & few, f"cr1_t: fewer than {FEW_CLUSTERS} clusters"),
         (clustered, "cr1_t"),
         (m.n < FEW_CASES, _FEW),
@@ -264,23 +260,16 @@ def _methods(m: Moments, clustered: Bools) -> NDArray[Any]:
 def _bootstrap_t(
     samples: Mapping[int, Floats], seed: int, confidence: float
 ) -> Iterator[tuple[list[int], tuple[Floats, Floats]]]:
-    """Rows, and their bounds within 0..1; rows with equally many cases at once."""
+    """Rows and their bounds within 0..1; rows with the same number of cases are computed together."""
     import numpy as np
 
     by_size: dict[int, list[int]] = {}
     for row, scores in samples.items():
         by_size.setdefault(len(scores), []).append(row)
     for rows in by_size.values():
-        # Sorted, since the same scores in another order are to have the same interval.
+        # Sorted, so that the order of the scores does not change the interval.
         low, high = bootstrap_t(np.sort(np.stack([samples[row] for row in rows]), axis=1), seed, confidence)
         yield rows, (np.clip(low, 0, 1), np.clip(high, 0, 1))
-
-
-def _standard_error(std: Floats, n: Floats) -> Floats:
-    import numpy as np
-
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return std / np.sqrt(n)
 
 
 def _number(value: np.float64) -> float | None:
@@ -289,18 +278,18 @@ def _number(value: np.float64) -> float | None:
 
 
 def mean_figure(statistic: str, values: pl.Series, counts: pl.DataFrame, seed: int = 0) -> Figure:
-    """The mean of a measure over those records for which it is defined.
+    """The mean of a measure over the records for which it is defined.
 
     Args:
-        statistic: Its name.
-        values: One of 0..1 per row of `counts`; null where the measure is undefined.
-        counts: Columns: cluster (any), n (records of one cluster), clusters (how many clusters alike the row stands
-            for).
-        seed: Of a bootstrap.
+        statistic: Name of the figure.
+        values: The measure, 0..1, for each row of `counts`; null if undefined.
+        counts: Columns: cluster (any), n (records of one cluster), clusters (number of equal clusters that the row
+            stands for).
+        seed: Seed of a bootstrap.
 
     Returns:
-        The mean; `n` is the records that it is over, `details` their median, min, max and std (n - 1; null below two)
-        and how many records are undefined.
+        The mean. `n` counts the defined records; `details` has their median, min, max and std (n - 1; null below two)
+        and the number of undefined records.
     """
     import numpy as np
 
@@ -324,8 +313,8 @@ def mean_figure(statistic: str, values: pl.Series, counts: pl.DataFrame, seed: i
     )  # fmt: skip
 
 
-def _clusters(counts: pl.DataFrame, known: NDArray[np.bool_], repeats: NDArray[np.int64]) -> NDArray[np.uint64] | None:
-    """The cluster of each record; None where each is a cluster of its own."""
+def _clusters(counts: pl.DataFrame, known: Bools, repeats: Ints) -> NDArray[np.uint64] | None:
+    """The cluster of each record; None if each is its own cluster."""
     import numpy as np
 
     names = counts["cluster"].hash().to_numpy()[known]

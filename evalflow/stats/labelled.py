@@ -1,22 +1,18 @@
-"""Answers of which some have a label: what the labels alone, and the judge beside them, say."""
+"""Partly labelled answers: the labels' own mean, the judge's bias against them, and their variances."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from evalflow.stats.arrays import ROUNDING, cluster_codes, constant
 from evalflow.stats.intervals import Interval, interval, t_interval, wilson
 from evalflow.stats.paired import newcombe, paired_table
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
-    Floats = NDArray[np.float64]
-    Ints = NDArray[np.int64]
-
-# Differences below this share of the largest value are rounding.
-_ROUNDING = 1e-12
+    from evalflow.stats.arrays import Floats, Ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +20,10 @@ class Sample:
     """Labelled and unlabelled answers.
 
     Attributes:
-        labels, judged: Of the labelled, shape (n,).
-        unlabelled: The judge's scores of the others, shape (N,).
-        units, unlabelled_units: The cluster of each, numbered from 0 over both; each its own where none is known.
-        weights: Of the labelled, summing to 1; None where all were as likely to be drawn.
+        labels, judged: People's and the judge's scores of labelled answers, shape (n,).
+        unlabelled: The judge's scores of the other answers, shape (N,).
+        units, unlabelled_units: Cluster of each answer, numbered from 0 over both; each its own if none is known.
+        weights: Weights of the labelled, summing to 1; None if all were equally likely to be drawn.
     """
 
     labels: Floats
@@ -39,7 +35,7 @@ class Sample:
 
     @property
     def labelled_units(self) -> int:
-        """Clusters, or answers where each stands alone, that have a label."""
+        """Number of clusters that have a label; of answers, if each stands alone."""
         import numpy as np
 
         return int(np.unique(self.units).size)
@@ -51,14 +47,14 @@ class Sample:
 
     @property
     def step(self) -> float:
-        """How far one label, or one score, can lie from another."""
+        """Largest distance between two labels, or two scores."""
         import numpy as np
 
         sides = (self.labels, np.concatenate([self.judged, self.unlabelled]))
         return max(float(np.ptp(side)) if side.size else 0.0 for side in sides)
 
     def mean(self, values: Floats) -> float:
-        """Over the labelled answers; by Hajek's ratio where they are weighted."""
+        """The mean over labelled answers; Hajek's ratio if they are weighted."""
         import numpy as np
 
         return float(np.average(values, weights=self.weights))
@@ -68,16 +64,16 @@ def sample(
     labels: ArrayLike, judged: ArrayLike, unlabelled: ArrayLike, *, clusters: ArrayLike | None = None,
     unlabelled_clusters: ArrayLike | None = None, weights: ArrayLike | None = None,
 ) -> Sample:  # fmt: skip
-    """Bring arrays into the form of a `Sample`; the arguments are those of `corrected_mean`."""
+    """Build a `Sample` from the arguments of `corrected_mean`."""
     import numpy as np
 
     y, f, u = (np.asarray(x, dtype=np.float64) for x in (labels, judged, unlabelled))
-    own, others = (np.arange(y.size) if clusters is None else _codes(clusters)), np.arange(u.size) + y.size
+    own, others = (np.arange(y.size) if clusters is None else cluster_codes(clusters)), np.arange(u.size) + y.size
     if clusters is not None and unlabelled_clusters is not None:
-        both = _codes(np.concatenate([np.asarray(clusters), np.asarray(unlabelled_clusters)]))
+        both = cluster_codes(np.concatenate([np.asarray(clusters), np.asarray(unlabelled_clusters)]))
         own, others = both[: y.size], both[y.size :]
     w = None if weights is None else np.asarray(weights, dtype=np.float64)
-    if w is not None and w.size and np.ptp(w) <= _ROUNDING * w.max():
+    if w is not None and w.size and np.ptp(w) <= ROUNDING * w.max():
         w = None
     return Sample(y, f, u, own, others, None if w is None else w / w.sum())
 
@@ -85,8 +81,8 @@ def sample(
 def human_interval(s: Sample, binary: bool, confidence: float) -> Interval:
     """The interval of the labels' mean, without the judge.
 
-    Wilson's of weighted ones has as trials the number that, drawn alike, would have the same error (Korn & Graubard
-    1998, Survey Methodology 24:193); where all are equal, (sum w)^2 / sum w^2 (Kish 1965, sec. 11.2).
+    For weighted labels Wilson's interval uses the effective sample size (Korn & Graubard 1998, Survey Methodology
+    24:193); if all are equal, (sum w)^2 / sum w^2 (Kish 1965, sec. 11.2).
     """
     import numpy as np
 
@@ -106,7 +102,7 @@ def human_interval(s: Sample, binary: bool, confidence: float) -> Interval:
 
 
 def bias_interval(s: Sample, confidence: float) -> tuple[float | None, float | None]:
-    """The interval of the judge's mean minus the labels': Newcombe's of two shares of the same answers, or t."""
+    """The interval of the judge's mean minus the labels' mean: Newcombe's for paired pass rates, otherwise t."""
     import numpy as np
 
     off = s.judged - s.labels
@@ -123,16 +119,16 @@ def bias_interval(s: Sample, confidence: float) -> tuple[float | None, float | N
 
 
 def unseen_variance(values: Floats, weights: Floats | None, units: Ints, step: float) -> float:
-    """What strata whose labels show no error, or nothing but errors, add to the variance of a weighted mean.
+    """Variance that strata without observed variation add to a weighted mean.
 
-    Of n values all alike nothing shows how often another turns up: its rate is smoothed to 1/2 of n + 1 (Jeffreys). A
-    stratum is what has one weight; one of a single label shows neither accord nor error, and adds nothing.
+    If n values of a stratum are equal, the rate of another value is smoothed to (1/2) / (n + 1) (Jeffreys). A stratum
+    is the answers with one weight; one with a single label adds nothing.
 
     Args:
-        values: Of the labelled: labels, or how far the judge is off.
-        weights: Summing to 1; None where all were as likely to be drawn, and then nothing is added.
-        units: The cluster of each.
-        step: How far another value would lie away.
+        values: Labels, or the judge's errors, of labelled answers.
+        weights: Weights that sum to 1; None if all were equally likely to be drawn, and then the result is 0.
+        units: Cluster of each answer.
+        step: Distance of another value.
     """
     import numpy as np
 
@@ -147,21 +143,8 @@ def unseen_variance(values: Floats, weights: Floats | None, units: Ints, step: f
 
 
 def cluster_variance(sums: ArrayLike, units: Ints) -> float:
-    """Sum of squares of the clusters' sums, times G / (G - 1) for so many clusters; NaN for one."""
+    """Sum of the squared cluster sums, times G / (G - 1) for G clusters; NaN for one."""
     import numpy as np
 
     groups, squares = int(np.unique(units).size), float((np.asarray(sums, dtype=np.float64) ** 2).sum())
     return squares * groups / (groups - 1) if groups > 1 else np.nan
-
-
-def constant(values: Floats) -> bool:
-    """Whether nothing varies but by rounding; so it is of no values."""
-    import numpy as np
-
-    return bool(not values.size or np.ptp(values) <= _ROUNDING * max(1.0, float(np.abs(values).max())))
-
-
-def _codes(names: ArrayLike) -> Ints:
-    import numpy as np
-
-    return np.unique(np.asarray(names), return_inverse=True)[1].astype(np.int64)

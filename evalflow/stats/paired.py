@@ -1,4 +1,4 @@
-"""The difference of two runs on the same cases, B minus A: estimate, interval, test, margins."""
+"""The difference of two runs on the same cases, B minus A: estimate, interval, test, margins, adjusted p-values."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from evalflow.records import TOLERANCE
+from evalflow.stats.arrays import cluster_sums
 from evalflow.stats.intervals import CONFIDENCE, FEW_CLUSTERS, cr1, t_interval, wilson
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
-    Floats = NDArray[np.float64]
+    from evalflow.stats.arrays import Floats
 
 
 class PairedTable(NamedTuple):
-    """How many cases pass in both runs, in one of them, in neither."""
+    """Number of cases that pass in both runs, in one of them, in neither."""
 
     both: int
     only_a: int
@@ -36,13 +36,13 @@ def paired_table(a: ArrayLike, b: ArrayLike) -> PairedTable:
 
 
 def mcnemar(only_a: int, only_b: int, *, mid_p: bool = False) -> float:
-    """Two-sided exact p-value that cases flip one way as often as the other (McNemar 1947, binomial form).
+    """Two-sided exact p-value of McNemar's test that as many cases flip one way as the other (1947, binomial form).
 
     Args:
         only_a: Cases that pass in A alone.
         only_b: Cases that pass in B alone.
-        mid_p: Count the observed outcome half: nearer to its level, which it may exceed slightly (Fagerland, Lydersen
-            & Laake 2013).
+        mid_p: Count the observed outcome half: less conservative, may exceed its level slightly (Fagerland, Lydersen &
+            Laake 2013).
     """
     from scipy.special import bdtr  # pyright: ignore[reportMissingTypeStubs]
 
@@ -56,8 +56,8 @@ def mcnemar(only_a: int, only_b: int, *, mid_p: bool = False) -> float:
 def newcombe(both: int, only_a: int, only_b: int, neither: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
     """Interval of the share that passes in B minus that in A, on the same cases.
 
-    Newcombe 1998 (Statistics in Medicine 17:2635), method 10: Wilson's bounds, joined by the correlation of the two
-    with its continuity correction. NaN without cases.
+    Newcombe 1998 (Statistics in Medicine 17:2635), method 10: Wilson's bounds, combined by the correlation of the two
+    with continuity correction. NaN without cases.
     """
     n = both + only_a + only_b + neither
     if not n:
@@ -81,11 +81,11 @@ def _phi(both: int, only_a: int, only_b: int, neither: int) -> float:
 
 DRAWS = 9_999
 RULE_OF_THREE = "rule_of_three"
-"""The method's name where no case differs."""
+"""Method name if no case differs."""
 EXACT_UNITS = 20
 MANY_UNITS = 10_000
 _CHUNK = 4_000_000
-# Sums that differ by less than this share of the largest possible one are equal but for rounding.
+# Sums that differ by less than this share of the largest possible sum are equal but for rounding.
 _TIE = 1e-10
 
 
@@ -94,13 +94,13 @@ class Difference:
     """B minus A on the same cases.
 
     Attributes:
-        n, clusters: Cases, and what they fall into; clusters equals n where each case stands alone.
+        n, clusters: Number of cases and of clusters; equal if each case stands alone.
         value_a, value_b, difference: Means over the cases; None without any.
-        std_error, df: Of the difference; None where nothing shows how much it varies.
-        low, high: 95 % interval of the difference; None where there is none to give.
+        std_error, df: Of the difference; None if the data show no variation.
+        low, high: 95 % interval of the difference; None if there is none.
         p_value: Two-sided; None without cases.
-        method: How interval and p-value were made; what follows a colon qualifies it, or says why there is none.
-        leverage: How many times a case that differs may count, where the rule of three made the interval.
+        method: Method of interval and p-value; text after a colon is a caveat, or the reason why there is none.
+        leverage: Weight of a single case in the rule of three.
     """
 
     n: int
@@ -120,13 +120,13 @@ class Difference:
 def paired_difference(
     a: ArrayLike, b: ArrayLike, clusters: ArrayLike | None = None, seed: int = 0, *, bounded: bool = False
 ) -> Difference:
-    """Compare two scores of the same cases, by the rule of this module.
+    """Compare the scores of two runs on the same cases.
 
     Args:
         a: One score per case, the mean of its repeats; no NaN.
         b: The other run's, in the same order.
-        clusters: The cluster of each case; None where each stands alone.
-        seed: Of the sign flips that are drawn.
+        clusters: The cluster of each case; None if each stands alone.
+        seed: Seed of the sign flips.
         bounded: Whether scores lie in 0..1.
     """
     import numpy as np
@@ -139,7 +139,7 @@ def paired_difference(
     n, groups, mean = int(x.size), int(sums.size), float(d.mean())
     error = standard_error(d, clusters)
     if bounded and not d.any():
-        return alike(n, groups, (float(x.mean()), float(y.mean())), groups)
+        return no_difference(n, groups, (float(x.mean()), float(y.mean())), groups)
     if groups == n and bool(np.isin(x, (0.0, 1.0)).all() and np.isin(y, (0.0, 1.0)).all()):
         table = paired_table(x, y)
         low, high = newcombe(*table)
@@ -153,31 +153,33 @@ def paired_difference(
     return Difference(n, groups, float(x.mean()), float(y.mean()), mean, error, df, *bounds, p, method)
 
 
-def most_that_differ(n: int) -> float:
-    """The share of cases that, with 95 % confidence, differ at most, where none of n does: 1 - 0.05^(1/n)."""
+def max_share_changed(n: int) -> float:
+    """Upper 95 % bound of the share of cases that differ, if none of n does: 1 - 0.05^(1/n)."""
     return float(1 - (1 - CONFIDENCE) ** (1 / n))
 
 
-def alike(n: int, clusters: int, values: tuple[float, float], touched: int, leverage: float = 1.0) -> Difference:
-    """The difference where no case differs, by the rule of three.
+def no_difference(
+    n: int, clusters: int, values: tuple[float, float], counted: int, leverage: float = 1.0
+) -> Difference:
+    """The difference of runs that differ in no case, by the rule of three.
 
     Args:
-        n: Cases.
-        clusters: What they fall into.
-        values: Of the two runs.
-        touched: How many cases, or clusters, the figure is about.
-        leverage: How many times a case that differs may count.
+        n: Number of cases.
+        clusters: Number of clusters.
+        values: Values of the two runs.
+        counted: Number of cases, or clusters, that the figure counts.
+        leverage: Weight of a single case, as of `Ratio`.
     """
-    share = most_that_differ(touched)
+    share = max_share_changed(counted)
     most = leverage * share / (1 + (leverage - 1) * share)
     what = "cases" if clusters == n else "clusters"
-    told = f"{touched:,} of {touched:,}" if touched == clusters else f"the {touched:,} that count of {clusters:,}"
-    method = f"{RULE_OF_THREE}: {told} {what} alike"
+    which = f"{counted:,} of {counted:,}" if counted == clusters else f"the {counted:,} that count of {clusters:,}"
+    method = f"{RULE_OF_THREE}: {which} {what} alike"
     return Difference(n, clusters, *values, 0.0, None, None, -most, most, 1.0, method, leverage)
 
 
-def alike_needed(share: float) -> int:
-    """How many cases, none of which differs, show that fewer than this share do.
+def identical_cases_needed(share: float) -> int:
+    """Number of identical cases that show that a smaller share than this differs.
 
     Args:
         share: Between 0 and 1, both excluded.
@@ -185,27 +187,27 @@ def alike_needed(share: float) -> int:
     return math.floor(math.log(1 - CONFIDENCE) / math.log1p(-share)) + 1
 
 
-def alike_to_decide(found: Difference, margin: float) -> int | None:
-    """How many cases like these, of which none differs, would keep the difference within a margin.
+def identical_cases_to_decide(found: Difference, margin: float) -> int | None:
+    """Number of identical cases that would keep the difference within a margin.
 
     Args:
-        found: Of the rule of three.
+        found: A difference by the rule of three.
         margin: Above 0.
 
     Returns:
-        The number; None for a margin that nothing could exceed, or that is too small for any number.
+        None for a margin that no difference could exceed, or that is too small for any number of cases.
     """
     if not found.high or not sys.float_info.epsilon < margin < 1:
         return None
     now, wanted = (bound / (found.leverage - (found.leverage - 1) * bound) for bound in (found.high, margin))
-    touched = round(math.log(1 - CONFIDENCE) / math.log1p(-now))
-    return math.ceil(found.n * alike_needed(wanted) / touched)
+    counted = round(math.log(1 - CONFIDENCE) / math.log1p(-now))
+    return math.ceil(found.n * identical_cases_needed(wanted) / counted)
 
 
 def standard_error(d: ArrayLike, clusters: ArrayLike | None = None) -> float | None:
     """Standard error of the mean of differences: sd / sqrt(n), or CR1 over clusters (Miller 2024, arXiv:2411.00640).
 
-    None for fewer than two cases or clusters, and where nothing varies.
+    None for fewer than two cases or clusters, and if nothing varies.
     """
     import numpy as np
 
@@ -230,9 +232,10 @@ def sign_flip_test(sums: ArrayLike, seed: int = 0, draws: int = DRAWS) -> float:
 
     Args:
         sums: The difference of each case, or the summed differences of each cluster.
-        seed: Of the flips that are drawn where there are more than EXACT_UNITS that are not 0.
-        draws: How many; p is (1 + those at least as far from 0) / (1 + draws), which is never 0 and is valid as it
-            stands (Phipson & Smyth 2010).
+        seed: Seed of the random flips, used for more than EXACT_UNITS differences that are not 0; else the test is
+            exact.
+        draws: Number of random flips. p is (1 + number at least as extreme) / (1 + draws), which is never 0 and valid
+            (Phipson & Smyth 2010).
     """
     import numpy as np
 
@@ -244,23 +247,12 @@ def sign_flip_test(sums: ArrayLike, seed: int = 0, draws: int = DRAWS) -> float:
         for unit in units:
             totals = np.concatenate([totals + unit, totals - unit])
         return float((np.abs(totals) >= limit).mean())
-    far = sum(int((np.abs(totals) >= limit).sum()) for totals in _drawn(units, seed, draws))
+    far = sum(int((np.abs(totals) >= limit).sum()) for totals in _random_sums(units, seed, draws))
     return (1 + far) / (1 + draws)
 
 
-def cluster_sums(values: ArrayLike, clusters: ArrayLike | None) -> Floats:
-    """The values summed by cluster; as they are where each stands alone."""
-    import numpy as np
-
-    x = np.asarray(values, dtype=np.float64)
-    if clusters is None:
-        return x
-    _, codes = np.unique(np.asarray(clusters), return_inverse=True)
-    return np.bincount(codes, weights=x).astype(np.float64)
-
-
-def _drawn(units: Floats, seed: int, draws: int) -> Any:
-    """Sums under random signs, some at a time."""
+def _random_sums(units: Floats, seed: int, draws: int) -> Any:
+    """Sums under random signs, in chunks."""
     import numpy as np
 
     rng = np.random.default_rng(seed)
@@ -272,7 +264,7 @@ def _drawn(units: Floats, seed: int, draws: int) -> Any:
 
 
 def _p_value(sums: Floats, mean: float, error: float | None, seed: int) -> tuple[float, str]:
-    """The p-value, and what the method's name says of sign flips."""
+    """The p-value, and the suffix of the method's name if sign flips were used."""
     import numpy as np
 
     if error is None:
@@ -301,12 +293,12 @@ _CLOSE = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class WithinMargin:
-    """A difference held against a margin.
+    """The result of testing a difference against a margin.
 
     Attributes:
         bound: Lower one-sided bound of the difference at level 1 - alpha.
-        p_not_inferior: That the difference is no lower than -margin.
-        p_equivalent: That it lies between -margin and margin (two one-sided tests, Schuirmann 1987).
+        p_not_inferior: p-value for non-inferiority: the difference is above -margin.
+        p_equivalent: p-value for equivalence: it lies between -margin and margin (TOST, Schuirmann 1987).
     """
 
     bound: float
@@ -318,7 +310,7 @@ def within_margin(difference: float, std_error: float, df: float, margin: float,
     """Test a difference, positive where B is better, against a margin.
 
     Args:
-        difference: B minus A, turned so that more is better.
+        difference: B minus A, with the sign such that more is better.
         std_error: Of the difference, above 0.
         df: Its degrees of freedom.
         margin: How much worse is still acceptable, above 0.
@@ -333,20 +325,20 @@ def within_margin(difference: float, std_error: float, df: float, margin: float,
 
 
 def cases_needed(value: float, low: float, high: float, limit: float, n: int) -> int | None:
-    """With how many cases an interval would leave a limit out that it holds now, if the estimate stayed as it is.
+    """Number of cases with which an interval would exclude a limit that it now contains, at the same estimate.
 
-    Exact for Wilson's interval, which leaves out L where (p - L)^2 > z^2 L (1 - L) / n. The width of all others is
-    taken to shrink with the root of the number of cases.
+    Exact for Wilson's interval, which excludes L if (p - L)^2 > z^2 L (1 - L) / n. Other intervals are assumed to
+    shrink with the square root of the number of cases.
 
     Args:
         value: The estimate.
         low: The lower end of its interval.
         high: The upper end.
-        limit: What it is held against.
-        n: How many cases there are.
+        limit: The limit.
+        n: Present number of cases.
 
     Returns:
-        The number; None where the estimate is the limit, or so close to it that no number of cases decides.
+        None if the estimate equals the limit, or is too close for any number of cases to decide.
     """
     gap = value - limit
     if abs(gap) <= TOLERANCE:
@@ -361,7 +353,7 @@ def cases_needed(value: float, low: float, high: float, limit: float, n: int) ->
 
 
 def _wilson_trials(value: float, low: float, high: float) -> float | None:
-    """Of how many trials Wilson's interval would be this one; None where it is no such interval."""
+    """The number of trials for which this is Wilson's interval; None if it is none."""
     inner = [end for end in (low, high) if 0 < end < 1 and end != value]
     trials = [_Z2 * end * (1 - end) / (value - end) ** 2 for end in inner]
     known = len(trials) == (1 if value in (0.0, 1.0) else 2)
@@ -375,10 +367,10 @@ def adjust(p_values: ArrayLike, method: Adjustment = "holm") -> Floats:
     """Adjusted p-values, in the order given.
 
     Args:
-        p_values: One family. NaN stands for a test that could not be made, and belongs to no family.
-        method: holm holds the chance of a single false finding, under any dependence (Holm 1979); bh the share of
-            false ones among the findings, where tests are independent or positively dependent (Benjamini & Hochberg
-            1995); by the same under any dependence (Benjamini & Yekutieli 2001).
+        p_values: One family of tests. NaN is a missing test, and not part of the family.
+        method: holm controls the family-wise error rate under any dependence (Holm 1979); bh the false discovery rate
+            of independent or positively dependent tests (Benjamini & Hochberg 1995); by the same under any dependence
+            (Benjamini & Yekutieli 2001).
     """
     import numpy as np
 

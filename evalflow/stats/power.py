@@ -1,4 +1,4 @@
-"""How small a difference a number of cases can show, and how many cases a difference needs."""
+"""Power analysis: the smallest detectable difference, and the number of cases that a difference or width needs."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ POWER = 0.8
 def detectable_difference(
     std_error: float, *, df: float = math.inf, alpha: float = ALPHA, power: float = POWER
 ) -> float:
-    """The smallest true difference that would be found with probability `power`: (t_{1-alpha/2} + t_power) SE.
+    """The smallest true difference that is detected with probability `power`: (t_{1-alpha/2} + t_power) SE.
 
     Args:
         std_error: Of the difference.
-        df: Its degrees of freedom; infinite where the variance is known (Miller 2024, arXiv:2411.00640, section 5).
+        df: Its degrees of freedom; infinite if the variance is known (Miller 2024, arXiv:2411.00640, section 5).
         alpha: Two-sided level of the test.
-        power: Probability of finding it.
+        power: Probability of detecting it.
     """
     return (quantile(1 - alpha / 2, df) + quantile(power, df)) * std_error
 
@@ -30,23 +30,23 @@ def paired_variance(spread: float, noise_a: float, noise_b: float, repeats_a: fl
     """Variance of one case's difference: spread + noise_a / repeats_a + noise_b / repeats_b (Miller 2024, section 5).
 
     Args:
-        spread: Variance over cases of the true difference.
-        noise_a: Variance of a case's score about its own mean, in A.
+        spread: Variance of the true difference over cases.
+        noise_a: Variance of a case's score about its mean, in A.
         noise_b: The same in B.
-        repeats_a: How often each case is repeated in A; infinite for none of the noise.
+        repeats_a: Repeats of each case in A; infinite removes the noise.
         repeats_b: The same in B.
     """
     return spread + noise_a / repeats_a + noise_b / repeats_b
 
 
 def cases_needed(variance: float, difference: float, *, alpha: float = ALPHA, power: float = POWER) -> float:
-    """Cases with which a true difference is found with probability `power`: (z_{1-alpha/2} + z_power)^2 V / d^2.
+    """Cases to detect a true difference with probability `power`: (z_{1-alpha/2} + z_power)^2 V / d^2.
 
     Args:
         variance: Of one case's difference, as `paired_variance` gives it.
-        difference: What is to be found, not 0.
+        difference: The true difference, not 0.
         alpha: Two-sided level of the test.
-        power: Probability of finding it.
+        power: Probability of detecting it.
 
     Returns:
         Not rounded; round up.
@@ -55,13 +55,13 @@ def cases_needed(variance: float, difference: float, *, alpha: float = ALPHA, po
 
 
 def cases_needed_to_flip(worse: float, better: float, *, alpha: float = ALPHA, power: float = POWER) -> float:
-    """Cases with which McNemar's test finds that more cases flip one way than the other (Connor 1987).
+    """Cases with which McNemar's test detects that more cases flip one way than the other (Connor 1987).
 
     Args:
         worse: Share of all cases that pass in A alone.
         better: Share that pass in B alone; another than `worse`.
         alpha: Two-sided level of the test.
-        power: Probability of finding it.
+        power: Probability of detecting it.
     """
     flips, net = worse + better, better - worse
     reach = quantile(1 - alpha / 2) * math.sqrt(flips) + quantile(power) * math.sqrt(flips - net**2)
@@ -69,19 +69,19 @@ def cases_needed_to_flip(worse: float, better: float, *, alpha: float = ALPHA, p
 
 
 def quantile(p: float, df: float = math.inf) -> float:
-    """Quantile of Student's t; of the normal distribution where `df` is infinite."""
+    """Quantile of Student's t; of the normal distribution if `df` is infinite."""
     from scipy.special import ndtri, stdtrit  # pyright: ignore[reportMissingTypeStubs]
 
     return float(ndtri(p) if math.isinf(df) else stdtrit(df, p))
 
 
 def flips_expected(rate: float, difference: float, correlation: float = 0.0) -> float:
-    """Share of cases that pass in one run alone, of two runs whose pass rates differ: at least the difference.
+    """Expected share of cases that pass in only one of two runs; at least the difference of their pass rates.
 
     Args:
         rate: Pass rate of one run.
-        difference: To the other's, above it where there is room.
-        correlation: Of a case's verdicts in the two; 0 where one says nothing of the other.
+        difference: The other's pass rate minus this one's; subtracted instead if the sum would exceed 1.
+        correlation: Of a case's verdicts in the two runs; 0 if independent.
     """
     other = rate + difference if rate + difference <= 1 else rate - difference
     together = correlation * math.sqrt(rate * (1 - rate) * other * (1 - other))
@@ -89,22 +89,22 @@ def flips_expected(rate: float, difference: float, correlation: float = 0.0) -> 
 
 
 def cases_for_width(variance: float, width: float, confidence: float = 0.95) -> int:
-    """The fewest cases whose t interval of the mean is no wider than `width`, from its low to its high end.
+    """Smallest number of cases whose t interval of the mean is no wider than `width`.
 
     Args:
         variance: Of one case's score.
-        width: Wanted, more than 0.
+        width: Full width, more than 0.
         confidence: Coverage.
     """
 
-    def wide(n: int) -> float:
+    def width_of(n: int) -> float:
         return 2 * quantile(0.5 + confidence / 2, n - 1) * math.sqrt(variance / n)
 
-    return _fewest(lambda n: wide(n) <= width)
+    return _fewest(lambda n: width_of(n) <= width)
 
 
 def cases_for_rate_width(rate: float, width: float, confidence: float = 0.95) -> int:
-    """The fewest cases whose Wilson interval of a pass rate is no wider than `width`, if this is the rate."""
+    """Smallest number of cases whose Wilson interval is no wider than `width` at this pass rate."""
     return _fewest(lambda n: rate_width(rate, n, confidence) <= width)
 
 
@@ -115,7 +115,7 @@ def rate_width(rate: float, cases: float, confidence: float = 0.95) -> float:
 
 
 def _fewest(enough: Callable[[int], bool]) -> int:
-    """The smallest number from 2 on that is enough, of which each larger one is too."""
+    """The smallest number from 2 on that is enough, assuming that every larger one is too."""
     high = 2
     while not enough(high):
         high *= 2

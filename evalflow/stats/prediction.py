@@ -1,27 +1,27 @@
-"""The mean that people would give, from a few of their labels and a judge's scores of everything.
+"""Prediction-powered inference: estimate people's mean score from a few labels and a judge's scores of all answers.
 
-Prediction-powered inference: the judge's mean over the answers without a label, plus what the labels show it to be off
-by. With scores F of the judge and labels Y
+The estimate is the judge's mean over unlabelled answers, corrected by its bias on labelled ones. With judge scores F
+and labels Y
 
     estimate = lambda mean(F unlabelled) + mean(Y - lambda F labelled)
     SE^2     = lambda^2 Var(F unlabelled) / N + Var(Y - lambda F labelled) / n
 
 (Angelopoulos et al. 2023, Science 382:669; lambda as in PPI++, Angelopoulos, Duchi & Zrnic 2023, arXiv:2311.01453). It
-holds for labels drawn at random, however biased the judge; a judge that knows nothing leaves the labels' own mean. Of
-labels drawn by strata, one without an error seen adds the variance of a smoothed rate (`unseen_variance`). The
-rule (`corrected_mean`):
+is valid for randomly drawn labels, however biased the judge; with a useless judge it is the labels' own mean. In a
+stratified sample, a stratum without an observed error adds the variance of a smoothed rate (`unseen_variance`). The
+method is the first that applies (`corrected_mean`):
 
-    fewer than MIN_LABELS labels                       none: too few to tell the judge's bias
-    no, or one, answer without a label                 the labels alone
+    fewer than MIN_LABELS labels                       none: too few to estimate the bias
+    no or one unlabelled answer                        the labels alone
     the judge never varies, or lambda is 0             the labels alone
-    the judge makes no mistake on the labels           the labels alone: no mistake seen is not no mistake made
+    the judge makes no mistake on the labels           the labels alone: it may still make mistakes elsewhere
     fewer than CROSSFIT_LABELS labels (or clusters)    lambda 1, t with n - 1 degrees of freedom
     otherwise                                          lambda cross-fitted over FOLDS folds, t with n - 1
 
-Lambda estimated from the labels that it then serves makes intervals too narrow in small samples; hence 1, or one that
-comes from the other folds. Where cases come in clusters, variances are those of cluster sums (CR1), with what labelled
-and unlabelled cases of one cluster share, folds are of clusters, and t has G - 1 degrees of freedom. Intervals are not
-clipped to the scale. `bench/calibration.py` has the coverage.
+A lambda estimated from the same labels makes intervals too narrow in small samples; hence 1, or that of other folds.
+For clustered cases, variances are those of cluster sums (CR1) with the covariance of labelled and unlabelled cases of a
+cluster, folds consist of clusters, and t has G - 1 degrees of freedom. Intervals are not clipped to the scale.
+`bench/calibration.py` measures the coverage.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from evalflow.stats.arrays import constant
 from evalflow.stats.intervals import CONFIDENCE, FEW_CLUSTERS, Interval, t_interval
 from evalflow.stats.labelled import (
     Sample,
     bias_interval,
     cluster_variance,
-    constant,
     human_interval,
     sample,
     unseen_variance,
@@ -43,11 +43,9 @@ from evalflow.stats.labelled import (
 from evalflow.stats.power import cases_for_rate_width, cases_for_width, quantile
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
-    Floats = NDArray[np.float64]
-    Ints = NDArray[np.int64]
+    from evalflow.stats.arrays import Floats, Ints
 
 
 MIN_LABELS = 15
@@ -57,20 +55,20 @@ FOLDS = 5
 
 @dataclass(frozen=True, slots=True)
 class CorrectedMean:
-    """A judge's mean, corrected by labels. What cannot be told is None.
+    """A judge's mean, corrected by labels. What cannot be estimated is None.
 
     Attributes:
-        estimate: What people's mean over all answers would be.
+        estimate: People's mean over all answers, estimated.
         low, high: Its interval, not clipped to the scale.
         std_error: Its standard error.
-        method: How it was made; what follows a colon qualifies it, or says why there is none.
-        lambda_: How far the judge is relied on, 0..1; the mean over folds.
+        method: Method of the estimate; text after a colon is a caveat, or the reason why there is none.
+        lambda_: Weight of the judge, 0..1; mean over folds.
         judge_mean: The judge's own, over all answers.
         human_mean: The labels' own, with human_low and human_high.
-        bias: What the judge gives more than people, on the labelled answers, with bias_low and bias_high.
-        n, n_unlabelled: Answers with a label and without.
-        labels_saved: So many more labels would have given an interval as narrow without a judge; negative where the
-            judge makes it wider.
+        bias: Judge minus people on labelled answers, with bias_low and bias_high.
+        n, n_unlabelled: Number of answers with a label and without.
+        labels_saved: Number of additional labels that would make the interval as narrow without a judge; negative if
+            the judge makes it wider.
     """
 
     estimate: float | None
@@ -96,18 +94,18 @@ def corrected_mean(
     unlabelled_clusters: ArrayLike | None = None, weights: ArrayLike | None = None, binary: bool | None = None,
     confidence: float = CONFIDENCE, seed: int = 0,
 ) -> CorrectedMean:  # fmt: skip
-    """People's mean over all answers, by the rule of this module.
+    """Estimate people's mean over all answers.
 
     Args:
         labels: People's value of each labelled answer, on the judge's scale; no NaN.
         judged: The judge's scores of the same answers.
         unlabelled: Its scores of all other answers.
-        clusters: The cluster of each labelled answer; None where each stands alone.
+        clusters: The cluster of each labelled answer; None if each stands alone.
         unlabelled_clusters: Those of the others, by the same names.
-        weights: 1 / the probability with which each labelled answer was drawn; None where all were as likely.
-        binary: Whether labels are 0 or 1; None to see it from them.
+        weights: 1 / the sampling probability of each labelled answer; None if all were equally likely.
+        binary: Whether labels are 0 or 1; None to detect it.
         confidence: Coverage.
-        seed: Of the folds. They depend on no order of the answers.
+        seed: Seed of the folds, which do not depend on the order of the answers.
     """
     import numpy as np
 
@@ -131,14 +129,17 @@ def corrected_mean(
 def rectified(s: Sample, lambdas: ArrayLike) -> tuple[float, float]:
     """The estimate and its standard error, for given lambdas.
 
-    The error is that of a sum over all answers of their influence, by cluster: what labelled and unlabelled answers of
-    one cluster share counts. Weighted labels are a sample of all answers, whose mean then takes the place of that of
-    the unlabelled; the error of Hajek's ratio is linearised (Sarndal, Swensson & Wretman 1992, sec. 5.7), as if drawn
-    one by one, so that labels drawn by stratum have an interval that is wide rather than narrow.
+    The error sums the answers' influences by cluster, which includes the covariance of labelled and unlabelled answers
+    of one cluster. Weighted labels are a sample of all answers, so the judge's mean is then over all of them; the error
+    of Hajek's ratio is linearised (Sarndal, Swensson & Wretman 1992, sec. 5.7) as for independent draws, which is
+    conservative for stratified samples.
 
     Args:
         s: At least one labelled and one unlabelled answer.
-        lambdas: One for each labelled answer, or one for all. NaN is the error where one cluster is all there is.
+        lambdas: One for each labelled answer, or one for all.
+
+    Returns:
+        A NaN error if there is only one cluster.
     """
     import numpy as np
 
@@ -157,9 +158,9 @@ def rectified(s: Sample, lambdas: ArrayLike) -> tuple[float, float]:
 
 
 def power_tuned(labels: Floats, judged: Floats, unlabelled: Floats, weights: Floats | None = None) -> float:
-    """The lambda with the least variance: Cov(Y, F) / ((1 + n / N) Var F), within 0..1 (arXiv:2311.01453, sec. 6).
+    """The lambda of least variance: Cov(Y, F) / ((1 + n / N) Var F), within 0..1 (arXiv:2311.01453, sec. 6).
 
-    0 where the judge never varies.
+    0 if the judge never varies.
     """
     import numpy as np
 
@@ -172,7 +173,7 @@ def power_tuned(labels: Floats, judged: Floats, unlabelled: Floats, weights: Flo
 
 
 def crossfitted(s: Sample, folds: Ints) -> Floats:
-    """For each labelled answer, the lambda that the labels of the other folds give.
+    """For each labelled answer the lambda from the labels of the other folds.
 
     Args:
         s: The answers.
@@ -199,7 +200,7 @@ def _estimate(
         return None, Interval(None, None, None, f"none: fewer than {MIN_LABELS} labels"), None
     if groups < 2:
         return None, Interval(None, None, None, "none: labels in one cluster only"), None
-    why = _needless(s)
+    why = _labels_suffice(s)
     cross = groups >= CROSSFIT_LABELS
     lambdas = np.ones(n)
     if not why and cross:
@@ -214,13 +215,13 @@ def _estimate(
 
 
 def _centred(s: Sample) -> Sample:
-    """The judge's scores with their mean as origin: else lambdas that differ by fold would count as variation."""
+    """Centre the judge's scores: otherwise differences of lambda between folds would count as variation."""
     origin = float(s.unlabelled.mean())
     return replace(s, judged=s.judged - origin, unlabelled=s.unlabelled - origin)
 
 
-def _needless(s: Sample) -> str:
-    """Why the labels alone are the answer; empty where they are not."""
+def _labels_suffice(s: Sample) -> str:
+    """Why the labels alone are used; empty if the judge helps."""
     import numpy as np
 
     if s.unlabelled.size < 2:
@@ -241,9 +242,9 @@ def _method(s: Sample, groups: int, cross: bool) -> str:
 
 
 def _saved(s: Sample, human: Interval, found: Interval, binary: bool, confidence: float) -> int | None:
-    """Labels beyond those there are that alone would make an interval as narrow.
+    """Number of additional labels that would make the interval as narrow without the judge.
 
-    Of clusters, as many more of the same kind: width goes with one over the root of their number.
+    For clusters, more clusters of the same kind: the width shrinks with the root of their number.
     """
     if found.low is None or found.high is None or not found.high > found.low:
         return None
@@ -258,7 +259,7 @@ def _saved(s: Sample, human: Interval, found: Interval, binary: bool, confidence
 
 
 def _folds(s: Sample, seed: int) -> Ints:
-    """A fold for each labelled answer: clusters at random, sorted first so that no order of the answers matters."""
+    """The fold of each labelled answer: random by cluster, sorted first to be independent of the answers' order."""
     import numpy as np
 
     _, codes = np.unique(s.units, return_inverse=True)
@@ -270,13 +271,13 @@ def _folds(s: Sample, seed: int) -> Ints:
 
 @dataclass(frozen=True, slots=True)
 class CorrectedRate:
-    """A pass rate, corrected. What cannot be told is None; `method` then says why.
+    """A corrected pass rate. What cannot be estimated is None; `method` says why.
 
     Attributes:
         estimate: Within 0..1.
         low, high: Its interval, within 0..1.
-        std_error: Of the estimate before it was brought into 0..1.
-        method: How it was made.
+        std_error: Of the estimate before it was clipped to 0..1.
+        method: Method of the estimate.
     """
 
     estimate: float | None
@@ -296,7 +297,7 @@ def rogan_gladen(
     *,
     confidence: float = CONFIDENCE,
 ) -> CorrectedRate:
-    """The share of answers that people would pass.
+    """The share of answers that people would pass (Rogan & Gladen).
 
     Args:
         rate: Share that the judge passes of the answers without a label, 0..1.
@@ -332,19 +333,19 @@ def _share(value: float) -> float:
     return min(1.0, max(0.0, value))
 
 
-# More labels than these nobody gives; the search ends there.
+# Upper end of the search for a number of labels.
 MOST_LABELS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """How people's labels and a judge's scores vary together.
+    """Variances and covariance of people's labels and a judge's scores.
 
     Attributes:
-        labels: Variance of people's labels of an answer, at least 0.
+        labels: Variance of people's labels.
         judged: Variance of the judge's scores.
         shared: Their covariance.
-        design_effect: By what answers of one group are worth less than answers of their own.
+        design_effect: Factor by which clusters increase the variance.
     """
 
     labels: float
@@ -353,11 +354,11 @@ class Spread:
     design_effect: float = 1.0
 
     def width(self, n: ArrayLike, answers: float = math.inf, confidence: float = CONFIDENCE) -> Floats:
-        """How wide the corrected interval will be.
+        """Expected width of the corrected interval.
 
         Args:
             n: Labels, MIN_LABELS or more and less than `answers`; one or many.
-            answers: That the judge scores, those with a label among them; may be infinite.
+            answers: Number of answers that the judge scores, labelled ones included; may be infinite.
             confidence: Coverage.
         """
         import numpy as np
@@ -376,15 +377,15 @@ class Spread:
         return width
 
     def labels_for(self, width: float, answers: float = math.inf, confidence: float = CONFIDENCE) -> int | None:
-        """The fewest labels whose corrected interval is no wider than `width`.
+        """Smallest number of labels whose corrected interval is no wider than `width`.
 
         Args:
-            width: Wanted, from the low to the high end, more than 0.
-            answers: That the judge scores, those with a label among them; may be infinite.
+            width: Full width, more than 0.
+            answers: Number of answers that the judge scores, labelled ones included; may be infinite.
             confidence: Coverage.
 
         Returns:
-            None where even labels of all but two of the answers leave it wider.
+            None if it is wider even with labels of all but two answers.
         """
         import numpy as np
 
@@ -399,7 +400,7 @@ class Spread:
         return None
 
 
-def observed(labels: ArrayLike, judged: ArrayLike) -> Spread | None:
+def observed_spread(labels: ArrayLike, judged: ArrayLike) -> Spread | None:
     """The spread of labelled answers; None for fewer than two.
 
     Args:
@@ -415,12 +416,12 @@ def observed(labels: ArrayLike, judged: ArrayLike) -> Spread | None:
     return Spread(float(found[0, 0]), float(found[1, 1]), float(found[0, 1]))
 
 
-def difference_spread(labels: float, correlation: float, design_effect: float = 1.0) -> Spread:
-    """The spread where the judge's scores vary as much as people's labels do.
+def assumed_spread(labels: float, correlation: float, design_effect: float = 1.0) -> Spread:
+    """The spread for an assumed correlation, if the judge's scores vary as much as people's labels.
 
     Args:
         labels: Variance of people's labels.
-        correlation: Of the two.
+        correlation: Of labels and scores.
         design_effect: As of `Spread`.
     """
     return Spread(labels, labels, correlation * labels, design_effect)

@@ -1,4 +1,4 @@
-"""Figures over pairs of answers that a judge was asked about in both orders."""
+"""Figures over pairs of answers that a judge compared in both orders."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ PREFERENCE_FIGURES = ("win_rate", "consistency", "first_preferred", "longer_pref
 
 
 def preference_figures(counts: pl.DataFrame, seed: int = 0) -> list[Figure]:
-    """How often the answer is preferred, and how far the judge's verdicts are its own.
+    """Win rate, consistency, position bias and length preference of pairwise verdicts.
 
-    - win_rate: the mean of the scores, a tie as half a win.
+    - win_rate: the mean of the scores; a tie counts half.
     - consistency: the share of the pairs whose verdict does not change with the order.
-    - first_preferred: of those whose verdict does change, the share in which the judge leans to what it reads first.
-      Its details give the exact sign test of that share against one half, over clusters: `p_value`, `first` and
-      `second` (clusters that lean to either place). This is the swap test for position bias.
-    - longer_preferred: of the pairs that are won or lost and of unequal length, the share in which the longer answer
-      is preferred. A longer answer may well be better: this alone shows no bias.
+    - first_preferred: of those whose verdict does change, the share that prefers the answer read first. Its
+      details have the exact sign test of that share against one half, over clusters: `p_value`, `first` and `second`
+      (number of clusters that lean to each position). This is the swap test for position bias.
+    - longer_preferred: of the pairs won or lost that differ in length, the share in which the longer answer is
+      preferred. A longer answer may be better, so this alone is no evidence of bias.
 
     Args:
-        counts: Columns: score, lean (1 where the judge leans to what it reads first, -1 to what it reads second, 0
-            where the order decides nothing), longer (1 or 0), each null where a pair has none; cluster (any), n
-            (records of one cluster), clusters (how many clusters alike the row stands for).
-        seed: Of bootstrap intervals.
+        counts: Columns: score, lean (1 if the judge leans to the answer read first, -1 to the second, 0 if the order
+            does not matter), longer (1 or 0), each null if undefined; cluster (any), n (records of one cluster),
+            clusters (number of equal clusters that the row stands for).
+        seed: Seed of bootstrap intervals.
     """
     import polars as pl
 
@@ -53,15 +53,15 @@ def preference_figures(counts: pl.DataFrame, seed: int = 0) -> list[Figure]:
 
 
 def swap_test(counts: pl.DataFrame) -> dict[str, Any]:
-    """The exact sign test of position bias: do verdicts that change with the order go to one place more than the other?
+    """Exact sign test for position bias: do verdicts that change with the order favour one position?
 
-    Records of one cluster count once, to the place that most of them go to: they are no further evidence.
+    A cluster counts once, for the position that most of its records favour, since its records are not independent.
 
     Args:
         counts: As for `preference_figures`.
 
     Returns:
-        first, second: Clusters that lean to either place; p_value: two-sided, None where none leans.
+        first, second: Number of clusters that lean to each position; p_value: two-sided, None if none leans.
     """
     import polars as pl
 

@@ -1,4 +1,4 @@
-"""Whether a judge ranks answers as people do: Spearman's, Kendall's and Pearson's correlation, with intervals.
+"""Spearman's, Kendall's and Pearson's correlation of a judge's scores with people's, with intervals.
 
 Intervals are Fisher's, on z = atanh r, with the standard error
 
@@ -6,8 +6,8 @@ Intervals are Fisher's, on z = atanh r, with the standard error
     Spearman    sqrt((1 + r^2 / 2) / (n - 3))       Bonett & Wright 2000, Psychometrika 65:23
     Kendall     sqrt(0.437 / (n - 4))               Fieller, Hartley & Pearson 1957, Biometrika 44:470
 
-Where answers come in clusters, the variance is multiplied by the design effect: how much larger the sum of squares of
-the clusters' summed influences is than that of the answers' own (for ranks, of Pearson's correlation of them).
+For clustered answers the variance is multiplied by the design effect: the sum of squares of the influences summed by
+cluster, divided by that of the single answers' influences (for ranks, those on Pearson's correlation of the ranks).
 """
 
 from __future__ import annotations
@@ -15,17 +15,16 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, Literal
 
-from evalflow.stats.agreement import Agreement, counts_of, noted, undefined
+from evalflow.stats.agreement import Agreement, delta_method, normalised_weights, undefined
+from evalflow.stats.arrays import cluster_sums, constant, mean_ranks
 from evalflow.stats.intervals import CONFIDENCE, FEW_CLUSTERS, t_interval
-from evalflow.stats.labelled import constant
-from evalflow.stats.paired import cluster_sums
 from evalflow.stats.power import quantile
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
-    Floats = NDArray[np.float64]
+    from evalflow.stats.arrays import Floats, Ints
+
 
 Correlation = Literal["pearson", "spearman", "kendall"]
 _FEWEST = 3
@@ -42,20 +41,19 @@ def correlation(
 ) -> Agreement:
     """The correlation of two scores of the same answers.
 
-    Kendall's is tau-b, which counts ties; in Spearman's, ties have their mean rank.
+    Kendall's is tau-b, which handles ties; Spearman's gives ties their mean rank.
 
     Args:
         human: One score per answer.
         judge: The judge's.
         kind: Which correlation.
-        clusters: The cluster of each answer; None where each stands alone.
-        weights: How many answers each stands for; None where all were as likely to be labelled. Ranks are then those
-            among all answers, and there are as many of them as, drawn alike, would say as much (Kish 1965).
+        clusters: The cluster of each answer; None if each stands alone.
+        weights: Number of answers each stands for; None if all were equally likely to be labelled. Weighted ranks are
+            those among all answers, and n is the effective sample size (Kish 1965).
         confidence: Coverage.
 
     Returns:
-        Undefined for fewer than three answers, where a side gives all of them one score, and for Kendall's with
-        weights.
+        Undefined for fewer than three answers, if a side gives all of them one score, and for Kendall's with weights.
     """
     import numpy as np
 
@@ -67,7 +65,7 @@ def correlation(
         return undefined(n, "all labels equal" if constant(x) else "the judge gives all answers one score")
     if kind == "kendall" and weights is not None:
         return undefined(n, "labels carry weights")
-    count = counts_of(weights, n)
+    count = normalised_weights(weights, n)
     a, b = (x, y) if kind == "pearson" else (mean_ranks(x, count), mean_ranks(y, count))
     product = pearson(a, b, count)
     value = _kendall(x, y) if kind == "kendall" else product
@@ -82,7 +80,7 @@ def correlation(
     error = math.sqrt(variance * effect)
     half = quantile(0.5 + confidence / 2, math.inf if groups == n else groups - 1) * error
     low, high = (math.tanh(math.atanh(value) + end) for end in (-half, half))
-    return Agreement(value, low, high, (1 - value**2) * error, n, noted("fisher", n, groups))
+    return Agreement(value, low, high, (1 - value**2) * error, n, delta_method("fisher", n, groups))
 
 
 def grouped_spearman(
@@ -90,11 +88,11 @@ def grouped_spearman(
 ) -> Agreement:
     """Spearman's correlation within each group, such as a document, averaged over the groups.
 
-    Groups in which either side gives one score have none and are left out. It is not the correlation over all answers,
-    in which groups that all find easy agree as well (Liu et al. 2023, arXiv:2303.16634, report this one).
+    Groups in which a side gives only one score are left out. This differs from the correlation over all answers, which
+    also counts agreement about which groups are easy (Liu et al. 2023, arXiv:2303.16634, report this one).
 
     Returns:
-        The mean, with t over groups; `n` is how many groups it is over.
+        The mean, with t over groups; `n` is the number of groups.
     """
     import numpy as np
 
@@ -117,18 +115,8 @@ def grouped_spearman(
     return Agreement(value, max(-1.0, float(low)), min(1.0, float(high)), error, used, method)
 
 
-def mean_ranks(values: Floats, count: Floats | None = None) -> Floats:
-    """The rank of each value, from 1, ties at their mean; each value may stand for a `count` of them."""
-    import numpy as np
-
-    levels, place = np.unique(values, return_inverse=True)
-    tied = np.bincount(place, count, levels.size)
-    ranks: Floats = (np.cumsum(tied) - (tied - 1) / 2)[place]
-    return ranks
-
-
-def _ranks_within(codes: NDArray[np.int64], values: Floats) -> Floats:
-    """Ranks within each group, up to a constant of the group: all of one group come before all of the next."""
+def _ranks_within(codes: Ints, values: Floats) -> Floats:
+    """Ranks within each group, up to a constant per group: groups are ranked one after the other."""
     import numpy as np
 
     place = np.unique(values, return_inverse=True)[1]
@@ -136,7 +124,7 @@ def _ranks_within(codes: NDArray[np.int64], values: Floats) -> Floats:
 
 
 def pearson(x: Floats, y: Floats, count: Floats) -> float:
-    """Pearson's correlation of answers that stand for a `count` each."""
+    """Pearson's correlation, each answer weighted by its `count`."""
     import numpy as np
 
     a, b = (side - side @ count / count.sum() for side in (x, y))
@@ -151,7 +139,7 @@ def _kendall(x: Floats, y: Floats) -> float:
 
 
 def _variance(kind: Correlation, value: float, n: float) -> float | None:
-    """Of z; None where there are too few answers."""
+    """Variance of z; None for too few answers."""
     if kind == "kendall":
         return 0.437 / (n - 4) if n > 4 else None
     if n < 4:
@@ -160,7 +148,7 @@ def _variance(kind: Correlation, value: float, n: float) -> float | None:
 
 
 def _design_effect(x: Floats, y: Floats, r: float, count: Floats, clusters: ArrayLike | None) -> tuple[int, float]:
-    """How many clusters there are, and by what they make the variance of the correlation larger."""
+    """The number of clusters, and the factor by which they increase the variance of the correlation."""
     import numpy as np
 
     if clusters is None:

@@ -1,4 +1,4 @@
-"""How far people agree among themselves: Krippendorff's alpha, and the best score a judge could reach."""
+"""Agreement among people: intraclass correlation, Fleiss' kappa, Gwet's AC1, Krippendorff's alpha, noise ceiling."""
 
 from __future__ import annotations
 
@@ -7,16 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from evalflow.stats.agreement import Agreement, undefined
-from evalflow.stats.bootstrap import percentiles, resample
-from evalflow.stats.intervals import CONFIDENCE, FEW_CASES, FEW_CLUSTERS
-from evalflow.stats.ratios import MAX_UNDEFINED
+from evalflow.stats.arrays import mean_ranks
+from evalflow.stats.bootstrap import bootstrap_method, percentile_bounds, resample
+from evalflow.stats.intervals import CONFIDENCE
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
-    Floats = NDArray[np.float64]
-    Ints = NDArray[np.int64]
+    from evalflow.stats.arrays import Floats, Ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +22,10 @@ class Reliability:
     """Intraclass correlations (Shrout & Fleiss 1979, Psychological Bulletin 86:420); None where undefined.
 
     Attributes:
-        icc1: Of one rating, each answer with raters of its own.
-        icc2: Of one rating, all answers with the same raters, who stand for others.
-        icc3: Of one rating, these raters alone: a rater who is stricter throughout does not count.
-        icc1k, icc2k, icc3k: The same of the mean of the k raters.
+        icc1: One rating; each answer has its own raters (one-way random).
+        icc2: One rating; all answers have the same raters, a sample of all raters (two-way random).
+        icc3: One rating by these very raters; a rater's overall strictness does not matter (two-way mixed).
+        icc1k, icc2k, icc3k: The same for the mean of the k raters.
     """
 
     icc1: float | None
@@ -66,7 +64,7 @@ def icc(ratings: ArrayLike) -> Reliability:
 
 
 def spearman_brown(reliability: float, times: float) -> float:
-    """Reliability of the mean of so many times as many ratings (Spearman 1910; Brown 1910): m r / (1 + (m - 1) r)."""
+    """Reliability of a mean of m times as many ratings (Spearman 1910; Brown 1910): m r / (1 + (m - 1) r)."""
     return times * reliability / (1 + (times - 1) * reliability)
 
 
@@ -91,7 +89,7 @@ def fleiss_kappa(counts: ArrayLike) -> float | None:
 
 
 def gwet_ac1(counts: ArrayLike) -> float | None:
-    """Agreement beyond chance where one class is rare, of which kappa makes little (Gwet 2008, BJMSP 61:29).
+    """Agreement beyond chance that stays meaningful if one class is rare, unlike kappa (Gwet 2008, BJMSP 61:29).
 
     Arguments as of `fleiss_kappa`; None for a single class.
     """
@@ -105,7 +103,7 @@ def gwet_ac1(counts: ArrayLike) -> float | None:
 
 
 def _pairs(counts: ArrayLike) -> tuple[Floats, float]:
-    """The counts, and the share of pairs of ratings of one answer that agree."""
+    """The counts, and the share of agreeing pairs among the ratings of an answer."""
     import numpy as np
 
     table = np.asarray(counts, dtype=np.float64)
@@ -118,7 +116,7 @@ def _ratio(above: float, below: float) -> float | None:
 
 
 Level = Literal["nominal", "ordinal", "interval", "ratio"]
-# More clusters than these are drawn in random parcels, which have the same variance and cost far less.
+# More clusters than this are resampled in random parcels: the same variance at far less cost.
 _MANY = 1_000
 _DIFFERENT = 1_000
 
@@ -134,15 +132,15 @@ def krippendorff_alpha(
     """Alpha over the answers that have two ratings or more.
 
     Args:
-        ratings: Shape (raters, answers), numbers, NaN where a rater gave none; classes by their number.
-        level: Of measurement. For ratio, values are not negative.
-        clusters: The cluster of each answer; None where each stands alone.
+        ratings: Shape (raters, answers), numbers, NaN for a missing rating; classes by their number.
+        level: Level of measurement. For ratio, values must not be negative.
+        clusters: The cluster of each answer; None if each stands alone.
         confidence: Coverage.
-        seed: Of the bootstrap.
+        seed: Seed of the bootstrap.
 
     Returns:
-        Undefined where no answer has two ratings, where all ratings are equal, and for more than 1,000 different values
-        where these are classes or ratios.
+        Undefined if no answer has two ratings, if all ratings are equal, and for more than 1,000 different nominal or
+        ratio values.
     """
     import numpy as np
 
@@ -154,73 +152,70 @@ def krippendorff_alpha(
     groups = np.arange(n) if clusters is None else np.unique(np.asarray(clusters)[paired], return_inverse=True)[1]
     size = int(groups.max()) + 1
     parcels = np.random.default_rng(seed).permutation(size)[groups] % _MANY
-    apart = None
+    distances = None
     if level in ("interval", "ordinal"):
         totals = _moments(table, level, parcels)
     else:
         values = np.unique(table[~np.isnan(table)])
         if values.size > _DIFFERENT:
             return undefined(n, f"more than {_DIFFERENT:,} different values")
-        apart = _apart(values, level)
-        totals = _counts(table, values, apart, parcels)
-    # Sorted, since the same answers in another order are to have the same interval.
+        distances = _distances(values, level)
+        totals = _counts(table, values, distances, parcels)
+    # Sorted, so that the order of the answers does not change the interval.
     totals = totals[np.lexsort(totals.T)]
-    value = float(_alpha(totals.sum(axis=0)[None, :], apart)[0])
+    value = float(_alpha(totals.sum(axis=0)[None, :], distances)[0])
     if np.isnan(value):
         return undefined(n, "all ratings are equal")
-    return _interval(value, totals, apart, (n, size), confidence, seed)
+    return _interval(value, totals, distances, (n, size), confidence, seed)
 
 
 def _interval(
-    value: float, totals: Floats, apart: Floats | None, sizes: tuple[int, int], confidence: float, seed: int
+    value: float, totals: Floats, distances: Floats | None, sizes: tuple[int, int], confidence: float, seed: int
 ) -> Agreement:
     import numpy as np
 
     n, groups = sizes
     if groups < 2:
         return undefined(n, "one answer" if n == 1 else "one cluster", value)
-    draws = _alpha(resample(totals, np.ones(len(totals), dtype=np.int64), seed), apart)
-    known = draws[~np.isnan(draws)]
-    if known.size < (1 - MAX_UNDEFINED) * draws.size:
-        return undefined(n, f"undefined in {1 - known.size / draws.size:.0%} of the resamples", value)
-    low, high = percentiles(known, confidence)
-    if low == high:
-        return undefined(n, "the resamples do not differ", value)
-    name, few, what = ("", FEW_CASES, "answers") if groups == n else ("cluster_", FEW_CLUSTERS, "clusters")
-    method = f"{name}bootstrap" + (f": fewer than {few} {what}" if groups < few else "")
-    return Agreement(value, low, high, float(known.std(ddof=1)), n, method)
+    draws = _alpha(resample(totals, np.ones(len(totals), dtype=np.int64), seed), distances)
+    low, high, error, why = percentile_bounds(draws, confidence)
+    method = why or bootstrap_method("{}bootstrap", groups, clustered=groups < n, what="answers")
+    return Agreement(value, low, high, error, n, method)
 
 
-def _alpha(totals: Floats, apart: Floats | None) -> Floats:
-    """Alpha for each row of column totals; NaN where the ratings do not differ."""
+def _alpha(totals: Floats, distances: Floats | None) -> Floats:
+    """Alpha for each row of column totals; NaN if the ratings do not differ."""
     import numpy as np
 
     n, observed = totals[:, 0], totals[:, 1]
-    if apart is None:
+    if distances is None:
         first, second = totals[:, 2], totals[:, 3]
         expected = 2 * (n * second - first**2)
         least = 1e-12 * n * second
     else:
-        expected, least = ((totals[:, 2:] @ apart) * totals[:, 2:]).sum(axis=1), 1e-12
+        expected, least = ((totals[:, 2:] @ distances) * totals[:, 2:]).sum(axis=1), 1e-12
     share = np.divide((n - 1) * observed, expected, out=np.full(n.shape, np.nan), where=expected > least)
     return 1 - share
 
 
 def _moments(table: Floats, level: Level, parcels: Ints) -> Floats:
-    """Per parcel: ratings, their disagreement, and the sums of values and of squares, about the mean of all."""
+    """Per parcel: number of ratings, their disagreement, and sums of values and squares about the overall mean."""
     import numpy as np
 
-    values = _mean_ranks(table) if level == "ordinal" else table
-    values = values - np.nanmean(values)
-    m = (~np.isnan(values)).sum(axis=0)
+    given = ~np.isnan(table)
+    values = table.copy()
+    if level == "ordinal":
+        values[given] = mean_ranks(table[given])
+    values -= np.nanmean(values)
+    m = given.sum(axis=0)
     first, second = np.nansum(values, axis=0), np.nansum(values**2, axis=0)
     within = np.nansum((values - first / m) ** 2, axis=0)
     columns = (m, 2 * m * within / (m - 1), first, second)
     return np.stack([np.bincount(parcels, column) for column in columns], axis=1).astype(np.float64)
 
 
-def _counts(table: Floats, values: Floats, apart: Floats, parcels: Ints) -> Floats:
-    """Per parcel: ratings, their disagreement, and how many of them have each value."""
+def _counts(table: Floats, values: Floats, distances: Floats, parcels: Ints) -> Floats:
+    """Per parcel: number of ratings, their disagreement, and the count of each value."""
     import numpy as np
 
     given = ~np.isnan(table)
@@ -229,7 +224,7 @@ def _counts(table: Floats, values: Floats, apart: Floats, parcels: Ints) -> Floa
     observed = np.zeros(m.size)
     for i in range(len(table)):
         for j in range(i):
-            observed += 2 * np.where(given[i] & given[j], apart[places[i], places[j]], 0)
+            observed += 2 * np.where(given[i] & given[j], distances[places[i], places[j]], 0)
     size = int(parcels.max()) + 1
     cells = (np.broadcast_to(parcels, table.shape) * values.size + places)[given]
     counts = np.bincount(cells, minlength=size * values.size).reshape(size, values.size)
@@ -237,22 +232,11 @@ def _counts(table: Floats, values: Floats, apart: Floats, parcels: Ints) -> Floa
     return np.column_stack([*columns, counts]).astype(np.float64)
 
 
-def _apart(values: Floats, level: Level) -> Floats:
-    """How far each two values disagree."""
+def _distances(values: Floats, level: Level) -> Floats:
+    """Disagreement of each pair of values."""
     import numpy as np
 
     if level == "nominal":
         return 1 - np.eye(values.size)
     sums = values[:, None] + values
     return np.divide(values[:, None] - values, sums, out=np.zeros(sums.shape), where=sums != 0) ** 2
-
-
-def _mean_ranks(table: Floats) -> Floats:
-    """The rank of each rating among all, ties at their mean."""
-    import numpy as np
-
-    given = ~np.isnan(table)
-    _, place, count = np.unique(table[given], return_inverse=True, return_counts=True)
-    ranks = np.full(table.shape, np.nan)
-    ranks[given] = (np.cumsum(count) - (count - 1) / 2)[place]
-    return ranks

@@ -1,11 +1,10 @@
 """Ratios over the cells of a confusion matrix, with the intervals that classification figures have.
 
-The interval of a proportion is Wilson's where each record is a cluster of its own. That of an F score, and of
-everything where clusters hold several records, comes from a percentile bootstrap over clusters. A bootstrap of a
-perfect, or a hopeless, score never varies; Wilson's interval stands in, with clusters as trials, and for an F score
-through the Jaccard index J = TP / (TP + FP + FN): given J, F lies between (1 + b) J / ((1 + b) J + (1 - J) max(1, b))
-and the same with min, for b = beta squared; for F1 both are 2J / (1 + J). One cluster shows nothing of how clusters
-vary.
+A proportion of independent records has Wilson's interval. F scores, and all figures of clustered records, have a
+percentile bootstrap over clusters. A score of 0 or 1 never varies in a bootstrap; it has Wilson's interval with
+clusters as trials, for an F score by way of the Jaccard index J = TP / (TP + FP + FN): given J, F lies between
+(1 + b) J / ((1 + b) J + (1 - J) max(1, b)) and the same with min, for b = beta squared; for F1 both are 2J / (1 + J).
+A single cluster has no interval.
 """
 
 from __future__ import annotations
@@ -16,32 +15,26 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from evalflow.records import Figure
-from evalflow.stats.bootstrap import percentiles, resample
-from evalflow.stats.intervals import FEW_CASES, FEW_CLUSTERS, rule_of_three, wilson
+from evalflow.stats.bootstrap import Bounds, bootstrap_method, percentile_bounds, resample
+from evalflow.stats.intervals import rule_of_three, wilson
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+    from evalflow.stats.arrays import Floats, Ints
 
-    Floats = NDArray[np.float64]
 
-Bounds = tuple[float | None, float | None, float | None, str]
-"""Low, high, standard error and method of an interval; all but the method None where there is none."""
 Of = Callable[["Floats"], "Floats"]
-"""A figure as a function of cell totals: one value for each of their rows, NaN where it is undefined."""
-# A percentile of draws of which more than this share is undefined says nothing.
-MAX_UNDEFINED = 0.05
+"""A figure as a function of cell totals: one value for each row, NaN if undefined."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """A ratio of sums over the records: cells that are counted above, and below, the line.
+    """A ratio of weighted sums of confusion cells.
 
     Attributes:
-        name: The statistic.
-        above, below: Weight of each confusion cell.
-        jaccard: The cells that are trials where the ratio is an F score, else None.
-        beta: Of the F score.
+        name: Name of the figure.
+        above, below: Weight of each confusion cell in numerator and denominator.
+        jaccard: For an F score the cells that count as trials, else None.
+        beta: Beta of the F score.
     """
 
     name: str
@@ -52,16 +45,16 @@ class Ratio:
 
     @property
     def trials(self) -> Floats:
-        """The cells whose records the figure is about; of no others does it change."""
+        """The cells that the figure depends on."""
         return self.below if self.jaccard is None else self.jaccard
 
     @property
     def leverage(self) -> float:
-        """How many times a record may count: 1 + beta squared in an F score, else 1."""
+        """Weight of a single record: at most 1 + beta squared in an F score, else 1."""
         return 1.0 if self.jaccard is None else 1 + self.beta**2
 
     def of(self, totals: Floats) -> Floats:
-        """The ratio for each row of cell totals, NaN where there is nothing to divide by."""
+        """The ratio for each row of cell totals; NaN if the denominator is 0."""
         import numpy as np
 
         above, below = totals @ self.above, totals @ self.below
@@ -70,16 +63,16 @@ class Ratio:
 
 @dataclass(frozen=True)
 class Clusters:
-    """Clusters with equal counts, taken together: they draw alike, in far less time.
+    """Clusters of records. Clusters with equal counts are one pattern, which makes resampling much faster.
 
     Attributes:
         counts: Records of each pattern in each confusion cell, shape (patterns, cells).
-        weights: How many clusters have that pattern, shape (patterns,).
-        seed: Of the bootstrap.
+        weights: Number of clusters with that pattern, shape (patterns,).
+        seed: Seed of the bootstrap.
     """
 
     counts: Floats
-    weights: NDArray[np.int64]
+    weights: Ints
     seed: int
 
     @cached_property
@@ -94,11 +87,8 @@ class Clusters:
 
     @cached_property
     def method(self) -> str:
-        """The bootstrap's name, and what a reader should know of it."""
-        name, few, what = (
-            ("bootstrap", FEW_CASES, "cases") if self.single else ("cluster_bootstrap", FEW_CLUSTERS, "clusters")
-        )
-        return f"{name}: fewer than {few} {what}" if self.weights.sum() < few else name
+        """Name of the bootstrap, with a caveat if the clusters are few."""
+        return bootstrap_method("{}bootstrap", int(self.weights.sum()), clustered=not self.single)
 
     @cached_property
     def draws(self) -> Floats:
@@ -110,9 +100,9 @@ def figure(ratio: Ratio, clusters: Clusters, details: dict[str, object] | None =
     """The ratio over all records, with its interval.
 
     Args:
-        ratio: What is divided by what.
+        ratio: The ratio.
         clusters: The records.
-        details: What goes with the figure.
+        details: The figure's details.
     """
     totals = clusters.totals
     k, n = float(totals @ ratio.above), float(totals @ ratio.below)
@@ -127,19 +117,19 @@ def figure(ratio: Ratio, clusters: Clusters, details: dict[str, object] | None =
 
 
 def _interval(ratio: Ratio, clusters: Clusters, k: float, n: float) -> Bounds:
-    touched = float(clusters.weights @ ((clusters.counts @ ratio.trials) > 0))
-    if touched == 1 and not clusters.single:
+    trials = float(clusters.weights @ ((clusters.counts @ ratio.trials) > 0))
+    if trials == 1 and not clusters.single:
         return None, None, None, "none: one cluster"
     proportion = ratio.jaccard is None and clusters.single
     if proportion or k in (0.0, n):
-        low, high = (float(bound) for bound in wilson(touched * k / n, touched))
+        low, high = (float(bound) for bound in wilson(trials * k / n, trials))
         if ratio.jaccard is not None:
             low, high = _f_of_jaccard(low, ratio.beta, max), _f_of_jaccard(high, ratio.beta, min)
         error = (k / n * (1 - k / n) / (n - 1)) ** 0.5 if 0 < k < n else None
         method = "wilson" if clusters.single else "wilson_clusters"
         note = ratio.jaccard is None and error is None
         units = "cases" if clusters.single else "cases or groups"
-        return low, high, error, rule_of_three(method, touched * k / n, touched, units) if note else method
+        return low, high, error, rule_of_three(method, trials * k / n, trials, units) if note else method
     return resampled_bounds(ratio.of(clusters.draws), clusters)
 
 
@@ -150,18 +140,6 @@ def _f_of_jaccard(jaccard: float, beta: float, end: Callable[[float, float], flo
 
 
 def resampled_bounds(values: Floats, clusters: Clusters) -> Bounds:
-    """The percentile interval of what the resamples of the clusters gave, NaN where one gave nothing.
-
-    Args:
-        values: One per draw.
-        clusters: What was drawn from.
-    """
-    import numpy as np
-
-    defined = values[~np.isnan(values)]
-    if defined.size < (1 - MAX_UNDEFINED) * values.size:
-        return None, None, None, f"none: undefined in {1 - defined.size / values.size:.0%} of the resamples"
-    low, high = percentiles(defined)
-    if low == high:
-        return None, None, None, "none: the resamples do not differ"
-    return low, high, float(defined.std(ddof=1)), clusters.method
+    """Percentile interval of a figure's values over the resamples of the clusters; NaN values are left out."""
+    low, high, error, why = percentile_bounds(values)
+    return low, high, error, why or clusters.method

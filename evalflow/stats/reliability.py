@@ -1,11 +1,11 @@
-"""Whether stated confidences are what they say: of what is said with 0.9, nine in ten should be right.
+"""Calibration of stated confidences: of the answers with confidence 0.9, nine in ten should be right.
 
 The Brier score is the mean of (confidence - right)^2, with right 1 or 0 (Brier 1950, Monthly Weather Review 78:1); of a
 prediction with several classes it is about the predicted one. The expected calibration error is the mean over records
 of |accuracy - confidence| of their bin, with bins of equal width (Naeini et al. 2015, AAAI 29). 0 is best of both.
 
-Noise alone makes each bin's gap larger than it is, and a resample adds noise to noise: the interval of the calibration
-error is therefore the basic bootstrap's, which takes the bias off (Davison & Hinkley 1997, sec. 5.2), within 0..1.
+Noise makes each bin's gap too large, and resampling adds more noise. The interval of the calibration error is therefore
+the basic bootstrap's, which corrects this bias (Davison & Hinkley 1997, sec. 5.2), clipped to 0..1.
 """
 
 from __future__ import annotations
@@ -13,18 +13,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from evalflow.records import Figure
-from evalflow.stats.bootstrap import percentiles, resample
-from evalflow.stats.intervals import FEW_CASES, FEW_CLUSTERS, mean_figure
+from evalflow.stats.bootstrap import Bounds, bootstrap_method, percentile_bounds, resample
+from evalflow.stats.intervals import mean_figure
 
 if TYPE_CHECKING:
-    import numpy as np
     import polars as pl
-    from numpy.typing import NDArray
 
-    Floats = NDArray[np.float64]
+    from evalflow.stats.arrays import Floats, Ints
+
 
 BINS = 10
-# Records that agree to this many steps of confidence are drawn together: their totals stay exact, and it is far faster.
+# Records with the same confidence to 1 / _STEPS are resampled together: totals stay exact, and it is far faster.
 _STEPS = 100
 
 
@@ -32,10 +31,10 @@ def reliability_figures(counts: pl.DataFrame, seed: int = 0, bins: int = BINS) -
     """Brier score and expected calibration error of predictions that state their confidence.
 
     Args:
-        counts: Columns: cluster, confidence (0..1, null where none is stated), correct (bool), n, clusters; the counts
-            as `mean_figure` takes them.
-        seed: Of the bootstrap.
-        bins: Of equal width; fewer where there are few records.
+        counts: Columns: cluster, confidence (0..1, null if none is stated), correct (bool), n, clusters; counts as of
+            `mean_figure`.
+        seed: Seed of the bootstrap.
+        bins: Number of bins of equal width; use fewer for few records.
 
     Returns:
         brier and ece. The details of ece are the reliability diagram: `bins`, each with low, high, n, confidence and
@@ -54,7 +53,7 @@ def calibration_error(totals: Floats) -> Floats:
     """The expected calibration error for each row of totals.
 
     Args:
-        totals: Summed gaps, right less confidence, of each bin, and then the number of records; shape (rows, bins + 1).
+        totals: Sum of (right - confidence) in each bin, then the number of records; shape (rows, bins + 1).
     """
     import numpy as np
 
@@ -62,7 +61,7 @@ def calibration_error(totals: Floats) -> Floats:
     return np.divide(found, totals[:, -1], out=np.full(found.shape, np.nan), where=totals[:, -1] > 0)
 
 
-def bin_of(confidence: Floats, bins: int = BINS) -> NDArray[np.int64]:
+def bin_of(confidence: Floats, bins: int = BINS) -> Ints:
     """The bin of each confidence."""
     import numpy as np
 
@@ -88,7 +87,7 @@ def _calibration_error(counts: pl.DataFrame, seed: int, bins: int) -> Figure:
     )  # fmt: skip
 
 
-def _by_bin(place: NDArray[np.int64], weights: Floats, bins: int) -> Floats:
+def _by_bin(place: Ints, weights: Floats, bins: int) -> Floats:
     import numpy as np
 
     return np.bincount(place, weights=weights, minlength=bins).astype(np.float64)
@@ -107,10 +106,8 @@ def _diagram(n: Floats, confidence: Floats, correct: Floats) -> list[dict[str, A
     ]
 
 
-def _patterns(
-    counts: pl.DataFrame, place: NDArray[np.int64], gap: Floats, bins: int
-) -> tuple[Floats, NDArray[np.int64], str]:
-    """What each pattern of cluster adds to each bin's gap and to the records, how many have it, and the method."""
+def _patterns(counts: pl.DataFrame, place: Ints, gap: Floats, bins: int) -> tuple[Floats, Ints, str]:
+    """Each pattern of cluster's share of each bin's gap and of the records, its number of clusters, and the method."""
     import numpy as np
 
     n, clusters = counts["n"].to_numpy().astype(np.float64), counts["clusters"].to_numpy().astype(np.int64)
@@ -125,22 +122,16 @@ def _patterns(
     share = clusters / weights[codes] if alone else n
     np.add.at(table, (codes, place), share * gap)
     np.add.at(table[:, bins], codes, share)
-    name, few, what = ("", FEW_CASES, "cases") if alone else ("cluster_", FEW_CLUSTERS, "clusters")
-    note = f": fewer than {few} {what}" if weights.sum() < few else ""
-    return table, weights, f"{name}basic_bootstrap{note}"
+    return table, weights, bootstrap_method("{}basic_bootstrap", int(weights.sum()), clustered=not alone)
 
 
-def _bounds(
-    value: float, table: Floats, weights: NDArray[np.int64], method: str, seed: int
-) -> tuple[float | None, float | None, float | None, str]:
+def _bounds(value: float, table: Floats, weights: Ints, method: str, seed: int) -> Bounds:
     import numpy as np
 
     if weights.sum() == 1:
         return None, None, None, f"none: one {'cluster' if method.startswith('cluster') else 'case'}"
-    draws = resample(table, weights, seed)
-    values = calibration_error(draws)
-    low, high = percentiles(values)
-    if low == high:
-        return None, None, None, "none: the resamples do not differ"
+    low, high, error, why = percentile_bounds(calibration_error(resample(table, weights, seed)))
+    if low is None or high is None:
+        return None, None, None, why
     low, high = (float(np.clip(2 * value - end, 0, 1)) for end in (high, low))
-    return low, high, float(values.std(ddof=1)), method
+    return low, high, error, method

@@ -1,35 +1,34 @@
-"""Whether some answers can be a random sample of all: does the judge score them like the rest?"""
+"""Test for sampling bias: does the judge score labelled answers like all others?"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from evalflow.stats.arrays import mean_ranks
 from evalflow.stats.paired import t_test
-from evalflow.stats.rank import mean_ranks
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
-    Floats = NDArray[np.float64]
+    from evalflow.stats.arrays import Floats, Ints
 
 
 LEVEL = 0.01
-"""Below this p-value the labelled are taken to be chosen."""
+"""Below this p-value the labelled answers are taken to be a biased sample."""
 FEW_CLUSTERS = 7
-"""With labels of fewer, the test over clusters finds next to nothing, as t of so few degrees of freedom is wide."""
+"""With fewer labelled clusters the test has almost no power, since t with so few degrees of freedom is wide."""
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
-    """How the labelled answers differ from the others.
+class SamplingBias:
+    """The difference between labelled answers and the others.
 
     Attributes:
-        labelled, rest: The mean of the labelled, and of the others.
-        p_value: Of the difference; None where one side is empty, or nothing varies.
-        method: fisher, mann_whitney, or score_cr0 where answers come in clusters.
-        clusters: How many clusters the labelled answers are of; None where each answer stands alone.
+        labelled, rest: Mean score of the labelled answers, and of the others.
+        p_value: Of the difference; None if one side is empty, or nothing varies.
+        method: fisher, mann_whitney, or score_cr0 for clustered answers.
+        clusters: Number of clusters of labelled answers; None if each answer stands alone.
     """
 
     labelled: float | None
@@ -39,26 +38,26 @@ class Selection:
     clusters: int | None = None
 
     @property
-    def telling(self) -> bool:
-        """Whether there are clusters enough for the test to find something."""
+    def has_power(self) -> bool:
+        """Whether there are enough clusters for the test."""
         return self.clusters is None or self.clusters >= FEW_CLUSTERS
 
     @property
-    def chosen(self) -> bool:
-        """Whether they can hardly have been drawn at random."""
+    def biased(self) -> bool:
+        """Whether the labelled answers are unlikely to be a random sample."""
         return self.p_value is not None and self.p_value < LEVEL
 
 
-def selection(
+def sampling_bias(
     labelled: ArrayLike,
     rest: ArrayLike,
     clusters: ArrayLike | None = None,
     rest_clusters: ArrayLike | None = None,
-) -> Selection:
-    """Hold the judge's scores of labelled answers against its scores of the others, two-sided.
+) -> SamplingBias:
+    """Compare the judge's scores of labelled answers with its scores of the others, two-sided.
 
-    Fisher's exact test where there are two values (Fisher 1922, JRSS 85:87), else the Mann-Whitney test with ties
-    (Mann & Whitney 1947, Ann. Math. Stat. 18:50); the test over clusters where answers share them.
+    Fisher's exact test for two values (Fisher 1922, JRSS 85:87), else the Mann-Whitney test with ties (Mann & Whitney
+    1947, Ann. Math. Stat. 18:50); a score test over clusters if answers share them.
 
     Args:
         labelled: The judge's scores, or whether the answer passed, of the labelled answers.
@@ -78,12 +77,12 @@ def selection(
     clustered = None if codes is None else int(np.unique(codes[: a.size]).size)
     method = "score_cr0" if codes is not None else "fisher" if values.size <= 2 else "mann_whitney"
     if not a.size or not b.size or values.size < 2:
-        return Selection(labelled_mean, rest_mean, None, method, clustered)
-    p = _alone(a, b, method) if codes is None else _clustered(a, b, codes)
-    return Selection(labelled_mean, rest_mean, p, method, clustered)
+        return SamplingBias(labelled_mean, rest_mean, None, method, clustered)
+    p = _independent_test(a, b, method) if codes is None else _clustered_test(a, b, codes)
+    return SamplingBias(labelled_mean, rest_mean, p, method, clustered)
 
 
-def _alone(a: Floats, b: Floats, method: str) -> float:
+def _independent_test(a: Floats, b: Floats, method: str) -> float:
     from scipy import stats  # pyright: ignore[reportMissingTypeStubs]
 
     untyped: Any = stats
@@ -94,8 +93,8 @@ def _alone(a: Floats, b: Floats, method: str) -> float:
     return float(untyped.fisher_exact(table).pvalue)
 
 
-def _clustered(a: Floats, b: Floats, codes: NDArray[np.int64]) -> float | None:
-    """None where one side has one cluster, of which nothing follows for others."""
+def _clustered_test(a: Floats, b: Floats, codes: Ints) -> float | None:
+    """p-value over clusters; None if a side has a single cluster."""
     import numpy as np
 
     ranks = mean_ranks(np.concatenate([a, b]))

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from evalflow.stats.intervals import FEW_CASES, FEW_CLUSTERS, t_interval, wilson
+from evalflow.stats.bootstrap import few_units
+from evalflow.stats.intervals import t_interval, wilson
 from evalflow.stats.paired import Difference, t_test
 from evalflow.stats.paired_figures import PairedClusters, resampled_difference, undefined
 from evalflow.stats.ratios import Of, Ratio
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import ArrayLike, NDArray
 
-    Floats = NDArray[np.float64]
+    from evalflow.stats.arrays import Floats
 
 
-# Chances that differ by less than this share are equal but for rounding.
+# Probabilities that differ by less than this share are equal but for rounding.
 _TIE = 1e-7
 _NOTHING = (None, None, None, None, None)
 
@@ -25,7 +25,7 @@ _NOTHING = (None, None, None, None, None)
 def unpaired_difference(
     a: ArrayLike, b: ArrayLike, clusters_a: ArrayLike | None = None, clusters_b: ArrayLike | None = None
 ) -> Difference:
-    """Compare the scores of two samples of cases, by the rule of this module.
+    """Compare the scores of two samples of cases, by this module's rules.
 
     Args:
         a: One score per case of run A, the mean of its repeats; no NaN.
@@ -58,8 +58,8 @@ def unpaired_difference(
         low, high = (float(end) for end in t_interval(difference, error, df))
         p, method = t_test(difference, error, df), f"welch_t{sizes}"
         if groups < n:
-            few = f", fewer than {FEW_CLUSTERS} clusters in one" if fewest < FEW_CLUSTERS else ""
-            method = f"unpaired_cr1_t{sizes}{few}"
+            few = few_units(fewest, clustered=True)
+            method = f"unpaired_cr1_t{sizes}{f', {few} in one' if few else ''}"
     return Difference(n, groups, value_a, value_b, difference, error, df, low, high, p, method)
 
 
@@ -76,9 +76,9 @@ def newcombe_unpaired(k_a: int, k_b: int, n_a: int, n_b: int) -> tuple[float, fl
 
 
 def fisher(k_a: int, k_b: int, n_a: int, n_b: int) -> float:
-    """Two-sided p-value of Fisher's exact test that both samples pass as often; it never errs more than its level.
+    """Two-sided p-value of Fisher's exact test that both samples pass as often; its error rate never exceeds the level.
 
-    The sum of the chances, given the totals, of all tables that are no likelier than this one (Fisher 1935).
+    The total probability, given the margins, of all tables that are no likelier than this one (Fisher 1935).
     """
     import numpy as np
     from scipy.stats import hypergeom  # pyright: ignore[reportMissingTypeStubs]
@@ -91,10 +91,10 @@ def fisher(k_a: int, k_b: int, n_a: int, n_b: int) -> float:
 
 
 def _spread(x: Floats, y: Floats, names: Sequence[NDArray[Any]]) -> tuple[float | None, float | None, int, int]:
-    """Standard error and degrees of freedom of the difference, the clusters of the run with fewest, and all clusters.
+    """Standard error and degrees of freedom of the difference, the smaller run's clusters, and all clusters.
 
-    Independent samples have Welch's: the sum of the runs' variances, with Satterthwaite's degrees of freedom. Where
-    clusters are in both runs, the smaller number of clusters, less one, takes their place, which is cautious.
+    Independent samples use Welch's test: the sum of the runs' variances, with Satterthwaite's degrees of freedom. If
+    some clusters are in both runs, the smaller number of clusters less one is used instead, which is conservative.
     """
     import numpy as np
 
@@ -125,7 +125,7 @@ def _why(fewest: int, *, alone: bool) -> str:
 
 
 def unpaired_figure_difference(figure: Of | Ratio, clusters: PairedClusters, sizes: tuple[int, int]) -> Difference:
-    """Compare a figure of two samples of cases, B minus A, by the rule of this module.
+    """Compare a figure of two samples of cases, B minus A, by this module's rules.
 
     Args:
         figure: As a function of cell totals, or as a ratio of them.
@@ -133,7 +133,7 @@ def unpaired_figure_difference(figure: Of | Ratio, clusters: PairedClusters, siz
         sizes: How many cases each run has.
 
     Returns:
-        The difference; its `n` counts the cases of both runs, of a proportion those that it is about.
+        The difference. `n` counts the cases of both runs; for a proportion only those in its denominator.
     """
     import numpy as np
 
@@ -142,7 +142,7 @@ def unpaired_figure_difference(figure: Of | Ratio, clusters: PairedClusters, siz
     value_a, value_b = clusters.values(of)
     if np.isnan(value_a) or np.isnan(value_b):
         return undefined(clusters, value_a, value_b)
-    if isinstance(figure, Ratio) and figure.jaccard is None and _apart(clusters):
+    if isinstance(figure, Ratio) and figure.jaccard is None and _independent(clusters):
         return unpaired_difference(*(_trials(figure, clusters.weights @ side) for side in (clusters.a, clusters.b)))
     difference = value_b - value_a
     fewest = min(int(clusters.weights[side.any(axis=1)].sum()) for side in (clusters.a, clusters.b))
@@ -157,16 +157,16 @@ def unpaired_figure_difference(figure: Of | Ratio, clusters: PairedClusters, siz
     return Difference(n, groups, value_a, value_b, difference, error, fewest - 1, low, high, p, method)
 
 
-def _apart(clusters: PairedClusters) -> bool:
-    """Whether every cluster is one record of one run."""
+def _independent(clusters: PairedClusters) -> bool:
+    """Whether every cluster is a single record of a single run."""
     import numpy as np
 
     both = np.concatenate([clusters.a, clusters.b], axis=1)
     return bool((both.max(axis=1) == 1).all() and (both.sum(axis=1) == 1).all())
 
 
-def _trials(ratio: Ratio, totals: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The records that a proportion is about: 1 for each that counts above the line, else 0."""
+def _trials(ratio: Ratio, totals: Floats) -> Floats:
+    """The records of a proportion's denominator: 1 for those in its numerator, else 0."""
     import numpy as np
 
     above, below = round(float(totals @ ratio.above)), round(float(totals @ ratio.below))
@@ -174,6 +174,6 @@ def _trials(ratio: Ratio, totals: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _method(sizes: tuple[int, int], fewest: int, *, alone: bool) -> str:
-    name, few, what = ("", FEW_CASES, "cases") if alone else ("cluster_", FEW_CLUSTERS, "clusters")
-    note = f", fewer than {few} {what} in one" if fewest < few else ""
-    return f"unpaired_{name}bootstrap_t: {sizes[0]:,} against {sizes[1]:,} cases{note}"
+    note = few_units(fewest, clustered=not alone)
+    name = "" if alone else "cluster_"
+    return f"unpaired_{name}bootstrap_t: {sizes[0]:,} against {sizes[1]:,} cases{f', {note} in one' if note else ''}"

@@ -1,4 +1,4 @@
-"""Where the noise of a mean comes from: the cases, the generator, the judge; and how often k answers pass."""
+"""Variance components of a mean score (cases, generator, judge), pass@k and pass^k."""
 
 from __future__ import annotations
 
@@ -6,26 +6,25 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from evalflow.stats.arrays import cluster_sums
 from evalflow.stats.intervals import cr1
-from evalflow.stats.paired import cluster_sums
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
-    Floats = NDArray[np.float64]
+    from evalflow.stats.arrays import Floats
 
 
 @dataclass(frozen=True, slots=True)
 class Components:
-    """Variance components of one score (Miller 2024, arXiv:2411.00640, section 3, with the noise in two parts).
+    """Variance components of one score (Miller 2024, arXiv:2411.00640, section 3, with noise in two parts).
 
     Attributes:
-        cases: Cases.
-        case_spread: Variance of the cases' true means, with what the cases of one cluster share.
-        generator_noise: Variance of one answer about its case's mean; None where no case was answered twice.
-        judge_noise: Variance of one judgement about its answer's mean; None where no answer was judged twice. What
-            cannot be told apart is in the component above it.
+        cases: Number of cases.
+        case_spread: Variance of the cases' true means, including cluster effects.
+        generator_noise: Variance of an answer about its case's mean; None if no case was answered twice.
+        judge_noise: Variance of a judgement about its answer's mean; None if no answer was judged twice. Noise that
+            was not repeated is part of the component above it.
     """
 
     cases: int
@@ -34,28 +33,28 @@ class Components:
     judge_noise: float | None
 
     def variance(self, answers: float = 1, judgements: float = 1) -> float:
-        """Variance of a case's score, the mean of so many answers with so many judgements each; infinite allowed."""
+        """Variance of a case's score over so many answers with so many judgements each; infinite is allowed."""
         return self.case_spread + self.noise(answers, judgements)
 
     def noise(self, answers: float = 1, judgements: float = 1) -> float:
-        """The part of `variance` that repeats take away."""
+        """The part of `variance` that repeats reduce."""
         return (self.generator_noise or 0.0) / answers + (self.judge_noise or 0.0) / (answers * judgements)
 
     def std_error(self, cases: float, answers: float = 1, judgements: float = 1) -> float:
-        """Standard error of the mean of so many cases, answers to each and judgements of each answer."""
+        """Standard error of the mean over so many cases, answers per case and judgements per answer."""
         return math.sqrt(self.variance(answers, judgements) / cases)
 
 
 @dataclass(frozen=True, slots=True)
 class Repeated:
-    """What the repeats of each case come to. Every field is an array with one entry per case.
+    """Moments of each case's repeats. Every field is an array with one entry per case.
 
     Attributes:
-        mean: Of the case's answers, each the mean of its judgements.
-        answers: How many.
+        mean: Mean over the case's answers, each the mean of its judgements.
+        answers: Number of answers.
         answer_variance: Sample variance of the answers; NaN for a single one.
         per_judgement: Mean over the answers of 1 / judgements.
-        judge_variance: Mean over the answers of the sample variance of their judgements; NaN where each has one.
+        judge_variance: Mean over the answers of their judgements' sample variance; NaN if each has one judgement.
     """
 
     mean: Floats
@@ -66,11 +65,11 @@ class Repeated:
 
 
 def repeated(scores: ArrayLike) -> Repeated:
-    """The repeats of a table.
+    """Moments of the repeats in a table of scores.
 
     Args:
         scores: Shape (cases, answers, judgements), or (cases, repeats) for one kind of noise, which then counts as the
-            generator's; NaN where a score is missing. Cases without any are left out.
+            generator's; NaN for a missing score. Cases without any score are left out.
     """
     import numpy as np
 
@@ -96,14 +95,14 @@ def repeated(scores: ArrayLike) -> Repeated:
 
 
 def components(cases: Repeated, clusters: ArrayLike | None = None) -> Components | None:
-    """Variance components by the method of moments; a negative component is taken as 0.
+    """Variance components by the method of moments; a negative component becomes 0.
 
-    Cases may have been answered and judged unequally often: each case's own noise is what is taken off.
+    Cases may differ in the number of answers and judgements: each case's own noise is subtracted.
 
     Args:
-        cases: Their repeats.
-        clusters: The cluster of each case. The spread is then such that `std_error` is cluster-robust (CR1), for
-            clusters of these sizes.
+        cases: Moments of their repeats.
+        clusters: The cluster of each case. The spread then makes `std_error` cluster-robust (CR1), for clusters of
+            these sizes.
 
     Returns:
         None for fewer than two cases, or clusters.
@@ -123,14 +122,14 @@ def components(cases: Repeated, clusters: ArrayLike | None = None) -> Components
 
 
 def pass_at_k(passes: ArrayLike, answers: ArrayLike, k: int) -> Floats:
-    """Chance that at least one of k answers passes, per case: 1 - C(n - c, k) / C(n, k), which is unbiased.
+    """Probability that at least one of k answers passes, per case: 1 - C(n - c, k) / C(n, k), which is unbiased.
 
     Chen et al. 2021, arXiv:2107.03374, equation 1.
 
     Args:
-        passes: Answers that passed, c.
-        answers: Answers in all, n; NaN is given where they are fewer than k.
-        k: Answers drawn.
+        passes: Number of answers that passed, c.
+        answers: Number of answers, n; the result is NaN if it is below k.
+        k: Number of answers drawn.
     """
     import numpy as np
 
@@ -139,7 +138,7 @@ def pass_at_k(passes: ArrayLike, answers: ArrayLike, k: int) -> Floats:
 
 
 def pass_all_k(passes: ArrayLike, answers: ArrayLike, k: int) -> Floats:
-    """Chance that all of k answers pass, per case: pass^k = C(c, k) / C(n, k), which is unbiased.
+    """Probability that all of k answers pass, per case: pass^k = C(c, k) / C(n, k), which is unbiased.
 
     Yao et al. 2024, arXiv:2406.12045, section 4. Arguments as of `pass_at_k`.
     """
@@ -160,7 +159,7 @@ def _share_of_draws(marked: Floats, n: Floats, k: int) -> Floats:
 
 
 def _mean(values: Floats) -> float | None:
-    """The mean of those that are numbers; None without any."""
+    """The mean without NaN; None if nothing is left."""
     import numpy as np
 
     known = values[~np.isnan(values)]

@@ -10,7 +10,7 @@ from evalflow.stats.agreement import Agreement
 from evalflow.stats.intervals import Interval, interval
 from evalflow.stats.paired import adjust
 from evalflow.stats.prediction import CorrectedMean, CorrectedRate, corrected_mean, rogan_gladen
-from evalflow.stats.sampling_bias import LEVEL, Selection, selection
+from evalflow.stats.sampling_bias import LEVEL, SamplingBias, sampling_bias
 from evalflow.summary.agreement import (
     SERIES,
     Classes,
@@ -45,7 +45,7 @@ class TagShare:
     p_value: float
 
 
-def selection_of(labelled: pl.DataFrame, rest: pl.DataFrame) -> Selection:
+def selection_of(labelled: pl.DataFrame, rest: pl.DataFrame) -> SamplingBias:
     """Hold labelled answers against the rest: by pass and fail where there is a threshold, else by their scores.
 
     Args:
@@ -53,7 +53,7 @@ def selection_of(labelled: pl.DataFrame, rest: pl.DataFrame) -> Selection:
         rest: Those without.
     """
     column = "score" if labelled["passed"].null_count() or rest["passed"].null_count() else "passed"
-    return selection(*(side[name].to_numpy() for name in (column, "cluster") for side in (labelled, rest)))
+    return sampling_bias(*(side[name].to_numpy() for name in (column, "cluster") for side in (labelled, rest)))
 
 
 def uneven_tags(answers: pl.DataFrame) -> list[TagShare]:
@@ -69,7 +69,7 @@ def uneven_tags(answers: pl.DataFrame) -> list[TagShare]:
     for tag, own in tags_of(answers).items():
         inside = pl.col("tags").list.eval(pl.element().is_in(own)).list.any().fill_null(value=False)
         sides = [known.filter(side) for side in (inside, ~inside)]
-        test = selection(*(side[name].to_numpy() for name in ("labelled", "cluster") for side in sides))
+        test = sampling_bias(*(side[name].to_numpy() for name in ("labelled", "cluster") for side in sides))
         if test.p_value is not None and test.labelled is not None and test.rest is not None:
             found.append(TagShare(tag, test.labelled, test.rest, test.p_value))
     if not found:
@@ -120,7 +120,7 @@ class CalibrationRow:
     raters: Raters | None
     classes: Classes | None
     by_class: CorrectedRate | None
-    selection: Selection | None
+    selection: SamplingBias | None
     uneven: Sequence[TagShare]
     weighted: bool
     unscored: int
@@ -145,14 +145,14 @@ class CalibrationRow:
     @property
     def chosen(self) -> bool:
         """Whether the labelled answers can hardly have been drawn at random."""
-        return bool(self.uneven) or (self.selection is not None and self.selection.chosen)
+        return bool(self.uneven) or (self.selection is not None and self.selection.biased)
 
     @property
     def at_random(self) -> bool | None:
         """Whether the labelled answers can have been drawn at random; None where nobody can tell."""
         if self.chosen or self.selection is None:
             return False if self.chosen else None
-        return True if self.selection.telling or not self.corrected.n_unlabelled else None
+        return True if self.selection.has_power or not self.corrected.n_unlabelled else None
 
 
 def calibrate_scores(

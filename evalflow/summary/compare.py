@@ -14,8 +14,8 @@ from evalflow.stats.paired import (
     Adjustment,
     Difference,
     adjust,
-    alike_to_decide,
     cases_needed,
+    identical_cases_to_decide,
     paired_difference,
     within_margin,
 )
@@ -255,7 +255,7 @@ def cases_to_decide(found: Difference, margin: float, *, higher_is_better: bool)
     if not_worse(found, margin, higher_is_better=higher_is_better) is not None:
         return None
     if found.method.startswith(RULE_OF_THREE):
-        return alike_to_decide(found, margin)
+        return identical_cases_to_decide(found, margin)
     low, high = (found.low, found.high) if higher_is_better else (-found.high, -found.low)
     return cases_needed(found.difference if higher_is_better else -found.difference, low, high, -margin, found.n)
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from evalflow.datasets import tag_levels
+from evalflow.stats.arrays import cluster_sums
 from evalflow.stats.intervals import FEW_CASES
-from evalflow.stats.paired import cluster_sums
 from evalflow.summary.journal import SLICE
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from evalflow.stats.intervals import interval
-from evalflow.stats.paired import most_that_differ
+from evalflow.stats.paired import max_share_changed
 from evalflow.stats.prediction import corrected_mean
 
 PAGE = (Path(__file__).parents[2] / "docs" / "statistics.md").read_text(encoding="utf-8")
@@ -43,5 +43,5 @@ def test_the_page_names_the_method_of_a_correction(n: int, kind: float, method: 
 
 
 def test_the_page_says_how_many_cases_alike_a_margin_takes():
-    assert most_that_differ(149) < 0.02 <= most_that_differ(148)
+    assert max_share_changed(149) < 0.02 <= max_share_changed(148)
     assert "`not_worse_by: 0.02` passes from 149 cases on" in PAGE.replace("\n", " ")

@@ -14,9 +14,9 @@ from evalflow.stats.intervals import wilson
 from evalflow.stats.paired import (
     Adjustment,
     adjust,
-    alike_needed,
+    identical_cases_needed,
+    max_share_changed,
     mcnemar,
-    most_that_differ,
     newcombe,
     paired_difference,
     paired_table,
@@ -135,18 +135,18 @@ def test_cases_of_which_none_differs_bound_the_difference_by_the_rule_of_three()
     assert (found.low, found.high) == close(-(1 - 0.05 ** (1 / 149)), 1 - 0.05 ** (1 / 149))
     assert (found.method, found.p_value) == ("rule_of_three: 149 of 149 cases alike", 1.0)
     assert -0.02 < (found.low or 0) < -0.0199
-    assert most_that_differ(148) > 0.02
-    assert most_that_differ(149) == pytest.approx(3 / 149, rel=0.02)
+    assert max_share_changed(148) > 0.02
+    assert max_share_changed(149) == pytest.approx(3 / 149, rel=0.02)
     grouped = paired_difference([0.5] * 9, [0.5] * 9, [0, 0, 0, 1, 1, 1, 2, 2, 2], bounded=True)
-    assert (grouped.high, grouped.method) == (most_that_differ(3), "rule_of_three: 3 of 3 clusters alike")
+    assert (grouped.high, grouped.method) == (max_share_changed(3), "rule_of_three: 3 of 3 clusters alike")
     assert paired_difference([3.0] * 9, [3.0] * 9).method == "none: all differences equal"
 
 
 @given(st.floats(0.0001, 0.9999))
 def test_as_many_alike_as_needed_and_no_more(share: float):
-    n = alike_needed(share)
-    assert most_that_differ(n) < share
-    assert n == 1 or most_that_differ(n - 1) >= share * (1 - 1e-9)
+    n = identical_cases_needed(share)
+    assert max_share_changed(n) < share
+    assert n == 1 or max_share_changed(n - 1) >= share * (1 - 1e-9)
 
 
 @pytest.mark.parametrize(("k", "n", "limit"), [(1, 1, 0.9), (30, 40, 0.7), (0, 5, 0.1), (30, 40, 0.8)])

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalflow.stats.power import cases_for_width
-from evalflow.stats.prediction import Spread, corrected_mean, difference_spread, observed
+from evalflow.stats.prediction import Spread, assumed_spread, corrected_mean, observed_spread
 
 
 @pytest.mark.parametrize("n", [20, 40, 60, 200])
@@ -27,14 +27,14 @@ def test_the_planned_width_is_the_one_that_comes_about(n: int):
 
 
 def test_a_judge_that_knows_nothing_saves_no_labels():
-    spread = difference_spread(0.25, 0.0)
+    spread = assumed_spread(0.25, 0.0)
     assert spread.labels_for(0.1) == cases_for_width(0.25, 0.1)
     assert spread.width(30) > 2 * 2.045 * (0.25 / 30) ** 0.5
     assert Spread(0.25, 0.0, 0.0).labels_for(0.1, 10_000) == cases_for_width(0.25, 0.1)
 
 
 def test_a_good_judge_saves_most():
-    few, many = difference_spread(0.25, 0.9).labels_for(0.1), difference_spread(0.25, 0.5).labels_for(0.1)
+    few, many = assumed_spread(0.25, 0.9).labels_for(0.1), assumed_spread(0.25, 0.5).labels_for(0.1)
     assert few is not None
     assert many is not None
     assert few < 0.3 * cases_for_width(0.25, 0.1)
@@ -42,22 +42,22 @@ def test_a_good_judge_saves_most():
 
 
 def test_no_number_of_labels_replaces_answers():
-    assert difference_spread(0.25, 0.9).labels_for(0.1, 100) is None
-    assert difference_spread(0.25, 0.9).labels_for(0.1, 16) is None
-    assert difference_spread(0.25, 0.9).labels_for(1e-6) is None
-    assert difference_spread(0.25, 0.9, design_effect=4).labels_for(0.2) == difference_spread(1.0, 0.9).labels_for(0.2)
+    assert assumed_spread(0.25, 0.9).labels_for(0.1, 100) is None
+    assert assumed_spread(0.25, 0.9).labels_for(0.1, 16) is None
+    assert assumed_spread(0.25, 0.9).labels_for(1e-6) is None
+    assert assumed_spread(0.25, 0.9, design_effect=4).labels_for(0.2) == assumed_spread(1.0, 0.9).labels_for(0.2)
 
 
 def test_the_spread_of_labelled_answers():
-    found = observed([0, 1, 1, 0], [0.2, 0.8, 0.6, 0.4])
+    found = observed_spread([0, 1, 1, 0], [0.2, 0.8, 0.6, 0.4])
     assert found is not None
     assert (found.labels, found.judged, found.shared) == pytest.approx((1 / 3, 0.2 / 3, 0.4 / 3))
-    assert observed([1], [1]) is None
+    assert observed_spread([1], [1]) is None
 
 
 @given(st.floats(0.02, 0.5), st.floats(-1, 1), st.floats(0.05, 0.5), st.integers(50, 5000))
 def test_the_fewest_labels_are_enough_and_one_less_is_not(variance: float, r: float, width: float, answers: int):
-    spread = difference_spread(variance, r)
+    spread = assumed_spread(variance, r)
     found = spread.labels_for(width, answers)
     if found is None:
         assert float(spread.width(answers - 2, answers)) > width

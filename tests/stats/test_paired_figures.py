@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalflow.stats.classification import of_class, over_classes
-from evalflow.stats.paired import alike_to_decide
+from evalflow.stats.paired import identical_cases_to_decide
 from evalflow.stats.paired_figures import PairedClusters, figure_difference
 
 PAIRS = [("true", "true"), ("true", "false"), ("false", "true"), ("false", "false")]
@@ -147,7 +147,7 @@ def test_no_figure_moves_farther_than_its_cases_that_differ_allow(
 @pytest.mark.parametrize("margin", [0.02, 0.1, 0.3])
 def test_as_many_cases_as_are_said_to_keep_an_unchanged_figure_within_a_margin_do(name: str, margin: float):
     ratio = of_class(PAIRS, "true")[name]
-    needed = alike_to_decide(figure_difference(ratio, alone([0, 1, 2, 3] * 3, [0, 1, 2, 3] * 3)), margin)
+    needed = identical_cases_to_decide(figure_difference(ratio, alone([0, 1, 2, 3] * 3, [0, 1, 2, 3] * 3)), margin)
     assert needed is not None
     enough = -(-needed // 4)
     many = [figure_difference(ratio, alone([0, 1, 2, 3] * n, [0, 1, 2, 3] * n)).high or 1 for n in (enough, enough - 1)]
