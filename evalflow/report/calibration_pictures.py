@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from evalflow.report.charts import matrix_spec
-from evalflow.report.pictures import MAIN, MUTED, Picture, draw, interval_spec
+from evalflow.report.charts import confusion_chart
+from evalflow.report.pictures import Picture, draw, interval_chart
+from evalflow.report.svg import MAIN, MUTED, Drawing, Scale, x_axis, y_axis
 from evalflow.report.wording import number
 
 if TYPE_CHECKING:
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 
 _BINS = 5
 _FEW_VALUES = 3
+_SIDE = 240
 
 
 def calibration_pictures(row: CalibrationRow) -> list[Picture]:
@@ -34,7 +36,7 @@ def means_picture(row: CalibrationRow) -> Picture:
         f"{c.n:,} labelled answers alone have it, and as both together have it; lines are 95 % intervals. That of the "
         f"{who} alone says nothing of how far it is off."
     )
-    return draw(f"{who.capitalize()} and people", sentence, _spec(points, row))
+    return draw(f"{who.capitalize()} and people", sentence, _intervals(points, row))
 
 
 def _tags(row: CalibrationRow) -> Picture | None:
@@ -46,7 +48,7 @@ def _tags(row: CalibrationRow) -> Picture | None:
     if len(points) < 2:
         return None
     sentence = "The corrected mean by tag, with the labelled answers it rests on in brackets; lines are 95 % intervals."
-    return draw("Corrected, by tag", sentence, _spec(points, row))
+    return draw("Corrected, by tag", sentence, _intervals(points, row))
 
 
 def _reliability(row: CalibrationRow) -> Picture | None:
@@ -60,25 +62,17 @@ def _reliability(row: CalibrationRow) -> Picture | None:
         f"intervals. On the dashed line the two say the same. Farthest from it: where the {row.who} says "
         f"{number(worst['judge'])}, people say {number(worst['human'])} ({worst['n']} answers)."
     )
-    x = {"field": "judge", "type": "quantitative", "scale": {"domain": [0, 1]}, "axis": {"title": row.who}}
-    y = {"field": "human", "type": "quantitative", "scale": {"domain": [0, 1]}, "axis": {"title": "people"}}
-    layers = [
-        {
-            "data": {"values": [{"judge": 0, "human": 0}, {"judge": 1, "human": 1}]},
-            "mark": {"type": "line", "color": MUTED, "strokeDash": [4, 3]},
-            "encoding": {"x": x, "y": y},
-        },
-        {
-            "transform": [{"filter": "datum.low !== null"}],
-            "mark": {"type": "rule", "color": MAIN, "opacity": 0.45, "strokeWidth": 2.5},
-            "encoding": {"x": x, "y": {**y, "field": "low"}, "y2": {"field": "high"}},
-        },
-        {"mark": {"type": "point", "filled": True, "color": MAIN, "size": 90, "opacity": 1},
-         "encoding": {"x": x, "y": y}},
-    ]  # fmt: skip
-    return draw(
-        "What a score is worth", sentence, {"data": {"values": bins}, "width": 240, "height": 240, "layer": layers}
-    )
+    drawing = Drawing()
+    x, y = Scale(0, 1, 0, _SIDE), Scale(0, 1, _SIDE, 0)
+    y_axis(drawing, y, _SIDE, "people")
+    x_axis(drawing, x, _SIDE, row.who, top=0)
+    drawing.line((0, _SIDE), (_SIDE, 0), MUTED, dash="4 3")
+    for one in bins:
+        across = x(one["judge"])
+        if one["low"] is not None:
+            drawing.line((across, y(one["low"])), (across, y(one["high"])), MAIN, width=2.5, opacity=0.45)
+        drawing.dot(across, y(one["human"]))
+    return draw("What a score is worth", sentence, drawing)
 
 
 def reliability_bins(row: CalibrationRow) -> list[dict[str, Any]]:
@@ -113,11 +107,11 @@ def _matrix(row: CalibrationRow) -> Picture | None:
     names = ["fail", "pass"] if classes.by_threshold else [f"{level:g}" for level in classes.levels]
     how = " Pass and fail are those of the metric's threshold." if classes.by_threshold else ""
     sentence = f"{row.who.capitalize()} and people say the same of {same:,} of {total:,} labelled answers.{how}"
-    return draw("Who says what", sentence, matrix_spec(names, counts, down="people", across=row.who))
+    return draw("Who says what", sentence, confusion_chart(names, counts, down="people", across=row.who))
 
 
-def _spec(points: list[dict[str, Any]], row: CalibrationRow) -> dict[str, Any]:
-    return interval_spec(points, [0, 1] if row.traits.bounded else None, row.metric)
+def _intervals(points: list[dict[str, Any]], row: CalibrationRow) -> Drawing:
+    return interval_chart(points, [0, 1] if row.traits.bounded else None, row.metric)
 
 
 def _point(label: str, value: float | None, low: float | None, high: float | None) -> dict[str, Any]:

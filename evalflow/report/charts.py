@@ -2,30 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from evalflow.report.pictures import (
-    INK,
-    MAIN,
-    MUTED,
-    PAPER,
-    Picture,
-    distributions,
-    draw,
-    interval_pictures,
-    interval_spec,
-)
+from evalflow.report.pictures import Picture, distributions, draw, interval_chart, interval_pictures
+from evalflow.report.svg import INK, MAIN, MUTED, Drawing, Scale, shortened, text_width, x_axis, y_axis
 from evalflow.report.wording import PARTS, number, percent, series_name, unscored, varying, without_means_of_figures
 
 if TYPE_CHECKING:
     import polars as pl
 
     from evalflow.config.schema import MetricConfig
-
-
-_CHARACTER = 7
-"""Pixels of one in a label, so that labels which would run into each other are turned."""
 
 
 def confusions(details: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, Any]]) -> list[Picture]:
@@ -64,13 +53,13 @@ def _confusion(
     right = sum(counts[i][i] for i in range(len(labels)))
     mine = [row for row in rows if all(row[part] == detail.get(part) for part in ("metric", *PARTS))]
     sentence = f"In {right:,} of {total:,} cases the actual label is the expected one. {unscored(mine)}."
-    return draw(title, sentence, matrix_spec(labels, counts))
+    return draw(title, sentence, confusion_chart(labels, counts))
 
 
-def matrix_spec(
+def confusion_chart(
     labels: Sequence[str], counts: Sequence[Sequence[int]], *, down: str = "expected", across: str = "actual"
-) -> dict[str, Any]:
-    """Vega-Lite of a square matrix of counts.
+) -> Drawing:
+    """A square matrix of counts.
 
     Args:
         labels: Of its rows and columns.
@@ -79,32 +68,70 @@ def matrix_spec(
         across: What the columns are.
     """
     most = max((n for row in counts for n in row), default=0) or 1
-    values = [
-        {down: labels[i], across: labels[j], "row": i, "column": j, "n": n, "shade": 0.06 + 0.54 * n / most}
-        for i, row in enumerate(counts)
-        for j, n in enumerate(row)
-    ]
-    step = max(36, min(96, 300 // max(1, len(labels))))
-    axis = {"domain": False, "ticks": False, "labelLimit": 90, "titlePadding": 14}
-    level = max(map(len, labels), default=0) * _CHARACTER < step
-    above = {**axis, "orient": "top", "labelAngle": 0 if level else -40}
-    x = {"field": across, "type": "nominal", "sort": {"field": "column", "op": "min"}, "axis": above}
-    y = {"field": down, "type": "nominal", "sort": {"field": "row", "op": "min"}, "axis": axis}
-    shade = {"field": "shade", "type": "quantitative", "scale": None, "legend": None}
-    look = {"color": MAIN, "cornerRadius": 4, "stroke": PAPER, "strokeWidth": 3}
-    text = {"text": {"field": "n", "type": "quantitative", "format": ",d"}}
-    return {
-        "data": {"values": values},
-        "width": {"step": step},
-        "height": {"step": 52 if len(labels) < 6 else 32},
-        "encoding": {"x": x, "y": y},
-        "layer": [
-            {"mark": {"type": "rect", **look}, "encoding": {"opacity": shade}},
-            {"mark": {"type": "text", "fontSize": 15, "color": INK}, "encoding": text},
-        ],
-    }
+    cells = [[Cell(f"{n:,}", shade_of(n / most)) for n in row] for row in counts]
+    width, height = max(36, min(96, 300 // max(1, len(labels)))), 52 if len(labels) < 6 else 32
+    return matrix_chart(labels, cells, width, height, down=down, across=across)
 
 
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One of a matrix: its text, how dark it is (0..1), and what stands below the text, smaller."""
+
+    text: str
+    shade: float
+    note: str = ""
+
+
+def shade_of(share: float) -> float:
+    """How dark a cell is: the least is seen too, and text can be read on the most."""
+    return 0.06 + 0.54 * share
+
+
+def matrix_chart(
+    labels: Sequence[str],
+    cells: Sequence[Sequence[Cell | None]],
+    width: float,
+    height: float,
+    *,
+    down: str = "",
+    across: str = "",
+    turn: bool = True,
+) -> Drawing:
+    """A square matrix of cells; None leaves a gap.
+
+    Args:
+        labels: Of its rows and columns.
+        cells: Row by row.
+        width: Of a cell, in pixels.
+        height: Of a cell.
+        down: What the rows are.
+        across: What the columns are.
+        turn: Whether the names of columns are turned where they are wider than these; else they are cut.
+    """
+    drawing = Drawing()
+    level = not turn or max(map(text_width, labels), default=0) < width - 6
+    names = [shortened(label, _LABEL) for label in labels]
+    widest = max(map(text_width, names), default=0)
+    for place, name in enumerate(names):
+        drawing.text(-9, (place + 0.5) * height + 4, name, anchor="end")
+        middle = (place + 0.5) * width
+        above = shortened(name, width - 6) if level else name
+        drawing.text(middle, -9, above, anchor="middle" if level else "start", angle=0 if level else -40)
+    drawing.text(-widest - 24, len(labels) * height / 2, down, angle=-90)
+    drawing.text(len(labels) * width / 2, -32 if level else -0.65 * widest - 30, across)
+    for i, row in enumerate(cells):
+        for j, cell in enumerate(row):
+            if cell:
+                x, y = j * width, i * height
+                drawing.rect(x + 1.5, y + 1.5, width - 3, height - 3, MAIN, opacity=cell.shade, radius=4)
+                middle, line = x + width / 2, y + height / 2 + (0 if cell.note else 5)
+                drawing.text(middle, line, cell.text, size=14, fill=INK)
+                drawing.text(middle, line + 14, cell.note, size=10, fill=INK)
+    return drawing
+
+
+_LABEL = 110
+"""The most pixels that a label of a matrix takes."""
 _MOST = 30
 _NAMED = 3
 _ALL = "all cases"
@@ -146,8 +173,8 @@ def _picture(title: str, whole: Mapping[str, Any], tags: Sequence[Mapping[str, A
         for row in ordered
     ]
     bounded = all(0 <= row["value"] <= 1 for row in ordered)
-    spec = interval_spec(points, [0, 1] if bounded else None, "mean", whole["value"])
-    return draw(title, _forest_sentence(whole, ordered[1:], len(tags)), spec)
+    drawing = interval_chart(points, [0, 1] if bounded else None, "mean", whole["value"])
+    return draw(title, _forest_sentence(whole, ordered[1:], len(tags)), drawing)
 
 
 def _forest_sentence(whole: Mapping[str, Any], shown: Sequence[Mapping[str, Any]], tags: int) -> str:
@@ -212,7 +239,7 @@ def _diagram(
     title = f"Calibration of {detail['metric']}" + (f" · {series}" if series else "")
     mine = [row for row in rows if all(row[part] == detail.get(part) for part in ("metric", *PARTS))]
     error = next((row["value"] for row in mine if row["statistic"] == detail["statistic"]), None)
-    return draw(title, f"{_reliability_sentence(bins, error, mine)} {unscored(mine)}.", _spec(bins))
+    return draw(title, f"{_reliability_sentence(bins, error, mine)} {unscored(mine)}.", _diagram_of(bins))
 
 
 def _reliability_sentence(
@@ -230,31 +257,21 @@ def _reliability_sentence(
     return f"{text} {silent:,} state none." if silent > 0 else text
 
 
-def _spec(bins: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    most = max(one["n"] for one in bins)
-    values = [{**one, "size": 60 + 340 * one["n"] / most} for one in bins]
+def _diagram_of(bins: Sequence[Mapping[str, Any]]) -> Drawing:
+    """A dot for each bin, as large as it has cases, joined to the line where confidence and accuracy are the same."""
+    drawing = Drawing()
     # Room beyond 0 and 1, so that no dot is cut in half.
-    scale = {"domain": [-0.04, 1.04], "nice": False}
-    axis = {"values": [0, 0.25, 0.5, 0.75, 1], "format": ".0%", "grid": True, "domain": False, "ticks": False}
-    x = {"field": "confidence", "type": "quantitative", "scale": scale, "axis": {**axis, "title": "stated confidence"}}
-    y = {"field": "accuracy", "type": "quantitative", "scale": scale, "axis": {**axis, "title": "right"}}
-    size = {"field": "size", "type": "quantitative", "scale": None, "legend": None}
-    ends = {"values": [{"confidence": 0, "accuracy": 0}, {"confidence": 1, "accuracy": 1}]}
-    even = {"type": "line", "color": MUTED, "strokeDash": [4, 3], "strokeWidth": 1.2}
-    gap = {"type": "rule", "color": MUTED, "strokeWidth": 2, "opacity": 0.4}
-    counts = {"type": "text", "color": INK, "fontSize": 11, "baseline": "bottom", "dy": -13}
-    return {
-        "width": _SIDE,
-        "height": _SIDE,
-        "data": {"values": values},
-        "encoding": {"x": x, "y": y},
-        "layer": [
-            {"data": ends, "mark": even},
-            {"mark": gap, "encoding": {"y2": {"field": "confidence"}}},
-            {"mark": {"type": "circle", "color": MAIN, "opacity": 0.85}, "encoding": {"size": size}},
-            {"mark": counts, "encoding": {"text": {"field": "n", "type": "quantitative", "format": ",d"}}},
-        ],
-    }
+    x, y = Scale(-0.04, 1.04, 0, _SIDE, count=4), Scale(-0.04, 1.04, _SIDE, 0, count=4)
+    y_axis(drawing, y, _SIDE, "right", label=percent)
+    x_axis(drawing, x, _SIDE, "stated confidence", top=0, label=percent)
+    drawing.line((x(0), y(0)), (x(1), y(1)), MUTED, width=1.2, dash="4 3")
+    most = max(one["n"] for one in bins)
+    for one in bins:
+        left, stated, right = x(one["confidence"]), y(one["confidence"]), y(one["accuracy"])
+        drawing.line((left, stated), (left, right), MUTED, width=2, opacity=0.4)
+        drawing.dot(left, right, math.sqrt((60 + 340 * one["n"] / most) / math.pi), opacity=0.85)
+        drawing.text(left, right - 13, f"{one['n']:,}", fill=INK)
+    return drawing
 
 
 def charts(

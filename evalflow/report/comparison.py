@@ -16,7 +16,7 @@ from rich.text import Text
 
 from evalflow.report.header import judge_lines
 from evalflow.report.page import write_page
-from evalflow.report.pictures import MAIN, MUTED, PAPER, Picture, draw
+from evalflow.report.pictures import Picture, draw, interval_chart
 from evalflow.report.wording import folded, literal, method, number, p_value, plain_line, signed
 from evalflow.summary import cases_to_decide, not_worse
 
@@ -184,7 +184,9 @@ def difference_pictures(rows: Sequence[ComparisonRow], *, paired: bool = True) -
             over = "the cases that both scored" if paired else "the cases of each run"
             sentence = f"Each dot is the difference over {over}, its line the 95 % interval. A "
             sentence += f"line that crosses 0 cannot tell the two apart. {in_words(own)}"
-            pictures.append(draw(title, sentence, _spec([_point(row) for row in own])))
+            several = len({row.dataset for row in own}) > 1
+            points = [_point(row, with_dataset=several) for row in own]
+            pictures.append(draw(title, sentence, interval_chart(points, None, "difference", reference=0)))
     return pictures
 
 
@@ -200,40 +202,11 @@ def in_words(rows: Sequence[ComparisonRow]) -> str:
     return f"Of {len(rows)}: {', '.join(told)}" + (f"; {left} cannot be told." if left else ".")
 
 
-def _point(row: ComparisonRow) -> dict[str, Any]:
+def _point(row: ComparisonRow, *, with_dataset: bool) -> dict[str, Any]:
     found = row.found
-    parts = [row.metric, row.called, row.tag or ""]
+    parts = [row.dataset if with_dataset else "", row.metric, row.called, row.tag or ""]
     label = " · ".join(part for part in parts if part) + ("" if row.higher_is_better else " (lower is better)")
-    return {"label": label, "dataset": row.dataset, "value": found.difference, "low": found.low, "high": found.high}
-
-
-def _spec(points: list[dict[str, Any]]) -> dict[str, Any]:
-    axis = {"title": None, "ticks": False, "domain": False, "labelLimit": 230, "labelPadding": 10}
-    y = {"field": "label", "type": "nominal", "sort": None, "axis": axis}
-    x = {"type": "quantitative", "axis": {"title": "difference", "tickCount": 5, "domain": False}}
-    line = {"type": "rule", "color": MAIN, "strokeWidth": 2.5, "strokeCap": "round", "opacity": 0.45}
-    dot = {
-        "type": "point",
-        "filled": True,
-        "color": MAIN,
-        "stroke": PAPER,
-        "strokeWidth": 1.5,
-        "size": 90,
-        "opacity": 1,
-    }
-    zero = {"type": "rule", "color": MUTED, "strokeDash": [4, 3]}
-    several = len({point["dataset"] for point in points}) > 1
-    named = [{**point, "label": f"{point['dataset']} · {point['label']}"} if several else point for point in points]
-    return {
-        "data": {"values": named},
-        "width": 270,
-        "height": {"step": 26},
-        "layer": [
-            {"mark": zero, "encoding": {"x": {"datum": 0}}},
-            {"mark": line, "encoding": {"y": y, "x": {**x, "field": "low"}, "x2": {"field": "high"}}},
-            {"mark": dot, "encoding": {"y": y, "x": {**x, "field": "value"}}},
-        ],
-    }
+    return {"metric": "", "label": label, "value": found.difference, "low": found.low, "high": found.high}
 
 
 def _about(manifest: Mapping[str, Any]) -> dict[str, Any]:

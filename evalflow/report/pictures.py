@@ -2,46 +2,30 @@
 
 from __future__ import annotations
 
-import html
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+from evalflow.report.svg import (
+    FAIL,
+    INK,
+    MAIN,
+    MUTED,
+    PASS,
+    Drawing,
+    Scale,
+    shortened,
+    text_width,
+    x_axis,
+    y_axis,
+)
 from evalflow.report.wording import PARTS, not_scored, number, percent, series_name, unscored, varying
 
 if TYPE_CHECKING:
     import polars as pl
 
     from evalflow.config.schema import MetricConfig
-
-
-# The page's style sheet defines these; an SVG inside the page sees them, so one picture serves light and dark.
-INK, MUTED, LINE = "var(--ink)", "var(--muted)", "var(--line)"
-MAIN, PASS, FAIL, PAPER = "var(--accent)", "var(--pass)", "var(--fail)", "var(--paper)"
-
-_FONT = "system-ui, sans-serif"
-_CONFIG: Mapping[str, Any] = {
-    "aria": False,  # the whole picture has one label; a label per bar would be read out one by one
-    "background": None,
-    # Labels are measured here and drawn in the reader's font, which may be wider.
-    "padding": {"left": 14, "right": 8, "top": 4, "bottom": 4},
-    "font": _FONT,
-    "view": {"stroke": None},
-    "axis": {
-        "labelColor": MUTED,
-        "titleColor": MUTED,
-        "tickColor": LINE,
-        "domainColor": LINE,
-        "gridColor": LINE,
-        "labelFontSize": 11,
-        "titleFontSize": 11,
-        "titleFontWeight": "normal",
-        "titlePadding": 8,
-        "labelLimit": 150,
-        "labelFlush": False,
-    },
-    "header": {"labelColor": MUTED, "labelFontSize": 11, "title": None, "labelLimit": 280},
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,21 +43,9 @@ class Picture:
     svg: str
 
 
-def draw(title: str, sentence: str, spec: Mapping[str, Any]) -> Picture:
-    """Render a specification; nothing is fetched while doing so.
-
-    Args:
-        title: What is shown, in a few words.
-        sentence: What it shows, plainly; with the title it is the label that a screen reader reads.
-        spec: Vega-Lite, with its data inline. Names and labels of others stand in the data alone: a list of them to
-            sort by, or a domain, would become part of an expression.
-    """
-    import vl_convert
-
-    svg = vl_convert.vegalite_to_svg({**spec, "config": _CONFIG}, allowed_base_urls=[])
-    label = html.escape(f"{title}. {sentence}")
-    # Width and height stay, as the natural size; the style sheet lets the picture shrink.
-    return Picture(title, sentence, svg.replace("<svg", f'<svg role="img" aria-label="{label}"', 1))
+def draw(title: str, sentence: str, drawing: Drawing) -> Picture:
+    """The picture of a drawing; title and sentence together are what a screen reader reads."""
+    return Picture(title, sentence, drawing.markup(f"{title}. {sentence}"))
 
 
 _BINS = 20
@@ -156,18 +128,9 @@ def _picture(facts: dict[str, Any], bins: Sequence[dict[str, Any]], config: Metr
     if not mine:
         return Picture(title, sentence, "")
     parts = varying(mine)
-    values = [_bar(row, series_name(row, parts)) for row in mine]
-    if facts["binary"]:
-        values += _empty_ends(values)
-    layers = _two_bars(values) if facts["binary"] else _histogram(values, facts, threshold)
-    return draw(title, sentence, _spec(values, layers, several=bool(parts)))
-
-
-def _bar(row: Mapping[str, Any], series: str) -> dict[str, Any]:
-    width = (row["high"] - row["low"]) / _BINS
-    start = row["low"] + row["bin"] * width
-    end = "1" if row["bin"] else "0"  # which of the two a binary score is
-    return {"from": start, "to": start + width, "end": end, "n": row["n"], "state": row["state"], "series": series}
+    series = {name: list(rows) for name, rows in groupby(mine, key=lambda row: series_name(row, parts))}
+    drawing = _two_bars(series) if facts["binary"] else _histograms(series, facts, threshold)
+    return draw(title, sentence, drawing)
 
 
 def _sentence(facts: Mapping[str, Any], threshold: float | None, config: MetricConfig | None) -> str:
@@ -189,59 +152,83 @@ def _be(n: int) -> str:
     return "is" if n == 1 else "are"
 
 
-def _colour(values: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    states = [state for state in _COLOURS if any(value["state"] == state for value in values)]
-    scale = {"domain": states, "range": [_COLOURS[state] for state in states]}
-    return {"field": "state", "type": "nominal", "legend": None, "scale": scale}
+_WIDTH, _HEIGHT = 320, 120
+_ROW_HEIGHT, _GAP = 64, 28
+"""Where there are several series: the height of each, and the room between them for its name."""
+_THINNEST = 0.5
+
+Bins = Sequence[Mapping[str, Any]]
 
 
-def _histogram(
-    values: Sequence[Mapping[str, Any]], facts: Mapping[str, Any], threshold: float | None
-) -> list[dict[str, Any]]:
-    x = {
-        "field": "from",
-        "type": "quantitative",
-        "bin": {"binned": True},
-        "scale": {"domain": [facts["low"], facts["high"]], "nice": False},
-        "axis": {"title": "score", "grid": False, "tickCount": 5},
-    }
-    counts = {"title": "scores", "tickCount": 3, "tickMinStep": 1, "format": ",d", "domain": False}
-    y = {"field": "n", "type": "quantitative", "axis": counts}
-    encoding = {"x": x, "x2": {"field": "to"}, "y": y, "color": _colour(values)}
-    bars = {"mark": {"type": "bar", "binSpacing": 1.5}, "encoding": encoding}
-    if threshold is None:
-        return [bars]
-    rule = {"type": "rule", "color": INK, "strokeDash": [4, 3]}
-    return [bars, {"mark": rule, "encoding": {"x": {"datum": threshold}}}]
+def _histograms(series: Mapping[str, Bins], facts: Mapping[str, Any], threshold: float | None) -> Drawing:
+    """Bars of a twentieth of the range each, on the same scales for every series."""
+    drawing = Drawing()
+    x = Scale(facts["low"], facts["high"], 0, _WIDTH)
+    width = _WIDTH / _BINS
+    most = max(_tallest(bins) for bins in series.values())
+    for top, bottom, bins in _rows(drawing, series):
+        counts = Scale.around((0, most), bottom, top, count=3, least_step=1)
+        y_axis(drawing, counts, _WIDTH, "scores")
+        for place, low, high, colour in _stacked(bins):
+            y = counts(high)
+            drawing.rect(place * width + 0.75, y, width - 1.5, max(counts(low) - y, _THINNEST), colour)
+        drawing.line((0, bottom), (_WIDTH, bottom))
+        if threshold is not None and facts["low"] <= threshold <= facts["high"]:
+            drawing.line((x(threshold), top), (x(threshold), bottom), INK, dash="4 3")
+    x_axis(drawing, x, _bottom(series), "score")
+    return drawing
 
 
-def _empty_ends(values: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """A bar of no height for each end that a series never reaches, so that its count is shown too."""
-    reached = {(value["series"], value["end"]) for value in values}
-    ends = {(value["series"], end): {**value, "end": end, "n": 0} for value in values for end in ("0", "1")}
-    return [value for key, value in ends.items() if key not in reached]
-
-
-def _two_bars(values: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _two_bars(series: Mapping[str, Bins]) -> Drawing:
     """A bar for 0 and one for 1, each under its count: where nothing lies between them, there is nothing to bin."""
-    axis = {"title": "score", "labelAngle": 0, "labelPadding": 5, "ticks": False, "domainColor": LINE}
-    x = {"field": "end", "type": "nominal", "scale": {"domain": ["0", "1"], "padding": 0.35}, "axis": axis}
-    n = {"field": "n", "type": "quantitative", "aggregate": "sum"}
-    y = {**n, "axis": None}
-    text = {"type": "text", "baseline": "bottom", "dy": -3, "color": INK, "fontSize": 12}
-    return [
-        {"mark": {"type": "bar"}, "encoding": {"x": x, "y": y, "color": _colour(values)}},
-        {"mark": text, "encoding": {"x": x, "y": y, "text": {**n, "format": ",d"}}},
-    ]
+    drawing = Drawing()
+    middles = (0.29 * _WIDTH, 0.71 * _WIDTH)
+    half = 0.14 * _WIDTH
+    for end, middle in zip("01", middles, strict=True):
+        drawing.text(middle, _bottom(series) + 18, end)
+    drawing.text(_WIDTH / 2, _bottom(series) + 36, "score")
+    ends = {name: [{**row, "bin": min(row["bin"], 1)} for row in bins] for name, bins in series.items()}
+    most = max(_tallest(bins) for bins in ends.values())
+    for top, bottom, bins in _rows(drawing, ends):
+        counts = Scale(0, most, bottom, top + 16)
+        for place, low, high, colour in _stacked(bins):
+            y = counts(high)
+            drawing.rect(middles[int(place)] - half, y, 2 * half, max(counts(low) - y, _THINNEST), colour)
+        for end, middle in enumerate(middles):
+            n = sum(row["n"] for row in bins if row["bin"] == end)
+            drawing.text(middle, counts(n) - 4, f"{n:,}", size=12, fill=INK)
+        drawing.line((0, bottom), (_WIDTH, bottom))
+    return drawing
 
 
-def _spec(values: list[dict[str, Any]], layers: list[dict[str, Any]], *, several: bool) -> dict[str, Any]:
-    data = {"values": [{**value, "order": number} for number, value in enumerate(values)]}
-    if not several:
-        return {"data": data, "width": 320, "height": 120, "layer": layers}
-    header = {"labelAnchor": "start", "labelFontWeight": "bold"}
-    facet = {"field": "series", "type": "nominal", "sort": {"field": "order", "op": "min"}, "header": header}
-    return {"data": data, "facet": facet, "columns": 1, "spec": {"width": 320, "height": 64, "layer": layers}}
+def _rows(drawing: Drawing, series: Mapping[str, Bins]) -> Iterator[tuple[float, float, Bins]]:
+    """The upper and the lower end of each series, under its name where there are several."""
+    for place, (name, bins) in enumerate(series.items()):
+        if len(series) == 1:
+            yield 0, _HEIGHT, bins
+            return
+        top = place * (_ROW_HEIGHT + _GAP)
+        drawing.text(0, top - 9, shortened(name, 300), anchor="start", bold=True)
+        yield top, top + _ROW_HEIGHT, bins
+
+
+def _bottom(series: Mapping[str, Bins]) -> float:
+    return _HEIGHT if len(series) == 1 else len(series) * (_ROW_HEIGHT + _GAP) - _GAP
+
+
+def _tallest(bins: Bins) -> int:
+    return max(sum(row["n"] for row in bins if row["bin"] == place) for place in {row["bin"] for row in bins})
+
+
+def _stacked(bins: Bins) -> Iterator[tuple[float, int, int, str]]:
+    """Each bar: its bin, the counts where it starts and ends, its colour."""
+    tops: dict[float, int] = {}
+    for state in _COLOURS:
+        for row in bins:
+            if row["state"] == state:
+                low = tops.get(row["bin"], 0)
+                tops[row["bin"]] = low + row["n"]
+                yield row["bin"], low, low + row["n"], _COLOURS[state]
 
 
 _ENDS = ("value", "low", "high")
@@ -270,7 +257,7 @@ def interval_pictures(rows: Sequence[Mapping[str, Any]]) -> list[Picture]:
 def _means(title: str, rows: Sequence[Mapping[str, Any]], domain: list[float] | None) -> Picture:
     points = _points(rows, ("value", "ci_low", "ci_high"))
     sentence = f"Each dot is a mean or a figure over all cases, its line the 95 % interval. {unscored(rows)}."
-    return draw(title, sentence, interval_spec(points, domain, "value"))
+    return draw(title, sentence, interval_chart(points, domain, "value"))
 
 
 def _pass_rates(rows: Sequence[Mapping[str, Any]]) -> Picture:
@@ -279,7 +266,7 @@ def _pass_rates(rows: Sequence[Mapping[str, Any]]) -> Picture:
     name = " · ".join(text for text in (least["metric"], least["label"]) if text)
     lowest = f"{name} passes {'least often, ' if len(points) > 1 else ''}{percent(least['value'])}"
     sentence = f"Share of scores that pass their threshold, with its 95 % interval; {lowest}. {unscored(rows)}."
-    return draw("Pass rates", sentence, interval_spec(points, [0, 1], "pass rate"))
+    return draw("Pass rates", sentence, interval_chart(points, [0, 1], "pass rate"))
 
 
 def _points(rows: Sequence[Mapping[str, Any]], columns: tuple[str, str, str]) -> list[dict[str, Any]]:
@@ -295,10 +282,16 @@ def _points(rows: Sequence[Mapping[str, Any]], columns: tuple[str, str, str]) ->
     return points
 
 
-def interval_spec(
-    points: list[dict[str, Any]], domain: list[float] | None, title: str, reference: float | None = None
-) -> dict[str, Any]:
-    """Vega-Lite of points on their intervals, one below the other.
+_CARD = 330
+"""The width of a picture beside others on the page: wider ones are shrunk to it, with their letters."""
+_LABEL, _STEP = 210, 26
+"""The most pixels that a label takes, and the height of a row."""
+
+
+def interval_chart(
+    points: Sequence[Mapping[str, Any]], domain: Sequence[float] | None, title: str, reference: float | None = None
+) -> Drawing:
+    """Points on their intervals, one below the other.
 
     Args:
         points: metric (a heading for those that share it, empty for none), label, value, low, high.
@@ -306,38 +299,38 @@ def interval_spec(
         title: Of the scale.
         reference: A value to mark with a line through all of them.
     """
-    scale: dict[str, Any] = {"zero": False} if domain is None else {"domain": _around(domain, points)}
-    # A dot at the lower end reaches over the axis; its label keeps away from it.
-    axis = {"title": None, "ticks": False, "domain": False, "labelLimit": 210, "labelPadding": 10}
-    y = {"field": "label", "type": "nominal", "sort": None, "axis": axis}
-    x = {"type": "quantitative", "scale": scale, "axis": {"title": title, "tickCount": 5, "domain": False}}
-    line = {"type": "rule", "color": MAIN, "strokeWidth": 2.5, "strokeCap": "round", "opacity": 0.45}
-    dot = {
-        "type": "point",
-        "filled": True,
-        "color": MAIN,
-        "stroke": PAPER,
-        "strokeWidth": 1.5,
-        "size": 90,
-        "opacity": 1,
-    }
-    layers: list[dict[str, Any]] = [
-        {"mark": line, "encoding": {"y": y, "x": {**x, "field": "low"}, "x2": {"field": "high"}}},
-        {"mark": dot, "encoding": {"y": y, "x": {**x, "field": "value"}}},
-    ]
-    if reference is not None:
-        mark = {"type": "rule", "color": MUTED, "strokeDash": [3, 3]}
-        layers.insert(0, {"mark": mark, "encoding": {"x": {"datum": reference}}})
-    data = {"values": [{**point, "order": number} for number, point in enumerate(points)]}
-    if not any(point["metric"] for point in points):
-        return {"data": data, "width": 250, "height": {"step": 26}, "layer": layers}
-    header = {"labelAnchor": "start", "labelFontWeight": "bold"}
-    facet = {"field": "metric", "type": "nominal", "sort": {"field": "order", "op": "min"}, "header": header}
-    inner = {"width": 170, "height": {"step": 22}, "layer": layers}
-    return {"data": data, "facet": facet, "columns": 1, "spec": inner, "resolve": {"scale": {"y": "independent"}}}
+    drawing = Drawing()
+    width = max(170.0, _CARD - 24 - max(text_width(shortened(point["label"], _LABEL)) for point in points))
+    x = _scale(points, domain, reference, width)
+    bottom = 0.0
+    for metric in dict.fromkeys(point["metric"] for point in points):
+        own = [point for point in points if point["metric"] == metric]
+        top = bottom + (26 if metric and bottom else 0)
+        bottom = top + _STEP * len(own)
+        drawing.text(0, top - 8, shortened(metric, 280), anchor="start", bold=True)
+        for tick in x.ticks():
+            drawing.line((x(tick), top), (x(tick), bottom))
+        if reference is not None:
+            drawing.line((x(reference), top), (x(reference), bottom), MUTED, dash="3 3")
+        for place, point in enumerate(own):
+            _interval(drawing, x, top + (place + 0.5) * _STEP, point)
+    x_axis(drawing, x, bottom, title)
+    return drawing
 
 
-def _around(domain: list[float], points: Sequence[Mapping[str, Any]]) -> list[float]:
-    """The domain, widened where an interval reaches beyond it: none is drawn shorter than it is."""
-    ends = [end for point in points for end in (point["low"], point["high"]) if end is not None]
-    return [min([domain[0], *ends]), max([domain[1], *ends])]
+def _interval(drawing: Drawing, x: Scale, y: float, point: Mapping[str, Any]) -> None:
+    # A dot at the lower end reaches over the edge; its label keeps away from it.
+    drawing.text(-10, y + 4, shortened(point["label"], _LABEL), anchor="end")
+    if point["low"] is not None and point["high"] is not None:
+        ends = (x(point["low"]), y), (x(point["high"]), y)
+        drawing.line(*ends, MAIN, width=2.5, opacity=0.45, cap="round")
+    drawing.dot(x(point["value"]), y)
+
+
+def _scale(
+    points: Sequence[Mapping[str, Any]], domain: Sequence[float] | None, reference: float | None, width: float
+) -> Scale:
+    values = [point[end] for point in points for end in _ENDS if point[end] is not None]
+    if domain is None:
+        return Scale.around(values if reference is None else [*values, reference], 0, width)
+    return Scale(min([domain[0], *values]), max([domain[1], *values]), 0, width)

@@ -7,9 +7,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from evalflow.report.charts import Cell, matrix_chart, shade_of
 from evalflow.report.header import Fact, facts, judge_lines
 from evalflow.report.page import write_page
-from evalflow.report.pictures import INK, MAIN, PAPER, Picture, draw, interval_pictures
+from evalflow.report.pictures import Picture, draw, interval_pictures
+from evalflow.report.svg import INK, MAIN, Drawing, Scale, shortened, text_width, x_axis, y_axis
 from evalflow.report.wording import cost, literal, number, p_value, percent, series_name, unscored, varying
 
 if TYPE_CHECKING:
@@ -51,7 +53,7 @@ def _cost_chart(
         "Each dot is a run: what it takes in dollars when nothing is remembered, the judge's part included, and its "
         f"mean with the 95 % interval. Up and to the left is more for less.{left} {unscored(priced)}."
     )
-    return draw(f"Cost against {metric}", sentence, cost_spec(points, "mean"))
+    return draw(f"Cost against {metric}", sentence, cost_chart(points, "mean"))
 
 
 def full_cost(manifest: Mapping[str, Any]) -> float | None:
@@ -60,19 +62,26 @@ def full_cost(manifest: Mapping[str, Any]) -> float | None:
     return None if paid is None or saved is None else paid + saved
 
 
-def cost_spec(points: list[dict[str, Any]], title: str) -> dict[str, Any]:
+_COST_WIDTH, _COST_HEIGHT = 300, 200
+
+
+def cost_chart(points: Sequence[Mapping[str, Any]], title: str) -> Drawing:
     """The picture of points with run, cost, value, low and high; the title is of what goes upwards."""
-    x = {"field": "cost", "type": "quantitative", "axis": {"title": "dollars a run", "tickCount": 5, "format": "~g"}}
-    y: dict[str, Any] = {"type": "quantitative", "scale": {"zero": False}, "axis": {"title": title, "tickCount": 5}}
-    line = {"type": "rule", "color": MAIN, "strokeWidth": 2.5, "opacity": 0.45}
-    dot = {"type": "point", "filled": True, "color": MAIN, "size": 90, "opacity": 1}
-    name = {"type": "text", "align": "left", "dx": 8, "dy": -8, "color": INK, "limit": 140}
-    layers = [
-        {"mark": line, "encoding": {"x": x, "y": {**y, "field": "low"}, "y2": {"field": "high"}}},
-        {"mark": dot, "encoding": {"x": x, "y": {**y, "field": "value"}}},
-        {"mark": name, "encoding": {"x": x, "y": {**y, "field": "value"}, "text": {"field": "run"}}},
-    ]
-    return {"data": {"values": points}, "width": 300, "height": 200, "layer": layers}
+    drawing = Drawing()
+    values = [point[end] for point in points for end in ("value", "low", "high") if point[end] is not None]
+    x = Scale.around([0, *(point["cost"] for point in points)], 0, _COST_WIDTH)
+    y = Scale.around(values, _COST_HEIGHT, 0)
+    y_axis(drawing, y, _COST_WIDTH, title)
+    x_axis(drawing, x, _COST_HEIGHT, "dollars a run", top=0)
+    for point in points:
+        left, top = x(point["cost"]), y(point["value"])
+        if point["low"] is not None and point["high"] is not None:
+            drawing.line((left, y(point["low"])), (left, y(point["high"])), MAIN, width=2.5, opacity=0.45)
+        drawing.dot(left, top)
+        name = shortened(point["run"], 140)
+        fits = left + 8 + text_width(name) <= _COST_WIDTH + 10
+        drawing.text(left + (8 if fits else -8), top - 6, name, anchor="start" if fits else "end", fill=INK)
+    return drawing
 
 
 Boards = Sequence[Mapping[str, Any]]
@@ -138,8 +147,8 @@ def choice_pictures(boards: Boards) -> list[Picture]:
             "Each dot is a judge: what its run takes in dollars when nothing is remembered, and how far it agrees with "
             f"people on {board['n']:,} labelled answers, with the 95 % interval. Up and to the left is more for less."
         )
-        spec = cost_spec(points, _CHOICE_MEASURES[board["measure"]])
-        found.append(draw(f"Cost against agreement: {board['metric']}", sentence, spec))
+        drawing = cost_chart(points, _CHOICE_MEASURES[board["measure"]])
+        found.append(draw(f"Cost against agreement: {board['metric']}", sentence, drawing))
     return found
 
 
@@ -190,7 +199,7 @@ def _matrix_chart(
         f"Each cell is {meaning} on {metric}, and below it on how many answers. {_ends(measure, pairs, text)} "
         f"Judges that agree may still be wrong together. {unscored(rows)}."
     )
-    return draw(f"{title} · {metric}", sentence, _spec(measure, pairs, text))
+    return draw(f"{title} · {metric}", sentence, _judge_matrix(measure, pairs, text))
 
 
 def _ends(measure: str, pairs: Sequence[Mapping[str, Any]], text: Callable[[float | None], str]) -> str:
@@ -200,51 +209,21 @@ def _ends(measure: str, pairs: Sequence[Mapping[str, Any]], text: Callable[[floa
     return f"Nearest are {said[0]}, farthest {said[1]}." if len(known) > 1 else f"They are {said[0]}."
 
 
-def _spec(measure: str, pairs: Sequence[Mapping[str, Any]], text: Callable[[float | None], str]) -> dict[str, Any]:
+def _judge_matrix(measure: str, pairs: Sequence[Mapping[str, Any]], text: Callable[[float | None], str]) -> Drawing:
     judges = sorted({row[side] for row in pairs for side in ("judge_a", "judge_b")})
     known = {(row["judge_a"], row["judge_b"]): row for row in pairs}
-    values = [
-        {
-            "down": one,
-            "across": other,
-            "row": i,
-            "column": j,
-            **_cell(known.get(min((one, other), (other, one))), measure, text),
-        }
-        for i, one in enumerate(judges)
-        for j, other in enumerate(judges)
-        if i != j
+    cells = [
+        [None if one == other else _cell(known.get(min((one, other), (other, one))), measure, text) for other in judges]
+        for one in judges
     ]
-    step = max(56, min(120, 330 // len(judges)))
-    axis = {"domain": False, "ticks": False, "labelLimit": 110, "title": None}
-    x = {
-        "field": "across",
-        "type": "nominal",
-        "sort": {"field": "column", "op": "min"},
-        "axis": {**axis, "orient": "top", "labelAngle": 0, "labelLimit": step - 8},
-    }
-    y = {"field": "down", "type": "nominal", "sort": {"field": "row", "op": "min"}, "axis": axis}
-    shade = {"field": "shade", "type": "quantitative", "scale": None, "legend": None}
-    look = {"type": "rect", "color": MAIN, "cornerRadius": 4, "stroke": PAPER, "strokeWidth": 3}
-    shown = {"type": "text", "color": INK}
-    return {
-        "data": {"values": values},
-        "width": {"step": step},
-        "height": {"step": 48},
-        "encoding": {"x": x, "y": y},
-        "layer": [
-            {"mark": look, "encoding": {"opacity": shade}},
-            {"mark": {**shown, "fontSize": 14, "dy": -6}, "encoding": {"text": {"field": "text", "type": "nominal"}}},
-            {"mark": {**shown, "fontSize": 10, "dy": 11}, "encoding": {"text": {"field": "n", "type": "nominal"}}},
-        ],
-    }  # fmt: skip
+    return matrix_chart(judges, cells, max(56, min(120, 240 // len(judges))), 48, turn=False)
 
 
-def _cell(row: Mapping[str, Any] | None, measure: str, text: Callable[[float | None], str]) -> dict[str, Any]:
+def _cell(row: Mapping[str, Any] | None, measure: str, text: Callable[[float | None], str]) -> Cell:
     """What two judges have in common: nothing where they share no answer. No agreement below 0 is shaded."""
     value = row[measure] if row else None
     n = row["n"] if row else 0
-    return {"text": text(value), "n": f"n {n:,}", "shade": 0.06 + 0.54 * max(0.0, value or 0.0)}
+    return Cell(text(value), shade_of(max(0.0, value or 0.0)), f"n {n:,}")
 
 
 _SHOWN = ("mean", "pass_rate")

@@ -31,7 +31,6 @@ HEAVY = {
     "sqlalchemy",
     "tokenizers",
     "uvicorn",
-    "vl_convert",
 }
 READERS = {"ijson", "inscriptis", "jsonpath"}
 CONFIGURATION = {"hydra", "omegaconf", "pydantic", "yaml"}

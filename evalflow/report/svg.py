@@ -1,0 +1,258 @@
+"""Drawing in SVG: shapes and text, linear scales and their axes.
+
+Colours are the page's CSS variables, so that one picture serves light and dark.
+"""
+
+from __future__ import annotations
+
+import html
+import math
+import unicodedata
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+INK, MUTED, LINE = "var(--ink)", "var(--muted)", "var(--line)"
+MAIN, PASS, FAIL, PAPER = "var(--accent)", "var(--pass)", "var(--fail)", "var(--paper)"
+
+SIZE = 11
+"""Font size of labels, in pixels."""
+LABEL_LIMIT = 150
+_PADDING = 6
+_CHARACTER = 0.56
+"""Width of a character in font sizes, about. The reader's font is not known here."""
+
+
+def text_width(text: str, size: float = SIZE) -> float:
+    """About how wide a text is, in pixels."""
+    wide = sum(unicodedata.east_asian_width(character) in "WF" for character in text)
+    return size * (_CHARACTER * (len(text) - wide) + wide)
+
+
+def shortened(text: str, limit: float, size: float = SIZE) -> str:
+    """A text cut to about so many pixels; an ellipsis shows that it was cut."""
+    if text_width(text, size) <= limit:
+        return text
+    while text and text_width(text + "…", size) > limit:
+        text = text[:-1]
+    return text.rstrip() + "…"
+
+
+@dataclass(slots=True)
+class Drawing:
+    """Shapes in the order in which they are painted. The picture is as large as they need."""
+
+    _parts: list[str] = field(default_factory=list[str])
+    _left: float = 0
+    _top: float = 0
+    _right: float = 0
+    _bottom: float = 0
+
+    def rect(
+        self, x: float, y: float, width: float, height: float, fill: str, *, opacity: float = 1, radius: float = 0
+    ) -> None:
+        """A filled rectangle from its upper left corner."""
+        self._cover(x, y, x + width, y + height)
+        self._add("rect", x=x, y=y, width=width, height=height, rx=radius or None, fill=fill, fill_opacity=opacity)
+
+    def line(
+        self,
+        start: tuple[float, float],
+        end: tuple[float, float],
+        stroke: str = LINE,
+        *,
+        width: float = 1,
+        dash: str | None = None,
+        opacity: float = 1,
+        cap: str | None = None,
+    ) -> None:
+        """A straight line; `dash` is SVG's stroke-dasharray."""
+        (x1, y1), (x2, y2) = start, end
+        self._cover(min(x1, x2), min(y1, y2), max(x1, x2), max(y1, y2))
+        self._add(
+            "line", x1=x1, y1=y1, x2=x2, y2=y2, stroke=stroke, stroke_width=width, stroke_dasharray=dash,
+            stroke_opacity=opacity, stroke_linecap=cap,
+        )  # fmt: skip
+
+    def dot(self, x: float, y: float, radius: float = 5.4, *, opacity: float = 1) -> None:
+        """A filled circle with an edge in the colour of the paper."""
+        self._cover(x - radius, y - radius, x + radius, y + radius)
+        self._add(
+            "circle", cx=x, cy=y, r=radius, fill=MAIN, fill_opacity=opacity, stroke=PAPER, stroke_width=1.5
+        )  # fmt: skip
+
+    def text(
+        self,
+        x: float,
+        y: float,
+        text: str,
+        *,
+        anchor: str = "middle",
+        size: float = SIZE,
+        fill: str = MUTED,
+        bold: bool = False,
+        angle: float = 0,
+    ) -> None:
+        """One line of text.
+
+        Args:
+            x: Of its start, middle or end, as the anchor says.
+            y: Of its base line.
+            text: Plain; it is escaped here.
+            anchor: start, middle or end.
+            size: Of the font.
+            fill: Its colour.
+            bold: Whether it is a heading.
+            angle: Degrees by which it is turned clockwise about (x, y).
+        """
+        if not text:
+            return
+        width = text_width(text, size) * (1.06 if bold else 1)
+        left = {"start": 0.0, "middle": -width / 2, "end": -width}[anchor]
+        cos, sin = math.cos(math.radians(angle)), math.sin(math.radians(angle))
+        corners = [(u * cos - v * sin, u * sin + v * cos) for u in (left, left + width) for v in (-size, size * 0.3)]
+        across, down = zip(*corners, strict=True)
+        self._cover(x + min(across), y + min(down), x + max(across), y + max(down))
+        turn = f"rotate({_short(angle)} {_short(x)} {_short(y)})" if angle else None
+        self._add(
+            "text", text, x=x, y=y, text_anchor=None if anchor == "start" else anchor, font_size=size, fill=fill,
+            font_weight="bold" if bold else None, transform=turn,
+        )  # fmt: skip
+
+    def markup(self, label: str) -> str:
+        """The `svg` element. Its width and height are its natural size; a style sheet may let it shrink.
+
+        Args:
+            label: What a screen reader reads, instead of every label in it.
+        """
+        x, y = self._left - _PADDING, self._top - _PADDING
+        width, height = self._right - x + _PADDING, self._bottom - y + _PADDING
+        box = " ".join(_short(value) for value in (x, y, width, height))
+        return (
+            f'<svg role="img" aria-label="{html.escape(label)}" width="{_short(width)}" height="{_short(height)}" '
+            f'viewBox="{box}">{"".join(self._parts)}</svg>'
+        )
+
+    def _cover(self, left: float, top: float, right: float, bottom: float) -> None:
+        self._left, self._top = min(self._left, left), min(self._top, top)
+        self._right, self._bottom = max(self._right, right), max(self._bottom, bottom)
+
+    def _add(self, tag: str, text: str | None = None, **attributes: str | float | None) -> None:
+        shown = "".join(
+            f' {name.replace("_", "-")}="{value if isinstance(value, str) else _short(value)}"'
+            for name, value in attributes.items()
+            if value is not None and not (name.endswith("opacity") and value == 1)
+        )
+        self._parts.append(f"<{tag}{shown}/>" if text is None else f"<{tag}{shown}>{html.escape(text)}</{tag}>")
+
+
+def _short(value: float) -> str:
+    text = f"{value:.2f}".rstrip("0").rstrip(".")
+    return "0" if text == "-0" else text
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """From values to pixels.
+
+    Attributes:
+        low, high: The ends of the scale; low < high.
+        start, end: The pixels at which they are drawn.
+        count: How many ticks there are, about.
+        least_step: Ticks are no nearer to each other.
+    """
+
+    low: float
+    high: float
+    start: float
+    end: float
+    count: int = 5
+    least_step: float = 0
+
+    @classmethod
+    def around(
+        cls, values: Sequence[float], start: float, end: float, *, count: int = 5, least_step: float = 0
+    ) -> Scale:
+        """A scale that has all the values and ends at ticks."""
+        low, high = min(values), max(values)
+        if low == high:
+            pad = abs(low) / 10 or 0.5
+            low, high = low - pad, high + pad
+        for _ in range(2):  # a wider scale can have wider steps
+            step = cls(low, high, start, end, count, least_step).step
+            low, high = math.floor(low / step + 1e-9) * step, math.ceil(high / step - 1e-9) * step
+        return cls(low, high, start, end, count, least_step)
+
+    def __call__(self, value: float) -> float:
+        """The pixel of a value."""
+        return self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start)
+
+    @property
+    def step(self) -> float:
+        """The distance of two ticks: 1, 2 or 5 times a power of 10."""
+        rough = (self.high - self.low) / self.count
+        power = 10.0 ** math.floor(math.log10(rough))
+        factor = next((f for f, least in ((10, 50), (5, 10), (2, 2)) if (rough / power) ** 2 >= least), 1)
+        return max(power * factor, self.least_step)
+
+    def ticks(self) -> list[float]:
+        """The values that have a label."""
+        first, last = math.ceil(self.low / self.step - 1e-9), math.floor(self.high / self.step + 1e-9)
+        return [number * self.step for number in range(first, last + 1)]
+
+    def label(self, value: float) -> str:
+        """A tick's label, with as many digits as tell it from the next."""
+        digits = max(0, -math.floor(math.log10(self.step) + 1e-9))
+        text = f"{value:,.{digits}f}" if digits < 7 and abs(value) < 1e9 else f"{value:.4g}"
+        return ("0" if float(text.replace(",", "")) == 0 and digits == 0 else text).replace("-", "−")
+
+
+def x_axis(
+    drawing: Drawing,
+    scale: Scale,
+    bottom: float,
+    title: str,
+    *,
+    top: float | None = None,
+    label: Callable[[float], str] | None = None,
+) -> None:
+    """Labels and a title below the plot.
+
+    Args:
+        drawing: Where to draw.
+        scale: Of the axis.
+        bottom: The lower end of the plot.
+        title: Below the labels.
+        top: The upper end of the plot, up to which there are grid lines; None for none.
+        label: Gives a tick's label, where it is not the scale's own.
+    """
+    for tick in scale.ticks():
+        x = scale(tick)
+        if top is not None:
+            drawing.line((x, top), (x, bottom))
+        drawing.text(x, bottom + 16, (label or scale.label)(tick))
+    drawing.text((scale.start + scale.end) / 2, bottom + 34, title)
+
+
+def y_axis(
+    drawing: Drawing,
+    scale: Scale,
+    right: float,
+    title: str,
+    *,
+    label: Callable[[float], str] | None = None,
+) -> None:
+    """Labels and a title left of a plot that begins at 0, and grid lines over it.
+
+    Args:
+        drawing: Where to draw.
+        scale: Of the axis.
+        right: The right end of the plot.
+        title: Left of the labels, upwards.
+        label: Gives a tick's label, where it is not the scale's own.
+    """
+    labels = [(scale(tick), (label or scale.label)(tick)) for tick in scale.ticks()]
+    for y, text in labels:
+        drawing.line((0, y), (right, y))
+        drawing.text(-7, y + 4, text, anchor="end")
+    widest = max((text_width(text) for _, text in labels), default=0)
+    drawing.text(-widest - 16, (scale.start + scale.end) / 2, title, angle=-90)
