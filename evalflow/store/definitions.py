@@ -4,43 +4,44 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Literal
 
-from sqlalchemy import Connection, delete, func, insert, select
+import sqlalchemy as sa
+from sqlalchemy import Connection, func, insert, select
 
-from evalflow.store.tables import Row, add, bots, cases, change, creations, datasets, every, metrics, now, one
+from evalflow.store import tables
+from evalflow.store.tables import Row, bots, cases, creations, datasets, every, metrics, now, one
 
-_NAMED = {"bots": bots, "datasets": datasets}
-
-
-def named(connection: Connection, table: str, name: str) -> Row | None:
-    """The bot or dataset of that name."""
-    found = _NAMED[table]
-    return one(connection, select(found).where(found.c.name == name))
+TableName = Literal["bots", "datasets", "metrics"]
+_TABLES: Mapping[TableName, sa.Table] = {"bots": bots, "datasets": datasets, "metrics": metrics}
 
 
-def all_named(connection: Connection, table: str) -> list[Row]:
-    """All bots or datasets by name."""
-    found = _NAMED[table]
-    return every(connection, select(found).order_by(found.c.name))
+def named(connection: Connection, table: TableName, name: str, bot: int | None = None) -> Row | None:
+    """The definition of that name; a metric's name is unique for its bot."""
+    return one(connection, _select(table, bot).where(_TABLES[table].c.name == name))
 
 
-def add_named(connection: Connection, table: str, values: Mapping[str, Any]) -> int:
-    """A new bot or dataset, at version 1; gives its id."""
+def listed(connection: Connection, table: TableName, bot: int | None = None) -> list[Row]:
+    """All definitions by name, or those of one bot."""
+    return every(connection, _select(table, bot).order_by(_TABLES[table].c.name))
+
+
+def add(connection: Connection, table: TableName, values: Mapping[str, Any]) -> int:
+    """Add a definition at version 1; gives its id."""
     moment = now()
-    return add(connection, _NAMED[table], {**values, "version": 1, "created_at": moment, "updated_at": moment})
+    return tables.add(connection, _TABLES[table], {**values, "version": 1, "created_at": moment, "updated_at": moment})
 
 
-def change_named(connection: Connection, table: str, row: int, expected: int, values: Mapping[str, Any]) -> bool:
-    """Change a bot or dataset that still is of the version that was seen; says whether it was."""
-    found = _NAMED[table]
-    return change(connection, found, found.c.id == row, expected, {**values, "updated_at": now()})
+def change(connection: Connection, table: TableName, row: int, expected: int, values: Mapping[str, Any]) -> bool:
+    """Change a definition if it still has the expected version; says whether it had."""
+    found = _TABLES[table]
+    return tables.change(connection, found, found.c.id == row, expected, {**values, "updated_at": now()})
 
 
-def delete_named(connection: Connection, table: str, row: int, expected: int) -> bool:
-    """Delete one, with all that belongs to it, if it still is of the version that was seen; says whether it was."""
-    found = _NAMED[table]
-    return connection.execute(delete(found).where(found.c.id == row, found.c.version == expected)).rowcount == 1
+def delete(connection: Connection, table: TableName, row: int, expected: int) -> bool:
+    """Delete a definition, with what belongs to it, if it still has the expected version; says whether it had."""
+    found = _TABLES[table]
+    return connection.execute(sa.delete(found).where(found.c.id == row, found.c.version == expected)).rowcount == 1
 
 
 def counts(connection: Connection) -> dict[int, int]:
@@ -49,28 +50,9 @@ def counts(connection: Connection) -> dict[int, int]:
     return {row[0]: row[1] for row in connection.execute(query)}
 
 
-def metrics_of(connection: Connection, bot: int) -> list[Row]:
-    """The metrics of a bot by name."""
-    return every(connection, select(metrics).where(metrics.c.bot_id == bot).order_by(metrics.c.name))
-
-
-def add_metric(
-    connection: Connection, bot: int, name: str, definition: Mapping[str, Any], prompts: Mapping[str, str]
-) -> int:
-    """A new metric of a bot, at version 1; gives its id."""
-    moment = now()
-    values = {"bot_id": bot, "name": name, "definition": definition, "prompts": prompts}
-    return add(connection, metrics, {**values, "version": 1, "created_at": moment, "updated_at": moment})
-
-
-def change_metric(connection: Connection, row: int, expected: int, values: Mapping[str, Any]) -> bool:
-    """Change a metric that still is of the version that was seen; says whether it was."""
-    return change(connection, metrics, metrics.c.id == row, expected, {**values, "updated_at": now()})
-
-
-def delete_metric(connection: Connection, row: int, expected: int) -> bool:
-    """Delete a metric that still is of the version that was seen; says whether it was."""
-    return connection.execute(delete(metrics).where(metrics.c.id == row, metrics.c.version == expected)).rowcount == 1
+def _select(table: TableName, bot: int | None) -> sa.Select[Any]:
+    query = select(_TABLES[table])
+    return query if bot is None else query.where(_TABLES[table].c.bot_id == bot)
 
 
 KEPT = timedelta(days=30)
@@ -84,5 +66,5 @@ def get(connection: Connection, key: str) -> Row | None:
 def put(connection: Connection, values: Row) -> None:
     """Keep an answer, in the place of what is there of its key; what is older than `KEPT` goes."""
     oldest = (datetime.now(UTC) - KEPT).isoformat(timespec="milliseconds")
-    connection.execute(delete(creations).where((creations.c.at < oldest) | (creations.c.key == values["key"])))
+    connection.execute(sa.delete(creations).where((creations.c.at < oldest) | (creations.c.key == values["key"])))
     connection.execute(insert(creations).values(**values, at=now()))

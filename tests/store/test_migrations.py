@@ -43,11 +43,11 @@ def test_migrations_make_what_the_tables_say(database: Database) -> None:
 def test_what_is_there_stays_when_it_is_opened_again(database_url: str) -> None:
     first = open_database(database_url)
     with first.writing() as connection:
-        definitions.add_named(connection, "bots", BOT)
+        definitions.add(connection, "bots", BOT)
     first.close()
     again = open_database(database_url)
     with again.reading() as connection:
-        assert [row["name"] for row in definitions.all_named(connection, "bots")] == ["b"]
+        assert [row["name"] for row in definitions.listed(connection, "bots")] == ["b"]
     assert (again.made, again.backup) == (None, None)
     again.close()
 
@@ -65,7 +65,7 @@ def test_an_older_file_is_copied_and_then_brought_forward(tmp_path: Path, monkey
     url = f"sqlite:///{tmp_path / 'e.db'}"
     database = open_database(url)
     with database.writing() as connection:
-        definitions.add_named(connection, "bots", BOT)
+        definitions.add(connection, "bots", BOT)
     database.close()
     scripts = tmp_path / "migrations"
     _with_one_more(scripts)

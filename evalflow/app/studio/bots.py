@@ -7,13 +7,14 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import Any, Literal, cast
 
 from anyio import to_thread
 
 from evalflow.app.core.options import Option
 from evalflow.app.studio import library
-from evalflow.app.studio.space import TakenError, Workspace, not_found, stale
+from evalflow.app.studio.definitions import DefinitionStore, version_of
+from evalflow.app.studio.space import Workspace, not_found
 from evalflow.app.studio.validate import BOT_KINDS, check_bot, one_line
 from evalflow.errors import Problem, UserError
 from evalflow.paths import prompt_dirs
@@ -23,10 +24,6 @@ from evalflow.records import Answer, Case, Message
 from evalflow.redaction import Redactor, environment_values
 from evalflow.targets.registry import build_target, target_config_model
 from evalflow.targets.reply import Form
-
-if TYPE_CHECKING:
-    from sqlalchemy import Connection
-
 
 Origin = Literal["workspace", "conf"]
 
@@ -53,18 +50,18 @@ class Bot:
     updated_at: str = ""
 
 
+def _is_offered(option: Option) -> bool:
+    """Whether what conf/ declares is of a kind that can be used from here."""
+    return library.kind_of(option) in BOT_KINDS
+
+
+BOTS = DefinitionStore("bot", "bots", "target", _is_offered)
+
+
 def list_bots(space: Workspace) -> list[Bot]:
     """All bots: the defined ones by name, then those of conf/ that could be defined here too."""
-    from evalflow.store import definitions
-
-    with space.database.reading() as connection:
-        own = [_bot(row) for row in definitions.all_named(connection, "bots")]
-    taken = {bot.name for bot in own}
-    return own + [
-        _of_conf(option)
-        for name, option in library.declared("target").items()
-        if name not in taken and _is_offered(option)
-    ]
+    own = {row["name"]: _bot(row) for row in BOTS.rows(space)}
+    return [*own.values(), *(_of_conf(option) for name, option in BOTS.offered().items() if name not in own)]
 
 
 def get_bot(space: Workspace, name: str) -> Bot:
@@ -73,14 +70,13 @@ def get_bot(space: Workspace, name: str) -> Bot:
     Raises:
         NotFoundError: There is none.
     """
-    row = _row(space, name)
+    row = BOTS.find(space, name)
     if row is not None:
         return _bot(row)
-    known = library.declared("target")
-    if name not in known or not _is_offered(known[name]):
+    offered = BOTS.offered()
+    if name not in offered:
         raise not_found("bot", name, [bot.name for bot in list_bots(space)])
-    whole = _of_conf(known[name])
-    return Bot(whole.name, whole.description, library.shown(space, "target", name), whole.origin)
+    return replace(_of_conf(offered[name]), config=library.shown(space, "target", name))
 
 
 def create_bot(space: Workspace, name: str, config: Mapping[str, Any], description: str = "") -> Bot:
@@ -92,33 +88,20 @@ def create_bot(space: Workspace, name: str, config: Mapping[str, Any], descripti
     """
     values = bot_values(name, config, description)
     with space.database.writing() as connection:
-        add_bot(connection, values)
+        BOTS.add(connection, values)
     return get_bot(space, name)
 
 
 def bot_values(name: str, config: Mapping[str, Any], description: str = "") -> dict[str, Any]:
-    """The columns of a bot that is to be, for `add_bot`.
+    """The columns of a bot that is to be, for `BOTS.add`.
 
     Raises:
         TakenError: conf/ declares one of that name.
         UserError: With all that is wrong with it.
     """
     values = {"name": name, "description": one_line(description, "bot"), "config": check_bot(name, config)}
-    _expect_free(name)
+    BOTS.expect_free(name)
     return values
-
-
-def add_bot(connection: Connection, values: Mapping[str, Any]) -> int:
-    """Add a bot within a transaction; gives its id.
-
-    Raises:
-        TakenError: The name is in use.
-    """
-    from evalflow.store import definitions
-
-    if definitions.named(connection, "bots", values["name"]):
-        raise _taken(values["name"])
-    return definitions.add_named(connection, "bots", values)
 
 
 def update_bot(
@@ -145,19 +128,13 @@ def update_bot(
         StaleError: It was changed meanwhile.
         UserError: With all that is wrong with it.
     """
-    from evalflow.store import definitions
-
-    row = _own(space, name)
+    row = BOTS.get(space, name)
     values: dict[str, Any] = {"name": new_name or name}
     values["config"] = check_bot(values["name"], row["config"] if config is None else config)
     values["description"] = row["description"] if description is None else one_line(description, "bot")
     if values["name"] != name:
-        _expect_free(values["name"])
-    with space.database.writing() as connection:
-        if values["name"] != name and definitions.named(connection, "bots", values["name"]):
-            raise _taken(values["name"])
-        if not definitions.change_named(connection, "bots", row["id"], expected, values):
-            raise stale("bot", name, expected, definitions.named(connection, "bots", name) or row, values)
+        BOTS.expect_free(values["name"])
+    BOTS.change(space, row, expected, values)
     return get_bot(space, values["name"])
 
 
@@ -168,12 +145,7 @@ def delete_bot(space: Workspace, name: str, expected: int) -> None:
         NotFoundError: There is none that can be deleted.
         StaleError: It was changed meanwhile.
     """
-    from evalflow.store import definitions
-
-    row = _own(space, name)
-    with space.database.writing() as connection:
-        if not definitions.delete_named(connection, "bots", row["id"], expected):
-            raise stale("bot", name, expected, definitions.named(connection, "bots", name) or row, {})
+    BOTS.delete(space, BOTS.get(space, name), expected)
 
 
 def copy_bot(space: Workspace, source: str, name: str, changes: Mapping[str, Any] | None = None) -> Bot:
@@ -187,56 +159,8 @@ def copy_bot(space: Workspace, source: str, name: str, changes: Mapping[str, Any
     return create_bot(space, name, {**library.given(bot.config), **(changes or {})}, bot.description)
 
 
-def bot_id(space: Workspace, name: str) -> int:
-    """The row of a bot that was defined here.
-
-    Raises:
-        NotFoundError: There is none.
-    """
-    return _own(space, name)["id"]
-
-
-def _own(space: Workspace, name: str) -> dict[str, Any]:
-    row = _row(space, name)
-    if row is None:
-        if name in library.declared("target"):
-            hint = "copy it under another name, and change the copy"
-            raise TakenError(Problem(f"the bot {name!r} is declared in conf/, and cannot be changed here", "bot", hint))
-        raise not_found("bot", name, [bot.name for bot in list_bots(space)])
-    return row
-
-
-def _row(space: Workspace, name: str) -> dict[str, Any] | None:
-    from evalflow.store import definitions
-
-    with space.database.reading() as connection:
-        return definitions.named(connection, "bots", name)
-
-
-def _expect_free(name: str) -> None:
-    if name in library.declared("target"):
-        raise _taken(name)
-
-
-def _taken(name: str) -> TakenError:
-    return TakenError(Problem(f"there already is a bot {name!r}", "bot.name", "choose another name"))
-
-
-def _is_offered(option: Option) -> bool:
-    """Whether what conf/ declares is of a kind that can be used from here."""
-    return library.kind_of(option) in BOT_KINDS
-
-
 def _bot(row: Mapping[str, Any]) -> Bot:
-    return Bot(
-        row["name"],
-        row["description"],
-        row["config"],
-        "workspace",
-        row["version"],
-        row["created_at"],
-        row["updated_at"],
-    )
+    return Bot(row["name"], row["description"], row["config"], **version_of(row))
 
 
 def _of_conf(option: Option) -> Bot:

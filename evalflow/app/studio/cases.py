@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from evalflow import datasets as readers
 from evalflow.app.studio.case_rows import read_row, read_rows, stored
 from evalflow.app.studio.datasets import (
+    DATASETS,
     Dataset,
-    add_dataset,
     dataset_values,
     declared_dataset,
     declared_rows,
@@ -244,7 +244,7 @@ def copy_dataset(space: Workspace, source: str, name: str) -> Dataset:
         rows = declared_rows(space, source)
     prepared = [stored(row) for row in rows]
     with space.database.writing() as connection:
-        append_stored(connection, add_dataset(connection, values), prepared)
+        append_stored(connection, DATASETS.add(connection, values), prepared)
     return get_dataset(space, name)
 
 

@@ -5,20 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import Any, Literal, cast
 
 from evalflow import datasets as readers
 from evalflow.app.studio import library
 from evalflow.app.studio.bots import Origin
 from evalflow.app.studio.case_rows import question_of
-from evalflow.app.studio.space import TakenError, Workspace, not_found, stale
+from evalflow.app.studio.definitions import DefinitionStore, version_of
+from evalflow.app.studio.space import Workspace, not_found
 from evalflow.app.studio.validate import check_name, one_line
 from evalflow.config.schema import DatasetConfig
-from evalflow.errors import Problem
-
-if TYPE_CHECKING:
-    from sqlalchemy import Connection
-
 
 Generates = Literal["answer", "actual"]
 
@@ -47,12 +43,15 @@ class Dataset:
     updated_at: str = ""
 
 
+DATASETS = DefinitionStore("dataset", "datasets", "dataset")
+
+
 def list_datasets(space: Workspace) -> list[Dataset]:
     """All datasets: the defined ones by name, then those of conf/."""
     from evalflow.store import definitions
 
     with space.database.reading() as connection:
-        rows, counted = definitions.all_named(connection, "datasets"), definitions.counts(connection)
+        rows, counted = definitions.listed(connection, "datasets"), definitions.counts(connection)
     own = [_dataset(row, counted.get(row["id"], 0)) for row in rows]
     taken = {dataset.name for dataset in own}
     return own + [
@@ -83,34 +82,20 @@ def create_dataset(space: Workspace, name: str, description: str = "", generates
     """
     values = dataset_values(name, description, generates)
     with space.database.writing() as connection:
-        add_dataset(connection, values)
+        DATASETS.add(connection, values)
     return get_dataset(space, name)
 
 
 def dataset_values(name: str, description: str, generates: Generates) -> dict[str, Any]:
-    """The columns of a dataset that is to be, for `add_dataset`.
+    """The columns of a dataset that is to be, for `DATASETS.add`.
 
     Raises:
         TakenError: conf/ declares one of that name.
         UserError: The name or the description cannot be used.
     """
     check_name(name, "dataset")
-    if name in library.declared("dataset"):
-        raise _taken(name)
+    DATASETS.expect_free(name)
     return {"name": name, "description": one_line(description, "dataset"), "generates": generates}
-
-
-def add_dataset(connection: Connection, values: Mapping[str, Any]) -> int:
-    """Add a dataset within a transaction; gives its id.
-
-    Raises:
-        TakenError: The name is in use.
-    """
-    from evalflow.store import definitions
-
-    if definitions.named(connection, "datasets", values["name"]):
-        raise _taken(values["name"])
-    return definitions.add_named(connection, "datasets", values)
 
 
 def update_dataset(
@@ -122,16 +107,12 @@ def update_dataset(
         NotFoundError: There is none that can be changed.
         StaleError: It was changed meanwhile.
     """
-    from evalflow.store import definitions
-
     row = own_row(space, name)
     values = {
         "description": row["description"] if description is None else one_line(description, "dataset"),
         "generates": row["generates"] if generates is None else generates,
     }
-    with space.database.writing() as connection:
-        if not definitions.change_named(connection, "datasets", row["id"], expected, values):
-            raise stale("dataset", name, expected, definitions.named(connection, "datasets", name) or row, values)
+    DATASETS.change(space, row, expected, values)
     return get_dataset(space, name)
 
 
@@ -142,12 +123,7 @@ def delete_dataset(space: Workspace, name: str, expected: int) -> None:
         NotFoundError: There is none that can be deleted.
         StaleError: It was changed meanwhile.
     """
-    from evalflow.store import definitions
-
-    row = own_row(space, name)
-    with space.database.writing() as connection:
-        if not definitions.delete_named(connection, "datasets", row["id"], expected):
-            raise stale("dataset", name, expected, definitions.named(connection, "datasets", name) or row, {})
+    DATASETS.delete(space, own_row(space, name), expected)
 
 
 def own_row(space: Workspace, name: str) -> dict[str, Any]:
@@ -156,35 +132,11 @@ def own_row(space: Workspace, name: str) -> dict[str, Any]:
     Raises:
         NotFoundError, TakenError: There is none, or conf/ declares it.
     """
-    from evalflow.store import definitions
-
-    with space.database.reading() as connection:
-        row = definitions.named(connection, "datasets", name)
-    if row is not None:
-        return row
-    if name in library.declared("dataset"):
-        hint = "copy it under another name, and change the copy"
-        raise TakenError(
-            Problem(f"the dataset {name!r} is declared in conf/, and cannot be changed here", "dataset", hint)
-        )
-    raise not_found("dataset", name, [dataset.name for dataset in list_datasets(space)])
-
-
-def _taken(name: str) -> TakenError:
-    return TakenError(Problem(f"there already is a dataset {name!r}", "dataset.name", "choose another name"))
+    return DATASETS.get(space, name)
 
 
 def _dataset(row: Mapping[str, Any], counted: int) -> Dataset:
-    return Dataset(
-        row["name"],
-        row["description"],
-        row["generates"],
-        counted,
-        "workspace",
-        row["version"],
-        row["created_at"],
-        row["updated_at"],
-    )
+    return Dataset(row["name"], row["description"], row["generates"], counted, **version_of(row))
 
 
 COUNTED = 20_000

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, cast
 import yaml
 
 from evalflow.app.studio import library
-from evalflow.app.studio.bots import Origin, bot_id
-from evalflow.app.studio.space import TakenError, Workspace, not_found, stale
+from evalflow.app.studio.bots import BOTS, Origin
+from evalflow.app.studio.definitions import DefinitionStore, version_of
+from evalflow.app.studio.space import Workspace, not_found, stale
 from evalflow.app.studio.validate import check_metric
 from evalflow.errors import Problem, UserError
 from evalflow.metrics.case_checks import JUDGED, PARAMS
@@ -52,6 +53,9 @@ class MetricDraft:
     prompts: Mapping[str, str] | None = None
 
 
+METRICS = DefinitionStore("metric", "metrics")
+
+
 def list_library() -> list[MetricDefinition]:
     """What conf/ declares, as its files say it."""
     return [
@@ -81,12 +85,9 @@ def list_metrics(space: Workspace, bot: str) -> list[MetricDefinition]:
     Raises:
         NotFoundError: There is no such bot.
     """
-    from evalflow.store import definitions
-
-    with space.database.reading() as connection:
-        row = definitions.named(connection, "bots", bot)
-        if row is not None:
-            return [_metric(bot, found) for found in definitions.metrics_of(connection, row["id"])]
+    row = BOTS.find(space, bot)
+    if row is not None:
+        return [_metric(bot, found) for found in METRICS.rows(space, row["id"])]
     library.find("target", "bot", bot)
     return []
 
@@ -112,7 +113,7 @@ def create_metric(space: Workspace, bot: str, draft: MetricDraft) -> MetricDefin
         UserError: With all that is wrong with it.
     """
     definition, prompts = check_metric(draft.name, draft.definition, draft.prompts)
-    row = bot_id(space, bot)
+    row = BOTS.get(space, bot)["id"]
     with space.database.writing() as connection:
         add_metric(connection, row, bot, MetricDraft(draft.name, definition, prompts))
     return get_metric(space, bot, draft.name)
@@ -124,12 +125,8 @@ def add_metric(connection: Connection, row: int, bot: str, checked: MetricDraft)
     Raises:
         TakenError: The bot has a metric of that name.
     """
-    from evalflow.store import definitions
-
-    if any(found["name"] == checked.name for found in definitions.metrics_of(connection, row)):
-        what = f"the bot {bot!r} already has a metric {checked.name!r}"
-        raise TakenError(Problem(what, "metric.name", "choose another name"))
-    definitions.add_metric(connection, row, checked.name, checked.definition, checked.prompts or {})
+    values = {"bot_id": row, "name": checked.name, "definition": checked.definition, "prompts": checked.prompts or {}}
+    METRICS.add(connection, values, bot)
 
 
 def update_metric(space: Workspace, bot: str, draft: MetricDraft, expected: int) -> MetricDefinition:
@@ -146,16 +143,10 @@ def update_metric(space: Workspace, bot: str, draft: MetricDraft, expected: int)
         StaleError: It was changed meanwhile.
         UserError: With all that is wrong with it.
     """
-    from evalflow.store import definitions
-
     row = _row(space, bot, draft.name)
     texts = row["prompts"] if draft.prompts is None else draft.prompts
     definition, prompts = check_metric(draft.name, draft.definition, texts)
-    values = {"definition": definition, "prompts": prompts}
-    with space.database.writing() as connection:
-        changed = definitions.change_metric(connection, row["id"], expected, values)
-    if not changed:
-        raise stale("metric", draft.name, expected, _row(space, bot, draft.name), values)
+    METRICS.change(space, row, expected, {"definition": definition, "prompts": prompts})
     return get_metric(space, bot, draft.name)
 
 
@@ -166,13 +157,7 @@ def delete_metric(space: Workspace, bot: str, name: str, expected: int) -> None:
         NotFoundError: There is none.
         StaleError: It was changed meanwhile.
     """
-    from evalflow.store import definitions
-
-    row = _row(space, bot, name)
-    with space.database.writing() as connection:
-        deleted = definitions.delete_metric(connection, row["id"], expected)
-    if not deleted:
-        raise stale("metric", name, expected, _row(space, bot, name), {})
+    METRICS.delete(space, _row(space, bot, name), expected)
 
 
 def replace_metrics(
@@ -194,9 +179,9 @@ def replace_metrics(
     from evalflow.store import definitions
 
     checked = _checked(drafts)
-    row = bot_id(space, bot)
+    row = BOTS.get(space, bot)["id"]
     with space.database.writing() as connection:
-        there = {found["name"]: found for found in definitions.metrics_of(connection, row)}
+        there = {found["name"]: found for found in definitions.listed(connection, "metrics", row)}
         for name in dict.fromkeys([*there, *expected]):
             found = there.get(name, {"version": 0})
             if found["version"] != expected.get(name, 0):
@@ -204,12 +189,12 @@ def replace_metrics(
         for name, (definition, prompts) in checked.items():
             values = {"definition": definition, "prompts": prompts}
             if name not in there:
-                definitions.add_metric(connection, row, name, definition, prompts)
+                definitions.add(connection, "metrics", {"bot_id": row, "name": name, **values})
             elif any(there[name][key] != value for key, value in values.items()):
-                definitions.change_metric(connection, there[name]["id"], there[name]["version"], values)
+                definitions.change(connection, "metrics", there[name]["id"], there[name]["version"], values)
         for name, found in there.items():
             if name not in checked:
-                definitions.delete_metric(connection, found["id"], found["version"])
+                definitions.delete(connection, "metrics", found["id"], found["version"])
     return list_metrics(space, bot)
 
 
@@ -267,27 +252,11 @@ def _checked(drafts: Sequence[MetricDraft]) -> dict[str, tuple[dict[str, Any], d
 
 
 def _row(space: Workspace, bot: str, name: str) -> dict[str, Any]:
-    from evalflow.store import definitions
-
-    row = bot_id(space, bot)
-    with space.database.reading() as connection:
-        found = {metric["name"]: metric for metric in definitions.metrics_of(connection, row)}
-    if name not in found:
-        raise not_found("metric", name, list(found))
-    return found[name]
+    return METRICS.get(space, name, BOTS.get(space, bot)["id"])
 
 
 def _metric(bot: str, row: Mapping[str, Any]) -> MetricDefinition:
-    return MetricDefinition(
-        bot,
-        row["name"],
-        row["definition"],
-        row["prompts"],
-        "workspace",
-        row["version"],
-        row["created_at"],
-        row["updated_at"],
-    )
+    return MetricDefinition(bot, row["name"], row["definition"], row["prompts"], **version_of(row))
 
 
 KEY = "yaml"

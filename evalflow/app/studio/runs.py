@@ -11,6 +11,7 @@ from typing import Any, Literal
 from evalflow.app.core.locate import find_run
 from evalflow.app.core.saved import read_manifest
 from evalflow.app.core.trusted import agree, expect_agreed
+from evalflow.app.studio.bots import BOTS
 from evalflow.app.studio.run_types import ENDED, Run, RunEstimate, RunPage, RunRequest, State, as_run
 from evalflow.app.studio.snapshot import Own, RunChoice, chosen, freeze, inspected, owned, remove, shown
 from evalflow.app.studio.space import TakenError, Workspace, not_found, refuse_elsewhere, run_folder, stale, within
@@ -256,10 +257,7 @@ def _new_folder(space: Workspace, request: RunRequest) -> Path:
 
 
 def _bot_id(space: Workspace, name: str) -> int | None:
-    from evalflow.store import definitions
-
-    with space.database.reading() as connection:
-        row = definitions.named(connection, "bots", name)
+    row = BOTS.find(space, name)
     return row["id"] if row else None
 
 

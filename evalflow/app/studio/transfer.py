@@ -12,10 +12,10 @@ from typing import Any, cast
 from evalflow import datasets as readers
 from evalflow.app.core.options import Option
 from evalflow.app.studio import library
-from evalflow.app.studio.bots import add_bot, bot_id, bot_values, get_bot, list_bots
+from evalflow.app.studio.bots import BOTS, bot_values, get_bot, list_bots
 from evalflow.app.studio.case_rows import stored
 from evalflow.app.studio.cases import append_stored, case_rows
-from evalflow.app.studio.datasets import add_dataset, dataset_values, get_dataset, list_datasets
+from evalflow.app.studio.datasets import DATASETS, dataset_values, get_dataset, list_datasets
 from evalflow.app.studio.metrics import MetricDraft, add_metric, list_metrics
 from evalflow.app.studio.snapshot import BASES, Own, write_own
 from evalflow.app.studio.space import TakenError, Workspace
@@ -149,14 +149,14 @@ def _keep(space: Workspace, found: _Checked, owner: str | None) -> None:
         NotFoundError: The bot that the metrics are for is gone.
     """
     names = {bot["name"] for bot in found.bots}
-    there = {owner: bot_id(space, owner)} if found.metrics and owner is not None and owner not in names else {}
+    there = {owner: BOTS.get(space, owner)["id"]} if found.metrics and owner is not None and owner not in names else {}
     with space.database.writing() as connection:
-        rows = there | {bot["name"]: add_bot(connection, bot) for bot in found.bots}
+        rows = there | {bot["name"]: BOTS.add(connection, bot) for bot in found.bots}
         for metric in found.metrics:
             name = cast("str", owner)
             add_metric(connection, rows[name], name, metric)
         for values, cases in found.datasets:
-            append_stored(connection, add_dataset(connection, values), cases)
+            append_stored(connection, DATASETS.add(connection, values), cases)
 
 
 def _options(space: Workspace, name: str) -> Mapping[str, Any]:

@@ -50,31 +50,34 @@ def race(space: Workspace, first: Callable[[Connection], object], second: Callab
         return found.result(PATIENCE_S)
 
 
-def row_of(connection: Connection, table: str, name: str) -> int:
+def row_of(connection: Connection, table: definitions.TableName, name: str) -> int:
     row = definitions.named(connection, table, name)
     assert row is not None
     return row["id"]
 
 
+def helper_of(connection: Connection) -> int:
+    return row_of(connection, "bots", "helper")
+
+
 BOT = {"name": "other", "description": "", "config": MODEL}
 DATASET = {"name": "other", "description": "", "generates": "answer"}
+METRIC = {"name": "other", "definition": POLITE, "prompts": {}}
 TAKEN: dict[str, tuple[Callable[[Connection], object], Callable[[Workspace], object]]] = {
     "bot": (
-        lambda connection: definitions.add_named(connection, "bots", BOT),
+        lambda connection: definitions.add(connection, "bots", BOT),
         lambda space: bots.create_bot(space, "other", MODEL),
     ),
     "renamed bot": (
-        lambda connection: definitions.add_named(connection, "bots", BOT),
+        lambda connection: definitions.add(connection, "bots", BOT),
         lambda space: bots.update_bot(space, "helper", 1, new_name="other"),
     ),
     "dataset": (
-        lambda connection: definitions.add_named(connection, "datasets", DATASET),
+        lambda connection: definitions.add(connection, "datasets", DATASET),
         lambda space: datasets.create_dataset(space, "other"),
     ),
     "metric": (
-        lambda connection: definitions.add_metric(
-            connection, row_of(connection, "bots", "helper"), "other", POLITE, {}
-        ),
+        lambda connection: definitions.add(connection, "metrics", {**METRIC, "bot_id": helper_of(connection)}),
         lambda space: metrics.create_metric(space, "helper", MetricDraft("other", POLITE)),
     ),
 }
@@ -105,8 +108,10 @@ def test_a_case_whose_id_is_taken_meanwhile_is_refused(space: Workspace) -> None
 
 def test_a_metric_that_was_changed_meanwhile_is_neither_deleted_nor_replaced(space: Workspace) -> None:
     def change(connection: Connection) -> None:
-        (row,) = definitions.metrics_of(connection, row_of(connection, "bots", "helper"))
-        definitions.change_metric(connection, row["id"], row["version"], {"definition": {**POLITE, "threshold": 0.5}})
+        (row,) = definitions.listed(connection, "metrics", helper_of(connection))
+        definitions.change(
+            connection, "metrics", row["id"], row["version"], {"definition": {**POLITE, "threshold": 0.5}}
+        )
 
     with pytest.raises(StaleError, match="version 2, not 1"):
         race(space, change, lambda: metrics.delete_metric(space, "helper", "polite", 1))
@@ -117,7 +122,7 @@ def test_a_metric_that_was_changed_meanwhile_is_neither_deleted_nor_replaced(spa
 
 def test_cases_for_a_dataset_that_is_deleted_meanwhile_are_refused(space: Workspace) -> None:
     def delete(connection: Connection) -> None:
-        assert definitions.delete_named(connection, "datasets", row_of(connection, "datasets", "mine"), 1)
+        assert definitions.delete(connection, "datasets", row_of(connection, "datasets", "mine"), 1)
 
     with pytest.raises(ConflictError, match="changed meanwhile"):
         race(space, delete, lambda: cases.add_cases(space, "mine", [{"id": "c2", "question": "q"}]))
