@@ -23,12 +23,16 @@ class Redactor:
 
     Args:
         secrets: In plain text.
+
+    Attributes:
+        hides_data: Whether `data` ever changes a text.
     """
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         found = {secret.strip() for secret in secrets}
         self._text = _pattern(secret for secret in found if len(secret) >= SHORTEST)
         self._data = _pattern(secret for secret in found if len(secret) >= SHORTEST_IN_DATA)
+        self.hides_data = self._data is not None
 
     def text(self, text: str) -> str:
         """A message of ours, such as an error or a line of the log, without the secrets."""

@@ -6,9 +6,9 @@ import asyncio
 import itertools
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from evalflow.calls import faults
 from evalflow.calls.budget import Account, Amount, Budget
@@ -81,13 +81,16 @@ class Watchdog:
         self.answered = False
         self.heard = False
 
-    async def send(self, request: HttpRequest) -> Response:
+    def send(self, request: HttpRequest) -> Coroutine[Any, Any, Response]:
         """Send one request.
 
         Raises:
             TransportError: No whole response came, this time.
             InfrastructureError: The endpoint accepts connections and answers nothing.
         """
+        return self._transport.send(request) if self.heard else self._unheard(request)
+
+    async def _unheard(self, request: HttpRequest) -> Response:
         response = await self._transport.send(request) if self.answered else await self._watched(request)
         self.answered = self.heard = True
         return response
@@ -224,10 +227,14 @@ class Gateway:
             reserved = await self._account.reserve(request) if self._account else Amount()
             spent = reserved  # what ends without an answer may have been paid for all the same
             try:
-                async with self._limiter.slot(request.tokens) as slot:
-                    begun = slot.started if begun is None else begun
+                slot = await self._limiter.acquire(request.tokens)
+                begun = slot.started if begun is None else begun
+                try:
                     outcome = await self._try(request, decode, slot)
-                spent = self._spent(outcome, reserved)
+                finally:
+                    self._limiter.release()
+                if self._account:
+                    spent = self._spent(self._account, outcome, reserved)
             finally:
                 if self._account:
                     self._account.budget.settle(reserved, spent)
@@ -270,16 +277,15 @@ class Gateway:
     def _clean(self, response: Response) -> Response:
         """The response without what may not, or cannot, be written down with it."""
         body = mended(response.body)
-        body = self._redactor.data(body.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
+        if self._redactor.hides_data:
+            body = self._redactor.data(body.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
         return response if body == response.body else replace(response, body=body)
 
-    def _spent(self, outcome: Sent[T] | CallFault, reserved: Amount) -> Amount:
+    def _spent(self, account: Account, outcome: Sent[T] | CallFault, reserved: Amount) -> Amount:
         """What a try took, as far as that is known; what is not known to be less took all that was reserved."""
-        if self._account is None:
-            return reserved
         if isinstance(outcome, Sent):
             usage = outcome.value.usage
-            return self._account.actual(usage) if usage else reserved
+            return account.actual(usage) if usage else reserved
         if outcome.unreachable:
             return Amount()
         return reserved if outcome.error_type in MAYBE_PAID else Amount(requests=1)

@@ -192,7 +192,7 @@ class Limiter:
                 pressure.accept()
             else:
                 self._shrink(slot, EASE, self._start)
-        elif times < HOLDS and self._in_flight >= self.limit:
+        elif times < HOLDS and self._in_flight >= int(self._limit):
             growth = 1.0 if self._shrunk_at is None else 1.0 / self._limit
             self._limit = min(self._limit + growth, float(self._maximum))
 
@@ -226,7 +226,7 @@ class Limiter:
         """Wait for a slot; see `slot`."""
         if not self._waiting:
             now = time.monotonic()
-            if self._in_flight < self.limit and self._wait_s(now) <= 0:
+            if self._in_flight < int(self._limit) and self._wait_s(now) <= 0:
                 return self._give(tokens, now)
         turn: asyncio.Future[Slot] = asyncio.get_running_loop().create_future()
         self._waiting.append((turn, tokens))
@@ -255,8 +255,11 @@ class Limiter:
 
     def _wait_s(self, now: float) -> float:
         """Seconds until a slot may be given, were one free; 0 or less: now."""
-        paces = [pace.wait_s(now) for pace in (self._requests, self._tokens) if pace is not None]
-        return max(self._resume_at - now, *paces) if paces else self._resume_at - now
+        wait = self._resume_at - now
+        for pace in (self._requests, self._tokens):
+            if pace is not None:
+                wait = max(wait, pace.wait_s(now))
+        return wait
 
     def _wake(self) -> None:
         """Give slots to those who wait, as far as they go, and come back when the next may be given."""
@@ -264,7 +267,7 @@ class Limiter:
             self._timer.cancel()
             self._timer = None
         now = time.monotonic()
-        while self._waiting and self._in_flight < self.limit:
+        while self._waiting and self._in_flight < int(self._limit):
             if self._waiting[0][0].done():
                 self._waiting.popleft()
                 continue

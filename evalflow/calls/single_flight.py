@@ -73,9 +73,27 @@ class Once:
                     return value, False
             other = self._under_way.get(key)
             if other is None:
-                return await self._lead(key, ask), False
+                break
             await asyncio.wait({other})  # the other's cancellation is not ours, and ours is not its
             entry = None if other.cancelled() else other.result()
+        shared = self._under_way[key] = asyncio.get_running_loop().create_future()
+        try:
+            value, entry = await ask()
+        except Exception as error:
+            shared.set_exception(_for_others(error))
+            shared.exception()  # nobody may be waiting, and that is no oversight
+            raise
+        except BaseException:
+            shared.cancel()
+            raise
+        finally:
+            del self._under_way[key]
+        if self._cache is not None:
+            self._cache.put(key, entry)
+        if self.settled is not None:
+            self.settled.add(short(key))
+        shared.set_result(entry)
+        return value, False
 
     def known(self, key: bytes) -> Entry | None:
         """What is remembered under a key; nothing is asked, and nothing counted."""
@@ -94,26 +112,6 @@ class Once:
             return False
         self.settled.add(short(key))
         return True
-
-    async def _lead(self, key: bytes, ask: Callable[[], Awaitable[tuple[T, Entry]]]) -> T:
-        shared = self._under_way[key] = asyncio.get_running_loop().create_future()
-        try:
-            value, entry = await ask()
-        except Exception as error:
-            shared.set_exception(_for_others(error))
-            shared.exception()  # nobody may be waiting, and that is no oversight
-            raise
-        except BaseException:
-            shared.cancel()
-            raise
-        finally:
-            del self._under_way[key]
-        if self._cache is not None:
-            self._cache.put(key, entry)
-        if self.settled is not None:
-            self.settled.add(short(key))
-        shared.set_result(entry)
-        return value
 
 
 def _for_others(error: Exception) -> Exception:

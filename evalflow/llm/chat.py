@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Annotated, Any, NotRequired, TypeVar
@@ -235,9 +235,9 @@ class ChatClient:
         """What a value is known by: the request that is sent first, and which of several wanted values it is."""
         return key_of(self._place, request.path, request.body or b"", *repeats)
 
-    async def once(
+    def once(
         self, key: bytes, ask: Callable[[], Awaitable[tuple[T, Entry]]], read: Callable[[Entry], T]
-    ) -> tuple[T, bool]:
+    ) -> Coroutine[Any, Any, tuple[T, bool]]:
         """The value that is known by a key, and whether it was had for nothing. See `Once`.
 
         Args:
@@ -245,9 +245,7 @@ class ChatClient:
             ask: Asks, and gives the value and what to remember of it.
             read: The value of what is remembered; raises Unreadable.
         """
-        if self._once is None:
-            return (await ask())[0], False
-        return await self._once(key, ask, read, self._cost)
+        return self._once(key, ask, read, self._cost) if self._once else _asked(ask)
 
     def known(self, key: bytes) -> Entry | None:
         """What is remembered under a key; nothing is asked."""
@@ -278,6 +276,10 @@ class ChatClient:
     def _settle(self, expected: float, usage: Usage) -> None:
         self._reply_tokens += (usage.output_tokens - self._reply_tokens) / REPLIES
         self._limiter.settle(usage.input_tokens + usage.output_tokens - expected)
+
+
+async def _asked(ask: Callable[[], Awaitable[tuple[T, Entry]]]) -> tuple[T, bool]:
+    return (await ask())[0], False
 
 
 def canonical(body: Mapping[str, Any]) -> bytes:

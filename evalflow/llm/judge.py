@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -134,10 +134,11 @@ class OpenAIJudge:
         entries = [entry for key in keys if (entry := self._client.known(key)) is not None]
         return [text for entry in entries if (text := self._raw(ask, entry)) is not None]
 
-    async def ask(self, ask: Ask) -> Reply:
+    def ask(self, ask: Ask) -> Coroutine[Any, Any, Reply]:
         """Answer one question. See `Judge`."""
-        if ask.samples == 1:
-            return await self._ask_once(ask)
+        return self._ask_once(ask) if ask.samples == 1 else self._ask_often(ask)
+
+    async def _ask_often(self, ask: Ask) -> Reply:
         if not self._weighs(ask):
             return await self._drawn(ask)
         first = await self._ask_once(replace(ask, samples=1))
@@ -163,7 +164,9 @@ class OpenAIJudge:
         return ask.logprobs and self._config.gives_logprobs and ask.items is None
 
     def _body(self, ask: Ask) -> dict[str, Any]:
-        return {**self._contract(ask.reply_model).request(ask.messages), **self._decoding(ask)}
+        contract = self._contracts.get(ask.reply_model) or self._contract(ask.reply_model)
+        body = contract.request(ask.messages)
+        return {**body, **self._decoding(ask)} if ask.logprobs or ask.samples > 1 else body
 
     def _request(self, ask: Ask, body: Mapping[str, Any]) -> HttpRequest:
         return self._client.request(body, kind=f"{ask.metric}.{ask.step}")
@@ -181,9 +184,16 @@ class OpenAIJudge:
 
     async def _paid(self, ask: Ask, body: Mapping[str, Any], request: HttpRequest, key: bytes) -> tuple[Reply, Entry]:
         """Ask until the reply is valid; gives it, and what is to be remembered of it."""
-        contract, spent = self._contract(ask.reply_model), _Spent()
+        contract, spent = self._contracts[ask.reply_model], _Spent()
         while True:
-            completion = await self._complete(request, spent)
+            try:
+                completion = await self._client.complete(request)
+            except CallError as error:
+                spent.add(error)
+                raise spent.error(error.error_type, str(error), error.raw) from None
+            spent.add(completion)
+            if completion.refusal or completion.finish_reason == "content_filter":
+                raise self._refused(completion, spent)
             try:
                 parsed, raw = contract.parse(completion, _count(ask))
                 break
@@ -223,7 +233,7 @@ class OpenAIJudge:
         entry: Entry,
         cost_usd: float | None,
     ) -> Reply:
-        weighed = self._weighed(ask, parsed, completion)
+        weighed = self._weighed(ask, parsed, completion) if completion.tokens else None
         return Reply(
             parsed=parsed,
             raw=raw,
@@ -238,17 +248,9 @@ class OpenAIJudge:
             identity=self._identity,
         )
 
-    async def _complete(self, request: HttpRequest, spent: _Spent) -> Completion:
-        try:
-            completion = await self._client.complete(request)
-        except CallError as error:
-            spent.add(error)
-            raise spent.error(error.error_type, str(error), error.raw) from None
-        spent.add(completion)
-        if completion.refusal or completion.finish_reason == "content_filter":
-            why = completion.refusal or "the endpoint's content filter withheld the reply"
-            raise spent.error("refused", f"the judge refused: {why}", completion.refusal or completion.text)
-        return completion
+    def _refused(self, completion: Completion, spent: _Spent) -> JudgeError:
+        why = completion.refusal or "the endpoint's content filter withheld the reply"
+        return spent.error("refused", f"the judge refused: {why}", completion.refusal or completion.text)
 
     def _invalid(self, error: InvalidReply, completion: Completion, spent: _Spent) -> JudgeError:
         # What was cut off once is cut off again: a re-ask would only pay for it a second time.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from typing import Any, Generic, Literal, TypeVar, cast
 
 from evalflow.errors import JudgeError, UserError
@@ -148,7 +149,7 @@ class ChainMetric(BaseMetric[C], Generic[C]):
         steps = tuple(trail)
         if result.score is None:
             return Outcome(status="undefined", reason=result.undefined, steps=steps)
-        reasked = any(step["reasks"] for step in trail)
+        reasked = any(map(itemgetter("reasks"), trail))
         return Outcome(
             status="scored",
             score=result.score,

@@ -17,10 +17,6 @@ T = TypeVar("T")
 log = logging.getLogger("evalflow")
 
 
-class LateError(Exception):
-    """The work was given up."""
-
-
 @record()
 class Failed:
     """Why there is no result, as an answer or a score in state error says it."""
@@ -75,7 +71,7 @@ class Deadlines:
         self._ended = False
 
     async def attempt(self, work: Coroutine[Any, Any, T], *ending: type[EvalflowError]) -> T | Failed:
-        """Do the work; whatever goes wrong with it is told, and ends nothing else.
+        """Do the work in the current task; whatever goes wrong with it is told, and ends nothing else.
 
         Args:
             work: What a target, a judge or a metric does.
@@ -86,17 +82,26 @@ class Deadlines:
             CancelledError: The current task is being cancelled.
         """
         owner = self._owner or Owner()
+        watch = self._begin() if self.seconds is not None else None
         try:
-            return await self.within(work)
+            done = await work
         except (Exception, asyncio.CancelledError, SystemExit) as error:
+            late = False
+            if watch is not None and watch.late:
+                late = True
+                watch.task.uncancel()
             # Whatever the work makes of being cancelled is no result.
             if self._ended or owner.is_cancelled():
                 raise asyncio.CancelledError from None
-            return self._failed(error, ending)
+            return Failed("timeout", self.missed()) if late else self._failed(error, ending)
+        finally:
+            if watch is not None:
+                self._watched.pop(watch, None)
+        if watch is not None and watch.late:  # it took no notice of being cancelled, and is done all the same
+            watch.task.uncancel()
+        return done
 
     def _failed(self, error: BaseException, ending: tuple[type[EvalflowError], ...]) -> Failed:
-        if isinstance(error, LateError):
-            return Failed("timeout", self.missed())
         fatal = _first(error, (InfrastructureError, BudgetError, *ending))
         if fatal:
             self._ended = True
@@ -109,14 +114,9 @@ class Deadlines:
             log.error("%s", what, exc_info=error)
         return Failed("exception", what)
 
-    async def within(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do the work in the current task.
-
-        Raises:
-            LateError: It was not done in time, and has been cancelled.
-        """
-        if self.seconds is None:
-            return await work
+    def _begin(self) -> _Watch:
+        """Watch the current task from now on."""
+        assert self.seconds is not None
         loop = asyncio.get_running_loop()
         task = asyncio.current_task()
         assert task is not None
@@ -124,20 +124,7 @@ class Deadlines:
         self._watched[watch] = None
         if self._timer is None:
             self._timer = loop.call_at(watch.at, self._give_up)
-        owner = self._owner or Owner()
-        try:
-            done = await work
-        except (Exception, asyncio.CancelledError):  # an exception, where the work made one of being cancelled
-            if watch.late:
-                task.uncancel()
-                if not owner.is_cancelled():
-                    raise LateError from None
-            raise
-        finally:
-            self._watched.pop(watch, None)
-        if watch.late:  # it took no notice of being cancelled, and is done all the same
-            task.uncancel()
-        return done
+        return watch
 
     def missed(self) -> str:
         """What is said of work that was given up."""

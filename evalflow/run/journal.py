@@ -227,7 +227,10 @@ class JournalSink:
         self._scores = _open(folder.journal)
         _lock(self._scores, folder.path)
         self._answers = _open(folder.answers)
-        self._files = ((str(folder.journal), self._scores), (str(folder.answers), self._answers))
+        self._files = (
+            (str(folder.journal), _identity(self._scores)),
+            (str(folder.answers), _identity(self._answers)),
+        )
         self._tally = tally
         self._redactor = redactor
         self.torn = _mend(folder.journal, self._scores) + _mend(folder.answers, self._answers)
@@ -243,11 +246,12 @@ class JournalSink:
             InfrastructureError: The disk is full, where what was written before stays, and `resume` goes on; or the
                 files are gone.
         """
-        self.check()
         try:
             if isinstance(record, ScoreRecord):
+                self.check()
                 self._append(self._scores, journal_row(record))
             elif record.generated:
+                self.check()
                 self._append(self._answers, answer_row(record))
                 self._tally.count_answer(record)
         except OSError as error:
@@ -260,9 +264,10 @@ class JournalSink:
         Raises:
             InfrastructureError: They do not, so that what is written would be lost.
         """
-        for path, file in self._files:
+        for path, opened in self._files:
             try:
-                there = os.path.samestat(os.stat(path), os.fstat(file))  # noqa: PTH116 - once for every record
+                found = os.stat(path)  # noqa: PTH116 - once for every record
+                there = (found.st_dev, found.st_ino) == opened
             except OSError:
                 there = False
             if not there:
@@ -282,7 +287,10 @@ class JournalSink:
     def _append(self, file: int, row: dict[str, Any]) -> None:
         if row.get("error"):
             row["error"] = self._redactor.text(row["error"])
-        line = self._redactor.data(json_line(row).decode()).encode() + b"\n"
+        line = json_line(row)
+        if self._redactor.hides_data:
+            line = self._redactor.data(line.decode()).encode()
+        line += b"\n"
         written = os.write(file, line)
         while written < len(line):
             written += os.write(file, line[written:])
@@ -300,6 +308,12 @@ class JournalSink:
 
 def _open(path: Path) -> int:
     return private_file(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
+
+
+def _identity(file: int) -> tuple[int, int]:
+    """The device and inode of an open file."""
+    known = os.fstat(file)
+    return known.st_dev, known.st_ino
 
 
 def _lock(file: int, folder: Path) -> None:

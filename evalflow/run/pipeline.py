@@ -48,16 +48,13 @@ class RunPlan:
     case_timeout_s: float | None = None
     answered: AnswerBook | None = None
 
-    def strands(self, case: Case) -> Iterator[list[Cell]]:
+    def strands(self, case: Case) -> list[list[Cell]]:
         """The cells of the case. Those in one list are scored one after the other, the lists at once."""
+        strands: list[list[Cell]] = []
         for pair in self.pairs:
-            cells = (
-                (bound, repeat) for bound, repeats in pair.bound(case, self.judge_repeats) for repeat in range(repeats)
-            )
-            if pair.metric.stops:
-                yield list(cells)
-            else:
-                yield from ([cell] for cell in cells)
+            cells = [(bound, n) for bound, repeats in pair.bound(case, self.judge_repeats) for n in range(repeats)]
+            strands += [cells] if pair.metric.stops else [[cell] for cell in cells]
+        return strands
 
     def digest(self, case: Case, target_repeat: int, pair: Pair, repeat: int) -> int:
         """What stands for a cell."""
@@ -129,7 +126,8 @@ class Pipeline:
             answer = await self._ask_target(case, target_repeat)
             self._sink.write(answer)
         if len(strands) == 1:  # the common case, without the cost of a task for it
-            await self._strand(case, answer, strands[0])
+            cells = strands[0]
+            await (self._cell(case, answer, *cells[0]) if len(cells) == 1 else self._strand(case, answer, cells))
             return
         async with asyncio.TaskGroup() as scoring:
             for strand in strands:
@@ -163,7 +161,7 @@ class Pipeline:
 
     def _remaining(self, case: Case, target_repeat: int) -> list[list[Cell]]:
         """The strands of the case that are not finished."""
-        strands = list(self._plan.strands(case))
+        strands = self._plan.strands(case)
         if not self._plan.finished:
             return strands
         return [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -168,12 +168,14 @@ class Pair:
     embedder: Judge | None = None
     both: Judge | None = None
 
-    def bound(self, case: Case, judge_repeats: int) -> Iterator[tuple[Pair, int]]:
+    def bound(self, case: Case, judge_repeats: int) -> list[tuple[Pair, int]]:
         """The metrics that score a case, each with whom it really asks, and how often it scores an answer."""
+        found: list[tuple[Pair, int]] = []
         for metric in self.metric.bind(case):
-            with_judge = self.both if metric.embeds else self.judge
-            judge = with_judge if metric.asks else self.embedder if metric.embeds else None
-            yield Pair(metric, judge), judge_repeats if judge and metric.asks else 1
+            asks, embeds = metric.asks, metric.embeds
+            judge = (self.both if embeds else self.judge) if asks else self.embedder if embeds else None
+            found.append((Pair(metric, judge), judge_repeats if judge and asks else 1))
+        return found
 
 
 class SoundingMeter(MeteredJudge):
@@ -259,7 +261,9 @@ class Scorer:
             found = await self._deadlines.attempt(pair.metric.score(case, answer, None, repeat))
             return [Judgement(_outcome(found), None)]
         if not isinstance(pair.judge, Panel):
-            return [await self._by(MeteredJudge(pair.judge, self._tally), pair, case, answer, repeat)]
+            meter = MeteredJudge(pair.judge, self._tally)
+            found = await self._deadlines.attempt(pair.metric.score(case, answer, meter, repeat))
+            return [Judgement(meter.fill(_outcome(found)), pair.judge.name, meter.bill())]
         if isinstance(pair.judge.config, CascadeConfig):
             return await self._cascade(pair.judge, pair.judge.config, pair, case, answer, repeat)
         assert isinstance(pair.judge.config, PanelConfig)

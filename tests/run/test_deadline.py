@@ -11,7 +11,7 @@ import pytest
 
 from evalflow.metrics.kinds.check import CheckMetric, CheckMetricConfig
 from evalflow.prompts import Prompts
-from evalflow.run.deadline import Deadlines, LateError
+from evalflow.run.deadline import Deadlines, Failed
 from evalflow.run.manifest import Tally
 from evalflow.run.pipeline import Pipeline, RunPlan
 from evalflow.run.scoring import Pair
@@ -94,7 +94,7 @@ async def test_an_answer_that_is_late_is_an_error_and_so_are_its_scores(kit) -> 
 
 async def test_who_stops_the_work_is_not_told_that_it_was_late() -> None:
     deadlines = Deadlines(60)
-    work = asyncio.create_task(deadlines.within(asyncio.sleep(60)))
+    work = asyncio.create_task(deadlines.attempt(asyncio.sleep(60)))
     await asyncio.sleep(0)
     work.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -107,11 +107,8 @@ async def test_each_work_has_its_own_time() -> None:
 
     async def late_by(seconds: float) -> str:
         await asyncio.sleep(seconds)
-        try:
-            await deadlines.within(asyncio.sleep(0.2 if seconds else 5))
-        except LateError:
-            return "late"
-        return "in time"
+        done = await deadlines.attempt(asyncio.sleep(0.2 if seconds else 5))
+        return "late" if isinstance(done, Failed) else "in time"
 
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(late_by(seconds)) for seconds in (0, 0.15, 0.25, 0)]
@@ -121,7 +118,7 @@ async def test_each_work_has_its_own_time() -> None:
 
 
 async def test_without_a_limit_nothing_is_watched() -> None:
-    assert await Deadlines(None).within(asyncio.sleep(0, "done")) == "done"
+    assert await Deadlines(None).attempt(asyncio.sleep(0, "done")) == "done"
 
 
 async def test_a_check_that_goes_on_without_end_is_late_while_other_scores_are_made(kit) -> None:

@@ -199,7 +199,7 @@ def _count(found: Inspection, estimator: Estimator, labels: DataLabels, case: Ca
     measured: dict[str, Metric] = {}
     for pair in found.parts.pairs:
         try:
-            bound = list(pair.bound(case, run.repeats.judge))
+            bound = pair.bound(case, run.repeats.judge)
         except UserError:
             return  # the census tells of it
         if pair.metric.parts and pair.metric.config.covers(case.dataset):
