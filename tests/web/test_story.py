@@ -73,7 +73,7 @@ class Story:
         self.go("/bots/fees/metrics/new")
         field(self.page, "Name").fill("Names the fee")
         field(self.page, "Criteria").fill("The answer names the fee.")
-        self.press("Have the judge write them")
+        self.press("Generate steps")
         seen(self.page, "Written by")
         field(self.page, "Question").fill("What is fee 3?")
         field(self.page, "Answer").fill("It costs 3 pounds.")
@@ -88,8 +88,8 @@ class Story:
         self.press("Create")
         self.page.get_by_role("link", name="Paste or upload").click()
         field(self.page, "Questions, or a table").fill("\n".join(f"What is fee {i}?" for i in range(CASES)))
-        self.press("Go on")
-        self.press(f"Take {CASES} cases")
+        self.press("Continue")
+        self.press(f"Import {CASES} cases")
         seen(self.page, f"of {CASES}")
 
     def press(self, name: str) -> None:

@@ -27,9 +27,9 @@ from evalflow.web.ui.parts import (
 )
 
 WAYS = (
-    FormOption("openai", "OpenAI-compatible", "A model of OpenAI, or of anything that speaks its language.", "hub"),
-    FormOption("http", "HTTP service", "Your own bot, asked with JSON and answering in JSON.", "http"),
-    FormOption("recorded", "Recorded answers", "The answers already stand beside the questions.", "inventory_2"),
+    FormOption("openai", "OpenAI-compatible", "OpenAI, or any OpenAI-compatible service.", "hub"),
+    FormOption("http", "HTTP service", "Your own bot behind a JSON API.", "http"),
+    FormOption("recorded", "Recorded answers", "Answers are already in your test cases.", "inventory_2"),
 )
 _KEY = "api_key_env"
 """Where it is null no key is sent; where it is left out, it is the default."""
@@ -55,7 +55,7 @@ class BotForm:
                 self.name = NameField("Support bot")
                 self.fields["bot.name"] = self.name.field
             self.description = area(
-                About("Description", "What it is for, in a sentence.", "Answers questions on fees."), description
+                About("Description", "One sentence on what the bot is for.", "Answers questions on fees."), description
             )
         choices("Connection", WAYS, self._kind, self._choose)
         self._connection = ui.element("div")
@@ -87,38 +87,38 @@ class BotForm:
             {"openai": self._openai, "http": self._http, "recorded": self._recorded}[self._kind]()
 
     def _openai(self) -> None:
-        with fieldset("Where it answers"):
+        with fieldset("Endpoint"):
             self._line(
                 "model",
                 About(
-                    "Model", "As its provider calls it, such as gpt-4.1-mini.", "gpt-4.1-mini", required=True, code=True
+                    "Model", "The provider's model name, e.g. gpt-4.1-mini.", "gpt-4.1-mini", required=True, code=True
                 ),
             )
-            help = "Where the model is reached, up to and including /v1; empty for OpenAI's own."
+            help = "The base URL, up to and including /v1. Empty: OpenAI's."
             self._line("base_url", About("Address", help, "http://127.0.0.1:11434/v1", code=True))
             self._key_name()
-        with fieldset("How it is asked", "group"):
-            help = "Sent before every question; may name inputs of the case, such as {{ vars.plan }}."
+        with fieldset("Request", "group"):
+            help = "Sent before every question. It can use inputs of the case, e.g. {{ vars.plan }}."
             self._area("system_prompt", About("System prompt", help, "You answer questions about our fees."))
             with ui.element("div").classes("pair"):
-                about = About("Temperature", "0 for the same answer each time, as far as the model can.", "0")
+                about = About("Temperature", "0 gives the most repeatable answers.", "0")
                 self._number("temperature", about)
                 self._number(
                     "max_tokens",
-                    About("Longest answer", "In tokens, such as 500; empty: the model's own limit.", "500"),
+                    About("Maximum length (tokens)", "Of an answer. Empty: the model's own limit.", "500"),
                 )
             self._number(
                 "timeout_s",
-                About("Patience", "Seconds to wait for an answer before it is asked again, such as 60.", "60"),
+                About("Time-out (seconds)", "How long to wait for an answer before trying again.", "60"),
             )
 
     def _http(self) -> None:
-        with fieldset("Where it answers"):
+        with fieldset("Endpoint"):
             self._line(
                 "url",
                 About(
                     "Address",
-                    "Where your bot takes questions, such as http://127.0.0.1:9000/chat.",
+                    "The URL that takes questions.",
                     "http://127.0.0.1:9000/chat",
                     required=True,
                     code=True,
@@ -127,41 +127,45 @@ class BotForm:
             self._add(
                 "method",
                 pick(
-                    About("Method", "How it is asked; POST, unless its makers say otherwise.", required=True),
+                    About("Method", "The HTTP method; usually POST.", required=True),
                     METHODS,
                     self._config.get("method", "POST"),
                 ),
             )
-            help = (
-                "One in each line. A secret is named, never written: ${oc.env:NAME} stands for the environment's NAME."
-            )
+            help = "One per line. Never write a secret here: ${oc.env:NAME} reads the environment variable NAME."
             example = "Authorization: Bearer ${oc.env:BOT_KEY}"
             self._add(
                 "headers", area(About("Headers", help, example, code=True), _as_lines(self._config.get("headers")))
             )
-        with fieldset("What is sent and what comes back", "group"):
-            help = "JSON with {{ question }} where the question belongs; empty sends the whole case."
+        with fieldset("Request and reply", "group"):
+            help = "JSON with {{ question }} in place of the question. Empty: the whole case is sent."
             self._add(
                 "body",
                 area(About("Body", help, '{"input": "{{ question }}"}', code=True), _as_json(self._config.get("body"))),
             )
-            self._path("answer", "Answer", "Where in the reply the text stands, as a JSONPath.", "$.output.text")
+            self._path("answer", "Answer", "The JSONPath of the answer in the reply.", "$.output.text")
             self._path(
-                "contexts", "Contexts", "What the answer was made from, if the reply says it.", "$.documents[*].text"
+                "contexts",
+                "Contexts",
+                "The JSONPath of the passages that the answer is based on.",
+                "$.documents[*].text",
             )
             self._path(
-                "actual", "Prediction", "A label or a list of ids, for bots that classify or retrieve.", "$.label"
+                "actual",
+                "Prediction",
+                "The JSONPath of a label or a list of ids, for bots that classify or retrieve.",
+                "$.label",
             )
             self._number(
                 "timeout_s",
-                About("Patience", "Seconds to wait for an answer before it is asked again, such as 60.", "60"),
+                About("Time-out (seconds)", "How long to wait for an answer before trying again.", "60"),
             )
 
     def _recorded(self) -> None:
-        message("Nothing to set up: runs score the answers that stand in the test cases, in the field answer.")
+        message("Nothing to set up: runs score the recorded answers in your test cases.")
 
     def _key_name(self) -> None:
-        help = "The NAME of an environment variable, never the key itself: evalflow reads it when it asks."
+        help = "The name of the environment variable that holds the key, never the key itself."
         field = line(About("API key", help, _DEFAULT_KEY, code=True), self._config.get(_KEY, _DEFAULT_KEY))
         self._add(_KEY, field)
         said = text("", classes="aside")
@@ -208,14 +212,14 @@ def _parsed(key: str, said: str) -> Any:
     try:
         return json.loads(said)
     except ValueError as error:
-        raise UserError(Problem(f"this is no JSON: {error}", f"target.{key}", "texts in double quotes")) from None
+        raise UserError(Problem(f"not valid JSON: {error}", f"target.{key}", "texts in double quotes")) from None
 
 
 def _as_map(said: str) -> dict[str, str]:
     rows = [row.partition(":") for row in said.splitlines() if row.strip()]
     broken = next((name for name, colon, _ in rows if not colon), None)
     if broken is not None:
-        raise UserError(Problem(f"{broken!r} has no colon", "target.headers", "Name: value, one in each line"))
+        raise UserError(Problem(f"{broken!r} has no colon", "target.headers", "Name: value, one per line"))
     return {name.strip(): value.strip() for name, _, value in rows}
 
 
@@ -229,5 +233,5 @@ def _as_json(value: Any) -> str:
 
 def _whether_set(name: str | None) -> str:
     if name is None:
-        return "Without one, no key is sent."
+        return "Empty: no key is sent."
     return f"{name} is set on this machine." if name in os.environ else f"{name} is not set on this machine yet."

@@ -46,7 +46,7 @@ def add_bots(workspace: Workspace) -> None:
     async def bots() -> None:
         found = await to_thread.run_sync(list_bots, workspace)
         own = [bot for bot in found if bot.origin == "workspace"]
-        about = "What is evaluated: a model, a service of your own, or answers that you have recorded."
+        about = "The bots you test: a model, your own service, or recorded answers."
         with frame("Bots", place="Bots", about=about) as actions:
             with actions:
                 button("Import a folder", importing(workspace).open)
@@ -82,7 +82,7 @@ def _cards(bots: list[Bot]) -> None:
 
 
 def _none_yet() -> None:
-    about = "Say how your bot is reached and ask it something; then write test cases and see how well it answers."
+    about = "Enter how to reach your bot and try a question; then write test cases and see how well it answers."
     with empty("smart_toy", "Describe your first bot", about):
         link_button("New bot", "/bots/new", primary=True)
 
@@ -108,9 +108,7 @@ class Trial:
         self._name, self._config, self._fields = name, config, fields
         with ui.element("div").classes("card trial stack"):
             text("Try it", "h2")
-            about = About(
-                "Question", "Sent as it stands; nothing is kept.", "What does the licence cost?", required=True
-            )
+            about = About("Question", "Sent unchanged; not saved.", "What does the licence cost?", required=True)
             self._question = area(about)
             with ui.element("div").classes("actions"):
                 self._asking = button("Ask", self._ask)
@@ -137,15 +135,15 @@ class Trial:
 
 def _show(answer: Answer) -> None:
     if answer.status == "error":
-        message("It gave no answer", answer.error or "", "fail")
+        message("The bot gave no answer", answer.error or "", "fail")
         return
     said = answer.answer if answer.answer is not None else answer.actual
-    text("It said", "h3")
+    text("Answer", "h3")
     text(str(said) if said is not None else "(nothing)", classes="text said")
     contexts = len(answer.contexts) if answer.contexts is not None else None
     usage = answer.usage
     facts([
-        ("Took", f"{answer.latency_s:.2f} s" if answer.latency_s is not None else ""),
+        ("Time", f"{answer.latency_s:.2f} s" if answer.latency_s is not None else ""),
         ("Tokens", f"{usage.input_tokens} in, {usage.output_tokens} out" if usage else ""),
         ("Contexts", "" if contexts is None else str(contexts)),
     ])  # fmt: skip
@@ -156,13 +154,13 @@ _NAMES = {
     "base_url": "Address",
     "url": "Address",
     "method": "Method",
-    "api_key_env": "API key from",
+    "api_key_env": "API key variable",
     "temperature": "Temperature",
-    "max_tokens": "Longest answer",
-    "timeout_s": "Patience in s",
-    "answer": "Answer at",
-    "contexts": "Contexts at",
-    "actual": "Prediction at",
+    "max_tokens": "Maximum length (tokens)",
+    "timeout_s": "Time-out (seconds)",
+    "answer": "Answer path",
+    "contexts": "Contexts path",
+    "actual": "Prediction path",
 }
 
 
@@ -215,7 +213,7 @@ def _said(config: Mapping[str, Any], key: str) -> str:
 def _deletion(workspace: Workspace, bot: Bot) -> Deleting:
     return Deleting(
         f"Delete {bot.name}?",
-        "Its metrics go with it; its runs and their results stay.",
+        "Its metrics are deleted too; its runs and their results stay.",
         lambda version: delete_bot(workspace, bot.name, version),
         _state(bot),
         lambda: _state(get_bot(workspace, bot.name)),

@@ -21,10 +21,10 @@ from evalflow.web.ui.frame import frame, guarded_page
 from evalflow.web.ui.parts import About, Field, area, attempt, button, fieldset, line, link_button, tell, text, written
 
 _TEXTS = {
-    "reference": About("Expected answer", "An answer that you would be glad of.", "It costs 40 pounds a year."),
+    "reference": About("Expected answer", "The ideal answer.", "It costs 40 pounds a year."),
     "answer": About(
         "Recorded answer",
-        "What the bot said when it was last asked; scored where no bot is asked.",
+        "An earlier answer of the bot; scored if the bot is not asked.",
         "40 pounds, I think.",
     ),
 }
@@ -32,11 +32,11 @@ _LABELS = {
     "expected": About(
         "Expected label", "For bots that classify or retrieve: the true label, or a list of ids.", "allowed"
     ),
-    "actual": About("Recorded label", "What such a bot said.", "refused"),
+    "actual": About("Recorded label", "The label or ids that the bot gave.", "refused"),
 }
-_TAGS = About("Tags", 'With ; between them; levels of one with " > " between them.', "Fees > Refunds; hard")
-_GROUP = About("Group", "Cases that hang together, such as by their source document, count as one draw.", "handbook")
-_ID = About("Id", "Its name in every table; left empty, it is made of the content.", "fees-017", code=True)
+_TAGS = About("Tags", "Separate with ;, sub-tags with >.", "Fees > Refunds; hard")
+_GROUP = About("Group", "Related cases, counted together in statistics.", "handbook")
+_ID = About("Id", "Shown in every table. Empty: made from the content.", "fees-017", code=True)
 _UNSEEN = {
     "checks": "checks",
     "labels": "labels",
@@ -60,9 +60,9 @@ class CaseForm:
             for name, about in _TEXTS.items():
                 self.fields[name] = area(about, body.get(name))
         self._contexts = Pieces(body.get("contexts"))
-        help = "What else a prompt or a template may name, as vars.NAME."
+        help = "More inputs for prompts, used as vars.NAME."
         self._vars = Pairs("Additional inputs", help, ("plan", "basic"), body.get("vars") or {})
-        with fieldset("How it is found and grouped", "group"):
+        with fieldset("Tags and group", "group"):
             self.fields["tags"] = line(_TAGS, "; ".join(body.get("tags") or []))
             with ui.element("div").classes("pair"):
                 self.fields["group"] = line(_GROUP, body.get("group"))
@@ -74,11 +74,11 @@ class CaseForm:
                 for name, about in _LABELS.items():
                     value = body.get(name)
                     self.fields[name] = line(about, None if value is None else as_text(value))
-            help = "What the bot sent beside its answer; checks by JSONPath look there."
+            help = "Extra data that the bot returned; JSONPath checks read it."
             self._metadata = Pairs("Metadata", help, ("language", "en"), body.get("metadata") or {})
         kept = [said for name, said in _UNSEEN.items() if body.get(name) is not None]
         if kept:
-            text(f"It also has {' and '.join(kept)}, which stay as they are.", "p", "aside")
+            text(f"It also has {' and '.join(kept)}, which are kept as they are.", "p", "aside")
 
     def read(self) -> dict[str, Any] | None:
         """The row; None where something cannot be read, which is shown beside it."""
@@ -182,7 +182,7 @@ def _deletion(workspace: Workspace, dataset: str, case: StoredCase, after: Sough
         if await attempt(lambda: delete_cases(workspace, dataset, [case.id]) or True):
             leave(after.path(dataset))
 
-    asked = confirmation("Delete this case?", "Runs keep copies of their own.", "Delete", delete)
+    asked = confirmation("Delete this case?", "Runs keep their own copies.", "Delete", delete)
     button("Delete", asked.open, kind="danger")
 
 
@@ -215,7 +215,7 @@ class _New:
 
     async def _save_on(self) -> None:
         if made := await self._kept(self._going_on):
-            tell(f"Case {made.body['id']} is kept.")
+            tell(f"Case {made.body['id']} saved.")
             self._place.clear()
             with self._place:
                 self._form = CaseForm({})

@@ -13,8 +13,8 @@ from evalflow.web.ui.parts import About, Field, FormOption, area, button, choice
 
 Message = Mapping[str, Any]
 WAYS = (
-    FormOption("question", "A question", "One message, to be answered.", "help_outline"),
-    FormOption("conversation", "A conversation", "Turns of user and bot; the last one is to be answered.", "forum"),
+    FormOption("question", "A question", "One message to answer.", "help_outline"),
+    FormOption("conversation", "A conversation", "Turns of user and bot; the bot answers the last one.", "forum"),
 )
 _ROLES = {"user": "User", "assistant": "Bot", "system": "System"}
 _NOTHING: Message = {"role": "user", "content": ""}
@@ -91,7 +91,7 @@ class Turns:
             if self._way == "question":
                 message = self._messages[self._asked()]
                 about = About(
-                    "Question", "What is asked, as a user would put it.", "What does the licence cost?", required=True
+                    "Question", "The question, as a user would ask it.", "What does the licence cost?", required=True
                 )
                 row = ui.element("div")
                 with row:
@@ -108,7 +108,7 @@ class Turns:
             roles = {message["role"]: message["role"], **_ROLES}
             role = pick(About("Who", "Whose turn it is.", required=True), roles, message["role"])
             content = area(
-                About("Says", "As it stands in the conversation.", "What does the licence cost?", required=True),
+                About("Says", "The text of the message.", "What does the licence cost?", required=True),
                 message["content"],
             )
             turn = _Turn(row, role, content, message)
@@ -127,7 +127,7 @@ class Turns:
             turn.row.delete()
 
 
-_HELP = "What the bot found or was given to answer from. Metrics such as faithfulness compare the answer with it."
+_HELP = "The passages that the bot answers from. Metrics such as faithfulness compare the answer with them."
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,14 +173,12 @@ class Pieces:
     def _add(self, piece: Mapping[str, Any]) -> Field:
         with self._rows, ui.element("div").classes("piece card") as row:
             said = area(
-                About(
-                    "Text", "A passage, as the bot was given it.", "The licence costs 40 pounds a year.", required=True
-                ),
+                About("Text", "A passage, as given to the bot.", "The licence costs 40 pounds a year.", required=True),
                 piece.get("text"),
             )
             with ui.element("div").classes("pair"):
-                title = line(About("Title", "Of the document.", "Fees"), piece.get("title"))
-                path = line(About("Where it is from", "A path or an address.", "/guides/fees"), piece.get("path"))
+                title = line(About("Title", "The document's title.", "Fees"), piece.get("title"))
+                path = line(About("Source", "A path or a URL.", "/guides/fees"), piece.get("path"))
             one = _Piece(row, said, title, path)
             with ui.element("div").classes("actions"):
                 button("Remove this piece", lambda: self._remove(one), kind="quiet", icon="close")

@@ -18,10 +18,8 @@ from evalflow.web.pages.datasets import counted
 from evalflow.web.ui.parts import About, Field, attempt, badge, button, empty, line, pick, tell, text, written
 
 Changed = Callable[[Sequence[tuple[str, int]]], Awaitable[None]]
-_TAG = About("Tag", 'Such as fees; levels of one with " > " between them.', "Fees > Refunds", required=True)
-_GROUP = About(
-    "Group", "Cases that hang together, such as by their source document; empty takes them out of theirs.", "handbook"
-)
+_TAG = About("Tag", "Separate sub-tags with >.", "Fees > Refunds", required=True)
+_GROUP = About("Group", "Related cases, counted together in statistics. Empty: no group.", "handbook")
 
 
 class BulkBar:
@@ -66,13 +64,13 @@ class BulkBar:
     async def _remove_tag(self) -> None:
         tags = [tag for tag, _ in await self._tags()]
         if not tags:
-            tell("No case has a tag.")
+            tell("No case has tags.")
             return
 
         def work(field: Field) -> int:
             return tag_cases(self._workspace, self._dataset, list(self._selected), remove=[str(field.value)])
 
-        about = About("Tag", "Taken from the selected cases; those below it go with it.", required=True)
+        about = About("Tag", "Removed from the selected cases, with its sub-tags.", required=True)
         self._ask("Remove a tag", lambda: pick(about, tags, tags[0]), "Remove", work)
 
     def _set_group(self) -> None:
@@ -117,7 +115,7 @@ class BulkBar:
         with self._bar, ui.dialog() as asked, ui.element("div").classes("card stack").props("role=document"):
             text(title, "h2")
             if make is None:
-                text("Runs keep copies of their own.", "p", "muted")
+                text("Runs keep their own copies.", "p", "muted")
             field = make() if make else None
             with ui.element("div").classes("actions"):
                 doing = button(action, confirmed, kind="primary" if make else "danger")
@@ -216,7 +214,7 @@ class CaseBrowser(Generic[T]):
         with ui.element("div").classes("filters"):
             self._text = line(About("Search", "Words of the question, or an id.", "refund"), sought.text)
             self._text.props("debounce=300 clearable type=search")
-            self._tag = pick(About("Tag", "Only cases that have it."), tag_options(tags), self._sought.tag)
+            self._tag = pick(About("Tag", "Only cases with this tag."), tag_options(tags), self._sought.tag)
         self._text.on_value_change(self._filtered)
         self._tag.on_value_change(self._filtered)
         self._above_rows()
@@ -240,7 +238,7 @@ class CaseBrowser(Generic[T]):
             if found.items:
                 self._table(found.items)
             else:
-                with empty("search_off", "No matching cases", "Search for other words, or take another tag."):
+                with empty("search_off", "No matching cases", "Try other words or another tag."):
                     button("Show all cases", self._all)
         self._pager.clear()
         with self._pager:

@@ -53,8 +53,8 @@ _HELD: dict[bool | None, tuple[str, Tone]] = {
 _MIDDLE = 13
 """Pixels down to the line of an interval."""
 _LEGEND = (
-    "A difference is told where its adjusted p-value is below 0.05 and its interval leaves 0 out. “Could detect” is "
-    "the true difference that this many cases would have found four times in five."
+    "A difference is clear if its adjusted p-value is below 0.05 and its interval excludes 0. “Could detect” is the "
+    "true difference that this many cases would find four times in five."
 )
 
 
@@ -67,7 +67,7 @@ def differences(found: Comparison, runs: tuple[Run, Run]) -> None:
                 _side(side, run)
         for note in found.notes:
             message(note)
-    with section("Differences", "B minus A, over the cases that both have scored."):
+    with section("Differences", "B minus A, over the cases scored in both runs."):
         _table(found.rows)
         if found.margin is not None:
             _against(found.rows, found.margin)
@@ -124,7 +124,7 @@ def _against(rows: Sequence[ComparisonRow], margin: float) -> None:
             told = row.document(margin)
             words, tone = _HELD[told["not_worse"]]
             needed = told["cases_needed"]
-            more = f"About {needed:,} cases would decide, if it stayed as it is." if needed else ""
+            more = f"About {needed:,} cases would decide, if the difference stays the same." if needed else ""
             with ui.element("li"):
                 badge(words, tone)
                 text(f"{row.metric}, {_about(row, several=True)}", "span")
@@ -168,12 +168,10 @@ def _is_small(row: ComparisonRow) -> bool:
     return all(end is None or abs(end) <= 1 for end in (found.low, found.high, found.difference))
 
 
-_ABOUT = "What changed from one run to another, case by case, and whether chance alone could have done it."
-_BEFORE = About("Run A", "The one before; those that can be compared with B come first.", required=True)
-_AFTER = About("Run B", "The one that is judged, such as the latest.", required=True)
-_MARGIN = About(
-    "Acceptable loss", "Also says whether B is not worse than A by more than this; empty: not asked.", "0.02"
-)
+_ABOUT = "What changed between two runs, case by case, and whether it could be chance."
+_BEFORE = About("Run A", "The earlier run; comparable runs come first.", required=True)
+_AFTER = About("Run B", "The run to judge, e.g. the latest.", required=True)
+_MARGIN = About("Acceptable loss", "Also tests that B is not worse than A by more than this. Empty: no test.", "0.02")
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +212,7 @@ def add(workspace: Workspace) -> None:
 
 def _too_few(runs: Sequence[Run]) -> None:
     title = "One run so far" if runs else "No run has ended yet"
-    about = "Run the same test cases and metrics twice, with something changed in between; then see here what it did."
+    about = "Run the same test cases and metrics twice with a change in between; then compare here."
     with frame("Compare", place="Compare", about=_ABOUT), empty("compare_arrows", title, about):
         link_button("To the runs", "/runs", primary=True)
 
@@ -288,7 +286,7 @@ class _Result:
         except EvalflowError as error:
             self._begin()
             with self._place:
-                message("They cannot be compared", str(error), "fail")
+                message("These runs cannot be compared", str(error), "fail")
 
     def _begin(self) -> None:
         self._place.clear()
@@ -302,7 +300,7 @@ class _Result:
                 for obstacle in found:
                     text(obstacle.what, "li", "text")
             with ui.element("div").classes("actions"):
-                link_button("Compare all the same", replace(self._pair, allow=kinds).path)
+                link_button("Compare anyway", replace(self._pair, allow=kinds).path)
                 link_button("Run A again, as B was", f"/runs/new?{urlencode({'source': self._pair.b})}")
                 link_button("Choose another run A", f"/compare?{urlencode({'b': self._pair.b})}")
 

@@ -68,7 +68,7 @@ class Both:
 def _side_by_side(change: Change, runs: tuple[Run, Run], found: Sequence[Sequence[Score]]) -> None:
     first = next((score for scores in found for score in scores), None)
     if first is None:
-        message("The scores of this case are not in the database.", "Its runs may have been taken in only in part.")
+        message("The scores of this case are not in the database.", "The runs may be only partly imported.")
         return
     text(f"Case {change.case_id} of {change.dataset}", "p", "small muted")
     text(first.question, "p", "text asked").props("dir=auto")
@@ -76,7 +76,7 @@ def _side_by_side(change: Change, runs: tuple[Run, Run], found: Sequence[Sequenc
         text("Expected", "h3")
         text(first.reference, "p", "text muted").props("dir=auto")
     if not change.is_answered_otherwise:
-        message("Both runs have the same answer here; what differs is how it was judged.")
+        message("Both runs have the same answer; only the scores differ.")
     with ui.element("div").classes("split"):
         for side, run, scores in zip("AB", runs, found, strict=True):
             with ui.element("div").classes("half"):
@@ -114,7 +114,7 @@ def _address(run: Run, scores: Sequence[Score]) -> str:
 
 def _answer(said: Score) -> None:
     if said.answer_error:
-        message("It gave no answer", said.answer_error, "fail")
+        message("The bot gave no answer", said.answer_error, "fail")
     else:
         text(said.answer or "(nothing)", classes="text said").props("dir=auto tabindex=0 role=region aria-label=Answer")
 
@@ -132,21 +132,21 @@ def _score(side: str, score: Score) -> None:
 
 
 AT_ONCE = 20
-_ABOUT = "A line for each case, by the metric in which it changed most; open it to read both answers and both reasons."
+_ABOUT = "One line per case, with the metric that changed most. Open it to read both answers and reasons."
 _NAMES: dict[Sort, str] = {
     "all": "All that differ",
     "flipped": "Flipped",
     "worse": "Worse",
     "better": "Better",
-    "lost": "Scored by one alone",
-    "answer": "Other answer",
+    "lost": "Scored in one run only",
+    "answer": "Answer changed",
 }
 _NONE: dict[Sort, str] = {
     "all": "No case differs",
     "flipped": "No case flipped between pass and fail",
     "worse": "No case scored worse",
     "better": "No case scored better",
-    "lost": "No case was scored by one run alone",
+    "lost": "No case was scored in one run only",
     "answer": "No answer differs",
 }
 
@@ -159,7 +159,7 @@ def changed(workspace: Workspace, found: Comparison, runs: tuple[Run, Run]) -> N
         text(said, "p", "verdict-in-words")
         place = ui.element("div").props("aria-busy=true")
         with place:
-            text("Looking at each case …", "p", "muted waiting-for-cases")
+            text("Loading the cases …", "p", "muted waiting-for-cases")
 
     async def fill() -> None:
         try:
@@ -168,7 +168,7 @@ def changed(workspace: Workspace, found: Comparison, runs: tuple[Run, Run]) -> N
         except EvalflowError as error:
             place.clear()
             with place:
-                message("The cases cannot be told apart.", str(error), "fail")
+                message("The changed cases cannot be shown.", str(error), "fail")
             return
         place.clear()
         place.props(remove="aria-busy")
@@ -245,7 +245,7 @@ def _instead(changes: Changes) -> str:
         return f": the {changes.common:,} cases of both runs have the same answers and scores."
     scored, said = counts["worse"] + counts["better"], counts["answer"]
     parts = [f"{scored:,} scored differently"] if scored else []
-    parts += [f"{counts['lost']:,} scored by one run alone"] if counts["lost"] else []
+    parts += [f"{counts['lost']:,} scored in one run only"] if counts["lost"] else []
     parts += [f"{said:,} answered differently"] if said else []
     return f"; {', '.join(parts)}."
 
@@ -256,11 +256,11 @@ def _became(change: Change) -> tuple[str, Tone, str]:
     before, after = change.passed_a, change.passed_b
     if change.change is None:
         if change.score_a is None and change.score_b is None:
-            return "other answer", "", "not scored"
+            return "answer changed", "", "not scored"
         one = "A" if change.score_b is None else "B"
         return f"only {one} scored", "warn", scores
     if before is not None and after is not None and before != after:
         return ("pass → fail", "fail", scores) if before else ("fail → pass", "pass", scores)
     if not change.change:
-        return "other answer", "", f"{number(change.score_b, 2)} in both"
+        return "answer changed", "", f"{number(change.score_b, 2)} in both"
     return signed(change.change), "fail" if change.change < 0 else "pass", scores

@@ -90,7 +90,7 @@ def _actions(workspace: Workspace, dataset: Dataset) -> None:
 def _deletion(workspace: Workspace, dataset: Dataset) -> Deleting:
     return Deleting(
         f"Delete {dataset.name}?",
-        f"Its {counted(dataset.cases or 0)} go with it; runs keep copies of their own.",
+        f"Its {counted(dataset.cases or 0)} are deleted too; runs keep their own copies.",
         lambda version: delete_dataset(workspace, dataset.name, version),
         _state(dataset),
         lambda: _state(get_dataset(workspace, dataset.name)),

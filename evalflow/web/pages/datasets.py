@@ -38,7 +38,7 @@ def add_datasets(workspace: Workspace) -> None:
     async def datasets() -> None:
         found = await to_thread.run_sync(list_datasets, workspace)
         own = [dataset for dataset in found if dataset.origin == "workspace"]
-        about = "What your bots are asked, and what is known about a good answer. A dataset is a set of cases."
+        about = "The questions for your bots, with what is expected. A dataset is a set of cases."
         with frame(PLACE, place=PLACE, about=about) as actions:
             if own:
                 with actions:
@@ -70,12 +70,12 @@ def _cards(datasets: list[Dataset]) -> None:
 
 
 def _none_yet() -> None:
-    about = "Begin with a handful of questions that people really ask. Paste them, upload a file, or write them here."
+    about = "Start with a few real questions. Paste them, upload a file, or write them here."
     with empty("checklist", "Collect your first test cases", about):
         link_button("New dataset", "/datasets/new", primary=True)
 
 
-_REPLIES = {"answer": "An answer in words", "actual": "A label, or a list of ids"}
+_REPLIES = {"answer": "A text", "actual": "A label, or a list of ids"}
 
 
 def add_dataset_edit(workspace: Workspace) -> None:
@@ -140,11 +140,9 @@ def _edit(workspace: Workspace, dataset: Dataset) -> None:
 
 def _about(description: str, generates: Generates) -> dict[str, Field]:
     said = area(
-        About("Description", "What is asked, in a sentence.", "Questions on fees, from last year."), description
+        About("Description", "One sentence on what the cases ask.", "Questions on fees, from last year."), description
     )
-    help = (
-        "What a bot gives back to these cases: most give an answer; one that classifies or retrieves gives the other."
-    )
+    help = "Most bots reply with a text; a bot that classifies or retrieves replies with a label or ids."
     replies = pick(About("A bot's reply is", help, required=True), _REPLIES, generates)
     return {"dataset.description": said, "dataset.generates": replies}
 

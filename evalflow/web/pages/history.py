@@ -119,13 +119,13 @@ def _point(point: Point, across: str, scale: _Scale) -> None:
 
 def _legend(points: Sequence[Point]) -> None:
     """What the signs mean, of those that are there."""
-    signs = ["A dot is a run’s value, its line the 95 % interval; it leads to the run."]
+    signs = ["A dot is a run’s value; its line is the 95 % interval. Click it to open the run."]
     if any(point.gates for point in points):
         signs.append("The dashed line is the gate.")
     if any(held.passed is False for point in points for held in point.gates):
-        signs.append("A diamond failed it.")
+        signs.append("A diamond failed its gate.")
     if any(point.breaks for point in points[1:]):
-        signs.append("Across an upright line nothing can be compared.")
+        signs.append("Runs on two sides of a vertical line cannot be compared.")
     text(" ".join(signs), "figcaption", "small muted")
 
 
@@ -150,9 +150,9 @@ def _round_step(least: float) -> float:
     return next(power * factor for factor in (1, 2, 2.5, 5, 10) if power * factor >= least * (1 - 1e-9))
 
 
-_ABOUT = "How a number moved from run to run, and where it stopped meaning the same."
-_WHAT = About("Metric", "Of one bot, over one set of test cases, such as “fees · names_the_fee · desk”.", required=True)
-_NUMBER = About("Number", "Such as its mean, or the share of cases that pass.", required=True)
+_ABOUT = "How a metric changed from run to run, and where runs stop being comparable."
+_WHAT = About("Metric", "A metric of one bot on one dataset.", required=True)
+_NUMBER = About("Number", "E.g. the mean, or the share of cases that pass.", required=True)
 _HEADS = ("Run", "Value", "95 % interval", "Scored", "Gate", "Since the run before")
 _OUTCOMES: dict[bool | None, tuple[str, Tone]] = {
     True: ("held", "pass"),
@@ -185,7 +185,7 @@ def add(workspace: Workspace) -> None:
 
 
 def _none_yet() -> None:
-    about = "Every run that ends adds a point here, with its interval, so that you see what moves and what only wavers."
+    about = "Every finished run adds a point here with its interval, so that you can tell changes from noise."
     with frame("History", place="History", about=_ABOUT), empty("timeline", "No run has ended yet", about):
         link_button("To the runs", "/runs", primary=True)
 
@@ -226,7 +226,7 @@ def _picture(found: History, chosen: Tracked, statistic: str) -> None:
         else:
             message("No run has a value for this.", "Choose another number.", "warn")
         if len(found.points) == 1:
-            message("One run so far.", "Run again, and see here what moved.")
+            message("One run so far.", "Run again to see what changes.")
 
 
 def _table(points: Sequence[Point]) -> None:

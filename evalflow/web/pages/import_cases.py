@@ -64,7 +64,7 @@ NAMES = {
     "actual": "Recorded label",
     "metadata": "Metadata",
     "checks": "Checks",
-    "labels": "People's labels",
+    "labels": "Human labels",
     "demo_answer": "Example answer",
     "failure": "Why it has no answer",
     "vars": "Additional inputs, as an object",
@@ -95,12 +95,12 @@ class Mapping:
         for column, picked in self._picks.items():
             field = picked.value
             if field and field in fields:
-                faults[column] = f"{fields[field]} is that already"
+                faults[column] = f"already used for column {fields[field]}"
             elif field:
                 fields[field] = column
         for column, picked in self._picks.items():
             if column in NAMES and not picked.value and column not in fields and _RIVALS.get(column) not in fields:
-                faults[column] = "a column of this name is that field; rename it in the file to make it another one"
+                faults[column] = "a column with this name is always that field; rename the column in the file"
         for column, picked in self._picks.items():
             picked.error = faults.get(column)
         return None if faults else fields
@@ -134,7 +134,7 @@ class Review:
         self._start_over = start_over
         self._asked = 0
         self._mapping: Mapping | None = None
-        self._columns = ui.element("div").props('tabindex=-1 role=group aria-label="What was brought"')
+        self._columns = ui.element("div").props('tabindex=-1 role=group aria-label="Columns"')
         self._found = ui.element("div").props("aria-live=polite")
 
     async def begin(self) -> None:
@@ -148,11 +148,11 @@ class Review:
             self._refused(error)
             return
         if not columns:
-            self._refused(UserError(Problem("there is no row in it")))
+            self._refused(UserError(Problem("the file has no rows")))
             return
         with self._columns, ui.element("div").classes("card stack"):
             text(self._name, "h2")
-            text("Say what each column is. What is no case field is kept as an additional input.", "p", "muted small")
+            text("Choose what each column is. Other columns are kept as additional inputs.", "p", "muted small")
             self._mapping = Mapping(columns, self.refresh)
         await self.refresh()
 
@@ -192,17 +192,17 @@ class Review:
             if examined.faulty:
                 _faults(examined)
             if examined.first:
-                text("The first of them, as they would be kept", "h3")
+                text("Preview of the first cases", "h3")
                 with case_table(selectable=False):
                     for row in examined.first:
                         declared_row(row)
             with ui.element("div").classes("actions"):
                 if examined.good:
                     taking = button(
-                        f"Take {counted(examined.good)}", lambda: self._take(examined, fields, taking), kind="primary"
+                        f"Import {counted(examined.good)}", lambda: self._take(examined, fields, taking), kind="primary"
                     )
                 if examined.faulty:
-                    button("Download the rows to mend", lambda: self._download(examined))
+                    button("Download the rows to fix", lambda: self._download(examined))
                 button("Start over", self._start_over)
 
     async def _take(self, examined: Examined, fields: dict[str, str], by: ui.button) -> None:
@@ -225,7 +225,7 @@ class Review:
             message(what, f"{counted(len(examined.faulty), 'row')} of {self._name} left out.")
             with ui.element("div").classes("actions"):
                 link_button("See the cases", f"/datasets/{self._dataset}", primary=True)
-                button("Download the rows to mend", lambda: self._download(examined))
+                button("Download the rows to fix", lambda: self._download(examined))
                 button("Add more", self._start_over)
 
     async def _download(self, examined: Examined) -> None:
@@ -242,14 +242,14 @@ class Review:
 
 def _verdict(examined: Examined) -> str:
     if not examined.faulty:
-        return f"{counted(examined.good)} can be taken"
-    return f"{counted(examined.good)} can be taken, {counted(len(examined.faulty), 'row')} cannot"
+        return f"{counted(examined.good)} ready"
+    return f"{counted(examined.good)} ready, {counted(len(examined.faulty), 'row')} with errors"
 
 
 def _faults(examined: Examined) -> None:
     """Each row that is wrong, what is, and how to mend it."""
     place = ui.element("div").classes("faults")
-    place.props('tabindex=0 role=region aria-label="Rows that cannot be taken"')
+    place.props('tabindex=0 role=region aria-label="Rows with errors"')
     with place, ui.element("table"), ui.element("tbody"):
         for problem in examined.problems:
             with ui.element("tr"):
@@ -259,20 +259,19 @@ def _faults(examined: Examined) -> None:
                     if problem.hint:
                         text(problem.hint, classes="small muted")
     if len(examined.problems) >= SHOWN:
-        text(f"These are the first {SHOWN}.", classes="small muted")
+        text(f"The first {SHOWN} are shown.", classes="small muted")
 
 
 LARGEST_PASTE = 1_000_000
 """Characters; a page's websocket takes no longer message than twice as many bytes."""
 _PASTE = About(
     "Questions, or a table",
-    "One question in each line; or a table as copied from a spreadsheet, whose first row names the columns.",
+    "One question per line, or a table copied from a spreadsheet with column names in the first row.",
     "What does the licence cost?\nCan I pay by card?\nHow do I get my money back?",
     required=True,
 )
 _FILE = (
-    "CSV with the columns' names in its first line, JSON lines, or a JSON list. You see what becomes of it before "
-    "anything is kept."
+    "CSV with column names in the first line, JSON lines, or a JSON list. You see a preview before anything is saved."
 )
 
 
@@ -303,7 +302,7 @@ class _Add:
                 text("Paste", "h2")
                 self._pasted = area(_PASTE).props(f"maxlength={LARGEST_PASTE}")
                 with ui.element("div").classes("actions"):
-                    self._going_on = button("Go on", self._take_pasted, kind="primary")
+                    self._going_on = button("Continue", self._take_pasted, kind="primary")
             with ui.element("div").classes("card stack"):
                 text("A file", "h2")
                 text(_FILE, "p", "muted small")
@@ -318,9 +317,11 @@ class _Add:
         if not said.strip():
             self._pasted.error = "is required"
         elif len(said) >= LARGEST_PASTE:
-            self._pasted.error = f"a paste ends at {LARGEST_PASTE:,} characters; save it as a file, and upload that"
+            self._pasted.error = (
+                f"at most {LARGEST_PASTE:,} characters can be pasted; save the text as a file and upload it"
+            )
         else:
-            await self._review(await to_thread.run_sync(pasted_file, said, self._folder), "What was pasted")
+            await self._review(await to_thread.run_sync(pasted_file, said, self._folder), "Pasted text")
 
     async def _take_file(self, event: UploadEventArguments) -> None:
         ending = Path(event.file.name).suffix.lower()

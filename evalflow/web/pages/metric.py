@@ -75,14 +75,14 @@ class YamlForm:
         if name is None:
             self._naming = NameField("ISO date", proposed)
             self.fields["metric.name"] = self._naming.field
-        help = "What the metric's file would hold below its package line; checked as the command line checks it."
+        help = "The content of the metric's file, below its package line. Checked as on the command line."
         about = About("YAML", help, "kind: check", required=True, code=True)
         self.fields[KEY] = area(about, metric_yaml(definition) if definition else "")
         self._prompts = {
             file: area(
                 About(
                     file,
-                    "What the judge is sent, with names in braces where the case belongs, such as {{ question }}.",
+                    "The prompt for the judge, with fields of the case in braces, e.g. {{ question }}.",
                     required=True,
                     code=True,
                 ),
@@ -91,7 +91,7 @@ class YamlForm:
             for file, source in prompts.items()
         }
         if not prompts:
-            text("A metric that is copied from the library brings its templates along.", classes="aside")
+            text("A metric copied from the library has its templates here.", classes="aside")
         self.fields |= {Path(file).name: field for file, field in self._prompts.items()}  # a copy's folder is another
 
     def named(self) -> str:
@@ -112,7 +112,7 @@ class YamlForm:
 
 
 WAYS = (
-    FormOption("g_eval", "G-Eval", "Criteria in words, steps to work through, a weighted grade.", "checklist_rtl"),
+    FormOption("g_eval", "G-Eval", "Criteria in words, evaluation steps, a weighted grade.", "checklist_rtl"),
     FormOption("rubric", "Rubric", "One criterion and a scale: yes or no, words, grades.", "straighten"),
 )
 SHOWN = MappingProxyType({
@@ -218,14 +218,12 @@ class MetricForm:
         self._graded.clear()
         with self._graded:
             self._criterion()
-            with fieldset("What the judge is shown", "group"):
+            with fieldset("What the judge sees", "group"):
                 self._shown()
-            with fieldset("How a grade is given", "group"):
+            with fieldset("Grades", "group"):
                 self._scale = ScaleFields(self._of_kind(), self.fields, weighted=self._kind == "g_eval")
                 if self._kind == "g_eval":
-                    help = (
-                        "All or nothing: 1 where the judge has nothing to object to, else 0; the threshold becomes 1."
-                    )
+                    help = "1 only if perfect, else 0; the threshold becomes 1."
                     self._strict = tick(About("Strict", help), bool(self._of_kind().get("strict")))
 
     def _of_kind(self) -> Mapping[str, Any]:
@@ -245,14 +243,14 @@ class MetricForm:
         needs, optional = self._listed("needs", ["question", "answer"]), self._listed("optional", [])
         options = {**SHOWN, **{name: name for name in (*needs, *optional) if not name.startswith(f"{_INPUTS}.")}}
         options = {name: SHOWN.get(name, name) for name in options}
-        help = "What the judge must see, such as the question and the answer; a case that lacks one is skipped."
+        help = "What the judge must see. A case without one of them is skipped."
         about = About("Needed", help, required=True)
         self.fields["needs"] = several(about, options, [name for name in needs if name in options])
         if self._kind == "g_eval":
-            help = "Shown too where a case has it, such as the expected answer; a case without it is still scored."
-            about = About("Where there is one", help)
+            help = "E.g. the expected answer. A case without it is still scored."
+            about = About("Shown if available", help)
             self.fields["optional"] = several(about, options, [name for name in optional if name in options])
-        help = "Names of further columns of your test cases, separated by commas, such as audience, product."
+        help = "Other columns of your test cases, separated by commas."
         extra = [name.partition(".")[2] for name in (*needs, *optional) if name not in options]
         self.fields[_INPUTS] = line(About("Additional inputs", help, "audience, product"), ", ".join(extra))
 
@@ -268,16 +266,16 @@ class MetricForm:
 
     def _passes(self) -> None:
         with ui.element("div").classes("pair"):
-            about = About("Threshold", "From 0 to 1, such as 0.5: this score or a better one passes.", "0.5")
+            about = About("Threshold", "From 0 to 1. This score or a better one passes.", "0.5")
             self.fields["threshold"] = number_field(about, self._definition.get("threshold", 0.5))
             direction = self._definition.get("direction", "higher_is_better")
             about = About(
                 "Direction",
-                "Which end is the good one; lower for what should be rare, such as mistakes.",
+                "Choose lower for what should be rare, e.g. mistakes.",
                 required=True,
             )
             self.fields["direction"] = pick(about, DIRECTIONS, direction)
-        help = "The log shows the judge's steps with each score as it is made; the results keep them either way."
+        help = "Also log the judge's steps with each score. The results have them in any case."
         self._verbose = tick(About("Verbose", help), bool(self._definition.get("verbose")))
 
 

@@ -34,7 +34,7 @@ MODES = {
     "json_schema": "JSON schema",
     "tools": "Tool call",
     "json": "JSON",
-    "md_json": "In words, for models that enforce nothing",
+    "md_json": "Plain text, for models without structured output",
 }
 
 
@@ -56,9 +56,9 @@ class JudgeFields:
         self._fields = fields
         self._logprobs: ui.checkbox | None = None
         has_model = bot.config.get("kind") == "openai"
-        own = FormOption("run", "The bot's own model", "It grades what it said itself.", "smart_toy")
-        shared = FormOption("run", "The run's judge", "The one that is chosen when a run starts.", "play_circle")
-        other = FormOption("other", "Another model", "Asked for this metric only.", "gavel")
+        own = FormOption("run", "The bot's own model", "The bot grades its own answers.", "smart_toy")
+        shared = FormOption("run", "The run's judge", "Chosen when a run starts.", "play_circle")
+        other = FormOption("other", "Another model", "Used for this metric only.", "gavel")
         self._chosen = "other" if self._judge.get("model") else "run"
         choices("Who judges", (own if has_model else shared, other), self._chosen, self._choose)
         self._place = ui.element("div").classes("form")
@@ -93,41 +93,41 @@ class JudgeFields:
     def _shared(self) -> None:
         if self._bot.config.get("kind") == "openai":
             what = "Models tend to prefer their own answers (self-preference)."
-            message(what, "Hold its scores against a judge of another family, or against people's labels.", "warn")
+            message(what, "Compare its scores with a judge of another family, or with human labels.", "warn")
             self._weighing()
         else:
             what = "This bot has no model of its own."
-            hint = "Where a run names no judge, text overlap scores, which reads neither criteria nor prompts."
+            hint = "If a run names no judge, text overlap is used, which reads neither criteria nor prompts."
             message(what, hint)
 
     def _other(self) -> None:
-        about = About("Start from", "Fills in what is known of a provider, such as openai; empty: nothing.")
+        about = About("Start from", "Fills in the settings of a provider, e.g. openai.")
         pick(about, ["", *self._judges], "").on_value_change(lambda event: self._begin(str(event.value)))
         self._line(
             "model",
             About(
                 "Judge model",
-                "As its provider calls it, such as gpt-4.1-mini.",
+                "The provider's model name, e.g. gpt-4.1-mini.",
                 "gpt-4.1-mini",
                 required=True,
                 code=True,
             ),
         )
-        help = "Where the model is reached, up to and including /v1; empty for OpenAI's own."
+        help = "The base URL, up to and including /v1. Empty: OpenAI's."
         self._line("base_url", About("Judge address", help, "http://127.0.0.1:11434/v1", code=True))
-        help = "Name of the environment variable that holds the key, never the key itself; empty sends none."
+        help = "The name of the environment variable that holds the key, never the key itself. Empty: no key."
         self._line("api_key_env", About("Judge key", help, "OPENAI_API_KEY", code=True))
         about = About(
-            "Form of replies",
-            "How the model is told what a reply must look like; JSON schema, unless it knows none.",
+            "Reply format",
+            "How the model is told the format: JSON schema, if it supports that.",
             required=True,
         )
         self._fields["judge.mode"] = pick(about, MODES, self._judge.get("mode", "json_schema"))
         self._weighing()
 
     def _weighing(self) -> None:
-        help = "G-Eval then asks once and weighs by them; without, it draws several replies."
-        self._logprobs = tick(About("It gives token probabilities", help), bool(self._judge.get("logprobs")))
+        help = "G-Eval then asks once and weights the grades; otherwise it samples several replies."
+        self._logprobs = tick(About("Use token probabilities", help), bool(self._judge.get("logprobs")))
 
     def _line(self, key: str, about: About) -> None:
         self._fields[f"judge.{key}"] = line(about, self._judge.get(key))
@@ -215,7 +215,7 @@ class ScaleFields:
                 self._grades()
             elif self._type == "label":
                 values = cast("Mapping[str, float]", self._scale.get("values") or {})
-                help = "One in each line with its score from 0 to 1, the worst first."
+                help = "One per line with a score from 0 to 1, the worst first."
                 about = About("Words", help, "refuses: 0\nhedges: 0.5\nanswers: 1", required=True, code=True)
                 self._fields[LABELS] = area(about, "\n".join(f"{word}: {score:g}" for word, score in values.items()))
 
@@ -227,7 +227,7 @@ class ScaleFields:
             about = About("Highest grade", "Such as 10; becomes the score 1.", "10", required=True)
             self._fields["scale.max"] = self._fields["scale"] = number_field(about, high)
         ranges = "Grades or ranges of them" if self._weighted else "Grades"
-        help = f"{ranges} and what such an answer is like, one in each line. The grades between lie between."
+        help = f"{ranges} with their meaning, one per line. Grades in between are interpolated."
         example = "1-2: wrong in what matters\n9-10: right and complete" if self._weighted else "1: off\n5: complete"
         about = About("What grades mean", help, example, code=True)
         self._fields[MEANINGS] = self._fields["rubric"] = area(about, "\n".join(self._said()))
@@ -293,16 +293,13 @@ class StepsFields:
         write: Callable[[ui.button], Awaitable[WrittenSteps | None]],
     ) -> None:
         self._write = write
-        help = (
-            "What the judge works through, one in each line. Empty: it writes them itself by the criteria, once in "
-            "each run."
-        )
+        help = "What the judge works through, one per line. If empty, the judge writes them at each run."
         example = "Compare every figure of the answer with the expected one.\nLower the score for each that differs."
         self._field = area(About("Steps", help, example), "\n".join(" ".join(step.split()) for step in steps))
         fields[KEY] = self._field
         self._list = ui.element("div")
         with ui.element("div").classes("actions"):
-            self._writing = button("Have the judge write them", self._generate, icon="auto_awesome")
+            self._writing = button("Generate steps", self._generate, icon="auto_awesome")
             self._freezing = button("Freeze", self._freeze, icon="lock")
             self._thawing = button("Edit", self._thaw, icon="edit")
         self._field.on_value_change(lambda: self._freezing.set_enabled(bool(self.read())))
@@ -321,7 +318,7 @@ class StepsFields:
         took = f" in {found.latency_s:.1f} s" if found.latency_s else ""
         cost = f" for ${found.cost_usd:.4f}" if found.cost_usd else ""
         self._set(frozen=False)
-        self._note.text = f"Written by {found.judge}{took}{cost}. Read them, change what is wrong, then freeze them."
+        self._note.text = f"Written by {found.judge}{took}{cost}. Check and edit them, then freeze them."
 
     def _freeze(self) -> None:
         self._set(frozen=True)
@@ -346,7 +343,7 @@ class StepsFields:
                 with ui.element("ol"):
                     for step in steps:
                         text(step, "li")
-        self._note.text = "Every run grades by exactly these." if frozen else ""
+        self._note.text = "Every run uses exactly these steps." if frozen else ""
         self._writing.set_visibility(not frozen)
         self._freezing.set_visibility(not frozen)
         self._freezing.set_enabled(bool(steps))

@@ -34,22 +34,20 @@ from evalflow.web.ui.parts import (
 Row = Mapping[str, Any]
 _FIELDS = MappingProxyType(
     {
-        "question": About("Question", "What the bot is asked, as a user would put it.", "What does the licence cost?"),
-        "answer": About(
-            "Answer", "What the bot said; leave it empty to have the bot asked now.", "It costs 40 pounds a year."
-        ),
+        "question": About("Question", "The question, as a user would ask it.", "What does the licence cost?"),
+        "answer": About("Answer", "The bot's answer. Empty: the bot is asked now.", "It costs 40 pounds a year."),
         "reference": About(
             "Expected answer",
-            "What you would have liked to read.",
+            "The ideal answer.",
             "40 pounds a year",
         ),
         "contexts": About(
             "Context",
-            "What the answer should rest on, one passage in each line.",
+            "What the answer should be based on, one passage per line.",
             "The licence costs 40 pounds a year.",
         ),
         "inputs": About(
-            "Further values", "Additional inputs of the metric as name: value, one in each line.", "audience: children"
+            "Further values", "Additional inputs of the metric as name: value, one per line.", "audience: children"
         ),
     }
 )
@@ -71,11 +69,11 @@ class CaseFields:
             known = {"": "written here", **{name: name for name in datasets}}
             about = About(
                 "Take a case from",
-                "Any of your test cases or of the examples, such as rag; or write one here.",
+                "Your test cases or the samples, e.g. rag; or write one here.",
                 required=True,
             )
             pick(about, known, "").on_value_change(lambda event: self._open(str(event.value or "")))
-            about = About("Case", "One of the first twenty, by its question; can be changed below.")
+            about = About("Case", "One of the first twenty. You can edit it below.")
             self._picked = pick(about, {"": ""}, "")
             self._picked.on_value_change(lambda event: self._take(str(event.value or "")))
         self.fields: dict[str, ui.textarea] = {}
@@ -200,7 +198,7 @@ class TrialCard:
             if found.answer.status == "error":
                 message("The bot gave no answer", found.answer.error or "", "fail")
             elif not self._case.fields["answer"].value and found.answer.answer:
-                text("The bot said", "h3")
+                text("Answer", "h3")
                 text(found.answer.answer, classes="text said")
             for score in found.scores:
                 _show_score(score)
@@ -223,10 +221,8 @@ class TrialCard:
 
 def _show_preview(found: PromptPreview) -> None:
     if found.nothing:
-        hint = (
-            "Fill it in above, and look again. The bot is asked for its answer by “Score it” alone, which is paid for."
-        )
-        message(f"Nothing would be asked yet: {found.nothing}", hint)
+        hint = "Fill it in above and try again. Only “Score it” asks the bot, which may cost money."
+        message(f"Nothing to send yet: {found.nothing}", hint)
         return
     asked = f"{found.judge} ({found.nature})" if found.judge else ""
     facts([("Judge", asked), ("Requests", str(sum(prompt.times for prompt in found.prompts)))])
@@ -239,12 +235,12 @@ def _show_prompt(prompt: SentPrompt) -> None:
         with ui.element("div").classes("actions"):
             text(f"Step {prompt.step}", "h3")
             if prompt.times > 1:
-                badge(f"drawn {prompt.times} times")
+                badge(f"sampled {prompt.times} times")
         for role, content in prompt.messages:
             text(role, classes="role")
             text(_shortened(content), "pre")
         if prompt.request is None:
-            text("This judge is asked by task and reads no prompt.", classes="help")
+            text("This judge works by task and reads no prompt.", classes="help")
         else:
             with ui.expansion("The rest of the request"):
                 text(json.dumps(prompt.request, indent=2, ensure_ascii=False), "pre")
@@ -262,9 +258,9 @@ def _show_score(score: ScoreRecord) -> None:
             text(score.reason, classes="text")
         counted = score.input_tokens is not None
         facts([
-            ("On its own scale", _of_scale(score.value)),
+            ("On the metric's scale", _of_scale(score.value)),
             ("Judge", score.judge or ""),
-            ("Took", f"{score.latency_s:.2f} s" if score.latency_s is not None else ""),
+            ("Time", f"{score.latency_s:.2f} s" if score.latency_s is not None else ""),
             ("Tokens", f"{score.input_tokens} in, {score.output_tokens} out" if counted else ""),
         ])  # fmt: skip
         if score.steps:

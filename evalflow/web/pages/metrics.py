@@ -24,7 +24,7 @@ def add_metrics(workspace: Workspace) -> None:
     async def metrics(bot: str) -> None:
         owner = await to_thread.run_sync(get_bot, workspace, bot)
         found = await to_thread.run_sync(list_metrics, workspace, bot)
-        about = "What good means for this bot. Runs may also take any metric of the library as it is."
+        about = "What a good answer of this bot is. Runs can also use any metric of the library."
         with frame(f"Metrics of {bot}", place="Bots", about=about, trail=[(bot, f"/bots/{bot}")]) as actions:
             if owner.origin == "conf":
                 _of_conf(bot)
@@ -57,14 +57,14 @@ def _cards(bot: str, metrics: list[MetricDefinition]) -> None:
 
 
 def _none_yet(bot: str) -> None:
-    about = "Say in words what a good answer is, and try it on a case; or begin with one of the library."
-    with empty("rule", "Say what good means", about):
+    about = "Describe a good answer in words and try it on a case, or start from the library."
+    with empty("rule", "Define a good answer", about):
         link_button("New metric", f"/bots/{bot}/metrics/new", primary=True)
         link_button("From the library", f"/library?bot={bot}")
 
 
 def _of_conf(bot: str) -> None:
-    about = "This bot is declared in conf/, and runs of it use the library. A copy has metrics of its own."
+    about = "This bot is defined in conf/; its runs use the library. A copy can have its own metrics."
     with empty("content_copy", "Metrics belong to your own bots", about):
         link_button("Copy this bot", f"/bots/new?source={bot}", primary=True)
         link_button("See the library", "/library")
@@ -76,7 +76,7 @@ def add_library(workspace: Workspace) -> None:
     @guarded_page("/library")
     async def library(bot: str = "") -> None:
         found = await to_thread.run_sync(list_library)
-        about = "Metrics that are ready to use, each as it stands in conf/. A run takes them as they are."
+        about = "Metrics that are ready to use, as defined in conf/."
         trail = [(f"Metrics of {bot}", f"/bots/{bot}/metrics")] if bot else []
         with frame("Metrics", place="Metrics", about=about, trail=trail):
             _Library(found, bot)
@@ -92,7 +92,7 @@ def add_library(workspace: Workspace) -> None:
             with section("YAML", "As conf/ declares it, read-only."):
                 text(metric_yaml(found.definition), "pre", "card code-block")
             for name, source in found.prompts.items():
-                with section(name, "A template that it sends, read-only."):
+                with section(name, "A prompt template, read-only."):
                     text(source, "pre", "card code-block")
 
 
@@ -162,13 +162,13 @@ def _facts(definition: Mapping[str, Any]) -> None:
 
 
 def _copying(metric: str, bots: list[str], bot: str) -> None:
-    with section("Make it yours", "A copy can be changed; its templates come along."):
+    with section("Copy it to a bot", "You can change the copy; its templates are copied too."):
         if not bots:
-            message("You have no bot yet that could have it.", "Describe one first.")
+            message("You have no bots yet.", "Create one first.")
             link_button("New bot", "/bots/new", primary=True)
             return
         with ui.element("div").classes("form"):
-            about = About("For the bot", "The copy belongs to it; other bots have copies of their own.", required=True)
+            about = About("For the bot", "The copy belongs to this bot only.", required=True)
             chosen = pick(about, bots, bot if bot in bots else bots[0])
             with ui.element("div").classes("actions"):
                 button(

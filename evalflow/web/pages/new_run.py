@@ -44,24 +44,22 @@ from evalflow.web.ui.parts import (
 OWN_JUDGE = ""
 RECORDED = "recorded"
 _ANSWERS = {
-    "true": "Ask the bot, every question",
-    "missing": "Ask the bot where a case has no answer",
-    "false": "The answers in the test cases",
+    "true": "Ask the bot every question",
+    "missing": "Ask the bot only if a case has no answer",
+    "false": "Use the answers in the test cases",
 }
 _GENERATE: Mapping[str, bool | str] = {"true": True, "missing": "missing", "false": False}
 _ENDPOINT = {
-    "model": About(
-        "Its model", "As its provider calls it; empty: the one that conf/ names.", "gpt-4.1-mini", code=True
-    ),
+    "model": About("Its model", "The provider's model name. Empty: the one in conf/.", "gpt-4.1-mini", code=True),
     "base_url": About(
         "Its address",
-        "Where it is reached, up to and including /v1; empty: the one that conf/ names.",
+        "The base URL, up to and including /v1. Empty: the one in conf/.",
         "http://127.0.0.1:11434/v1",
         code=True,
     ),
     "api_key_env": About(
         "Its API key",
-        "The NAME of the environment variable that holds it, never the key itself.",
+        "The name of the environment variable that holds the key, never the key itself.",
         "OPENAI_API_KEY",
         code=True,
     ),
@@ -97,7 +95,7 @@ def read_offer(workspace: Workspace) -> Offer:
         bots={bot.name: bot.name if bot.origin == "workspace" else f"{bot.name} (conf)" for bot in bots},
         kinds={bot.name: str(bot.config.get("kind")) for bot in bots},
         datasets={name: f"{name}{size}" for name, size in datasets},
-        judges={OWN_JUDGE: "What fits the bot: its own model, else embedded", **{name: name for name in judges}},
+        judges={OWN_JUDGE: "Default: the bot's own model, else embedded", **{name: name for name in judges}},
         endpoints=endpoint_judges(),
         library=[metric.name for metric in list_library()],
     )
@@ -125,7 +123,7 @@ class RunForm:
             self._what()
         with fieldset("Who judges"):
             self._judges()
-        with ui.expansion("How much of it").classes("more"), fieldset("", "bare"):
+        with ui.expansion("Limits and repeats").classes("more"), fieldset("", "bare"):
             self._how_much()
         for field in dict.fromkeys(self.fields.values()):
             field.on_value_change(self._change)
@@ -162,29 +160,25 @@ class RunForm:
 
     def _what(self) -> None:
         request, offer = self._request, self._offer
-        about = About("Bot", "Whose answers are scored; with “recorded”, those that stand in the data.", required=True)
+        about = About("Bot", "The bot to test. “recorded” uses the answers in the test cases.", required=True)
         self._bot = pick(about, offer.bots, request.bot if request.bot in offer.bots else None)
         generate = next((word for word, value in _GENERATE.items() if value == request.options.get("generate")), "true")
         with ui.element("div") as answers:
             self._answers = pick(
                 About(
                     "Answers",
-                    "Where they come from: the bot is asked, or those in the test cases are scored.",
+                    "Ask the bot, or score the answers in the test cases.",
                     required=True,
                 ),
                 _ANSWERS,
                 generate,
             )
         answers.bind_visibility_from(self._bot, "value", lambda _: self._asks_the_bot())
-        about = About(
-            "Test cases", "One dataset or several, such as “rag”, which comes along.", "Choose", required=True
-        )
+        about = About("Test cases", "One dataset or more, e.g. the sample set “rag”.", "Choose", required=True)
         self._datasets = several(
             about, offer.datasets, [name for name in request.datasets if name in offer.datasets], searched=True
         )
-        about = About(
-            "Metrics", "What is measured: the bot's own first, then those of the library.", "Choose", required=True
-        )
+        about = About("Metrics", "The bot's own metrics come first, then the library.", "Choose", required=True)
         self._metrics = several(about, {name: name for name in request.metrics}, request.metrics, searched=True)
         self._title = line(
             About("Title", "To find the run again.", "After the new prompt"),
@@ -197,7 +191,7 @@ class RunForm:
 
     def _judges(self) -> None:
         request, judges = self._request, self._offer.judges
-        about = "For what needs judgement. A model tends to prefer its own answers; “embedded” needs no key."
+        about = "The model that grades. A model tends to prefer its own answers; “embedded” needs no key."
         start = request.judge if request.judge in judges else OWN_JUDGE
         self._judge = pick(About("Judge", about, required=True), judges, start)
         self.fields["judge"] = self._judge
@@ -213,8 +207,8 @@ class RunForm:
         helps = {
             "repeats.target": About("Answers to each case", "More than one shows how much the bot varies.", "1"),
             "repeats.judge": About("Judgements of each answer", "More than one shows how much the judge varies.", "1"),
-            "budget.usd": About("At most, in US dollars", "It stops there and can be resumed.", "5"),
-            "budget.requests": About("At most, in requests", "It stops there and can be resumed.", "1000"),
+            "budget.usd": About("Budget (US dollars)", "Stops at this limit; you can resume.", "5"),
+            "budget.requests": About("Budget (requests)", "Stops at this limit; you can resume.", "1000"),
         }
         for key, about in helps.items():
             outer, _, inner = key.partition(".")
@@ -280,8 +274,8 @@ class _New:
         with ui.element("div").classes("beside"):
             with form():
                 self._form = RunForm(workspace, offer, request, self._look)
-            with ui.element("aside").classes("card stack estimate").props('aria-label="What it will take"'):
-                text("What it will take", "h2")
+            with ui.element("aside").classes("card stack estimate").props('aria-label="Estimate"'):
+                text("Estimate", "h2")
                 self._told = ui.element("div").classes("stack").props("aria-live=polite")
                 with ui.element("div").classes("actions"):
                     self._starting = button("Start the run", self._start, kind="primary", icon="play_arrow")
@@ -341,7 +335,7 @@ class _New:
         elsewhere, _ = place(error, self._form.fields)
         self._told.classes(remove="looking").clear()
         with self._told:
-            message("It cannot be started yet.", "See the fields that are marked." if not elsewhere else "", "warn")
+            message("The run cannot be started yet.", "See the marked fields." if not elsewhere else "", "warn")
             for problem in elsewhere:
                 message(problem.what, problem.hint, "fail")
 

@@ -60,7 +60,7 @@ def files(run: str, found: Sequence[RunFile]) -> None:
     """A line for each; nothing where there are none."""
     if not found:
         return
-    about = "What the command line wrote, and what scripts and notebooks read."
+    about = "Reports and tables of this run, to open or download."
     with section("Files", about), ui.element("ul").classes("card files"):
         for file in found:
             _file(run, file)
@@ -105,7 +105,7 @@ class Onward:
         run = self._run.run_id
         if found.before is not None:
             before = found.before.run
-            unlike = ", which measured otherwise" if found.before.obstacles else ""
+            unlike = ", not comparable as it is" if found.before.obstacles else ""
             path = f"/compare?{urlencode({'a': before.run_id, 'b': run})}"
             about = f"{name_of(before)}, {when(before.created_at)}{unlike}"
             _link("compare_arrows", "Compare with the run before", path, about)
@@ -135,7 +135,7 @@ def gates(found: Sequence[Mapping[str, Any]]) -> None:
     """A line for each gate; nothing where there are none."""
     if not found:
         return
-    with section("Gates", "What this run had to reach."), ui.element("ul").classes("gate-list card"):
+    with section("Gates", "The conditions that this run had to meet."), ui.element("ul").classes("gate-list card"):
         for gate in found:
             with ui.element("li"):
                 badge(*_OUTCOMES[gate["passed"]])
@@ -177,7 +177,7 @@ class Results:
         self._overall = ui.element("div")
         with ui.element("section").classes("section") as self._each:
             self._heading = text("", "h2")
-            text("Every score with its reason; a question leads to its whole case.", "p", "muted")
+            text("Every score with its reason. Click a question to see the whole case.", "p", "muted")
             self._list = ScoreList(workspace, run, wanted, tags, lambda: self._thresholds)
         self.show(run, tags)
 
@@ -194,7 +194,7 @@ class Results:
 
     def _build(self, run: Run, tags: Tags) -> None:
         overview(run)
-        about = "Each metric over all cases, with its 95 % interval. Moving a threshold asks nobody anything."
+        about = "Each metric over all cases, with its 95 % interval. Trying a threshold is free; nothing is re-run."
         with section("Overall", about), ui.element("div").classes("metrics"):
             self._cards = [
                 MetricCard(self._workspace, run, metric, self._moved, self._pick)
@@ -248,7 +248,7 @@ class Watch:
             bar.props["aria-label"] = "Finished scores"
             with ui.element("dl").classes("facts tight"):
                 self._facts = {name: _fact(name) for name in ("Done", "Errors", "Rate", "Cost so far", "Time left")}
-            text("Came last", "h3")
+            text("Latest scores", "h3")
             self._latest = ui.element("ul").classes("latest")
         self.show(run)
 
@@ -278,11 +278,11 @@ def _fact(name: str) -> TextElement:
 def _doing(run: Run) -> str:
     progress = run.progress
     if run.cancelling:
-        return "Stopping: what is under way is finished first"
+        return "Stopping: finishing the requests in progress"
     if run.state == "queued":
         return "Waiting for the worker"
     if progress.loaded:
-        return "Putting the scores on this page"
+        return "Loading the scores"
     if progress.done:
         return "Scoring"
     return "Asking the bot" if progress.answers else "Starting"
@@ -434,18 +434,18 @@ def _ending(run: Run) -> None:
     """Why it ended as it did, and what comes next, unless all went well."""
     errors = run.progress.errors
     if run.state == "failed":
-        resume = "Resume goes on with this run's own settings: what is finished is not asked again."
-        again = "Start again takes the bot and the metrics as they are now; replies that it remembers cost nothing. "
+        resume = "Resume continues with the settings of this run; finished work is not repeated."
+        again = "Start again uses the current bot and metrics; cached replies cost nothing. "
         hint = f"{again}{resume}" if run.request is not None else resume
         message(run.message or "It failed without an error message; its folder has a log.", hint, "fail")
     elif run.state in ("cancelled", "interrupted"):
         done, expected = run.progress.done, run.progress.expected
         far = f" at {done:,} of {expected:,} scores" if expected else ""
-        message(f"It was {run.state}{far}.", "Resume it to finish; nothing that is finished is asked again.", "warn")
+        message(f"It was {run.state}{far}.", "Resume to finish; finished work is not repeated.", "warn")
     elif run.message:
         message(run.message, "Its files are untouched; see its folder below.", "warn")
     elif run.exit_code == _INCONCLUSIVE and errors:
-        hint = "Errors count in no mean. Ask them again, or look at them below."
+        hint = "Errors are left out of every mean. Retry them, or see them below."
         message(f"The run is inconclusive: errors at {errors:,} of {run.progress.done:,} scores.", hint, "warn")
     elif run.exit_code == _GATE_FAILED:
         message("A gate failed.", "See the gates below.", "fail")
@@ -462,7 +462,7 @@ def _actions(workspace: Workspace, run: Run) -> None:
 
     if run.state in ACTIVE:
         if not run.cancelling:
-            button("Cancel the run", act(cancel_run, "It stops."), kind="danger")
+            button("Cancel the run", act(cancel_run, "Stopping."), kind="danger")
         return
     if run.request is not None and run.state == "failed":
         key = f"again-{uuid.uuid4().hex}"
@@ -477,10 +477,10 @@ def _actions(workspace: Workspace, run: Run) -> None:
         link_button("Run again with changes", f"/runs/new?source={run.run_id}", primary=run.state == "done")
     if run.state == "done" and run.progress.errors and run.origin == "workspace":
         errors = "error" if run.progress.errors == 1 else f"{run.progress.errors:,} errors"
-        button(f"Ask again the {errors}", act(retry_errors, "What failed is asked again."))
+        button(f"Retry the {errors}", act(retry_errors, "Retrying what failed."))
     if run.state != "done":
         starts_again = run.state == "failed" and run.request is not None
-        button("Resume", act(resume_run, "It goes on."), kind="" if starts_again else "primary")
+        button("Resume", act(resume_run, "Resumed."), kind="" if starts_again else "primary")
     button("Delete", _deletion(workspace, run).open, kind="danger")
 
 
@@ -494,7 +494,7 @@ def _deletion(workspace: Workspace, run: Run) -> ui.dialog:
 
 
 def _repeating(run: Run) -> None:
-    with section("Repeat it", "The same run from a terminal, in the folder that this application was started in."):
+    with section("Repeat it", "Run this in a terminal, in the folder where evalflow was started."):
         if run.repeat:
             copyable(run.repeat)
         facts([("Run", run.run_id), ("Folder", str(run.folder))])

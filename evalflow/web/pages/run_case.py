@@ -59,7 +59,7 @@ def add(workspace: Workspace) -> None:
             _expected(case)
             with section(
                 "Scores",
-                "Each metric with its reason; open the steps and prompts to see what the judge was asked and said.",
+                "Each metric with its reason; open the steps and prompts to see what the judge was asked and replied.",
             ):
                 for score in case.scores:
                     _score(workspace, of.run_id, score)
@@ -101,7 +101,7 @@ def _conversation(case: RunCase) -> None:
         else:
             text("No answer.", "p", "muted")
     if whole is None and case.gone:
-        message("The whole case cannot be shown, only what the scores are about.", case.gone, "warn")
+        message("Only the scored parts of this case can be shown.", case.gone, "warn")
 
 
 def _turn(role: str, content: str) -> None:
@@ -117,9 +117,9 @@ def _expected(case: RunCase) -> None:
     if whole is not None:
         shown["Expected"] = _plain(whole.expected)
         shown["Additional inputs"] = _plain(dict(whole.vars) or None)
-        shown["Sent beside the answer"] = _plain(dict(whole.metadata) if whole.metadata else None)
+        shown["Metadata of the answer"] = _plain(dict(whole.metadata) if whole.metadata else None)
     if any(shown.values()) or (whole and whole.contexts is not None):
-        with section("What it is held against"), ui.element("div").classes("card stack"):
+        with section("Compared with"), ui.element("div").classes("card stack"):
             for name, said in shown.items():
                 if said:
                     with ui.element("div"):
@@ -133,7 +133,7 @@ def _contexts(contexts: Any) -> None:
     with ui.element("div"):
         text("Contexts", "h3")
         if not contexts:
-            text("Nothing was found.", "p", "muted")
+            text("No passages were found.", "p", "muted")
         for place, context in enumerate(contexts, 1):
             with ui.element("details").props("open" if len(contexts) <= 3 else ""):
                 text(context.title or f"Context {place}", "summary")

@@ -21,7 +21,7 @@ FEWEST = 3
 """Numbers from which on an overview says more than the cards do."""
 _MIDDLE = 11
 """Pixels down to the line of an interval."""
-_ABOUT = "A dot is a metric's value from 0 to 1, its line the 95 % interval. A name leads to what lies behind it."
+_ABOUT = "A dot is a metric's value from 0 to 1; its line is the 95 % interval. Click a name for details."
 
 
 def overview(run: Run) -> None:
@@ -229,7 +229,7 @@ class TagTable:
 
     def __init__(self, workspace: Workspace, run: Run, pick: Callable[..., Awaitable[None]]) -> None:
         self._workspace, self._run, self._pick = workspace, run, pick
-        with section("By tag", "The mean of each metric with its 95 % interval. A tag leads to its scores."):
+        with section("By tag", "The mean of each metric with its 95 % interval. Click a tag for its scores."):
             self._place = ui.element("div").classes("card by-tag").props("tabindex=0 role=region aria-label='By tag'")
 
     async def load(self) -> None:

@@ -95,7 +95,7 @@ def add(workspace: Workspace) -> None:
     @guarded_page("/runs")
     async def runs(cursor: str | None = None) -> None:
         found = await to_thread.run_sync(lambda: list_runs(workspace, cursor, AT_ONCE))
-        about = "An evaluation each: a bot, its test cases, and metrics that say how good the answers are."
+        about = "Each run evaluates a bot on test cases with metrics."
         with frame("Runs", place="Runs", about=about) as actions:
             with actions:
                 button("Open a folder", _opening(workspace).open)
@@ -171,7 +171,7 @@ def _none_yet(*, is_first: bool) -> None:
         with empty("history", "No older runs", "This is the end of the list."):
             link_button("To the newest", "/runs", primary=True)
         return
-    about = "Pick a bot, test cases and metrics; see what it will take before anything is sent; then watch it run."
+    about = "Pick a bot, test cases and metrics; check the estimate; then start and watch it run."
     with empty("play_circle", "Start your first run", about):
         link_button("New run", "/runs/new", primary=True)
 
@@ -179,7 +179,10 @@ def _none_yet(*, is_first: bool) -> None:
 def _opening(workspace: Workspace) -> ui.dialog:
     """Asks for the folder of a run that was made on the command line."""
     about = About(
-        "Folder", "Of a run made on the command line; its files stay where they are.", "outputs/latest", required=True
+        "Folder",
+        "The folder of a run made on the command line; its files stay where they are.",
+        "outputs/latest",
+        required=True,
     )
 
     async def opened() -> None:
@@ -195,7 +198,7 @@ def _opening(workspace: Workspace) -> ui.dialog:
         except ProgramError as error:
             about = f"{error.problems[0].what}. Open it only if you trust whoever made it."
             trusted = partial(take_in, path, trust_program=True)
-            confirmation("This run starts a program", about, "Open it all the same", trusted, keep="Cancel").open()
+            confirmation("This run starts a program", about, "Open anyway", trusted, keep="Cancel").open()
         except EvalflowError as error:
             folder.error = str(error)
         else:

@@ -21,11 +21,11 @@ from evalflow.web.pages.score_filter import FilterBar, Wanted
 from evalflow.web.ui.parts import Tone, badge, button, copyable, facts, message, tell_fault, text
 
 _HOW = (
-    "The run keeps what the judge replied, and not the prompts: these are rendered again from the templates, the case "
-    "and the answer that the run froze. Nothing was sent for this."
+    "The run stores the judge's replies, not the prompts. These prompts are rendered again from the templates, the "
+    "case and the answer that the run stored. Nothing was sent for this."
 )
-_GONE = "The text as it came is not in the cache of replies any more; the run keeps what it said, in the steps."
-_BY_TASK = "This judge is asked by task and reads no prompt; what it would read is this:"
+_GONE = "The raw reply is no longer in the cache; its content is in the steps."
+_BY_TASK = "This judge works by task and reads no prompt. Its input:"
 
 
 class PromptFold:
@@ -49,7 +49,7 @@ class PromptFold:
             found = await self._workspace.render(lambda: score_prompts(self._workspace, self._run, self._score.id))
         except EvalflowError as error:
             with self._place:
-                message("They cannot be shown as they were sent.", str(error), "warn")
+                message("The prompts cannot be shown.", str(error), "warn")
         else:
             with self._place:
                 _show(found)
@@ -68,7 +68,7 @@ def _show(found: Sequence[JudgeCall]) -> None:
 def _call(call: JudgeCall) -> None:
     prompt = call.prompt
     with ui.element("div").classes("step"):
-        text(prompt.step if prompt.times == 1 else f"{prompt.step}, drawn {prompt.times} times", "h4")
+        text(prompt.step if prompt.times == 1 else f"{prompt.step}, sampled {prompt.times} times", "h4")
         if prompt.request is None:
             text(_BY_TASK, "p", "muted small")
         for role, content in prompt.messages:
@@ -112,10 +112,10 @@ def details(score: Score) -> None:
     repeat = f"{score.repeat + 1}" if score.repeat else ""
     facts([
         ("Judge", score.judge or ""),
-        ("On its own scale", "" if score.value is None else _said(score.value)),
+        ("On the metric's scale", "" if score.value is None else _said(score.value)),
         ("Threshold", "" if score.threshold is None else number(score.threshold, 2)),
-        ("Found by", found_by(score)),
-        ("Took", "" if score.latency_s is None else f"{score.latency_s:.2f} s"),
+        ("Scored from", found_by(score)),
+        ("Time", "" if score.latency_s is None else f"{score.latency_s:.2f} s"),
         ("Cost", "" if score.cost_usd is None else cost(score.cost_usd)),
         ("Repeat of the judge", repeat),
     ])  # fmt: skip
@@ -124,7 +124,7 @@ def details(score: Score) -> None:
 def found_by(score: Score) -> str:
     """How the score came out of the judge's replies; empty where it is the one grade of a first reply."""
     if score.path != "weighted":
-        return "a second asking" if score.path == "reasked" else ""
+        return "a second request" if score.path == "reasked" else ""
     weighed = [step for step in score.steps or () if step.get("probabilities")]
     if any("mass" in step for step in weighed):
         return "token probabilities"
@@ -135,7 +135,7 @@ def found_by(score: Score) -> str:
 def steps(found: Sequence[Mapping[str, Any]]) -> None:
     """What the judge said, step by step."""
     if not found:
-        text("Nothing was asked of a judge for this score.", "p", "muted small")
+        text("No judge was asked for this score.", "p", "muted small")
     for step in found:
         with ui.element("div").classes("step"):
             text(str(step.get("id", "step")), "h4")
@@ -154,7 +154,7 @@ def _replies(step: Mapping[str, Any]) -> None:
     if probabilities and not items:
         text(_chances(probabilities[0]), classes="muted small")
     if step.get("raw"):
-        text(f"It replied: {step['raw']}", classes="text small muted")
+        text(f"Reply: {step['raw']}", classes="text small muted")
 
 
 def _chances(chances: Mapping[str, Mapping[str, float]]) -> str:
@@ -330,8 +330,8 @@ class ScoreList:
 
     def _nothing(self) -> str:
         if self._run.state in ACTIVE and not self.bar.wanted.query:
-            return "Nothing is scored yet. Each score comes here as soon as it is there."
-        return "No matching scores. Clear the fields above to see all of them."
+            return "Nothing is scored yet. Scores appear here as they come in."
+        return "No matching scores. Clear the filters to see all scores."
 
 
 def _row(workspace: Workspace, run: str, score: Score, query: str) -> ui.element:

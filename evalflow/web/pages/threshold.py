@@ -159,7 +159,7 @@ class ThresholdBar:
             self._slider()
         self._rate = text("", "p", "rate").props("aria-live=polite")
         with ui.element("div").classes("actions keeping"):
-            self._keep = button("Keep it for this run", self._keeping)
+            self._keep = button("Apply to this run", self._keeping)
             self._carry = button("Use it in the next runs", self._carrying)
             self._back = button(self._back_label(), self._restoring)
         self._offer(self._own)
@@ -199,7 +199,7 @@ class ThresholdBar:
         self._asked += 1
         asked = self._asked
         if threshold is None:
-            self._rate.set_text("No threshold counts here; move it to see what share would pass.")
+            self._rate.set_text("No threshold is set. Move the slider to see what share would pass.")
             return asked
         space, run, name = self._workspace, self._run.run_id, self._name
         counted = await to_thread.run_sync(lambda: pass_rates(space, run, {name: threshold}, name))
@@ -214,7 +214,9 @@ class ThresholdBar:
     def _apart(self, threshold: float) -> str:
         if threshold == self._own:
             return ""
-        return "; not kept" if self._own is None else f"; not kept, the run's own is {number(self._own, 2)}"
+        return (
+            ". Preview only" if self._own is None else f". Preview only; the saved threshold is {number(self._own, 2)}"
+        )
 
     def _offer(self, threshold: float | None) -> None:
         moved = threshold is not None and threshold != self._own
@@ -227,7 +229,7 @@ class ThresholdBar:
 
     def _back_label(self) -> str:
         declared = self._metric["declared"]
-        return "Back to none, as declared" if declared is None else f"Back to {number(declared, 2)}, as declared"
+        return "Reset to none" if declared is None else f"Reset to {number(declared, 2)}"
 
     async def _keeping(self) -> None:
         await self._change(lambda: keep_threshold(self._workspace, self._run.run_id, self._name, self._at), self._keep)

@@ -53,9 +53,9 @@ def differing(one: tuple[str, Content], other: tuple[str, Content]) -> None:
     (left, before), (right, after) = one, other
     names = [name for name in dict.fromkeys([*before, *after]) if _said(before.get(name)) != _said(after.get(name))]
     if not names:
-        text("Both say the same.", "p", "muted")
+        text("No differences.", "p", "muted")
         return
-    place = ui.element("div").classes("differing").props('tabindex=0 role=region aria-label="What differs"')
+    place = ui.element("div").classes("differing").props('tabindex=0 role=region aria-label="Differences"')
     with place, ui.element("table"):
         with ui.element("thead"), ui.element("tr"):
             for title in ("Field", left, right):
@@ -166,9 +166,9 @@ class Deleting:
             return
         self._change.clear()
         with self._change:
-            message(error.problems[0].what, "It is still there, and goes only if you say so again.", "warn")
-            differing(("As you saw it", self._content), ("As it is now", now))
-        self._doing.set_text("Delete it as it is now")
+            message(error.problems[0].what, "It has not been deleted. Press again to delete it.", "warn")
+            differing(("When you opened it", self._content), ("Now", now))
+        self._doing.set_text("Delete anyway")
 
 
 T = TypeVar("T")
@@ -232,9 +232,9 @@ class Saving(Generic[T]):
             self._ask(kept, theirs, mine, over)
 
     def _ask(self, error: StaleError, theirs: Content, mine: Content, over: Callable[[], object]) -> None:
-        hint = "Yours is still in the form above, and nothing is overwritten unless you say so."
+        hint = "Your changes are still in the form above; nothing has been overwritten."
         message(error.problems[0].what, hint, "warn")
-        differing(("As it is now", theirs), ("Yours", mine))
+        differing(("Now", theirs), ("Yours", mine))
         with ui.element("div").classes("actions"):
-            button("Save mine over it", over, kind="danger")
-            button("Take what is there now", lambda: leave(self._path))
+            button("Overwrite with mine", over, kind="danger")
+            button("Discard mine", lambda: leave(self._path))

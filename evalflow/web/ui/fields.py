@@ -30,7 +30,7 @@ class NameField:
     """
 
     def __init__(self, example: str, value: str = "") -> None:
-        help = f"As you call it, such as “{example}”; tables and files have it as {name_of(example)}."
+        help = f"Any title, e.g. “{example}” (file name: {name_of(example)})."
         self.field = line(About("Name", help, example, required=True), value)
         self._told = text("", classes="aside").props("aria-live=polite")
         self.field.on_value_change(self._tell)
@@ -43,7 +43,7 @@ class NameField:
 
     def _tell(self) -> None:
         name = self.read()
-        self._told.set_text(f"It will be {name}." if name != (written(self.field) or "") else "")
+        self._told.set_text(f"File name: {name}" if name != (written(self.field) or "") else "")
 
     def _settle(self) -> None:
         self.field.value = self.read()
@@ -95,14 +95,14 @@ class Pairs:
             if not name and not said.strip():
                 continue
             if not name or name in found:
-                named.error = "is there twice" if name else "is required"
+                named.error = "is used twice" if name else "is required"
                 wrong = True
             found[name] = as_value(said)
         return None if wrong else found
 
     def _add(self, name: str, value: str) -> Field:
         with self._rows, ui.element("div").classes("pair-row") as row:
-            named = line(About("Name", "As a prompt names it.", self._example[0], required=True), name)
+            named = line(About("Name", "The name used in prompts.", self._example[0], required=True), name)
             valued = line(About("Value", "A text, a number, or JSON.", self._example[1], required=True), value)
             pair = (row, named, valued)
             remove = button("", lambda: self._remove(pair), kind="quiet", icon="close")

@@ -43,14 +43,14 @@ def dropping(on_upload: Callable[[UploadEventArguments], Awaitable[None]]) -> No
             )
         else:
             how = " Save the sheet as “CSV UTF-8”, or copy its cells and paste them." if _is_sheet(name) else ""
-            _say(said, f"{name} is of another kind; expected one of {', '.join(ENDINGS)}.{how}")
+            _say(said, f"{name} has the wrong file type; use one of {', '.join(ENDINGS)}.{how}")
 
     upload = ui.upload(on_upload=on_upload, max_file_size=_LARGEST, max_files=1, auto_upload=True)
     upload.props(f"accept={','.join(ENDINGS)} flat").classes("dropping")
     upload.add_slot("header", _SLOT)
     upload.add_slot("list", "<div></div>")
     upload.on("rejected", refused, js_handler="(found) => emit([found[0].file.name, found[0].file.size])")
-    upload.on("failed", lambda: _say(said, f"It could not be sent; at most {_LIMIT} can be uploaded."), args=[])
+    upload.on("failed", lambda: _say(said, f"The upload failed; at most {_LIMIT} can be uploaded."), args=[])
     text(f"At most {_LIMIT}; {', '.join(ENDINGS)}", classes="muted small")
     said = ui.element("div").props("aria-live=assertive")
 
@@ -65,11 +65,9 @@ def _say(place: ui.element, what: str) -> None:
         text(what, classes="fault")
 
 
-_WHERE = About("Folder", "A new one, below the folder that this application was started in.", "exported", required=True)
-_FROM = About(
-    "Folder", "It has conf/, and prompts/ and data/ beside it where they are needed.", "exported", required=True
-)
-_CASES = About("Test cases", "They go along as JSON lines.")
+_WHERE = About("Folder", "A new folder, inside the one where evalflow was started.", "exported", required=True)
+_FROM = About("Folder", "A folder with conf/ and, if needed, prompts/ and data/.", "exported", required=True)
+_CASES = About("Test cases", "Exported as JSON lines.")
 
 
 def exporting(workspace: Workspace, bot: str, known: Sequence[Dataset]) -> ui.dialog:
@@ -88,11 +86,11 @@ def exporting(workspace: Workspace, bot: str, known: Sequence[Dataset]) -> ui.di
         )
         if done:
             asked.close()
-            tell(f"Written. See what it offers with: {command('list', '--config-dir', f'{path}/conf')}")
+            tell(f"Exported. List its contents with: {command('list', '--config-dir', f'{path}/conf')}")
 
     with ui.dialog() as asked, ui.element("div").classes("card stack").props("role=document"):
         text(f"Export {bot}", "h2")
-        text("With its metrics and their prompts, as files that the command line takes.", "p", "muted")
+        text("With its metrics and their prompts, as files for the command line.", "p", "muted")
         folder = line(_WHERE)
         datasets = several(_CASES, own, []) if own else None
         with ui.element("div").classes("actions"):
@@ -118,7 +116,7 @@ def importing(workspace: Workspace) -> ui.dialog:
 
     with ui.dialog() as asked, ui.element("div").classes("card stack").props("role=document"):
         text("Import a folder", "h2")
-        text("Its bot, metrics and test cases can then be changed here; the files stay as they are.", "p", "muted")
+        text("You can then edit its bot, metrics and test cases here; the files do not change.", "p", "muted")
         folder = line(_FROM)
         with ui.element("div").classes("actions"):
             confirmed = button("Import", take, kind="primary")

@@ -120,7 +120,7 @@ def guarded_page(path: str) -> Callable[[Callable[P, Awaitable[None]]], Callable
             except EvalflowError as error:
                 lost = isinstance(error, NotFoundError)
                 ui.context.client.status_code = 404 if lost else 503 if isinstance(error, InfrastructureError) else 422
-                instead("There is no such thing" if lost else "That did not work", str(error))
+                instead("Not found" if lost else "Request failed", str(error))
 
         return ui.page(path, response_timeout=PATIENCE_S)(guarded)
 
@@ -138,7 +138,7 @@ def add_missing_page(_: Workspace) -> None:
 
     async def missing(request: Request, _: Exception) -> Response:
         with Client(page(""), request=request) as client:
-            instead("There is no such page", f"No page has the address {request.url.path}.")
+            instead("Page not found", f"No page has the address {request.url.path}.")
         return client.build_response(request, 404)
 
     app.add_exception_handler(404, missing)
@@ -147,4 +147,4 @@ def add_missing_page(_: Workspace) -> None:
 
 def _failed(error: Exception) -> None:
     sys.stderr.write("".join(traceback.format_exception(error)))
-    instead("An error", "This is a bug in evalflow, not your mistake; the server's output has the details.")
+    instead("Internal error", "This is a bug in evalflow, not your mistake; the server's output has the details.")

@@ -67,7 +67,7 @@ def test_every_fault_stands_beside_its_field(visit: Visit) -> None:
     seen(page, "'3 fees' cannot be a name")
     field(page, "Name").fill("fine")
     page.get_by_role("button", name="Save").click()
-    model = page.locator(".field", has_text="As its provider calls it")
+    model = page.locator(".field", has_text="The provider's model name")
     model.get_by_text("is required").wait_for()
     page.get_by_text("cannot be a name").wait_for(state="detached")
 
@@ -82,7 +82,7 @@ def test_a_failed_save_goes_to_its_error_and_cuts_no_number(visit: Visit) -> Non
     page.keyboard.press("Tab")
     assert "4px" in save.evaluate("element => getComputedStyle(element).boxShadow")
     page.keyboard.press("Enter")
-    model = page.locator(".field", has_text="As its provider calls it")
+    model = page.locator(".field", has_text="The provider's model name")
     model.get_by_text("This field is required").wait_for()
     page.get_by_text("ess than or equal to 2").wait_for()
     assert field(page, "Temperature").input_value() == "5"
@@ -121,7 +121,7 @@ def test_what_somebody_else_changed_is_not_deleted_unseen(visit: Visit, pages: S
     changed = asked.get_by_role("row", name="description")
     assert changed.get_by_role("cell").all_inner_texts() == ["About leaving.", "theirs"]
     assert pages.ask("GET", "/api/v1/bots/leaving").status == 200
-    asked.get_by_role("button", name="Delete it as it is now").click()
+    asked.get_by_role("button", name="Delete anyway").click()
     page.wait_for_url(re.compile(r":\d+/$"))
     assert pages.ask("GET", "/api/v1/bots/leaving").status == 404
 
@@ -136,7 +136,7 @@ def test_text_of_others_is_only_text(visit: Visit, pages: Server) -> None:
         page = visit("/bots/evil")
         field(page, "Question").fill(EVIL)
         page.get_by_role("button", name="Ask").click()
-        seen(page, "It said")
+        page.get_by_role("heading", name="Answer", exact=True).wait_for()
     assert page.locator("img[src=x]").count() == 0
     assert page.title() == "evil · evalflow"
 
@@ -153,7 +153,7 @@ def test_what_conf_declares_is_copied_not_changed(visit: Visit) -> None:
 def test_the_form_follows_the_connection(visit: Visit) -> None:
     page = visit("/bots/new")
     page.get_by_label("HTTP service").check(force=True)
-    seen(page, "What is sent and what comes back")
+    seen(page, "Request and reply")
     field(page, "Headers").fill("no colon here")
     page.get_by_role("button", name="Save").click()
     seen(page, "has no colon")

@@ -42,8 +42,8 @@ def test_two_runs_are_picked_compared_and_read_case_by_case(visit: Visit, finish
     page.get_by_role("button", name="Better 11").press("Enter")
     worst.get_by_text("fail → pass").wait_for()
     assert page.locator(".flip").count() == 11
-    page.get_by_role("button", name="Scored by one alone 0").press("Enter")
-    page.get_by_text("by one run alone; 12 scored differently, 12 answered differently.").wait_for()
+    page.get_by_role("button", name="Scored in one run only 0").press("Enter")
+    page.get_by_text("in one run only; 12 scored differently, 12 answered differently.").wait_for()
     page.get_by_role("spinbutton").fill("0.1")
     page.get_by_role("button", name="Compare", exact=True).click()
     page.get_by_text("not worse", exact=True).wait_for()
@@ -58,7 +58,7 @@ def test_what_cannot_be_compared_says_why_and_is_compared_all_the_same(visit: Vi
     assert page.get_by_text("Differences").count() == 0
     again = page.get_by_role("link", name="Run A again, as B was")
     assert again.get_attribute("href") == f"/runs/new?source={finished.other}"
-    page.get_by_role("link", name="Compare all the same").click()
+    page.get_by_role("link", name="Compare anyway").click()
     page.get_by_text("compared all the same, as allowed").wait_for()
     page.get_by_text("The difference cannot be told.").wait_for()
     page.get_by_text("No case differs: the 12 cases of both runs have the same answers and scores.").wait_for()

@@ -57,11 +57,11 @@ def test_questions_are_pasted_edited_found_and_exported(visit: Visit, pages: Ser
     field(page, "Questions, or a table").fill(
         "What does it cost?\n\nCan I pay by card?\nHow do I get a refund?\nCan I pay by card?"
     )
-    press(page, "Go on")
-    seen(page, "3 cases can be taken, 1 row cannot")
+    press(page, "Continue")
+    seen(page, "3 cases ready, 1 row with errors")
     seen(page, "line 5")
     seen(page, "the same case is in this file already")
-    press(page, "Take 3 cases")
+    press(page, "Import 3 cases")
     page.get_by_role("link", name="See the cases").click()
     page.get_by_role("link", name="Can I pay by card?").click()
     field(page, "Expected answer").fill("Yes, any card.")
@@ -102,23 +102,23 @@ def test_a_file_is_mapped_and_its_bad_row_given_back(visit: Visit, pages: Server
     file.write_text("nr;prompt;ideal;plan\na;One?;1;basic\nb;Two?;2;basic\nc;Three?;3;pro;4\nd;Four?;4;\n", "utf-8")
     page = visit("/datasets/uploaded/add")
     page.locator("input[type=file]").set_input_files(file)
-    seen(page, "3 cases can be taken, 1 row cannot")
+    seen(page, "3 cases ready, 1 row with errors")
     seen(page, "line 4")
     seen(page, "the record has 5 cells, more than the header's 4")
     assert page.get_by_label("What ideal is").input_value() == "Expected answer"
     page.get_by_label("What nr is").click()
     page.get_by_role("option", name="Id", exact=True).click()
-    seen(page, "2 cases can be taken, 2 rows cannot")
+    seen(page, "2 cases ready, 2 rows with errors")
     seen(page, "the id 'a' is in the dataset already")
     page.get_by_label("What plan is").click()
     page.get_by_role("option", name="Question", exact=True).click()
-    seen(page, "prompt is that already")
+    seen(page, "already used for column prompt")
     page.get_by_label("What plan is").click()
     page.get_by_role("option", name="Additional input", exact=True).click()
-    press(page, "Take 2 cases")
+    press(page, "Import 2 cases")
     seen(page, "2 cases were added.")
     with page.expect_download() as download:
-        press(page, "Download the rows to mend")
+        press(page, "Download the rows to fix")
     assert (
         Path(download.value.path()).read_text(encoding="utf-8")
         == "nr;prompt;ideal;plan\na;One?;1;basic\nc;Three?;3;pro;4\n"
@@ -142,15 +142,15 @@ def test_what_cannot_be_taken_says_why(visit: Visit, pages: Server, tmp_path: Pa
     choose.set_input_files(large)
     seen(page, "large.csv has 200 MB; at most 64 MB can be uploaded")
     choose.set_input_files(other)
-    seen(page, "cases.xlsx is of another kind")
+    seen(page, "cases.xlsx has the wrong file type")
     choose.set_input_files(broken)
     seen(page, "broken.csv: line 3: broken CSV")
     press(page, "Start over")
-    press(page, "Go on")
+    press(page, "Continue")
     seen(page, "is required")
     field(page, "Questions, or a table").fill("question\tideal\nTwo\nlines?\t1")
-    press(page, "Go on")
-    seen(page, "as they would be kept")
+    press(page, "Continue")
+    seen(page, "Preview of the first cases")
     assert kept(pages, "bounded") == []
 
 
@@ -222,14 +222,14 @@ def test_somebody_elses_change_is_not_overwritten(visit: Visit, pages: Server) -
     row.wait_for()
     assert field(page, "Expected answer").input_value() == "mine"
     assert kept(pages, "shared")[0]["reference"] == "theirs"
-    press(page, "Save mine over it")
+    press(page, "Overwrite with mine")
     page.wait_for_url("**/datasets/shared?row=*")
     assert kept(pages, "shared")[0]["reference"] == "mine"
     other = visit(path)
     theirs = pages.ask("PUT", f"/api/v1{path}", {"question": "q", "reference": "newer"}, If_Match='"3"')
     field(other, "Expected answer").fill("mine again")
     press(other, "Save")
-    press(other, "Take what is there now")
+    press(other, "Discard mine")
     other.locator(".differing").wait_for(state="detached")
     assert field(other, "Expected answer").input_value() == "newer"
 
@@ -275,7 +275,7 @@ def test_text_of_files_is_only_text(visit: Visit, pages: Server, tmp_path: Path)
     file.write_text(json.dumps({"query": EVIL, EVIL: EVIL, "tags": [EVIL]}) + "\n" + '{"tags": 3}\n', encoding="utf-8")
     uploading = visit("/datasets/evil/add")
     uploading.locator("input[type=file]").set_input_files(file)
-    seen(uploading, "1 case can be taken, 1 row cannot")
+    seen(uploading, "1 case ready, 1 row with errors")
     for shown in (page, uploading):
         assert shown.locator("img[src=x]").count() == 0
         assert shown.title().endswith("evalflow")
@@ -333,7 +333,7 @@ def test_every_page_fits_in_both_colours(
             seen(page, "1 selected")
         if path == "/blank/add":
             page.locator("input[type=file]").set_input_files(file)
-            seen(page, "2 cases can be taken, 1 row cannot")
+            seen(page, "2 cases ready, 1 row with errors")
         assert page.evaluate("document.documentElement.scrollWidth") == width, path
         assert page.locator("h1").count() == 1
         name = f"datasets{path.replace('/', '-')}-{colours}-{width}.png"

@@ -35,7 +35,7 @@ def test_a_run_leads_to_its_bot_its_cases_its_history_and_the_run_before(visit: 
     page = visit(f"/runs/{finished.other}")
     before = page.get_by_role("link", name="Compare with the run before")
     before.wait_for()
-    assert "which measured otherwise" in before.get_attribute("title")
+    assert "not comparable as it is" in before.get_attribute("title")
 
 
 def test_the_report_opens_and_works_beside_the_application(visit: Visit, finished: Finished) -> None:
@@ -60,15 +60,17 @@ def test_a_moved_threshold_is_told_with_its_interval_kept_carried_and_given_back
     page.get_by_role("img", name="Share that passes by threshold, with its 95 % interval").wait_for()
     page.get_by_role("slider").focus()
     page.keyboard.press("Home")
-    page.get_by_text("100 % pass (12 of 12); 95 % interval 76 % to 100 %; not kept, the run's own is 1.00").wait_for()
-    page.get_by_role("button", name="Keep it for this run").click()
-    page.get_by_role("button", name="Back to 1.00, as declared").wait_for()
+    page.get_by_text(
+        "100 % pass (12 of 12); 95 % interval 76 % to 100 %. Preview only; the saved threshold is 1.00"
+    ).wait_for()
+    page.get_by_role("button", name="Apply to this run").click()
+    page.get_by_role("button", name="Reset to 1.00").wait_for()
     page.get_by_text("++metric.exact.threshold=0.0").wait_for()
     page.get_by_role("button", name="Use it in the next runs").click()
     page.get_by_text("exact of fees has the threshold 0.00 from the next run on.").wait_for()
-    page.get_by_role("button", name="Back to 1.00, as declared").click()
+    page.get_by_role("button", name="Reset to 1.00").click()
     page.get_by_text("92 % pass (11 of 12); 95 % interval").wait_for()
-    assert not page.get_by_role("button", name="Back to 1.00, as declared").is_visible()
+    assert not page.get_by_role("button", name="Reset to 1.00").is_visible()
 
 
 def test_the_address_has_order_and_filter_which_the_cases_keep(visit: Visit, finished: Finished) -> None:

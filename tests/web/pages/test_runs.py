@@ -164,7 +164,7 @@ def test_a_threshold_moves_the_pass_rate_and_asks_nobody(visit: Visit, bot: Bot,
     slider.focus()
     page.keyboard.press("Home")
     seen(page, "100 % pass (3 of 3)")
-    seen(page, "not kept, the run's own is 0.50")
+    seen(page, "Preview only; the saved threshold is 0.50")
     page.locator("ul.scores .badge.fail", has_text="failed").first.wait_for(state="detached")
     page.get_by_label("State").click()
     page.get_by_role("option", name="Failed").click()
@@ -222,7 +222,7 @@ def test_scores_come_while_a_run_goes_on_and_become_its_results(visit: Visit, bo
 def test_a_run_that_fails_says_why_and_what_next(visit: Visit, bot: Bot, pages: Server) -> None:
     values = {"model": "m", "base_url": "http://127.0.0.1:9/v1", "api_key_env": None, "attempts": 1}
     page = visit(start(pages, judge="openai", judge_values=values))
-    wait(page, "Start again takes the bot and the metrics as they are now")
+    wait(page, "Start again uses the current bot and metrics")
     seen(page, "127.0.0.1:9")
     failed = page.url
     page.get_by_role("link", name="Run again with changes").click()
@@ -231,7 +231,7 @@ def test_a_run_that_fails_says_why_and_what_next(visit: Visit, bot: Bot, pages: 
     page = visit(urlsplit(failed).path)
     page.get_by_role("button", name="Start again").click()
     page.wait_for_function("before => location.href !== before", arg=failed)
-    wait(page, "Start again takes the bot and the metrics as they are now")
+    wait(page, "Start again uses the current bot and metrics")
 
 
 def test_what_is_wrong_with_a_new_run_stands_beside_its_field(visit: Visit, bot: Bot) -> None:
@@ -248,7 +248,7 @@ def test_a_folder_that_holds_no_run_is_refused_beside_the_field(visit: Visit) ->
     page.get_by_role("button", name="Open a folder").click()
     field(page, "Folder").fill("nowhere/at/all")
     page.get_by_role("button", name="Open", exact=True).click()
-    page.locator(".field", has_text="Of a run made").get_by_text("nowhere").wait_for()
+    page.locator(".field", has_text="of a run made").get_by_text("nowhere").wait_for()
 
 
 @pytest.mark.parametrize("width", [1280, 390])

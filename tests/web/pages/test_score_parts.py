@@ -25,7 +25,7 @@ def _score(path: str | None, *steps: Mapping[str, Any]) -> Score:
         ("weighted", {"id": "score", "probabilities": CHANCES, "samples": 10}, "the mean of 10 sampled replies"),
         ("weighted", {"id": "verdicts", "probabilities": CHANCES}, "probabilities of the judge"),
         ("weighted", {"id": "members", "probabilities": None}, "probabilities of the judge"),
-        ("reasked", {"id": "score", "probabilities": None}, "a second asking"),
+        ("reasked", {"id": "score", "probabilities": None}, "a second request"),
         ("direct", {"id": "score", "probabilities": None}, ""),
     ],
 )

@@ -85,7 +85,7 @@ def test_back_and_reload_ask_too_and_what_was_saved_does_not(visit: Visit, pages
     page.get_by_role("link", name="Write one").click()
     field(page, "Question").fill("Another?")
     press(page, "Save and write another")
-    seen(page, "is kept")
+    seen(page, "saved.")
     page.get_by_role("link", name="Cancel").click()
     page.wait_for_url("**/datasets/asked")
     assert asked.times == 2
