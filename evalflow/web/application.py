@@ -1,4 +1,4 @@
-"""Puts the application together: what guards it, the REST API, the pages, and the worker beside it."""
+"""Assemble the application: security middleware, REST API, pages, and the worker."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ API = "/api/v1"
 
 
 def application(workspace: Workspace, address: Address, worker: Child | None, token: str | None) -> FastAPI:
-    """The whole application. One for each process, since NiceGUI keeps its pages in one place.
+    """The whole application; one per process, since NiceGUI registers pages globally.
 
     Args:
-        workspace: The door to what is stored.
-        address: Where it answers.
-        worker: Is started and ended with it; None where the runs are executed elsewhere.
-        token: What every request has to bring; None: nothing.
+        workspace: Everything that is stored.
+        address: Where the server listens.
+        worker: Started and stopped with the application; None if runs are executed elsewhere.
+        token: Required of every request; None: no token is required.
     """
     from fastapi import FastAPI
     from starlette.staticfiles import StaticFiles
@@ -49,27 +49,32 @@ def application(workspace: Workspace, address: Address, worker: Child | None, to
             yield
 
     routes = health_routes(workspace, worker)
-    app = FastAPI(openapi_url=None, lifespan=lifespan, middleware=guards(address, token), routes=routes)
+    app = FastAPI(openapi_url=None, lifespan=lifespan, middleware=security_middleware(address, token), routes=routes)
     app.mount(API, rest_api(workspace))
     app.mount("/assets", StaticFiles(directory=Path(__file__).with_name("assets")))
     add_pages(app, workspace)
     return app
 
 
-def guards(address: Address, token: str | None) -> list[Middleware]:
-    """What every request goes through, the first outermost.
+def security_middleware(address: Address, token: str | None) -> list[Middleware]:
+    """The guards that every request passes, the outermost first.
 
     Args:
-        address: Where the server answers.
-        token: What every request has to bring; None: nothing.
+        address: Where the server listens.
+        token: Required of every request; None: no token is required.
     """
     from starlette.middleware import Middleware
     from starlette.middleware.gzip import GZipMiddleware
 
-    from evalflow.web.security.bodies import LARGEST_JSON, LARGEST_UPLOAD, BoundedBodies
+    from evalflow.web.security.guards import (
+        LARGEST_JSON,
+        LARGEST_UPLOAD,
+        BoundedBodies,
+        KnownHosts,
+        NoForgery,
+        SameOrigin,
+    )
     from evalflow.web.security.headers import SecurityHeaders
-    from evalflow.web.security.hosts import KnownHosts
-    from evalflow.web.security.origins import NoForgery, SameOrigin
     from evalflow.web.security.token import KnownToken
 
     return [

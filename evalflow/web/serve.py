@@ -172,11 +172,11 @@ def _serve(
 ) -> int:
     from evalflow.app.studio.space import open_workspace
     from evalflow.web.application import application
-    from evalflow.web.security.token import kept_token, opening_page
+    from evalflow.web.security.token import load_token, opening_page
 
     words = ["worker", "--attached", *(["--database-url", database_url] if database_url else [])]
     with closing(open_workspace(database_url)) as workspace:
-        token = kept_token(workspace.root) if asks_token else None
+        token = load_token(workspace.root) if asks_token else None
         app = application(workspace, address, Child(words), token)
         url = f"{address.url}/?token={token}" if token else address.url
         tell(f"evalflow is at {url} (on this machine only; Ctrl-C ends it)")
@@ -197,7 +197,7 @@ def server(app: ASGIApp, **options: Any) -> uvicorn.Server:
     """What answers requests, within the bounds of the application."""
     import uvicorn
 
-    from evalflow.web.security.unfinished import LONGEST_HEADERS, finished_requests
+    from evalflow.web.security.guards import LONGEST_HEADERS, finished_requests
 
     config = uvicorn.Config(
         app,

@@ -22,7 +22,7 @@ from starlette.routing import Mount
 
 from evalflow.app.studio.space import Workspace, open_workspace
 from evalflow.web.api.routes import rest_api
-from evalflow.web.application import API, guards
+from evalflow.web.application import API, security_middleware
 from evalflow.web.security.token import cookie_name
 from evalflow.web.serve import Address, bind, loopback, server
 
@@ -105,7 +105,7 @@ def api_served(folder: Path) -> Iterator[Server]:
     """The REST API behind its guards, without the pages, which NiceGUI keeps for a whole process."""
 
     def make(address: Address) -> Starlette:
-        return Starlette(routes=[Mount(API, rest_api(workspace))], middleware=guards(address, TOKEN))
+        return Starlette(routes=[Mount(API, rest_api(workspace))], middleware=security_middleware(address, TOKEN))
 
     with pytest.MonkeyPatch.context() as patch, working_in(folder) as workspace, served(make) as server:
         keep_off_loops(patch.setattr)

@@ -8,6 +8,7 @@ import os
 import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -233,9 +234,9 @@ def stale(what: str, name: str, expected: int, row: Mapping[str, Any], wanted: M
     """
     changed = [key for column, value in wanted.items() for key in _differences(column, row.get(column), value)]
     differing = f"; it differs from yours in {', '.join(changed)}" if changed else ""
-    when = f" at {row['updated_at']}" if row.get("updated_at") else ""
+    when = f" at {datetime.fromisoformat(row['updated_at']):%H:%M} UTC" if row.get("updated_at") else ""
     problem = Problem(
-        f"{what} {name!r} was changed meanwhile{when}: version {row['version']}, not {expected}{differing}",
+        f"someone changed the {what} {name!r}{when}: it has version {row['version']}, not {expected}{differing}",
         what,
         "look at what it is now, and change that",
     )

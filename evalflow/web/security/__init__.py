@@ -1,15 +1,9 @@
-"""What stands before every route and page: no other web page may drive or read this server.
+"""What guards every route and page: no other web page or account may control or read this server.
 
-Another account of this machine reaches the port, and a page of any other origin runs in the same browser:
-
-- `token`: who does not bring the server's token is not answered.
-- `hosts`: a name that somebody else points at 127.0.0.1 (DNS rebinding) is refused by the Host header.
-- `origins`: what another origin starts is refused by Origin and Sec-Fetch-Site: everything that changes anything, the
-  pages' websocket, and also reading, but for following a link here.
-- `origins` again: what changes anything carries JSON or the header `X-Requested-With`, neither of which a form of
-  another page can send without asking first; and nobody who asks is allowed.
-- `bodies`: what is larger than a route could want is not read to its end.
-- `headers`: the browser shows a page in no frame of others, and runs no script but the page's own.
-
-Each is plain ASGI, one idea, and knows nothing of the others.
+- `token`: only requests with the server's token are answered.
+- `guards.KnownHosts`: the Host header must name this server, which stops DNS rebinding.
+- `guards.SameOrigin`: requests of other origins are refused, by Origin and Sec-Fetch-Site, except links.
+- `guards.NoForgery`: changes need JSON or the header `X-Requested-With`, which no foreign form can send.
+- `guards.BoundedBodies`, `guards.finished_requests`: requests are bounded in size and time.
+- `headers`: browsers show the pages in no foreign frame and run only the pages' own scripts.
 """

@@ -1,11 +1,11 @@
-"""What the browser is told about every answer, and the content policy of pages.
+"""Security headers of every response, and the content security policy of pages.
 
-NiceGUI writes pages with scripts and styles in them; each of those gets a nonce that changes with every answer, so
-nothing that found its way into a page can run. The policy is looser than it should be in two places:
+NiceGUI's pages contain inline scripts and styles. Each gets a nonce that changes with every response, so that injected
+markup cannot run. The policy is looser than it should be in two places:
 
-- `script-src 'unsafe-eval'`: Vue compiles the components' templates in the browser, and NiceGUI evaluates handlers. No
-  text becomes a script by it: only what already runs may evaluate.
-- `style-src-attr`: NiceGUI's page hides one element by a style attribute; that very attribute is allowed by its digest.
+- `script-src 'unsafe-eval'`: Vue compiles templates in the browser, and NiceGUI evaluates handlers. Only scripts that
+  already run may evaluate text.
+- `style-src-attr`: NiceGUI hides one element by a style attribute, which is allowed by its digest.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ALWAYS = {
     "Permissions-Policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
 }
 NOTHING = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-"""The policy of what is no page and says none itself: were it shown as one, it could do nothing."""
+"""The policy of a response that is no page and sets none itself."""
 _HIDDEN = "sha256-ZdHxw9eWtnxUb3mk6tBS+gIiVUPE3pGM470keHPDFlE="
 """The digest of `display: none`."""
 PAGE = (
@@ -35,26 +35,25 @@ PAGE = (
     f"style-src-attr 'unsafe-hashes' '{_HIDDEN}'; font-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 )
-"""The policy of a page, but for its nonce."""
 _MARK = b"x-nicegui-content"
 
 
 class SecurityHeaders:
-    """Adds the headers; a page's scripts get the nonce that its policy names."""
+    """Adds the headers, and the nonce to the scripts and styles of pages."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass on; what is sent back goes through a fresh answer."""
+        """Pass the request on."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        await self.app(scope, receive, _Answer(send).send)
+        await self.app(scope, receive, _Response(send).send)
 
 
-class _Answer:
-    """One answer on its way out. A page is held until it is whole, everything else flows through."""
+class _Response:
+    """One response. A page is held until it is complete; everything else is passed on as it comes."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
@@ -62,7 +61,6 @@ class _Answer:
         self._parts: list[bytes] = []
 
     async def send(self, message: Message) -> None:
-        """Take in one message of ASGI."""
         if message["type"] == "http.response.start":
             if any(name.lower() == _MARK for name, _ in message["headers"]):
                 self._page = message
@@ -77,7 +75,7 @@ class _Answer:
 
     async def _send_page(self, start: Message) -> None:
         nonce = secrets.token_urlsafe(18)
-        # NiceGUI escapes what elements hold, so that what begins a script or a style is its template's or ours.
+        # NiceGUI escapes the content of elements, so every <script> or <style> is from its template or ours.
         body = re.sub(rb"<(script|style)\b", rf'<\1 nonce="{nonce}"'.encode(), b"".join(self._parts))
         kept = [(name, value) for name, value in start["headers"] if name.lower() != b"content-length"]
         start = {**start, "headers": [*kept, (b"content-length", str(len(body)).encode())]}
@@ -86,7 +84,7 @@ class _Answer:
 
 
 def _own_policy(start: Message) -> str:
-    """The policy that a route gave its answer, always a narrow one."""
+    """The policy that the route set, or the narrowest one."""
     own = (value for name, value in start["headers"] if name.lower() == b"content-security-policy")
     return next(own, NOTHING.encode()).decode()
 

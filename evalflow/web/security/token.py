@@ -1,8 +1,8 @@
-"""Only those who know the server's token: loopback keeps other machines out, not other accounts of this one.
+"""The server's token: loopback keeps other machines out, but not other accounts of this machine.
 
-The token stands in `.evalflow/token`, which the owner alone can read, and is kept from start to start, so that open
-pages and scripts go on. A browser brings it once, in the address that `serve` prints, and has it in a cookie from then
-on; a program sends `Authorization: Bearer TOKEN`.
+The token is in `.evalflow/token`, which only its owner can read. It stays the same from start to start, so that open
+pages and scripts keep working. A browser sends it once, in the URL that `serve` prints, and then has it in a cookie; a
+program sends `Authorization: Bearer TOKEN`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from evalflow.errors import Problem, UserError
 from evalflow.paths import private_file, private_folder
-from evalflow.web.security.refusal import refuse
+from evalflow.web.security.guards import refuse
 
 if TYPE_CHECKING:
     from starlette.datastructures import Headers
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 FILE = Path(".evalflow") / "token"
 OPENING = Path(".evalflow") / "open.html"
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
-"""What watches over the process knows no token, and is told nothing else."""
+"""Health checks need no token."""
 SHORTEST = 32
-"""Characters of a token; a shorter file is no token of ours."""
-KEPT_S = 30 * 24 * 3600
-"""How long a browser keeps the cookie."""
+"""Characters of a token; a shorter file is replaced."""
+COOKIE_S = 30 * 24 * 3600
+"""Seconds that a browser keeps the cookie."""
 _REFUSAL = (
     "this server asks for its token: open the address that `python -m evalflow serve` printed, or send "
     "Authorization: Bearer TOKEN; the token is in .evalflow/token of the folder that it was started in"
@@ -36,12 +36,12 @@ _REFUSAL = (
 
 
 class KnownToken:
-    """Refuses, with 401, whoever does not bring the token.
+    """Refuses, with 401, a request without the token.
 
     Args:
         app: What comes next.
-        token: What has to be brought.
-        port: The server's. Browsers send a cookie to every port of a host, so that its name has the port in it.
+        token: The expected token.
+        port: The server's. It is part of the cookie's name, since browsers send cookies to every port of a host.
     """
 
     def __init__(self, app: ASGIApp, token: str, port: int) -> None:
@@ -50,53 +50,53 @@ class KnownToken:
         self._cookie = cookie_name(port)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass on, take the token out of the address, or refuse."""
+        """Pass the request on, or refuse it."""
         if scope["type"] not in ("http", "websocket") or scope["path"] in OPEN_PATHS:
             await self.app(scope, receive, send)
             return
         from starlette.datastructures import URL, Headers, QueryParams
 
         headers = Headers(scope=scope)
-        brought = QueryParams(scope["query_string"]).get("token")
-        if scope["type"] == "http" and scope["method"] == "GET" and brought is not None:
-            if self._is_right(brought):
+        given_token = QueryParams(scope["query_string"]).get("token")
+        if scope["type"] == "http" and scope["method"] == "GET" and given_token is not None:
+            if self._is_valid(given_token):
                 await self._enter(str(URL(scope=scope).remove_query_params("token")), scope, receive, send)
                 return
-        elif self._is_known(headers):
+        elif self._has_token(headers):
             await self.app(scope, receive, send)
             return
-        await _turn_away(headers, scope, receive, send)
+        await _refuse_without_token(headers, scope, receive, send)
 
     async def _enter(self, url: str, scope: Scope, receive: Receive, send: Send) -> None:
-        """Set the cookie, and lead to the address without the token. The Host was checked before this."""
+        """Set the cookie and redirect to the URL without the token. The Host header was checked before."""
         from starlette.responses import RedirectResponse
 
         response = RedirectResponse(url, 303, {"Cache-Control": "no-store"})
         token = self._token.decode()
-        response.set_cookie(self._cookie, token, max_age=KEPT_S, httponly=True, samesite="strict")
+        response.set_cookie(self._cookie, token, max_age=COOKIE_S, httponly=True, samesite="strict")
         await response(scope, receive, send)
 
-    def _is_known(self, headers: Headers) -> bool:
+    def _has_token(self, headers: Headers) -> bool:
         scheme, _, credentials = headers.get("authorization", "").partition(" ")
-        if scheme.lower() == "bearer" and self._is_right(credentials.strip()):
+        if scheme.lower() == "bearer" and self._is_valid(credentials.strip()):
             return True
         pairs = (pair.strip().partition("=") for line in headers.getlist("cookie") for pair in line.split(";"))
-        return any(name == self._cookie and self._is_right(value) for name, _, value in pairs)
+        return any(name == self._cookie and self._is_valid(value) for name, _, value in pairs)
 
-    def _is_right(self, given: str) -> bool:
+    def _is_valid(self, given: str) -> bool:
         return secrets.compare_digest(given.encode("utf-8", "replace"), self._token)
 
 
 def cookie_name(port: int) -> str:
-    """The name of the cookie of the server at that port."""
+    """The name of the server's cookie."""
     return f"evalflow-{port}"
 
 
-def kept_token(root: Path) -> str:
-    """The token of the servers of a folder; made where there is none, or where others could have read it.
+def load_token(root: Path) -> str:
+    """The token of a folder's servers; a new one if there is none, or if others could have read it.
 
     Args:
-        root: The folder that a server is started in.
+        root: The folder in which the server was started.
 
     Raises:
         UserError: It cannot be read or written.
@@ -117,19 +117,19 @@ def kept_token(root: Path) -> str:
     token = secrets.token_urlsafe(32)
     try:
         _write(path, f"{token}\n")
-    except FileExistsError:  # another server of this folder was quicker
-        return kept_token(root)
+    except FileExistsError:  # another server of this folder was faster
+        return load_token(root)
     except OSError as error:
         raise _unusable(path, error) from None
     return token
 
 
 def opening_page(root: Path, url: str) -> Path:
-    """A page that leads a browser to the server, whose command line every account of the machine can read.
+    """Write a page that redirects to the server: every account can read a browser's command line, so no token on it.
 
     Args:
-        root: The folder that the server was started in.
-        url: With the token.
+        root: The folder in which the server was started.
+        url: The URL with the token.
     """
     path = root / OPENING
     path.unlink(missing_ok=True)
@@ -147,11 +147,11 @@ def _unusable(path: Path, error: Exception) -> UserError:
     return UserError(Problem(f"the token cannot be read or written: {error}", str(path), hint))
 
 
-async def _turn_away(headers: Headers, scope: Scope, receive: Receive, send: Send) -> None:
-    """Refuse; a browser is told in a page.
+async def _refuse_without_token(headers: Headers, scope: Scope, receive: Receive, send: Send) -> None:
+    """Refuse; a browser gets a page.
 
-    Who follows a link of another site comes without the cookie (SameSite=Strict). The page then asks again, by itself,
-    as a page of this server.
+    After a link from another site the browser sends no cookie (SameSite=Strict), so the page reloads itself once from
+    this origin.
     """
     if scope["type"] != "http" or headers.get("sec-fetch-mode") != "navigate":
         await refuse(scope, receive, send, 401, _REFUSAL, {"WWW-Authenticate": "Bearer"})

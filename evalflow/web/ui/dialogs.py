@@ -12,7 +12,7 @@ from nicegui import ui
 
 from evalflow.app.studio.space import StaleError
 from evalflow.errors import EvalflowError
-from evalflow.web.ui.parts import Field, attempt, button, message, tell_fault, text
+from evalflow.web.ui.parts import Field, attempt, button, capitalised, message, tell_fault, text
 
 
 def confirmation(
@@ -166,7 +166,7 @@ class Deleting:
             return
         self._change.clear()
         with self._change:
-            message(error.problems[0].what, "It has not been deleted. Press again to delete it.", "warn")
+            message(capitalised(error.problems[0].what), "It has not been deleted. Press again to delete it.", "warn")
             differing(("When you opened it", self._content), ("Now", now))
         self._doing.set_text("Delete anyway")
 
@@ -233,7 +233,7 @@ class Saving(Generic[T]):
 
     def _ask(self, error: StaleError, theirs: Content, mine: Content, over: Callable[[], object]) -> None:
         hint = "Your changes are still in the form above; nothing has been overwritten."
-        message(error.problems[0].what, hint, "warn")
+        message(capitalised(error.problems[0].what), hint, "warn")
         differing(("Now", theirs), ("Yours", mine))
         with ui.element("div").classes("actions"):
             button("Overwrite with mine", over, kind="danger")

@@ -13,7 +13,7 @@ from evalflow.app.studio.datasets import Dataset
 from evalflow.app.studio.space import Workspace, within
 from evalflow.app.studio.transfer import export_files, import_files
 from evalflow.errors import command
-from evalflow.web.security.bodies import LARGEST_UPLOAD
+from evalflow.web.security.guards import LARGEST_UPLOAD
 from evalflow.web.ui.parts import About, attempt, button, line, several, tell, text, written
 
 ENDINGS = (".csv", ".tsv", ".jsonl", ".json")

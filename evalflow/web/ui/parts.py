@@ -315,9 +315,13 @@ def _beside(problem: Problem) -> str:
     what = problem.what.removeprefix(f"{problem.key}: ")
     if problem.key and what.startswith(f"{problem.key} "):
         what = f"this field {what.removeprefix(problem.key).strip()}"
-    what = f"{what[:1].upper()}{what[1:]}"
     of_a_form = problem.hint and f"{problem.key}=" not in problem.hint
-    return f"{what} ({problem.hint})" if of_a_form else what
+    return f"{capitalised(what)} ({problem.hint})" if of_a_form else capitalised(what)
+
+
+def capitalised(sentence: str) -> str:
+    """The sentence with a capital first letter; `str.capitalize` would lower the other letters."""
+    return f"{sentence[:1].upper()}{sentence[1:]}"
 
 
 def tell_fault(what: str) -> None:

@@ -106,7 +106,7 @@ def test_somebody_elses_change_is_not_overwritten(visit: Visit, pages: Server) -
     assert changed.status == 200
     field(page, "Model").fill("mine")
     page.get_by_role("button", name="Save").click()
-    seen(page, "was changed meanwhile")
+    seen(page, "someone changed the bot")
     assert pages.ask("GET", "/api/v1/bots/shared").json["description"] == "theirs"
 
 
@@ -117,7 +117,7 @@ def test_what_somebody_else_changed_is_not_deleted_unseen(visit: Visit, pages: S
     page.get_by_role("button", name="Delete").click()
     asked = page.get_by_role("dialog", name="Delete leaving?")
     asked.get_by_role("button", name="Delete", exact=True).click()
-    seen(asked, "was changed meanwhile")
+    seen(asked, "someone changed the bot")
     changed = asked.get_by_role("row", name="description")
     assert changed.get_by_role("cell").all_inner_texts() == ["About leaving.", "theirs"]
     assert pages.ask("GET", "/api/v1/bots/leaving").status == 200

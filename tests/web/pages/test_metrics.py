@@ -220,7 +220,7 @@ def test_somebody_elses_change_is_not_overwritten(visit: Visit, pages: Server) -
     save(pages, "shared_metrics", "price", criteria="Theirs.")
     field(page, "Criteria").fill("Mine, changed.")
     press(page, "Save")
-    seen(page, "was changed meanwhile")
+    seen(page, "someone changed the metric 'price'")
     seen(page, "definition.criteria")
     (kept,) = pages.ask("GET", "/api/v1/bots/shared_metrics/metrics").json["items"]
     assert kept["definition"]["criteria"] == "Theirs."

@@ -19,9 +19,9 @@ from starlette.websockets import WebSocket
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
-from evalflow.web.application import guards
-from evalflow.web.security import bodies, unfinished
-from evalflow.web.security.token import kept_token, opening_page
+from evalflow.web.application import security_middleware
+from evalflow.web.security import guards
+from evalflow.web.security.token import load_token, opening_page
 
 from ..conftest import TOKEN, Server, served
 
@@ -55,7 +55,7 @@ def _server() -> Iterator[Server]:
         Route("/api/v1/x", anything, methods=["GET", "POST", "DELETE"]),
         WebSocketRoute("/ws", socket),
     ]
-    with served(lambda address: Starlette(routes=routes, middleware=guards(address, TOKEN))) as server:
+    with served(lambda address: Starlette(routes=routes, middleware=security_middleware(address, TOKEN))) as server:
         yield server
 
 
@@ -173,13 +173,13 @@ def test_who_follows_a_link_here_is_asked_again_by_our_own_page(server: Server) 
 
 
 def test_the_token_is_its_owners_alone_and_stays(tmp_path: Path) -> None:
-    token = kept_token(tmp_path)
-    assert kept_token(tmp_path) == token
+    token = load_token(tmp_path)
+    assert load_token(tmp_path) == token
     assert stat.S_IMODE((tmp_path / ".evalflow").stat().st_mode) == 0o700
     file = tmp_path / ".evalflow" / "token"
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     file.chmod(0o644)
-    assert kept_token(tmp_path) != token  # others could have read it
+    assert load_token(tmp_path) != token  # others could have read it
     page = opening_page(tmp_path, "http://127.0.0.1:1/?token=x")
     assert stat.S_IMODE(page.stat().st_mode) == 0o600
 
@@ -187,7 +187,7 @@ def test_the_token_is_its_owners_alone_and_stays(tmp_path: Path) -> None:
 def test_a_browser_enters_by_the_page_that_serve_opens_and_by_links(
     server: Server, browser: Any, tmp_path: Path
 ) -> None:
-    kept_token(tmp_path)
+    load_token(tmp_path)
     page = browser.new_context().new_page()
     page.goto(f"{server.address.url}/page")
     assert "asks for its token" in page.content()
@@ -232,13 +232,13 @@ def test_headers_are_bounded(server: Server) -> None:
 def test_a_request_that_is_not_finished_is_given_up(
     server: Server, monkeypatch: pytest.MonkeyPatch, parts: list[bytes]
 ) -> None:
-    monkeypatch.setattr(unfinished, "PATIENCE_S", 0.2)
+    monkeypatch.setattr(guards, "HEADERS_TIMEOUT_S", 0.2)
     found = sent_on(server, *parts)
     assert found.count(b"HTTP/1.1 ") == (len(parts) > 1)
 
 
 def test_a_body_that_comes_too_slowly_is_given_up(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bodies, "GRACE_S", 0.2)
+    monkeypatch.setattr(guards, "GRACE_S", 0.2)
     host = f"localhost:{server.address.port}".encode()
     lines = [b"POST /read HTTP/1.1", b"Host: " + host, b"Content-Type: application/json", b"Content-Length: 9"]
     lines.append(f"Authorization: Bearer {TOKEN}".encode())
