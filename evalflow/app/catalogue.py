@@ -14,7 +14,6 @@ from pydantic_core import PydanticUndefined
 from rich import box
 from rich.console import Console, Group
 from rich.padding import Padding
-from rich.syntax import Syntax
 from rich.table import Table
 
 from evalflow.app.core.options import GROUPS, Option, find_option, options
@@ -54,7 +53,7 @@ def print_kind(kind: str, members: Sequence[Option], console: Console, *, as_jso
     console.print(_key_table(keys))
     if shortest:
         console.rule(literal(str(shortest.file), style="dim"), align="left")
-        console.print(Syntax(plain(shortest.text.rstrip()), "yaml", background_color="default", word_wrap=True))
+        _print_code(console, shortest.text, "yaml")
         console.rule(literal("try it", style="dim"), align="left")
         console.print(literal(command("new", "metric", f"my_{shortest.name}", "--from", shortest.name)), soft_wrap=True)
     return 0
@@ -227,10 +226,10 @@ def print_option(name: str, config_dir: Path | None, console: Console, *, as_jso
         console.file.write(json.dumps(facts, indent=2, ensure_ascii=False) + "\n")
         return 0
     console.print(literal(str(option.file), style="dim"), soft_wrap=True)
-    console.print(Syntax(plain(option.text.rstrip()), "yaml", background_color="default", word_wrap=True))
+    _print_code(console, option.text, "yaml")
     for prompt, source in prompts.items():
         console.rule(literal(f"prompts/{prompt}", style="dim"), align="left")
-        console.print(Syntax(plain(source.rstrip()), "jinja", background_color="default", word_wrap=True))
+        _print_code(console, source, "jinja")
     console.rule(literal("try it", style="dim"), align="left")
     if suggested.command:
         console.print(literal(suggested.command), soft_wrap=True)
@@ -257,3 +256,9 @@ def _table(group: str, listed: list[Option]) -> Table:
     for option in listed:
         table.add_row(literal(option.name), literal(option.description))
     return table
+
+
+def _print_code(console: Console, text: str, language: str) -> None:
+    from rich.syntax import Syntax  # Pygments, which `list` does not need
+
+    console.print(Syntax(plain(text.rstrip()), language, background_color="default", word_wrap=True))

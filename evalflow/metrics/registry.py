@@ -73,7 +73,7 @@ def build_metric(name: str, config: MetricConfig, prompts: Prompts) -> Metric:
     Raises:
         UserError: With every problem that was found.
     """
-    return metric_kinds().get(config.kind, validated=True).build(name, config, prompts)
+    return metric_kinds().get(config.kind).build(name, config, prompts)
 
 
 def _imported(place: str) -> MetricKind:

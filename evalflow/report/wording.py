@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from rich.text import Text
 
 from evalflow.records import Case
-from evalflow.report.results_csv import AnswerOf
 
 if TYPE_CHECKING:
     import polars as pl
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
 
     from evalflow.config.schema import MetricConfig
     from evalflow.report.calibration import Calibration
+    from evalflow.report.results_csv import AnswerOf
 
 
 PARTS = ("dataset", "target", "judge")

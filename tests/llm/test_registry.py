@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from importlib.metadata import EntryPoint
+from importlib.metadata import EntryPoint, EntryPoints
 from typing import Any
 
 import pytest
@@ -21,7 +21,7 @@ KEYLESS = {"kind": "openai", "model": "m", "base_url": "http://127.0.0.1:9/v1", 
 def plugins(monkeypatch: pytest.MonkeyPatch) -> list[EntryPoint]:
     """What installed packages claim to bring along; a test fills it."""
     claimed: list[EntryPoint] = []
-    monkeypatch.setattr("evalflow.config.kinds.entry_points", lambda group: [p for p in claimed if p.group == group])
+    monkeypatch.setattr("evalflow.config.kinds.installed_points", lambda: EntryPoints(claimed))
     return claimed
 
 

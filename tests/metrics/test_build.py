@@ -1,6 +1,6 @@
 """Building a metric: everything that can be known without data is checked, and all of it said at once."""
 
-from importlib.metadata import EntryPoint
+from importlib.metadata import EntryPoint, EntryPoints
 
 import pytest
 import yaml
@@ -160,20 +160,12 @@ def entry(name, value):
 
 
 def plugged(monkeypatch, *entries):
-    monkeypatch.setattr(kinds, "entry_points", lambda group: [e for e in entries if e.group == group])
+    monkeypatch.setattr(kinds, "installed_points", lambda: EntryPoints(entries))
 
 
 def test_other_packages_add_kinds_through_the_same_door(monkeypatch):
     plugged(monkeypatch, entry("verse", "evalflow.metrics.kinds.rubric:RubricMetric"))
     assert metric_config_model("verse") is metric_config_model("rubric")
-
-
-def test_a_built_in_kind_is_built_without_another_look_at_the_packages(monkeypatch, tmp_path):
-    (tmp_path / "a.jinja").write_text("{{ answer }}")
-    values = {"kind": "rubric", "needs": ["answer"], "prompt": "a.jinja", "scale": {"type": "boolean"}}
-    config = metric_config_model("rubric").model_validate(values)
-    plugged(monkeypatch, entry("rubric", "theirs:Rubric"))
-    assert build_metric("m", config, Prompts([tmp_path])).name == "m"
 
 
 def test_two_claims_to_one_kind_are_an_error(monkeypatch):
