@@ -41,12 +41,11 @@ def contexts(value: Any, to_text: Callable[[str], str] = html_text) -> tuple[Con
         return (Context(value),)
     if not isinstance(value, list):
         raise ValueError(f"expected a list of contexts, got {kind(value)}")
-    return tuple(_context(item, i, to_text) for i, item in enumerate(cast("list[Any]", value)))
+    items = enumerate(cast("list[Any]", value))
+    return tuple([Context(one) if isinstance(one, str) else _context(one, i, to_text) for i, one in items])
 
 
 def _context(item: Any, index: int, to_text: Callable[[str], str]) -> Context:
-    if isinstance(item, str):
-        return Context(item)
     where = f"item {index}"
     if not isinstance(item, dict):
         raise ValueError(f"{where}: expected text or an object, got {kind(item)}")

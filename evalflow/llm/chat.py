@@ -216,7 +216,8 @@ class ChatClient:
             kind: Calls of one kind should take alike, as those of one step of a metric do.
         """
         data = canonical({**self._fixed, **body})
-        return HttpRequest("POST", PATH, data, self._timeout_s, kind, self._expected_tokens(data))
+        tokens = len(data) / BYTES_A_TOKEN + self._reply_tokens
+        return HttpRequest("POST", PATH, data, self._timeout_s, kind, tokens)
 
     async def complete(self, request: HttpRequest) -> Completion:
         """Ask the model.
@@ -228,7 +229,9 @@ class ChatClient:
         """
         completion = (await self._gateway.send(request, self._read)).value
         if completion.usage is not None:
-            self._settle(request.tokens, completion.usage)
+            usage = completion.usage
+            self._reply_tokens += (usage.output_tokens - self._reply_tokens) / REPLIES
+            self._limiter.settle(usage.input_tokens + usage.output_tokens - request.tokens)
         return completion
 
     def key(self, request: HttpRequest, *repeats: int) -> bytes:
@@ -267,15 +270,8 @@ class ChatClient:
         """Release connections."""
         await self._gateway.close()
 
-    def _expected_tokens(self, data: bytes) -> float:
-        return len(data) / BYTES_A_TOKEN + self._reply_tokens
-
     def _cost(self, entry: Entry) -> float | None:
         return cost(entry.usage, self._price)
-
-    def _settle(self, expected: float, usage: Usage) -> None:
-        self._reply_tokens += (usage.output_tokens - self._reply_tokens) / REPLIES
-        self._limiter.settle(usage.input_tokens + usage.output_tokens - expected)
 
 
 async def _asked(ask: Callable[[], Awaitable[tuple[T, Entry]]]) -> tuple[T, bool]:

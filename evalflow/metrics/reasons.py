@@ -169,8 +169,9 @@ def _remark(row: Any, observed: Observed | None) -> str | None:
     if observed is None or not isinstance(row, Mapping):
         return None
     fields = observed.shape.fields
-    texts = [name for name, declared in fields.items() if isinstance(declared, StrType)]
-    name = "reason" if "reason" in texts else next(iter(texts), None)
+    name: str | None = "reason"
+    if not isinstance(fields.get("reason"), StrType):
+        name = next((name for name, declared in fields.items() if isinstance(declared, StrType)), None)
     text = cast("Mapping[str, Any]", row).get(name) if name else None
     return text if isinstance(text, str) and text.strip() else None
 

@@ -342,9 +342,11 @@ def _value(rule: ValueRule, seen: Mapping[str, Observed], weighted: bool) -> Res
     observed = seen[rule.of]
     (chances,), used = _spread([observed.reply], rule.field, observed.probabilities, weighted)
     declared = observed.shape.fields[rule.field]
+    if not used:
+        value = observed.reply[rule.field]
+        return Result(_clamped(normalise(declared, value)), value)
     score = _clamped(_expected(chances, lambda v: normalise(declared, v)))
-    native = _expected(chances, float) if used else observed.reply[rule.field]
-    return Result(score, native, weighted=used)
+    return Result(score, _expected(chances, float), weighted=True)
 
 
 def _map(rule: MapRule, seen: Mapping[str, Observed], weighted: bool) -> Result:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from pydantic_core import from_json
@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from evalflow.records import Answer, Case, Context, ScoreRecord
+from evalflow.records import Case, Context, ScoreRecord
 from evalflow.report.results_csv import AnsweredCase, Score
 from evalflow.report.wording import literal, number, plain, plain_line
 from evalflow.summary import json_line
@@ -90,6 +90,9 @@ _SCORE_KEYS = (
     "cost_usd",
     "latency_s",
 )
+_SCORE_OF = itemgetter(*_SCORE_KEYS)
+_ANSWER_KEYS = ("status", "answer", "actual", "metadata", "cost_usd", "latency_s", "error_type", "error")
+_ANSWER_OF = attrgetter(*_ANSWER_KEYS)
 
 
 class ExplorerWriter:
@@ -164,7 +167,8 @@ class ExplorerWriter:
         cells: list[float | None] = []
         for row in self._rows:
             for score in row.scores:
-                cells += [self._series.of(_series(score)), _STATES.index(_state(score)), _short(score["score"])]
+                value = None if score["score"] is None else float(f"{score['score']:.4g}")
+                cells += [self._series.of(_SERIES_OF(score)), _STATES.index(_state(score)), value]
         tags = [self._tags.of(tag) for tag in case.tags]
         return [case.id, self._datasets.of(case.dataset), preview, tags, cells]
 
@@ -187,18 +191,10 @@ def script_json(value: Any) -> str:
     return json_line(value).decode().replace("<", "\\u003c")
 
 
-def _series(score: Score) -> tuple[Any, ...]:
-    return _SERIES_OF(score)
-
-
 def _state(score: Score) -> str:
     if score["status"] != "scored" or score["passed"] is None:
         return score["status"]
     return "passed" if score["passed"] else "failed"
-
-
-def _short(score: float | None) -> float | None:
-    return None if score is None else float(f"{score:.4g}")
 
 
 def _details(rows: Sequence[AnsweredCase], series: _Numbers) -> dict[str, Any]:
@@ -217,20 +213,22 @@ def _details(rows: Sequence[AnsweredCase], series: _Numbers) -> dict[str, Any]:
 
 
 def _answer(row: AnsweredCase, case: Case, series: _Numbers) -> dict[str, Any]:
-    scores = [_score(score, series.of(_series(score))) for score in row.scores]
-    base: dict[str, Any] = {"target": row.target, "repeat": row.target_repeat, "scores": scores}
-    return _present(base | (_said(row.answer, case) if row.answer else {}))
-
-
-def _said(answer: Answer, case: Case) -> dict[str, Any]:
-    own_contexts = None if answer.contexts == case.contexts else _contexts(answer.contexts)
-    names = ("status", "answer", "actual", "metadata", "cost_usd", "latency_s", "error_type", "error")
-    return {"contexts": own_contexts} | {name: getattr(answer, name) for name in names}
+    scores = [_score(score, series.of(_SERIES_OF(score))) for score in row.scores]
+    shown: dict[str, Any] = {"target": row.target, "repeat": row.target_repeat, "scores": scores}
+    answer = row.answer
+    if answer is not None:
+        if answer.contexts is not case.contexts and answer.contexts != case.contexts:
+            shown["contexts"] = _contexts(answer.contexts)
+        shown |= zip(_ANSWER_KEYS, _ANSWER_OF(answer), strict=True)
+    return _present(shown)
 
 
 def _score(score: Score, number: int) -> dict[str, Any]:
-    loaded = {name: from_json(score[name]) if score[name] else None for name in ("steps", "value")}
-    return _present({"series": number} | {name: score[name] for name in _SCORE_KEYS} | loaded)
+    shown: dict[str, Any] = {"series": number}
+    shown |= zip(_SCORE_KEYS, _SCORE_OF(score), strict=True)
+    shown["steps"] = from_json(score["steps"]) if score["steps"] else None
+    shown["value"] = from_json(score["value"]) if score["value"] else None
+    return _present(shown)
 
 
 def _contexts(contexts: Sequence[Context] | None) -> list[dict[str, Any]] | None:

@@ -118,12 +118,10 @@ def _inside(kind: str, verdict: _Verdict) -> str:
 
 
 def _attributes(values: Mapping[str, str]) -> str:
-    return "".join(
-        [
-            f' {name}="{value}"' if _PLAIN.fullmatch(value) else f" {name}={quoteattr(_clean(value))}"
-            for name, value in values.items()
-        ]
-    )
+    text = ""
+    for name, value in values.items():
+        text += f' {name}="{value}"' if _PLAIN.fullmatch(value) else f" {name}={quoteattr(_clean(value))}"
+    return text
 
 
 def _of_gate(gate: Mapping[str, Any]) -> _Verdict:

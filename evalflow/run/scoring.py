@@ -39,7 +39,7 @@ class MeteredJudge:
         self._unpriced = False
         self._requests = 0
         self._reasks = 0
-        self._sent = Usage()
+        self._sent: Usage | None = None
         self._saved: float | None = 0.0
         self._paid: tuple[int, ...] = ()
 
@@ -125,7 +125,7 @@ class MeteredJudge:
 
     def bill(self) -> Bill:
         """What its calls took, in full."""
-        sent = self._sent
+        sent = self._sent or Usage()
         return Bill(
             requests=self._requests,
             reasks=self._reasks,
@@ -142,13 +142,14 @@ class MeteredJudge:
         self._tally.requests += requests
         self._requests += requests
         if usage:
-            self._usage = usage + (self._usage or Usage())
+            self._usage = usage + self._usage if self._usage else usage
         if cost_usd is None:
             self._unpriced = True
         else:
             self._cost += cost_usd
         if requests:
-            self._sent += usage or Usage()
+            if usage:
+                self._sent = self._sent + usage if self._sent else usage
             self._tally.count_call(usage, cost_usd)
 
 

@@ -35,6 +35,7 @@ class Census:
         self._parts = parts
         self._run = parts.settings.run
         self._metrics = [pair.metric for pair in parts.pairs]
+        self._covering: dict[str, list[Metric]] = {}
         self._wanted: defaultdict[str, dict[tuple[str, str], Metric]] = defaultdict(dict[tuple[str, str], Metric])
         self._applied: Counter[tuple[str, str]] = Counter()
         self._misbound: list[tuple[Case, Problem]] = []
@@ -100,18 +101,22 @@ class Census:
             yield from (replace(problem, where=places.get(index, problem.where)) for index, problem in mine)
 
     def _of(self, dataset: str) -> list[Metric]:
-        return [metric for metric in self._metrics if metric.config.covers(dataset)]
+        if dataset not in self._covering:
+            self._covering[dataset] = [metric for metric in self._metrics if metric.config.covers(dataset)]
+        return self._covering[dataset]
 
-    def _bind(self, case: Case) -> Iterator[tuple[Metric, Metric]]:
+    def _bind(self, case: Case) -> list[tuple[Metric, Metric]]:
         """Each declared metric with what it binds to; what is wrong with the checks of a case is kept."""
-        for metric in self._of(case.dataset):
+        found: list[tuple[Metric, Metric]] = []
+        for metric in self._covering.get(case.dataset) or self._of(case.dataset):
             try:
                 bound = metric.bind(case)
             except UserError as error:
                 self._misbound += [(case, problem) for problem in error.problems]
                 continue
             self._applied[case.dataset, metric.name] += len(bound)
-            yield from ((metric, one) for one in bound)
+            found += [(metric, one) for one in bound]
+        return found
 
     def _idle(self, dataset: str, metric: Metric) -> Problem:
         what = f"{metric.name} scores the checks that a case brings along, and no case of {dataset} has any"

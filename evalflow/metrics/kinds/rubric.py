@@ -52,7 +52,7 @@ class RubricMetric(ChainMetric[RubricMetricConfig]):
         return cls(name, config, steps, rule)
 
     def _extras(self, fields: Mapping[str, Any]) -> Mapping[str, Any]:
-        given = {need: look_up(need, fields) for need in self.config.needs}
+        given = {need: fields[need] if need in fields else look_up(need, fields) for need in self.config.needs}
         return dict(zip(EXTRAS, (self.config.description, self._scale, given), strict=True))
 
     @cached_property
