@@ -22,7 +22,7 @@ from evalflow.stats.power import cases_for_rate_width, cases_for_width
 from evalflow.stats.prediction import Spread, assumed_spread, observed_spread
 from evalflow.stats.variance import Components
 from evalflow.summary.agreement import labelled_scores
-from evalflow.summary.plan import Basis, Level, alike
+from evalflow.summary.plan import Basis, Level, difference_variance
 
 _ANSWERS = (500, 2_000, 10_000, None)
 
@@ -268,6 +268,6 @@ def _stated(options: argparse.Namespace) -> Basis:
         )
     scores = Components(0, spread, noise, None)
     return Basis(
-        "stated guesses", assumptions, scores, scores, alike(spread, correlation), options.rate, options.flips,
-        correlation, effect,
+        "stated guesses", assumptions, scores, scores, difference_variance(spread, correlation), options.rate,
+        options.flips, correlation, effect,
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Records to tables: the journal read, scores, the summary, its files, and the gates on it."""
+"""From the journal to tables: scores, the summary and its files, gates, comparison and calibration."""
 
 from evalflow.summary.agreement import SERIES, disagreements, label_frame, labelled_scores
 from evalflow.summary.calibration import CalibrationRow, calibrate_scores

@@ -1,4 +1,4 @@
-"""How far a judge and people agree on labelled answers, and people among themselves."""
+"""Agreement of a judge with people on labelled answers, and of people with each other."""
 
 from __future__ import annotations
 
@@ -11,26 +11,27 @@ from evalflow.stats.agreement import Agreement, accuracy, auroc, class_rates, co
 from evalflow.stats.alt_test import AltTest, alt_test
 from evalflow.stats.rank import Correlation, correlation, grouped_spearman
 from evalflow.stats.raters import fleiss_kappa, gwet_ac1, icc, krippendorff_alpha, noise_ceiling, spearman_brown
+from evalflow.summary.slices import cluster_name
 
 if TYPE_CHECKING:
-    import numpy as np
     import polars as pl
     from numpy.typing import NDArray
 
+    from evalflow.stats.arrays import Floats
     from evalflow.summary.calibration import CalibrationRow
-
-    Floats = NDArray[np.float64]
 
 
 MEASURES = (
     "kappa", "kappa_weighted", "krippendorff_alpha", "spearman", "spearman_by_group", "kendall", "pearson",
     "accuracy", "sensitivity", "specificity", "auroc",
 )  # fmt: skip
-_CLASSES = 11
-"""Scores of up to so many different values are classes, such as grades."""
+_MAX_CLASSES = 11
+"""Scores with at most so many different values are classes, such as grades."""
 _HALF = 0.5
-_PLAIN = ("krippendorff_alpha", "spearman_by_group", "auroc")
-_NOT = "labels carry weights"
+ANSWER_KEY = ("case_id", "target_repeat")
+"""An answer of one dataset, metric and target."""
+_UNWEIGHTED = ("krippendorff_alpha", "spearman_by_group", "auroc")
+_WEIGHTED = "labels carry weights"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +39,8 @@ class Classes:
     """Judge's scores and people's labels as classes.
 
     Attributes:
-        levels: Scores, in order; 0 and 1 where both are pass and fail.
-        judge, human: The level of each answer.
+        levels: Scores in order; 0 and 1 for fail and pass.
+        judge, human: Level of each answer.
         by_threshold: Whether the classes are pass and fail by the metric's threshold.
     """
 
@@ -62,16 +63,16 @@ class Classes:
 
 
 def classes_of(labelled: pl.DataFrame, *, higher_is_better: bool) -> Classes | None:
-    """The classes that both use: the values of the scale where there are few, else pass and fail by the threshold.
+    """The classes of judge and people: the scale's values if there are few, else pass and fail by the threshold.
 
-    A mean of several people's labels goes to the nearest value, half-way up.
+    A mean of several people's labels is rounded to the nearest value, half up.
 
     Args:
         labelled: Rows of `labelled_scores` that have a label.
         higher_is_better: Which side of the threshold passes.
 
     Returns:
-        None where scores take many values and no threshold says what passes.
+        None if scores take many values and there is no threshold.
     """
     import numpy as np
 
@@ -91,12 +92,12 @@ def classes_of(labelled: pl.DataFrame, *, higher_is_better: bool) -> Classes | N
 
 
 def agreement(labelled: pl.DataFrame, classes: Classes | None, *, seed: int) -> dict[str, Agreement]:
-    """Every one of MEASURES, undefined where it does not apply; where labels carry weights, agreement on all answers.
+    """All MEASURES, undefined if not applicable; weighted labels give the agreement on all answers.
 
     Args:
         labelled: Rows of `labelled_scores` that have a label.
-        classes: As `classes_of` gives them.
-        seed: Of the bootstrap.
+        classes: From `classes_of`.
+        seed: Seed of the bootstrap.
     """
     judge, human = labelled["score"].to_numpy(), labelled["human"].to_numpy()
     clusters, weights = clusters_of(labelled), weights_of(labelled)
@@ -104,7 +105,11 @@ def agreement(labelled: pl.DataFrame, classes: Classes | None, *, seed: int) -> 
     found: dict[str, Agreement] = {name: undefined(n, none) for name in MEASURES}
     kinds: tuple[Correlation, ...] = ("spearman", "kendall", "pearson")
     found |= {kind: correlation(human, judge, kind, clusters, weights) for kind in kinds}
-    found |= _unweighted(human, judge, clusters, seed) if weights is None else dict.fromkeys(_PLAIN, undefined(n, _NOT))
+    found |= (
+        _unweighted(human, judge, clusters, seed)
+        if weights is None
+        else dict.fromkeys(_UNWEIGHTED, undefined(n, _WEIGHTED))
+    )
     if classes is None:
         return found
     pair = classes.human, classes.judge
@@ -117,7 +122,7 @@ def agreement(labelled: pl.DataFrame, classes: Classes | None, *, seed: int) -> 
 
 
 def _unweighted(human: Floats, judge: Floats, clusters: NDArray[Any] | None, seed: int) -> dict[str, Agreement]:
-    """The measures that are made of labels drawn alike only."""
+    """The measures that cannot use weights."""
     import numpy as np
 
     n, verdicts = human.size, bool(np.isin(human, (0.0, 1.0)).all())
@@ -130,45 +135,41 @@ def _unweighted(human: Floats, judge: Floats, clusters: NDArray[Any] | None, see
 
 
 def weights_of(labelled: pl.DataFrame) -> Floats | None:
-    """How many answers each labelled one stands for; None where all stand for as many."""
+    """Number of answers each labelled one stands for; None if all stand for the same number."""
     return labelled["weight"].to_numpy() if labelled["weight"].n_unique() > 1 else None
 
 
 def clusters_of(answers: pl.DataFrame) -> NDArray[Any] | None:
-    """The cluster of each answer; None where each stands alone."""
+    """The cluster of each answer; None if each stands alone."""
     names = answers["cluster"]
     return None if names.n_unique() == names.len() else names.to_numpy()
 
 
 def _is_a_scale(found: Floats, judge: Floats) -> bool:
-    """Whether values are few, and so are classes: fewer than a third of the answers, too, where these are few."""
-    return found.size <= min(_CLASSES, max(3, judge.size // 3))
+    """Whether there are so few values that they are classes: at most 11, and a third of the answers (at least 3)."""
+    return found.size <= min(_MAX_CLASSES, max(3, judge.size // 3))
 
 
 def _nearest(values: Floats, levels: Floats) -> Floats:
     import numpy as np
 
-    # From above, so that what is half-way goes up.
-    away = np.abs(values[:, None] - levels[::-1])
-    return levels[::-1][away.argmin(axis=1)]
-
-
-_ANSWER = ("case_id", "target_repeat")
-"""Labels of up to so many different values are classes, such as grades."""
+    # In descending order, so that ties round up.
+    distance = np.abs(values[:, None] - levels[::-1])
+    return levels[::-1][distance.argmin(axis=1)]
 
 
 @dataclass(frozen=True, slots=True)
 class Raters:
-    """People among themselves, on the answers that several of them labelled.
+    """Agreement among people on the answers that several of them labelled.
 
     Attributes:
         alpha: Krippendorff's alpha (interval).
-        alpha_ordinal: The same where only the order of labels counts, such as of grades that are not evenly apart.
-        fleiss_kappa, gwet_ac1: Agreement on classes beyond chance; None where labels are no classes, or answers have
-            unequally many. Where one class is rare, AC1 is the one that holds.
-        reliability: Of the mean of an answer's labels, 0..1, which is what the judge is held against; None below 0.
+        alpha_ordinal: The same with only the order of labels, such as for grades that are not evenly spaced.
+        fleiss_kappa, gwet_ac1: Agreement on classes beyond chance; None if labels are not classes, or answers differ
+            in their number of labels. If one class is rare, use AC1.
+        reliability: Reliability, 0..1, of an answer's mean label, with which the judge is compared; None below 0.
         ceiling: The highest correlation that a judge can have with that mean.
-        alt_test: Whether the judge may take a person's place.
+        alt_test: Whether the judge can replace a person.
     """
 
     alpha: Agreement
@@ -181,24 +182,23 @@ class Raters:
 
 
 def raters_of(labels: pl.DataFrame, answers: pl.DataFrame, *, seed: int) -> Raters | None:
-    """What people's labels show of each other; None where no answer has two.
+    """Agreement among people; None if no answer has two labels.
 
     Args:
-        labels: Of one metric: case_id, target_repeat, by, human.
+        labels: Labels of one metric: case_id, target_repeat, by, human.
         answers: The labelled answers: case_id, target_repeat, cluster, score.
         seed: Of the bootstrap.
     """
     import numpy as np
     import polars as pl
 
-    known = labels.join(answers.select(*_ANSWER, "cluster", "score"), on=_ANSWER, how="inner")
-    table = known.sort("by").pivot("by", index=[*_ANSWER, "cluster", "score"], values="human").sort(*_ANSWER)
-    ratings = table.drop(*_ANSWER, "cluster", "score").cast(pl.Float64).to_numpy()
+    known = labels.join(answers.select(*ANSWER_KEY, "cluster", "score"), on=ANSWER_KEY, how="inner")
+    table = known.sort("by").pivot("by", index=[*ANSWER_KEY, "cluster", "score"], values="human").sort(*ANSWER_KEY)
+    ratings = table.drop(*ANSWER_KEY, "cluster", "score").cast(pl.Float64).to_numpy()
     several = (~np.isnan(ratings)).sum(axis=1) > 1 if table.height else np.zeros(0, dtype=bool)
     if not several.any():
         return None
-    names = table["cluster"]
-    clusters = None if names.n_unique() == names.len() else names.to_numpy()
+    clusters = clusters_of(table)
     alpha, ordinal = (krippendorff_alpha(ratings.T, level, clusters, seed=seed) for level in ("interval", "ordinal"))
     counts = _counts(ratings[several])
     reliability = _reliability(ratings[several], alpha.value)
@@ -216,18 +216,18 @@ def raters_of(labels: pl.DataFrame, answers: pl.DataFrame, *, seed: int) -> Rate
 
 
 def _counts(ratings: Floats) -> Floats | None:
-    """How many people gave each class to each answer; None where labels are no classes, or unequally many."""
+    """Number of people who gave each class to each answer; None if labels are not classes, or their number differs."""
     import numpy as np
 
     given = ~np.isnan(ratings)
     classes = np.unique(ratings[given])
-    if classes.size > _CLASSES or np.unique(given.sum(axis=1)).size > 1:
+    if classes.size > _MAX_CLASSES or np.unique(given.sum(axis=1)).size > 1:
         return None
     return np.stack([(ratings == one).sum(axis=1) for one in classes], axis=1).astype(np.float64)
 
 
 def _reliability(ratings: Floats, alpha: float | None) -> float | None:
-    """Of the mean of an answer's labels: by the intraclass correlation, and where there are gaps from alpha."""
+    """Reliability of an answer's mean label: the intraclass correlation, or from alpha if some labels are missing."""
     import numpy as np
 
     given = ~np.isnan(ratings)
@@ -238,11 +238,11 @@ def _reliability(ratings: Floats, alpha: float | None) -> float | None:
 
 
 def disagreements(row: CalibrationRow, most: int) -> list[dict[str, Any]]:
-    """Labelled answers by how far the judge's score is from people's, the farthest first; none that agree.
+    """Labelled answers on which judge and people differ, largest difference first.
 
     Args:
-        row: Of a calibration.
-        most: How many at most.
+        row: Row of a calibration.
+        most: Maximum number.
 
     Returns:
         dataset, metric, target, target_repeat, judge, case_id; score, human (means), difference (score - human), said
@@ -251,9 +251,9 @@ def disagreements(row: CalibrationRow, most: int) -> list[dict[str, Any]]:
     import polars as pl
 
     labelled = row.answers.filter(pl.col("human").is_not_null())
-    apart = labelled.with_columns(difference=pl.col("score") - pl.col("human"))
-    far = apart.filter(pl.col("difference").abs() > 1e-9)
-    worst = far.sort(pl.col("difference").abs(), descending=True, maintain_order=True).head(most)
+    differences = labelled.with_columns(difference=pl.col("score") - pl.col("human"))
+    differing = differences.filter(pl.col("difference").abs() > 1e-9)
+    worst = differing.sort(pl.col("difference").abs(), descending=True, maintain_order=True).head(most)
     columns = (
         "dataset", "metric", "target", "target_repeat", "judge", "case_id", "score", "human", "difference", "said",
         "reason",
@@ -264,7 +264,7 @@ def disagreements(row: CalibrationRow, most: int) -> list[dict[str, Any]]:
 
 ANSWER = ("dataset", "case_id", "target", "target_repeat", "metric")
 SERIES = ("dataset", "metric", "target", "judge")
-"""What makes a judge's mean one number."""
+"""The key of a judge's mean score."""
 
 
 def label_frame(rows: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
@@ -288,13 +288,13 @@ def labelled_scores(scores: pl.LazyFrame, labels: pl.DataFrame, *, failed: bool 
 
     Args:
         scores: The columns of scores.parquet.
-        labels: As `label_frame` gives them.
-        failed: Give the answers that the judge failed at instead, each time; their score is null.
+        labels: From `label_frame`.
+        failed: Return the answers for which the judge failed every time instead; their score is null.
 
     Returns:
         dataset, case_id, target, target_repeat, metric, judge; cluster, tags; score, passed (mean over the repeats;
         null without a threshold), threshold, value and reason (of the first repeat); human (null without a label),
-        people (how many), said (their values), weight, comment.
+        people (their number), said (their values), weight, comment.
     """
     import polars as pl
 
@@ -305,8 +305,7 @@ def labelled_scores(scores: pl.LazyFrame, labels: pl.DataFrame, *, failed: bool 
     own = own.join(scored, on=cell, how="anti", nulls_equal=True, maintain_order="left") if failed else own
     own = own.with_row_index("place")
     own = own.join(series, on=["dataset", "metric", "target"], how="semi")
-    group = pl.col("group").first()
-    cluster = pl.when(group.is_null()).then("case:" + pl.col("case_id").first()).otherwise("group:" + group)
+    cluster = cluster_name(pl.col("group").first(), pl.col("case_id").first())
     answers = own.group_by(cell).agg(
         pl.col("place").min(), cluster.alias("cluster"), pl.col("tags").first(), pl.col("score").mean(),
         pl.col("passed").cast(pl.Float64).mean(), pl.col("threshold", "value", "reason").first(),
@@ -320,7 +319,7 @@ def labelled_scores(scores: pl.LazyFrame, labels: pl.DataFrame, *, failed: bool 
 
 
 def series_sizes(scores: pl.LazyFrame) -> dict[tuple[str | None, ...], int]:
-    """How many answers each of SERIES has, whatever their state."""
+    """Number of answers of each of SERIES, in any state."""
     import polars as pl
 
     cells = scores.filter(pl.col("member_of").is_null()).select(*ANSWER, "judge").unique()
@@ -328,7 +327,7 @@ def series_sizes(scores: pl.LazyFrame) -> dict[tuple[str | None, ...], int]:
 
 
 def unscored_labels(scores: pl.LazyFrame, labels: pl.DataFrame) -> pl.DataFrame:
-    """How many labelled answers have no score: dataset, metric, target, n; only where there are some."""
+    """Labelled answers without a score: dataset, metric, target, n; only rows with some."""
     import polars as pl
 
     known = scores.filter(pl.col("member_of").is_null() & (pl.col("status") == "scored"))

@@ -1,4 +1,4 @@
-"""Rows of a calibration: a judge's mean, the labels, and the corrected mean."""
+"""Calibrate a judge with people's labels: its mean, its bias and agreement, and the corrected mean."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TagShare:
-    """A tag of which another share of the answers is labelled than of the rest.
+    """A tag whose answers were labelled at a different rate than the others.
 
     Attributes:
-        tag: Which.
-        labelled, elsewhere: The share with the tag, and without it.
+        tag: The tag.
+        labelled, elsewhere: The share labelled with the tag, and without it.
         p_value: Of the difference, adjusted for the number of tags.
     """
 
@@ -45,8 +45,8 @@ class TagShare:
     p_value: float
 
 
-def selection_of(labelled: pl.DataFrame, rest: pl.DataFrame) -> SamplingBias:
-    """Hold labelled answers against the rest: by pass and fail where there is a threshold, else by their scores.
+def sampling_bias_of(labelled: pl.DataFrame, rest: pl.DataFrame) -> SamplingBias:
+    """Test labelled answers for sampling bias: by pass and fail if there is a threshold, else by their scores.
 
     Args:
         labelled: Rows of `labelled_scores` with a label.
@@ -81,29 +81,28 @@ def uneven_tags(answers: pl.DataFrame) -> list[TagShare]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalibrationRow:
-    """One judge's mean on one metric, held against people.
+    """One judge's mean on one metric, compared with people.
 
     Attributes:
-        dataset, metric, target, judge, tag: What it is about; judge is None where nobody was asked, tag None for all.
-        traits: Which way is up, and whether scores have bounds.
-        corrected: The means of judge and people, the bias, and the corrected estimate; where scores have bounds, so
-            have its estimate and intervals.
-        judged: The interval of the judge's own mean, which knows nothing of its bias.
-        agreement: Of judge and people, by measure.
-        people: How many people labelled, and how many labels they gave.
-        raters: People among themselves; None where no answer has two labels.
-        classes: Judge and people as classes, where there are few, or a threshold.
-        by_class: The share that people would pass of the answers without a label, where labels were chosen by what
-            people say (Rogan-Gladen); None unless both say yes or no.
-        selection: How the labelled answers differ from the rest; None where they were drawn with weights.
-        uneven: Tags of which far more, or fewer, answers are labelled than of the others.
+        dataset, metric, target, judge, tag: Its subject; judge is None for a metric without one, tag None for all.
+        traits: Properties of the metric.
+        corrected: The means of judge and people, the bias, and the corrected estimate, clipped to bounded scales.
+        judged: The interval of the judge's own mean, which ignores its bias.
+        agreement: Agreement of judge and people, by measure.
+        people: Number of people who labelled, and of their labels.
+        raters: Agreement among people; None if no answer has two labels.
+        classes: Judge and people as classes, if there are few values, or a threshold.
+        by_class: The share of unlabelled answers that people would pass, if labels were chosen by class
+            (Rogan-Gladen); None unless both say yes or no.
+        selection: The test for sampling bias of the labelled answers; None for weighted labels.
+        uneven: Tags whose answers were labelled far more, or less, often than the others.
         weighted: Whether labels carry weights.
-        unscored: Labelled answers that say nothing here, since the judge has no score of them.
-        apart: Answers that the means are not about: undefined, skipped, or failed at and without a label.
-        failed: Answers that the judge failed at, and how many of them are labelled. If any is, they count in
-            `corrected`, as if the judge had given them its mean.
-        constant: Whether all labels are the same, and whether all scores are.
-        answers: All scored answers, as `labelled_scores` gives them.
+        unscored: Number of labelled answers without a score of the judge.
+        apart: Number of answers not in the means: undefined, skipped, or failed without a label.
+        failed: Number of answers for which the judge failed, and of the labelled ones among them. If any is labelled,
+            all count in `corrected` with the judge's mean as score.
+        constant: Whether all labels are equal, and whether all scores are.
+        answers: All scored answers, from `labelled_scores`.
         tags: The same for each tag that has labels.
     """
 
@@ -132,24 +131,24 @@ class CalibrationRow:
 
     @property
     def who(self) -> str:
-        """Who gave the scores, in a word: the judge, or the metric where it asks none."""
+        """The word for what gave the scores: "judge", or "metric" without one."""
         return "judge" if self.judge else "metric"
 
     @property
     def named(self) -> str:
-        """What the means are over, in words: not all answers where some cannot be judged."""
+        """The words for the answers in the means, which are not all if some have no score."""
         if not self.apart:
             return "answers"
         return "answers that can be judged" if self.failed[1] else "answers with a score"
 
     @property
     def chosen(self) -> bool:
-        """Whether the labelled answers can hardly have been drawn at random."""
+        """Whether the labelled answers are unlikely to be a random sample."""
         return bool(self.uneven) or (self.selection is not None and self.selection.biased)
 
     @property
     def at_random(self) -> bool | None:
-        """Whether the labelled answers can have been drawn at random; None where nobody can tell."""
+        """Whether the labelled answers may be a random sample; None if unknown."""
         if self.chosen or self.selection is None:
             return False if self.chosen else None
         return True if self.selection.has_power or not self.corrected.n_unlabelled else None
@@ -160,14 +159,14 @@ def calibrate_scores(
 ) -> list[CalibrationRow]:
     """A row for each dataset, metric, target and judge whose answers have labels, in the order of the scores.
 
-    Several people's labels of an answer count as their mean, and so do a judge's repeats. Cases' groups are clusters,
-    and so are several answers to one case.
+    Several people's labels of an answer are averaged, and so are a judge's repeats. Groups of cases are clusters, as
+    are several answers to one case.
 
     Args:
         scores: The columns of scores.parquet.
-        labels: As `label_frame` gives them.
-        traits: Of each metric.
-        seed: Of folds and resamples.
+        labels: From `label_frame`.
+        traits: Traits of each metric.
+        seed: Seed of folds and resamples.
     """
     import polars as pl
 
@@ -216,7 +215,7 @@ def _row(
     classes = classes_of(labelled, higher_is_better=traits.higher_is_better)
     own = said.join(everything.filter(known), on=["case_id", "target_repeat"], how="semi")
     corrected = _corrected(everything, weighted=weighted, seed=seed)
-    if failed[1]:  # how far the judge is off shows on what it scored
+    if failed[1]:  # the bias is measured on answers that the judge scored
         scored = _corrected(answers, weighted=weighted, seed=seed)
         corrected = replace(corrected, bias=scored.bias, bias_low=scored.bias_low, bias_high=scored.bias_high)
     scores = answers["score"].to_numpy()
@@ -229,7 +228,7 @@ def _row(
         raters=raters_of(own, labelled, seed=seed),
         classes=classes,
         by_class=_rate(labelled, rest),
-        selection=None if weighted else selection_of(labelled, rest),
+        selection=None if weighted else sampling_bias_of(labelled, rest),
         uneven=(), weighted=weighted, unscored=0, apart=0, failed=failed,
         constant=(labelled["human"].n_unique() == 1, answers["score"].n_unique() == 1),
         answers=answers,
@@ -250,7 +249,7 @@ def _corrected(answers: pl.DataFrame, *, weighted: bool, seed: int) -> Corrected
 
 
 def _within(found: CorrectedMean, *, bounded: bool) -> CorrectedMean:
-    """The same without what lies beyond a bounded scale, where no mean can be."""
+    """The same, clipped to a bounded scale."""
     if not bounded:
         return found
     ends = ("estimate", "low", "high", "human_low", "human_high")
@@ -259,7 +258,7 @@ def _within(found: CorrectedMean, *, bounded: bool) -> CorrectedMean:
 
 
 def _rate(labelled: pl.DataFrame, rest: pl.DataFrame) -> CorrectedRate | None:
-    """Rogan and Gladen's estimate, where judge and people say nothing but yes and no."""
+    """Rogan and Gladen's estimate, if judge and people only say yes and no."""
     import numpy as np
 
     human, judge, others = labelled["human"].to_numpy(), labelled["score"].to_numpy(), rest["score"].to_numpy()

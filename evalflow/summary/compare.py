@@ -1,4 +1,4 @@
-"""Rows of a comparison: how B differs from A, and whether the difference can be told from chance."""
+"""Compare two runs: the difference B minus A of each metric, and whether it is significant."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ from evalflow.summary.figure_differences import (
     LOWER_IS_BETTER,
     ClassifiedCases,
     figure_differences,
-    read_said,
+    read_values,
     same_as_mean,
 )
+from evalflow.summary.slices import cluster_name
 
 if TYPE_CHECKING:
     import polars as pl
@@ -40,13 +41,13 @@ _KEY = ("dataset", "metric", "case_id")
 
 @dataclass(frozen=True, slots=True)
 class Pairing:
-    """What two runs have in common.
+    """The common cases of two runs.
 
     Attributes:
         cases: One row per dataset, metric and case that both have scored: cluster, tags, judge_a, judge_b, score_a,
-            score_b, passed_a, passed_b (means over the repeats; passed null where a run gives no pass or fail).
-        counts: Per dataset and metric: common, only_a, only_b (cases of one run alone), unscored (cases of both that
-            one of them has not scored).
+            score_b, passed_a, passed_b (means over the repeats; passed null if a run has no pass or fail).
+        counts: Per dataset and metric: common, only_a, only_b (cases of one run only), unscored (cases of both that
+            one of them did not score).
         sides: The two runs' scores, as given.
     """
 
@@ -58,7 +59,7 @@ class Pairing:
 def pair_scores(a: pl.LazyFrame, b: pl.LazyFrame) -> Pairing:
     """Join two runs case by case.
 
-    Repeats are averaged first. Cells that are not scored leave their case out, and are counted.
+    Repeats are averaged first. A case without a score in one run is left out, and counted.
 
     Args:
         a: The columns of scores.parquet.
@@ -77,8 +78,7 @@ def pair_scores(a: pl.LazyFrame, b: pl.LazyFrame) -> Pairing:
         only_b=pl.col("seen_a").is_null().sum(),
         unscored=(both & ~scored).sum(),
     )
-    group = pl.coalesce("group", "group_b")
-    cluster = pl.when(group.is_null()).then("case:" + pl.col("case_id")).otherwise("group:" + group)
+    cluster = cluster_name(pl.coalesce("group", "group_b"), pl.col("case_id"))
     cases = table.filter(both & scored).select(
         *_KEY, cluster.alias("cluster"), pl.coalesce("tags", "tags_b").alias("tags"), "judge_a", "judge_b",
         "score_a", "score_b", "passed_a", "passed_b",
@@ -101,8 +101,7 @@ def slices(
 ) -> Iterator[tuple[str | None, Sequence[str], tuple[pl.DataFrame, ...]]]:
     """All cases, and those of each tag that every side has.
 
-    Tags of the same cases are one slice: a second row of it would be a test that was not made, and would make all
-    others harder to pass.
+    Tags with the same cases are one slice: a second row would count as another test, and weaken the adjusted p-values.
 
     Args:
         sides: The cases of one run, or of each; columns case_id and tags.
@@ -158,12 +157,12 @@ LEVEL = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """What a comparison has to know of a metric.
+    """The properties of a metric that a comparison needs.
 
     Attributes:
-        higher_is_better: Which way is up.
+        higher_is_better: Whether higher scores are better.
         bounded: Whether its scores lie in 0..1.
-        figures: The figures that it has besides its mean.
+        figures: Its figures besides the mean.
     """
 
     higher_is_better: bool = True
@@ -177,17 +176,17 @@ class ComparisonRow:
 
     Attributes:
         pair: Names of the two runs.
-        dataset, metric, judge, tag: What it is about; judge is `A → B` where the runs have different ones, tag None
-            for all cases.
+        dataset, metric, judge, tag: Its subject; judge is `A → B` if the runs have different ones, tag None for all
+            cases.
         statistic: mean, pass_rate, or the name of a figure.
-        also: Other statistics that are this number, and have no row of their own.
-        higher_is_better: Which way is up.
+        also: Other statistics with the same value, which have no row of their own.
+        higher_is_better: Whether higher is better.
         found: The difference, its interval and p-value.
-        p_adjusted: The p-value in its family; None where there is none.
+        p_adjusted: The adjusted p-value; None if there is none.
         bounded: Whether no difference can exceed 1.
         also_tags: Other tags of exactly these cases, which have no row of their own and no part in the family.
-        detectable: The smallest true difference that would be found with probability 0.8 at the level that the family
-            leaves to its first test; None where nothing shows how much the difference varies, or none is so large.
+        detectable: The smallest true difference detectable with power 0.8 at the Bonferroni level of the family; None
+            if its variance is unknown, or no difference can be so large.
     """
 
     pair: tuple[str, str]
@@ -206,12 +205,12 @@ class ComparisonRow:
 
     @property
     def called(self) -> str:
-        """The statistic as people know it; empty for a plain mean."""
+        """The statistic's usual name; empty for a plain mean."""
         return ("accuracy" if "accuracy" in self.also else "") if self.statistic == "mean" else self.statistic
 
     @property
     def verdict(self) -> Verdict:
-        """B against A: told where the adjusted p-value is below 5 % and the interval, if any, leaves 0 out."""
+        """B compared with A: significant if the adjusted p-value is below 5 % and the interval, if any, excludes 0."""
         found = self.found
         if self.p_adjusted is None or self.p_adjusted >= LEVEL or not found.difference:
             return "cannot_tell"
@@ -240,15 +239,15 @@ class ComparisonRow:
             "p_not_inferior": None, "p_equivalent": None,
         }  # fmt: skip
         if found.difference is not None and found.std_error is not None and found.df is not None:
-            held = within_margin(sign * found.difference, found.std_error, found.df, margin)
-            known |= {"p_not_inferior": held.p_not_inferior, "p_equivalent": held.p_equivalent}
+            tested = within_margin(sign * found.difference, found.std_error, found.df, margin)
+            known |= {"p_not_inferior": tested.p_not_inferior, "p_equivalent": tested.p_equivalent}
         return known
 
 
 def cases_to_decide(found: Difference, margin: float, *, higher_is_better: bool) -> int | None:
-    """How many cases would show whether B is worse by more than the margin, if the difference stayed as it is.
+    """Number of cases that would show whether B is worse by more than the margin, at the same difference.
 
-    None where that cannot be said, or is shown already.
+    None if unknown, or already shown.
     """
     if found.low is None or found.high is None or found.difference is None:
         return None
@@ -277,31 +276,31 @@ def compare_cases(
     by_class: bool = False,
     seed: int = 0,
 ) -> list[ComparisonRow]:
-    """The differences of two runs, not yet adjusted for their number.
+    """The differences of two runs, p-values not yet adjusted.
 
     Args:
         pairing: The two runs side by side.
         pair: Their names.
-        metrics: What is known of each metric, by name.
+        metrics: Traits of each metric, by name.
         by_tag: Whether each tag gets rows of its own.
         by_class: Whether the figures of each class, or label, get rows of their own.
-        seed: Of all that is drawn.
+        seed: Seed of all random draws.
     """
     rows: list[ComparisonRow] = []
     for (dataset, metric), part in pairing.cases.group_by("dataset", "metric", maintain_order=True):
         traits = metrics.get(str(metric), Traits())
         spec = traits.figures
-        said = read_said(pairing.sides, (part, part), spec) if spec and (by_class or not spec.per_label) else None
-        judge = " → ".join(dict.fromkeys(j for j in (part["judge_a"][0], part["judge_b"][0]) if j)) or None
+        values = read_values(pairing.sides, (part, part), spec) if spec and (by_class or not spec.per_label) else None
+        judge = _change(part["judge_a"][0], part["judge_b"][0])
         for tag, also_tags, (tagged,) in slices((part,), by_tag=by_tag):
             about = (pair, str(dataset), str(metric), judge, tag)
-            differences = _differences(tagged, traits, said, seed, by_class=by_class)
+            differences = _differences(tagged, traits, values, seed, by_class=by_class)
             rows += [ComparisonRow(*about, *found, also_tags=also_tags) for found in differences]
     return rows
 
 
 def adjusted(rows: Sequence[ComparisonRow], method: Adjustment) -> list[ComparisonRow]:
-    """The rows as one family: with adjusted p-values and what each could detect."""
+    """The rows as one family of tests: with adjusted p-values and detectable differences."""
     made = [row for row in rows if row.found.p_value is not None]
     p = adjust([row.found.p_value or 0.0 for row in made], method)
     known = {id(row): float(value) for row, value in zip(made, p, strict=True)}
@@ -318,16 +317,16 @@ def _detectable(row: ComparisonRow, level: float) -> float | None:
 
 
 def _differences(
-    cases: pl.DataFrame, traits: Traits, said: ClassifiedCases | None, seed: int, *, by_class: bool
+    cases: pl.DataFrame, traits: Traits, values: ClassifiedCases | None, seed: int, *, by_class: bool
 ) -> Iterator[tuple[str, bool, Difference, Sequence[str], bool]]:
-    """The mean, the pass rate where both runs give one, and figures; those that are the mean over again go with it."""
+    """The mean, the pass rate if both runs have one, and the figures; those equal to the mean are listed with it."""
     a, b = (cases[f"score_{side}"].to_numpy() for side in "ab")
     mean = paired_difference(a, b, cases["cluster"].to_numpy(), seed, bounded=traits.bounded)
     judged = cases.drop_nulls(["passed_a", "passed_b"])
     again = traits.higher_is_better and judged.height == cases.height and _passes_are_scores(cases)
-    figures = list(figure_differences(said, (cases, cases), seed, by_class=by_class)) if said else []
+    figures = list(figure_differences(values, (cases, cases), seed, by_class=by_class)) if values else []
     also = [*(["pass_rate"] if again else ()), *(same_as_mean(traits.figures) if traits.figures else ())]
-    if said and said.spec.kind == "retrieval":
+    if values and values.spec.kind == "retrieval":
         also += [name for name, found in figures if _same(found, mean)]
     yield "mean", traits.higher_is_better, mean, also, traits.bounded
     if judged.height and not again:
@@ -343,7 +342,7 @@ def _passes_are_scores(cases: pl.DataFrame) -> bool:
 
 
 def _same(one: Difference, other: Difference) -> bool:
-    """Whether two differences are one, but for rounding: the score of a retrieval metric is one of its measures."""
+    """Whether two differences are equal but for rounding: the score of a retrieval metric is one of its measures."""
     pairs = ((one.value_a, other.value_a), (one.value_b, other.value_b), (one.std_error, other.std_error))
     return one.n == other.n and all(x == y or math.isclose(x or 0.0, y or 0.0, abs_tol=1e-12) for x, y in pairs)
 
@@ -361,18 +360,18 @@ def compare_samples(
     by_class: bool = False,
     seed: int = 0,
 ) -> tuple[list[ComparisonRow], int]:
-    """The differences of two runs whose cases are samples of their own, not yet adjusted for their number.
+    """The differences of two runs with different samples of cases, p-values not yet adjusted.
 
-    A dataset is held against the other run's of the same name; where each run has one alone, against that.
+    Datasets are matched by name; if each run has only one, these are compared.
 
     Args:
         a: The columns of scores.parquet.
         b: Those of the other run.
         pair: The runs' names.
-        metrics: What is known of each metric, by name.
+        metrics: Traits of each metric, by name.
         by_tag: Whether each tag gets rows of its own.
         by_class: Whether the figures of each class, or label, get rows of their own.
-        seed: Of all that is drawn.
+        seed: Seed of all random draws.
 
     Returns:
         The rows, and how many cases are in both runs.
@@ -390,19 +389,20 @@ def compare_samples(
         for metric in own[0]["metric"].unique(maintain_order=True):
             left, right = (side.filter(pl.col("metric") == metric) for side in own)
             if left.height and right.height:
-                about = (pair, " → ".join(dict.fromkeys(names)), metric, _judges(left, right))
+                dataset = " → ".join(dict.fromkeys(names))
+                about = (pair, dataset, metric, _change(left["judge"][0], right["judge"][0]))
                 traits = metrics.get(metric, Traits())
                 spec = traits.figures
                 wanted = spec and (by_class or not spec.per_label)
-                said = read_said((a, b), (left, right), spec, paired=False) if spec and wanted else None
+                values = read_values((a, b), (left, right), spec, paired=False) if spec and wanted else None
                 for tag, also_tags, (one, other) in slices((left, right), by_tag=by_tag):
-                    found = _unpaired_differences((one, other), traits, said, seed, by_class=by_class)
+                    found = _unpaired_differences((one, other), traits, values, seed, by_class=by_class)
                     rows += [ComparisonRow(*about, tag, *row, also_tags=also_tags) for row in found]
     return rows, common
 
 
 def _cluster() -> pl.Expr:
-    """The group, whichever dataset it is in; of a case without one, the case."""
+    """The group, over all datasets; the case if it has none."""
     import polars as pl
 
     case = pl.concat_str(pl.lit("case:"), "dataset", pl.lit(":"), "case_id")
@@ -414,14 +414,15 @@ def _datasets(sides: Sides) -> list[tuple[str, str]]:
     return [(a[0], b[0])] if len(a) == len(b) == 1 else [(name, name) for name in a if name in b]
 
 
-def _judges(left: pl.DataFrame, right: pl.DataFrame) -> str | None:
-    return " → ".join(dict.fromkeys(judge for judge in (left["judge"][0], right["judge"][0]) if judge)) or None
+def _change(a: str | None, b: str | None) -> str | None:
+    """One name if both runs have the same, else `A → B`."""
+    return " → ".join(dict.fromkeys(name for name in (a, b) if name)) or None
 
 
 def _unpaired_differences(
-    sides: Sides, traits: Traits, said: ClassifiedCases | None, seed: int, *, by_class: bool
+    sides: Sides, traits: Traits, values: ClassifiedCases | None, seed: int, *, by_class: bool
 ) -> Iterator[tuple[str, bool, Difference, Sequence[str], bool]]:
-    """The mean, the pass rate where both runs give one, and figures; those that are the mean over again go with it."""
+    """The mean, the pass rate if both runs have one, and the figures; those equal to the mean are listed with it."""
     a, b = (side.drop_nulls("passed") for side in sides)
     whole = a.height == sides[0].height and b.height == sides[1].height
     again = traits.higher_is_better and whole and all((side["passed"] == side["score"]).all() for side in sides)
@@ -429,7 +430,7 @@ def _unpaired_differences(
     yield "mean", traits.higher_is_better, _difference(sides, "score"), also, traits.bounded
     if not again and a.height and b.height:
         yield "pass_rate", True, _difference((a, b), "passed"), (), True
-    for name, found in figure_differences(said, sides, seed, by_class=by_class) if said else ():
+    for name, found in figure_differences(values, sides, seed, by_class=by_class) if values else ():
         if name not in also:
             yield name, name not in LOWER_IS_BETTER, found, (), True
 

@@ -1,4 +1,4 @@
-"""Scores that are made of others, put beside them as they stream by."""
+"""Composite scores: computed from an answer's other scores while the journal streams."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
     from evalflow.records import Direction, Outcome
 
-_ANSWER = ("dataset", "index", "target", "target_repeat")
-_OF_ANSWER = ("run_id", "case_id", "group", "tags")
-_READ = ("status", "score", "reason", "error_type", "error")
+_ANSWER_KEY = ("dataset", "index", "target", "target_repeat")
+_ANSWER_COLUMNS = ("run_id", "case_id", "group", "tags")
+_PART_COLUMNS = ("status", "score", "reason", "error_type", "error")
 _Scores = Mapping[str, Mapping[int, tuple[Any, ...]]]
-"""What an answer's metrics gave it: by metric and judge's repeat, the values of `_READ`."""
+"""An answer's scores: by metric and judge's repeat, the values of `_PART_COLUMNS`."""
 
 
 @record()
@@ -29,9 +29,9 @@ class Source:
     """A metric that a composite is made of.
 
     Attributes:
-        asks: Whether it asks a judge, who may be asked repeatedly; else its one score counts in every repeat.
-        direction: Which end of its scale is the good one.
-        limit: Its threshold; None where none holds.
+        asks: Whether it asks a judge, possibly in several repeats; else its one score counts in every repeat.
+        direction: Whether higher or lower is better.
+        limit: Its threshold; None without one.
     """
 
     asks: bool
@@ -41,12 +41,12 @@ class Source:
 
 @record()
 class Composite:
-    """A metric that is made of others.
+    """A metric computed from others.
 
     Attributes:
-        name: The column value.
-        judge: Who judged its parts.
-        config: The rule.
+        name: Its name.
+        judge: The judge of its parts.
+        config: The rule that combines them.
         sources: Its parts by name.
     """
 
@@ -59,19 +59,19 @@ class Composite:
 def with_composites(batches: Iterable[pl.DataFrame], composites: Sequence[Composite]) -> Iterator[pl.DataFrame]:
     """Add the composites' rows to a journal's, after the other rows of the same answer.
 
-    There is one for each judge's repeat, made of what the parts were given in that repeat. Where a part is not finished
-    there is none yet.
+    There is one for each judge's repeat, computed from its parts in that repeat. There is none yet if a part is
+    not finished.
 
     Args:
         batches: Columns as in `journal_schema`, each cell once, the rows of an answer together.
-        composites: What to add.
+        composites: The composites to add.
     """
     import polars as pl
 
     held: pl.DataFrame | None = None
     for batch in batches:
         rows = batch if held is None else pl.concat([held, batch])
-        last = pl.all_horizontal(pl.col(key).eq_missing(pl.col(key).last()) for key in _ANSWER)
+        last = pl.all_horizontal(pl.col(key).eq_missing(pl.col(key).last()) for key in _ANSWER_KEY)
         held = rows.filter(last)
         yield _completed(rows.filter(~last), composites)
     if held is not None:
@@ -89,12 +89,12 @@ def _completed(rows: pl.DataFrame, composites: Sequence[Composite]) -> pl.DataFr
     ]
     if not made:
         return rows
-    places = rows.with_row_index("place").group_by(_ANSWER, maintain_order=True).first()
+    places = rows.with_row_index("place").group_by(_ANSWER_KEY, maintain_order=True).first()
     schema = journal_schema()
     known = {name: dtype for name, dtype in schema.items() if name in made[0]}
     added = pl.DataFrame(made, schema={"place": pl.UInt32, **known}, orient="row")
-    added = added.join(places.select("place", *_ANSWER, *_OF_ANSWER, "finished_at"), on="place")
-    found = rows.join(places.select("place", *_ANSWER), on=_ANSWER, maintain_order="left")
+    added = added.join(places.select("place", *_ANSWER_KEY, *_ANSWER_COLUMNS, "finished_at"), on="place")
+    found = rows.join(places.select("place", *_ANSWER_KEY), on=_ANSWER_KEY, maintain_order="left")
     added = added.with_columns(pl.lit(None, schema["member_of"]).alias("member_of"))
     both = pl.concat([found.select("place", *schema), added.select("place", *schema)])
     return both.sort("place", maintain_order=True).drop("place")
@@ -104,11 +104,11 @@ def _answers(rows: pl.DataFrame) -> Iterator[tuple[int, _Scores]]:
     """Each answer's scores, with the number of its first row."""
     import polars as pl
 
-    own = rows.with_row_index("place").with_columns(pl.col("place").first().over(_ANSWER))
+    own = rows.with_row_index("place").with_columns(pl.col("place").first().over(_ANSWER_KEY))
     own = own.filter(pl.col("member_of").is_null())
     found: defaultdict[int, defaultdict[str, dict[int, tuple[Any, ...]]]] = defaultdict(lambda: defaultdict(dict))
-    for place, metric, repeat, *said in own.select("place", "metric", "repeat", *_READ).iter_rows():
-        found[place][metric][repeat] = tuple(said)
+    for place, metric, repeat, *values in own.select("place", "metric", "repeat", *_PART_COLUMNS).iter_rows():
+        found[place][metric][repeat] = tuple(values)
     yield from found.items()
 
 
@@ -125,8 +125,8 @@ def _outcomes(composite: Composite, scores: _Scores) -> Iterator[tuple[int, Outc
             yield repeat, combine(composite.config, parts)
 
 
-def _part(composite: Composite, name: str, said: tuple[Any, ...]) -> Part:
-    status, score, reason, error_type, error = said
+def _part(composite: Composite, name: str, values: tuple[Any, ...]) -> Part:
+    status, score, reason, error_type, error = values
     source = composite.sources[name]
     higher = source.direction == "higher_is_better"
     passed = None
@@ -137,7 +137,7 @@ def _part(composite: Composite, name: str, said: tuple[Any, ...]) -> Part:
 
 
 def _row(composite: Composite, repeat: int, outcome: Outcome) -> dict[str, Any]:
-    """The columns that are the composite's own. It asked nobody: that it cost nothing is known, and no false 0."""
+    """The composite's own columns. It makes no calls, so its cost is known to be 0."""
     return {
         "metric": composite.name, "metric_version": composite.config.version, "judge": composite.judge,
         "repeat": repeat, "status": outcome.status, "score": outcome.score,

@@ -1,4 +1,4 @@
-"""The differences of two runs in the figures of a metric: what their scores' values say, case by case."""
+"""Differences of two runs in the figures of a metric, such as precision, computed from the scores' values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from evalflow.stats.paired_figures import PairedClusters, figure_difference
 from evalflow.stats.ratios import Of, Ratio
 from evalflow.stats.reliability import BINS, bin_of, calibration_error
 from evalflow.stats.unpaired import unpaired_difference, unpaired_figure_difference
-from evalflow.summary.figures import decoded
+from evalflow.summary.figures import decode_values
 from evalflow.summary.journal import json_text
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from evalflow.records import FigureSpec
 
 LOWER_IS_BETTER = ("brier", "ece")
-"""Figures of which less is better; of all others more is."""
+"""Figures for which lower is better."""
 Found = tuple[str, Difference]
 Sides = tuple["pl.DataFrame", "pl.DataFrame"]
 _SIDES = ("a", "b")
@@ -33,13 +33,13 @@ _TRUE = "true"
 
 @dataclass(frozen=True, slots=True)
 class ClassifiedCases:
-    """What two runs said of the cases of one metric.
+    """The values of one metric in two runs.
 
     Attributes:
         spec: Which figures the metric has.
         rows: One row per case, side and value: case_id, cluster, side (a or b), weight (the share of the case's scored
-            repeats on that side), and what the value says, as `decoded` gives it; `per_label`, one for each label.
-        paired: Whether the cases are the same on both sides, and else two samples.
+            repeats on that side), and the columns of `decode_values`; for `per_label` one row for each label.
+        paired: Whether the cases are the same on both sides; else they are two samples.
     """
 
     spec: FigureSpec
@@ -47,7 +47,7 @@ class ClassifiedCases:
     paired: bool
 
 
-def read_said(
+def read_values(
     scores: tuple[pl.LazyFrame, pl.LazyFrame], cases: Sides, spec: FigureSpec, *, paired: bool = True
 ) -> ClassifiedCases:
     """Read the values of both runs' scores.
@@ -69,42 +69,42 @@ def read_said(
         .with_columns(side=pl.lit(name), weight=pl.col("n") / pl.col("n").sum().over("case_id"))
         for name, side, own in zip(_SIDES, scores, cases, strict=True)
     ]
-    rows = decoded(spec, pl.concat(counted).sort("side", "case_id", "value").collect(engine="streaming"))
+    rows = decode_values(spec, pl.concat(counted).sort("side", "case_id", "value").collect(engine="streaming"))
     return ClassifiedCases(spec, rows, paired)
 
 
 def figure_differences(
-    said: ClassifiedCases, cases: Sides, seed: int = 0, *, by_class: bool = False
+    values: ClassifiedCases, cases: Sides, seed: int = 0, *, by_class: bool = False
 ) -> Iterator[Found]:
-    """The differences of all figures that are not the mean over again, nor about the judge as those of pairs are.
+    """The differences of all figures, without those equal to the mean, and those about the judge, as of pairs.
 
-    What is a mean over cases is compared as means are; on the same cases recall among them, a mean over those that bear
-    the label.
+    Figures that are means over cases are compared like means; on the same cases that includes recall, a mean over the
+    cases of the class.
 
     Args:
-        said: Of these cases and perhaps others.
-        cases: Those of each run; a `case_id` is all that is needed.
-        seed: Of what is drawn.
-        by_class: Whether each class, or label, has its own figures too.
+        values: Values of these cases and perhaps others.
+        cases: The cases of each run; only `case_id` is used.
+        seed: Seed of resamples.
+        by_class: Whether to include the figures of each class, or label.
     """
     import polars as pl
 
     wanted = pl.concat(own.select("case_id", side=pl.lit(name)) for name, own in zip(_SIDES, cases, strict=True))
-    rows = said.rows.join(wanted, on=["case_id", "side"], how="semi")
-    design = _Design(said.paired, seed)
-    if said.spec.kind == "retrieval":
-        for name in said.spec.measures:
+    rows = values.rows.join(wanted, on=["case_id", "side"], how="semi")
+    design = _Design(values.paired, seed)
+    if values.spec.kind == "retrieval":
+        for name in values.spec.measures:
             yield name, design.of_means(rows, name)
-    elif said.spec.per_label:
+    elif values.spec.per_label:
         for (label,), own in rows.sort("label").group_by("label", maintain_order=True) if by_class else ():
             for name, found in _Classified(own, design).of_class(_TRUE, _SCORES[:3]):
                 yield f"{name}[{label}]", found
-    elif said.spec.kind == "classification":
-        yield from _of_classes(rows, said.spec, design, by_class=by_class)
+    elif values.spec.kind == "classification":
+        yield from _of_classes(rows, values.spec, design, by_class=by_class)
 
 
 def same_as_mean(spec: FigureSpec) -> tuple[str, ...]:
-    """Figures that are the mean of the scores: of a classification these are 1 where all of the prediction is right."""
+    """Figures equal to the mean score: in a classification the score is 1 if the whole prediction is right."""
     if spec.kind == "pairwise":
         return ("win_rate",)
     if spec.kind != "classification":
@@ -121,7 +121,7 @@ def _of_classes(rows: pl.DataFrame, spec: FigureSpec, design: _Design, *, by_cla
     else:
         yield from ((name, found) for name, found in classified.over_classes() if name not in same_as_mean(spec))
     if spec.confidence:
-        yield from _sureness(rows, design)
+        yield from _confidence_figures(rows, design)
     if by_class and spec.positive is None:
         for label in labels_of(classified.pairs):
             for name, found in classified.of_class(label, _SCORES):
@@ -129,7 +129,7 @@ def _of_classes(rows: pl.DataFrame, spec: FigureSpec, design: _Design, *, by_cla
 
 
 class _Classified:
-    """What two runs said of cases that each have one truth and one prediction, counted once for all figures."""
+    """Truth and prediction of each case in two runs, counted once for all figures."""
 
     def __init__(self, rows: pl.DataFrame, design: _Design) -> None:
         import polars as pl
@@ -139,7 +139,7 @@ class _Classified:
         self.rows, self.design = rows, design
         self.pairs: list[tuple[str, str]] = cells.rows()
         self.difference = design.of_cells(placed, cells.height)
-        # Whether each case has one truth, whichever run is asked.
+        # Whether the truth of each case is the same in both runs.
         self.one_truth = design.paired and rows.select("case_id", "truth").n_unique() == rows["case_id"].n_unique()
         self.hit = pl.col("prediction") == pl.col("truth")
 
@@ -161,8 +161,8 @@ class _Classified:
             yield name, self.difference(of)
 
 
-def _sureness(rows: pl.DataFrame, design: _Design) -> Iterator[Found]:
-    """The Brier score and the calibration error, over the cases in which it is stated how sure a run is."""
+def _confidence_figures(rows: pl.DataFrame, design: _Design) -> Iterator[Found]:
+    """The Brier score and the calibration error, over the cases with a stated confidence."""
     import polars as pl
 
     gap = pl.col("correct").cast(pl.Float64) - pl.col("confidence")
@@ -176,13 +176,13 @@ def _sureness(rows: pl.DataFrame, design: _Design) -> Iterator[Found]:
 
 @dataclass(frozen=True, slots=True)
 class _Design:
-    """How figures are compared: case by case, or as those of two samples."""
+    """How figures are compared: paired by case, or as two samples."""
 
     paired: bool
     seed: int
 
     def known(self, rows: pl.DataFrame, name: str) -> pl.DataFrame:
-        """The rows that have a value, in pairs on both sides; the weights of each case made to add up to 1 again."""
+        """The rows with a value (if paired, on both sides), with the weights of each case normalised to 1."""
         import polars as pl
 
         rows = rows.drop_nulls(name)
@@ -191,7 +191,7 @@ class _Design:
         return rows.with_columns(pl.col("weight") / pl.col("weight").sum().over("case_id", "side"))
 
     def of_means(self, rows: pl.DataFrame, name: str) -> Difference:
-        """A measure of 0..1 that each case has, compared as means are; cases in which a run has none are left out."""
+        """Compare the mean of a measure in 0..1; cases for which a run has none are left out."""
         import polars as pl
 
         value = (pl.col(name) * pl.col("weight")).sum()
@@ -208,7 +208,7 @@ class _Design:
         return unpaired_difference(a["value"], b["value"], *clusters)
 
     def of_cells(self, rows: pl.DataFrame, cells: int) -> Callable[[Of | Ratio], Difference]:
-        """What compares a figure over cells, which are counted once for all figures; arguments as of `_clusters`."""
+        """A function that compares a figure over cells, counted once for all figures; arguments as of `_clusters`."""
         import polars as pl
 
         cases = rows.select("case_id", "side").unique()
@@ -221,13 +221,13 @@ class _Design:
 
 
 def _clusters(rows: pl.DataFrame, cells: int, cases: int, seed: int) -> PairedClusters:
-    """What each cluster adds to each cell on each side; clusters with equal amounts are one pattern.
+    """Amounts of each cluster in each cell on each side; clusters with equal amounts are one pattern.
 
     Args:
         rows: Columns: case_id, cluster, side, cell (0 up to `cells`), amount.
-        cells: How many there are.
-        cases: How many there are.
-        seed: Of what is drawn.
+        cells: Number of cells.
+        cases: Number of cases.
+        seed: Seed of resamples.
     """
     import numpy as np
     import polars as pl

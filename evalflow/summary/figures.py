@@ -1,4 +1,4 @@
-"""Figures of the metrics that declare some: their scores' values, counted per cluster, handed to stats."""
+"""Figures of metrics that declare them, such as precision, computed from the scores' values."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def figures(cells: pl.LazyFrame, units: Units, metrics: Mapping[str, Measured], 
     """Compute all figures, unit by unit.
 
     Args:
-        cells: Scores with their `part`; what their values are, `Measured.figures` tells.
-        units: Of these cells.
+        cells: Scores with their `part`; `Measured.figures` declares what their values mean.
+        units: Units of these cells.
         metrics: The metrics by name.
         seed: Of bootstrap intervals.
     """
@@ -55,7 +55,7 @@ def figures(cells: pl.LazyFrame, units: Units, metrics: Mapping[str, Measured], 
     keys = units.keys
     found: list[Slice] = []
     for name, spec in specs.items():
-        records = decoded(spec, counted.filter(pl.col("metric") == name))
+        records = decode_values(spec, counted.filter(pl.col("metric") == name))
         for unit, own in units.rows(records):
             if keys[unit]["metric"] == name:
                 found.append(Slice(unit, keys[unit], compute(spec, own, seed)))
@@ -67,7 +67,7 @@ def compute(spec: FigureSpec, counts: pl.DataFrame, seed: int = 0) -> list[Figur
 
     Args:
         spec: What it declares.
-        counts: As `decoded` gives them.
+        counts: From `decode_values`.
         seed: Of bootstrap intervals.
     """
     from evalflow.stats.classification import classification_figures, label_figures
@@ -87,7 +87,7 @@ def compute(spec: FigureSpec, counts: pl.DataFrame, seed: int = 0) -> list[Figur
 
 
 def statistics(spec: FigureSpec) -> list[str]:
-    """Names of the figures that a metric will have for certain; those of single classes depend on the data."""
+    """Names of a metric's figures, without those of single classes, which depend on the data."""
     if spec.kind == "pairwise":
         return list(PREFERENCE_FIGURES)
     if spec.kind == "retrieval":
@@ -107,7 +107,7 @@ def _counted(cells: pl.LazyFrame, *, alone: bool) -> pl.DataFrame:
     """
     import polars as pl
 
-    # An undefined score may tell of a pair, and a panel's score may have no value.
+    # An undefined score of a pair may have a value, and a panel's score may have none.
     scored = cells.filter((pl.col("status") == "scored") | pl.col("value").is_not_null())
     metric = pl.col("metric").first()
     if alone:
@@ -119,8 +119,8 @@ def _counted(cells: pl.LazyFrame, *, alone: bool) -> pl.DataFrame:
     return counted.with_columns(clusters=pl.lit(1, pl.UInt32))
 
 
-def decoded(spec: FigureSpec, counted: pl.DataFrame) -> pl.DataFrame:
-    """The counts of a metric with what their values say.
+def decode_values(spec: FigureSpec, counted: pl.DataFrame) -> pl.DataFrame:
+    """The counts of a metric with the contents of their values as columns.
 
     Args:
         spec: What the metric declares.
@@ -149,14 +149,14 @@ def decoded(spec: FigureSpec, counted: pl.DataFrame) -> pl.DataFrame:
         counted = counted.with_row_index("record")
     else:
         rows = [
-            [value, *(json_text(pair[side]) for side in _SIDES), *_sureness(pair)] for value, pair in values.items()
+            [value, *(json_text(pair[side]) for side in _SIDES), *_confidence(pair)] for value, pair in values.items()
         ]
         schema = {"truth": pl.String, "prediction": pl.String, "confidence": pl.Float64, "correct": pl.Boolean}
-    said = pl.DataFrame(rows, schema={"value": pl.String, **schema}, orient="row")
-    return counted.join(said, on="value", how="left" if spec.kind == "pairwise" else "inner").drop("value")
+    columns = pl.DataFrame(rows, schema={"value": pl.String, **schema}, orient="row")
+    return counted.join(columns, on="value", how="left" if spec.kind == "pairwise" else "inner").drop("value")
 
 
-def _sureness(pair: Mapping[str, Any]) -> tuple[float | None, bool]:
+def _confidence(pair: Mapping[str, Any]) -> tuple[float | None, bool]:
     return pair.get("confidence"), pair["truth"] == pair["prediction"]
 
 

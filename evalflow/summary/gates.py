@@ -63,10 +63,10 @@ class Gate:
     Attributes:
         metric: The metric; None for all that have the statistic.
         statistic: The statistic.
-        condition: What it is held against; of a difference to the baseline `>= -margin`, more being better.
+        condition: The condition; for a difference to the baseline `>= -margin`, with higher as better.
         tag: Only cases with this tag, or one below it; None for all.
-        point: Whether the estimate decides, and not its interval.
-        baseline: Whether it is the difference to the baseline that is held against the condition.
+        point: Whether the estimate decides instead of its interval.
+        baseline: Whether the condition is on the difference to the baseline.
         max_undefined_rate: The share of undefined scores, among those that are not skipped, above which the gate is
             undecided.
     """
@@ -94,18 +94,17 @@ class Gate:
 
 @dataclass(frozen=True, slots=True)
 class GateRow:
-    """A gate held against one row of the summary.
+    """A gate's result for one row of the summary.
 
     Attributes:
         dataset, target, metric, judge: Which row.
         value, low, high: The estimate and its 95 % interval; None where there is none, or none that decides.
-        passed: None where the data cannot decide.
-        cases_needed: How many cases would decide, if the estimate stayed as it is; None where it is decided, or where
-            that cannot be said.
+        passed: None if the data cannot decide.
+        cases_needed: Number of cases that would decide, at the same estimate; None if decided or unknown.
         n, n_scored, n_undefined, n_skipped: Of this run's scores; how many there are, and how many are in each state.
             All 0 for statistics that leave no score out.
-        compared: How many cases the difference to the baseline rests on; None for other gates.
-        undefined_in: The run of which too many scores are undefined; empty where there is none.
+        compared: Number of cases compared with the baseline; None for other gates.
+        undefined_in: The run with too many undefined scores; empty if none.
     """
 
     dataset: str
@@ -164,7 +163,7 @@ def evaluate_gates(
     differences: Sequence[ComparisonRow] = (),
     baseline: pl.DataFrame | None = None,
 ) -> list[GateResult]:
-    """Hold gates against the summary's rows, in the order given.
+    """Evaluate gates on the summary's rows, in the order given.
 
     Args:
         gates: The gates.
@@ -193,18 +192,20 @@ def _rows(gate: Gate, summary: pl.DataFrame) -> Iterator[GateRow]:
         if gate.metric is None and of_mean and row[value] is None and row["n_scored"]:
             continue  # a gate on a tag's pass rate is not about metrics that give no pass or fail
         ends = (row[low], row[high]) if low and high else None
-        held = _held(gate, row, row[value], ends, row["n_scored"], row["judge"])
-        yield held if gate.statistic in _WITH_ALL else _counted(gate, held, row)
+        outcome = _evaluate(gate, row, row[value], ends, row["n_scored"], row["judge"])
+        yield outcome if gate.statistic in _WITH_ALL else _counted(gate, outcome, row)
 
 
-def _counted(gate: Gate, held: GateRow, row: Mapping[str, Any], baseline: Mapping[str, Any] | None = None) -> GateRow:
-    """The row with what it rests on; undecided where too many of the scores that it should rest on are undefined."""
+def _counted(
+    gate: Gate, outcome: GateRow, row: Mapping[str, Any], baseline: Mapping[str, Any] | None = None
+) -> GateRow:
+    """The row with its counts; undecided if too many scores are undefined."""
     counts = {name: row[name] for name in ("n", "n_scored", "n_undefined", "n_skipped")}
     if _is_undefined(gate, row):
-        return replace(held, passed=None, cases_needed=None, undefined_in="this run", **counts)
+        return replace(outcome, passed=None, cases_needed=None, undefined_in="this run", **counts)
     if baseline is not None and _is_undefined(gate, baseline):
-        return replace(held, passed=None, cases_needed=None, undefined_in="the baseline", **counts)
-    return replace(held, **counts)
+        return replace(outcome, passed=None, cases_needed=None, undefined_in="the baseline", **counts)
+    return replace(outcome, **counts)
 
 
 def _is_undefined(gate: Gate, row: Mapping[str, Any]) -> bool:
@@ -227,15 +228,15 @@ def _of_baseline(
         value = None if found.difference is None else sign * found.difference
         low, high = (None if end is None else sign * end for end in (found.low, found.high)[::sign])
         key = {"dataset": row.dataset, "target": "", "metric": row.metric}
-        held = _held(gate, key, value, (low, high), found.n, row.judge)
+        outcome = _evaluate(gate, key, value, (low, high), found.n, row.judge)
         needed = cases_to_decide(found, -gate.condition.limit, higher_is_better=row.higher_is_better)
-        held = replace(held, compared=found.n, cases_needed=None if held.passed is not None else needed)
+        outcome = replace(outcome, compared=found.n, cases_needed=None if outcome.passed is not None else needed)
         this, baseline = (_mean_of(gate, row, side) for side in sides)
-        yield held if this is None else _counted(gate, held, this, baseline)
+        yield outcome if this is None else _counted(gate, outcome, this, baseline)
 
 
 def _mean_of(gate: Gate, row: ComparisonRow, summary: pl.DataFrame) -> Mapping[str, Any] | None:
-    """The row of a summary that has the counts of what was compared."""
+    """The summary's row with the counts of the compared scores."""
     import polars as pl
 
     own = summary.filter(
@@ -245,7 +246,7 @@ def _mean_of(gate: Gate, row: ComparisonRow, summary: pl.DataFrame) -> Mapping[s
     return own.row(0, named=True) if own.height else None
 
 
-def _held(
+def _evaluate(
     gate: Gate,
     row: Mapping[str, Any],
     value: float | None,
@@ -272,7 +273,7 @@ _TAG = "tag:"
 _POINT = "point"
 _MAX_UNDEFINED = "max_undefined_rate"
 _SETTINGS = (_POINT, _MAX_UNDEFINED)
-"""Keys beside the conditions, which say how these are held."""
+"""Keys beside the conditions that say how to evaluate them."""
 _COMPARED = ("mean", "pass_rate")
 """The columns that are compared with a baseline, as are all figures."""
 

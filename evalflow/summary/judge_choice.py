@@ -1,4 +1,4 @@
-"""Which judge of a sweep agrees most with people."""
+"""Rank the judges of a sweep by their agreement with people."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from evalflow.stats.choosing import Agreements, Measure, agreements
 from evalflow.stats.paired import adjust
-from evalflow.summary.agreement import classes_of, clusters_of, weights_of
+from evalflow.summary.agreement import ANSWER_KEY, classes_of, clusters_of, weights_of
 
 if TYPE_CHECKING:
     import polars as pl
 
 
 LEVEL = 0.05
-_ANSWER = ("case_id", "target_repeat")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +35,11 @@ class JudgeInRun:
 
 
 def chooses(key: str, seed: int) -> bool:
-    """Whether a label is for choosing a judge, and not for correcting its mean: half of them, for good.
+    """Whether a label is used to choose a judge, rather than to correct its mean: a fixed half of the labels.
 
     Args:
-        key: The answer, by its hash; its group where it has one, so that what is alike stays together.
-        seed: Another one deals the labels otherwise.
+        key: The answer's hash; its group if it has one, so that related answers stay together.
+        seed: Seed of the split.
     """
     return hashlib.sha256(f"{seed} {key}".encode()).digest()[0] % 2 == 0
 
@@ -49,13 +48,12 @@ def choose(candidates: Sequence[JudgeInRun], seed: int, *, fewest: int = 1) -> d
     """Rank judges by their agreement with people, on the answers that all of them scored and people labelled.
 
     Agreement is Cohen's kappa where judges and people use the same few classes, else Spearman's correlation. Each judge
-    is held against the first; since the data chose that one, p-values are adjusted by Holm as if all pairs had been
-    tested.
+    is compared with the best; since the data chose that one, p-values are adjusted by Holm as if all pairs were tested.
 
     Args:
         candidates: Two or more.
         seed: Of the resamples.
-        fewest: Answers that it takes; with fewer, the ranking is empty.
+        fewest: Minimum number of answers; with fewer, the ranking is empty.
 
     Returns:
         measure, n (labelled answers), ranking: run, judge, value, ci_low, ci_high, p_adjusted, verdict (best, worse,
@@ -77,10 +75,10 @@ def choose(candidates: Sequence[JudgeInRun], seed: int, *, fewest: int = 1) -> d
 
 def _common(sides: Sequence[pl.DataFrame]) -> list[pl.DataFrame]:
     """The same answers of all judges, in the same order."""
-    shared = sides[0].select(_ANSWER)
+    shared = sides[0].select(ANSWER_KEY)
     for side in sides[1:]:
-        shared = shared.join(side.select(_ANSWER), on=_ANSWER, how="semi")
-    return [side.join(shared, on=_ANSWER, how="semi").sort(_ANSWER) for side in sides]
+        shared = shared.join(side.select(ANSWER_KEY), on=ANSWER_KEY, how="semi")
+    return [side.join(shared, on=ANSWER_KEY, how="semi").sort(ANSWER_KEY) for side in sides]
 
 
 def _as_measured(sides: Sequence[pl.DataFrame], higher: Sequence[bool]) -> tuple[Measure, Any, Any]:
@@ -103,11 +101,11 @@ def _verdicts(found: Agreements, ranked: Sequence[int]) -> Mapping[int, tuple[fl
     pairs = len(ranked) * (len(ranked) - 1) // 2
     adjusted: list[float] = adjust([*tested.values(), *[1.0] * (pairs - len(tested))], "holm").tolist()
     known = dict(zip(tested, adjusted, strict=False))
-    told: dict[int, tuple[float | None, str]] = {best: (None, "best")}
+    verdicts: dict[int, tuple[float | None, str]] = {best: (None, "best")}
     for place in others:
         p = known.get(place)
-        told[place] = p, "worse" if p is not None and p < LEVEL else "cannot_tell"
-    return told
+        verdicts[place] = p, "worse" if p is not None and p < LEVEL else "cannot_tell"
+    return verdicts
 
 
 def _entry(one: JudgeInRun, found: Agreements, place: int, p: float | None, verdict: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What repeats tell: where the noise comes from, which cases are flaky, how consistent a judge is."""
+"""Analysis of repeats: sources of noise, flaky cases, pass@k, and how consistent a judge is."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from evalflow.stats.intervals import interval
 from evalflow.stats.variance import Components, Repeated, components, pass_all_k, pass_at_k
-from evalflow.summary.slices import Units, clusters_of
+from evalflow.summary.slices import Units, case_clusters
 
 if TYPE_CHECKING:
     import numpy as np
@@ -22,18 +22,18 @@ _HALF = 0.5
 
 
 def noise(cases: pl.DataFrame, units: Units, seed: int = 0) -> list[dict[str, Any]]:
-    """Details of the slices in which some case has several scores, of all cases and tag by tag.
+    """Details of all slices in which some case has several scores.
 
     Args:
-        cases: As `repeats_of` gives them.
-        units: Of the same cells.
-        seed: Of bootstrap intervals.
+        cases: From `repeats_of`.
+        units: Units of the same cells.
+        seed: Seed of bootstrap intervals.
 
     Returns:
         The keys of every detail, and `noise`: answers_per_case and judgements_per_answer (means), case_spread,
-        generator_noise and judge_noise (variances, null where not known apart), std_error, lowest_std_error (of these
-        cases with endless repeats), one_more (answer, judgement, case: the std_error that it leads to, and how many
-        more cases would lead to the same), stability and draws (null without pass or fail).
+        generator_noise and judge_noise (variances, null if unknown), std_error, lowest_std_error (of these cases with
+        unlimited repeats), one_more (answer, judgement, case: the resulting std_error, and the number of additional
+        cases with the same effect), stability and draws (null without pass or fail).
     """
     import polars as pl
 
@@ -52,7 +52,7 @@ def components_of(cases: pl.DataFrame) -> Components | None:
 
     names = ("mean", "answers", "answer_variance", "per_judgement", "judge_variance")
     columns = [cases[name].cast(pl.Float64).to_numpy() for name in names]
-    return components(Repeated(*columns), clusters_of(cases))
+    return components(Repeated(*columns), case_clusters(cases))
 
 
 def _noise(cases: pl.DataFrame, seed: int) -> dict[str, Any]:
@@ -75,9 +75,9 @@ def _parts(parts: Components | None, answers: float, judgements: float) -> dict[
     more: dict[str, dict[str, float | None] | None]
     more = {"answer": None, "judgement": None, "case": {"std_error": parts.std_error(n + 1, answers, judgements)}}
     if parts.generator_noise is not None:
-        more["answer"] = _bought(parts, answers, judgements, parts.variance(answers + 1, judgements))
+        more["answer"] = _after_one_more(parts, answers, judgements, parts.variance(answers + 1, judgements))
     if parts.judge_noise is not None:
-        more["judgement"] = _bought(parts, answers, judgements, parts.variance(answers, judgements + 1))
+        more["judgement"] = _after_one_more(parts, answers, judgements, parts.variance(answers, judgements + 1))
     return {
         "case_spread": parts.case_spread,
         "generator_noise": parts.generator_noise,
@@ -88,15 +88,15 @@ def _parts(parts: Components | None, answers: float, judgements: float) -> dict[
     }
 
 
-def _bought(parts: Components, answers: float, judgements: float, variance: float) -> dict[str, float | None]:
-    """The standard error with another variance of each case, and how many more cases as they are would do the same."""
+def _after_one_more(parts: Components, answers: float, judgements: float, variance: float) -> dict[str, float | None]:
+    """The standard error with this variance per case, and the number of additional cases with the same effect."""
     n = parts.cases
     same = n * (parts.variance(answers, judgements) / variance - 1) if variance else None
     return {"std_error": math.sqrt(variance / n), "as_more_cases": same}
 
 
 def _stability(cases: pl.DataFrame) -> dict[str, Any]:
-    """How many cases always pass, always fail, or do either; and those that do either, the most evenly split first."""
+    """Counts of stable and flaky cases; and the flaky ones, the most evenly split first."""
     import polars as pl
 
     verdicts, passes = pl.col("verdicts"), pl.col("passes")
@@ -112,14 +112,14 @@ def _stability(cases: pl.DataFrame) -> dict[str, Any]:
 
 
 def _draws(cases: pl.DataFrame, seed: int) -> Iterator[dict[str, Any]]:
-    """For k answers: the chance that one of them passes, and that all do, over the cases with that many answers."""
+    """pass@k and pass^k, over the cases with at least k answers."""
     most = max(cases["judged"].to_list(), default=0)
     if most < 2:
         return
     for k in sorted({*(k for k in _DRAWS if k < most), most}):
         enough = cases.filter(cases["judged"] >= k)
         passed, judged = enough["passing"].to_numpy(), enough["judged"].to_numpy()
-        clusters = clusters_of(enough)
+        clusters = case_clusters(enough)
         yield {
             "k": k,
             "cases": enough.height,
@@ -128,39 +128,39 @@ def _draws(cases: pl.DataFrame, seed: int) -> Iterator[dict[str, Any]]:
         }
 
 
-def _mean(chances: NDArray[np.float64], clusters: Any, seed: int) -> dict[str, Any]:
-    found = interval(chances, clusters, bounded=True, seed=seed)
+def _mean(probabilities: NDArray[np.float64], clusters: Any, seed: int) -> dict[str, Any]:
+    found = interval(probabilities, clusters, bounded=True, seed=seed)
     return {
-        "value": float(chances.mean()), "ci_low": found.low, "ci_high": found.high, "ci_method": found.method,
+        "value": float(probabilities.mean()), "ci_low": found.low, "ci_high": found.high, "ci_method": found.method,
     }  # fmt: skip
 
 
 _UNPARSABLE = ("schema", "malformed", "truncated")
-"""Causes of errors, of `errors.CallError`, that say that a reply came and could not be read."""
-_ANSWER = ("case_id", "target", "target_repeat")
+"""Causes of `errors.CallError` for a reply that came and could not be read."""
+_ANSWER_KEY = ("case_id", "target", "target_repeat")
 
 
 def consistency(scores: pl.LazyFrame) -> dict[str, Any] | None:
-    """How alike a judge's repeated judgements of one answer are.
+    """How consistent a judge's repeated judgements of an answer are.
 
     Args:
         scores: The columns of scores.parquet, of one dataset, metric and judge; a panel's members left out.
 
     Returns:
-        answers (judged more than once), repeats (their mean number of judgements), same (the mean, over answers, of the
-        share of pairs of judgements with the same value, 0..1), sd (of judgements of one answer, on the scale of
-        scores: the square root of the mean variance). None where no answer was judged twice.
+        answers (judged more than once), repeats (their mean number of judgements), same (share of pairs of judgements
+        with the same value, 0..1, mean over answers), sd (standard deviation of the judgements of an answer: the root
+        of the mean variance). None if no answer was judged twice.
     """
     import polars as pl
 
     k, pairs = pl.col("n"), pl.col("n") * (pl.col("n") - 1)
     by_value = (
         scores.filter(pl.col("status") == "scored")
-        .group_by(*_ANSWER, "value")
+        .group_by(*_ANSWER_KEY, "value")
         .agg(n=pl.len(), total=pl.col("score").sum(), square=(pl.col("score") ** 2).sum())
     )
     answers = (
-        by_value.group_by(*_ANSWER)
+        by_value.group_by(*_ANSWER_KEY)
         .agg(k.sum(), equal=pairs.sum(), total=pl.col("total").sum(), square=pl.col("square").sum())
         .filter(k > 1)
         .with_columns(same=pl.col("equal") / pairs, variance=(pl.col("square") - pl.col("total") ** 2 / k) / (k - 1))
@@ -177,8 +177,8 @@ def replies(scores: pl.LazyFrame) -> dict[str, Any]:
         scores: As for `consistency`.
 
     Returns:
-        judged (scores for which it replied), unparsable (the share of them that ended in an error since no reply could
-        be read), reasked (the share that was scored after it was told what was wrong); shares are None of nothing.
+        judged (number of scores for which it replied), unparsable (share without a readable reply), reasked (share
+        scored after a repeated question that named the error); shares are None if judged is 0.
     """
     import polars as pl
 

@@ -1,10 +1,11 @@
-"""What the members of a panel, or of a cascade, say alone, how far they agree, and where they differ most."""
+"""Members of a panel or cascade: their own means, their agreement, and the cells on which they differ most."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from evalflow.summary.journal import SLICE
+from evalflow.summary.slices import cluster_name
 
 if TYPE_CHECKING:
     import polars as pl
@@ -12,14 +13,14 @@ if TYPE_CHECKING:
 _BETWEEN = "\x1f"
 _LISTED = 10
 _CELL = ("case_id", "target_repeat", "repeat")
-_TOLD = (
+_MEMBER_COLUMNS = (
     "judge", "n", "n_scored", "n_undefined", "n_error", "n_skipped", "value", "ci_low", "ci_high", "ci_method",
     "cost_usd",
 )  # fmt: skip
 
 
 def member_key() -> pl.Expr:
-    """A name for a member that it shares with no member of another panel."""
+    """A name for a member that is unique over all panels."""
     import polars as pl
 
     return pl.concat_str("member_of", "judge", separator=_BETWEEN)
@@ -30,8 +31,8 @@ def panel_details(members: pl.LazyFrame, alone: pl.DataFrame, seed: int = 0) -> 
 
     Args:
         members: The rows of scores.parquet that have a `member_of`.
-        alone: The summary of these rows as if they counted by themselves, with `member_key` as the judge.
-        seed: Of bootstrap intervals.
+        alone: The summary of these rows with each member as a judge named by `member_key`.
+        seed: Seed of bootstrap intervals.
 
     Returns:
         The keys of every detail, n (cells that two members or more scored), and `panel`: members (judge, the counts by
@@ -44,10 +45,10 @@ def panel_details(members: pl.LazyFrame, alone: pl.DataFrame, seed: int = 0) -> 
 
     overall = (pl.col("statistic") == "mean") & pl.col("tag").is_null()
     parts = pl.col("judge").str.split_exact(_BETWEEN, 1).struct
-    told = alone.filter(overall).with_columns(panel=parts.field("field_0"), judge=parts.field("field_1"))
+    means = alone.filter(overall).with_columns(panel=parts.field("field_0"), judge=parts.field("field_1"))
     spent = _spent(members)
     found: list[dict[str, Any]] = []
-    for values, rows in told.group_by("dataset", "target", "metric", "panel", maintain_order=True):
+    for values, rows in means.group_by("dataset", "target", "metric", "panel", maintain_order=True):
         key = dict(zip(SLICE, values, strict=True))
         own = [pl.col("member_of" if name == "judge" else name) == value for name, value in key.items()]
         names = rows["judge"].to_list()
@@ -55,7 +56,7 @@ def panel_details(members: pl.LazyFrame, alone: pl.DataFrame, seed: int = 0) -> 
         cells = _cells(members.filter(*own), names)
         about = {
             "members": [
-                {**{name: row[name] for name in _TOLD}, "cost_per_score": costs.get(row["judge"])}
+                {**{name: row[name] for name in _MEMBER_COLUMNS}, "cost_per_score": costs.get(row["judge"])}
                 for row in rows.iter_rows(named=True)
             ],
             "alpha": _alpha(cells, names, seed),
@@ -67,7 +68,7 @@ def panel_details(members: pl.LazyFrame, alone: pl.DataFrame, seed: int = 0) -> 
 
 
 def _spent(members: pl.LazyFrame) -> pl.DataFrame:
-    """What a score of each member costs where it is really asked for."""
+    """Mean cost of a score of each member, without cached replies."""
     import polars as pl
 
     asked = members.filter(~pl.col("cached") & pl.col("latency_s").is_not_null())
@@ -76,10 +77,10 @@ def _spent(members: pl.LazyFrame) -> pl.DataFrame:
 
 
 def _cells(members: pl.LazyFrame, names: list[str]) -> pl.DataFrame:
-    """One row for each cell that two members or more scored: its cluster, each member's score, and their range."""
+    """One row for each cell scored by at least two members: its cluster, each member's score, and their range."""
     import polars as pl
 
-    cluster = pl.coalesce("group:" + pl.col("group"), "case:" + pl.col("case_id")).first()
+    cluster = cluster_name(pl.col("group"), pl.col("case_id")).first()
     scores = [pl.col("score").filter(pl.col("judge") == name).first().alias(name) for name in names]
     n, high, low = pl.len(), pl.col("score").max(), pl.col("score").min()
     return (
@@ -102,11 +103,11 @@ def _alpha(cells: pl.DataFrame, names: list[str], seed: int) -> dict[str, Any]:
 
 
 def _widest(cells: pl.DataFrame, names: list[str]) -> list[dict[str, Any]]:
-    """The cells whose members differ most; none where they do not."""
+    """The cells whose members differ most; empty if they never differ."""
     import polars as pl
 
-    apart = cells.filter(pl.col("range") > 0).sort(pl.col("range").round(9), maintain_order=True, descending=True)
+    differing = cells.filter(pl.col("range") > 0).sort(pl.col("range").round(9), maintain_order=True, descending=True)
     return [
         {**{name: row[name] for name in (*_CELL, "range")}, "scores": {name: row[name] for name in names}}
-        for row in apart.head(_LISTED).iter_rows(named=True)
+        for row in differing.head(_LISTED).iter_rows(named=True)
     ]

@@ -1,4 +1,4 @@
-"""The share of cases that would pass at other thresholds, with the summary's intervals."""
+"""Pass rates at other thresholds, with the summary's intervals."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Passing:
-    """What share of the cases of one dataset and target reaches a threshold.
+    """The pass rate of one dataset and target at a threshold.
 
     Attributes:
         n: Cases; the repeats of a case are averaged first, as in the summary.
-        rate, low, high: The share and its 95 % interval, 0..1; the bounds are None where there is no interval.
-        method: How the interval was made, or why there is none.
+        rate, low, high: The pass rate and its 95 % interval, 0..1; the bounds are None if there is none.
+        method: Method of the interval, or the reason why there is none.
     """
 
     dataset: str
@@ -43,18 +43,18 @@ def passing_rates(
     higher_is_better: bool = True,
     seed: int = 0,
 ) -> list[Passing]:
-    """The pass rate at each threshold; equal to the summary's of a run that has that threshold.
+    """The pass rate at each threshold, equal to the summary of a run with that threshold.
 
     Args:
         scores: Columns as in `scores_schema`.
-        metric: Of which metric.
-        judge: By which judge; None for a metric that asks none.
+        metric: The metric.
+        judge: The judge; None for a metric without one.
         thresholds: In any order.
         higher_is_better: Which side of a threshold passes; the threshold itself does.
-        seed: Of bootstrap intervals.
+        seed: Seed of bootstrap intervals.
 
     Returns:
-        By dataset and target in the order of the table, then as `thresholds` are; none where nothing was scored.
+        By dataset and target in the order of the table, then in the order of `thresholds`; empty if nothing was scored.
     """
     import polars as pl
 
@@ -92,7 +92,7 @@ def _rates(
 
 
 def _cases(part: pl.DataFrame) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64] | None]:
-    """Scores, the number of each one's case, and the cluster of each case; None where every case stands alone."""
+    """Scores, the number of the case of each, and the cluster of each case; None if each case stands alone."""
     import polars as pl
 
     numbered = part.with_columns(case=pl.col("case_id").rank("dense").cast(pl.Int64) - 1)

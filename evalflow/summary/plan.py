@@ -1,4 +1,4 @@
-"""How many cases a wanted difference or interval needs, under what is known or assumed of the scores."""
+"""Sample size planning: cases for a difference or an interval width, from measured or assumed variances."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _CLOSE = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """How sure a plan is to be: the two-sided level of the test, and its power."""
+    """The two-sided significance level and the power of a planned test."""
 
     alpha: float = 0.05
     power: float = 0.8
@@ -34,19 +34,19 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class Basis:
-    """What a plan rests on.
+    """The measured or assumed values that a plan is based on.
 
     Attributes:
-        name: What it is about, such as a metric and its judge.
-        assumptions: All of it, in words.
-        scores: The components of a run's scores, of the second run where two are known.
+        name: Its subject, such as a metric and its judge.
+        assumptions: All of them, in words.
+        scores: Variance components of a run's scores; of the second run if two are known.
         other: Those of the first run.
-        difference_spread: Variance over cases of the true difference of two runs.
-        rate: The pass rate, where cases pass or fail and are not repeated; then the normal approximation of a mean is
-            not needed.
-        flips: Share of cases that pass in one of two runs alone, where measured or stated.
-        correlation: Of two runs' verdicts of one case, where `flips` is to follow from `rate`.
-        design_effect: By what cases of one group are worth less than cases of their own; 1 where that is in the spread.
+        difference_spread: Variance of the true difference of two runs over cases.
+        rate: The pass rate, if cases pass or fail without repeats; exact formulas then replace the normal
+            approximation.
+        flips: Share of cases that pass in only one of two runs, if measured or stated.
+        correlation: Of two runs' verdicts on a case, if `flips` is derived from `rate`.
+        design_effect: Factor by which clusters increase the variance; 1 if the spread includes it.
     """
 
     name: str
@@ -61,13 +61,13 @@ class Basis:
 
     @property
     def repeats(self) -> list[tuple[int, int]]:
-        """Answers and judgements that can be planned with: only a noise that is known can be repeated away."""
+        """Numbers of answers and judgements to plan with: repeats help only against a noise that is known."""
         answers = REPEATS if self.scores.generator_noise is not None else (1,)
         judgements = JUDGEMENTS if answers != (1,) else REPEATS
         return [(k, j) for k in answers for j in (judgements if self.scores.judge_noise is not None else (1,))]
 
     def cases_to_detect(self, difference: float, answers: float, judgements: float, level: Level) -> int:
-        """Cases with which `compare` finds a true difference."""
+        """Number of cases with which `compare` detects a true difference."""
         flips = self._flips(difference)
         if flips is None:
             variance = self._difference(answers, judgements)
@@ -78,13 +78,13 @@ class Basis:
         return max(2, math.ceil(found * self.design_effect))
 
     def cases_for_width(self, width: float, answers: float, judgements: float) -> int:
-        """Cases whose 95 % interval is no wider than this, from low to high."""
+        """Number of cases whose 95 % interval is no wider than this."""
         if self.rate is not None:
             return math.ceil(cases_for_rate_width(self.rate, width) * self.design_effect)
         return cases_for_width(self.scores.variance(answers, judgements) * self.design_effect, width)
 
     def detectable(self, cases: int, answers: float, judgements: float, level: Level) -> float | None:
-        """The smallest true difference that so many cases find; None where they are too few for any."""
+        """The smallest true difference detectable with so many cases; None if they are too few for any."""
         if self._flips(0.0) is None:
             variance = self._difference(answers, judgements) * self.design_effect
             return detectable_difference(math.sqrt(variance / cases), alpha=level.alpha, power=level.power)
@@ -98,7 +98,7 @@ class Basis:
         return high
 
     def width(self, cases: int, answers: float, judgements: float) -> float | None:
-        """How wide the 95 % interval of so many cases will be; None for a single one."""
+        """Expected width of the 95 % interval of so many cases; None for a single one."""
         if self.rate is not None:
             return rate_width(self.rate, cases / self.design_effect)
         if cases < 2:
@@ -116,6 +116,6 @@ class Basis:
         return paired_variance(self.difference_spread, *noise)
 
 
-def alike(spread: float, correlation: float) -> float:
-    """Variance of the true difference of two runs whose cases are spread alike: 2 spread (1 - correlation)."""
+def difference_variance(spread: float, correlation: float) -> float:
+    """Variance of the true difference of two runs with the same spread of cases: 2 spread (1 - correlation)."""
     return 2 * spread * (1 - correlation)

@@ -31,18 +31,18 @@ log = logging.getLogger("evalflow")
 
 _BLOCK = 2 << 20
 _NAMED = 5
-"""How many damaged lines are named."""
+"""Damaged lines to name in a warning."""
 _NEEDED = (
     "run_id", "dataset", "index", "case_id", "target", "target_repeat", "metric", "metric_version", "repeat", "status",
     "cached",
 )  # fmt: skip
-# The case's place in its dataset stands for the case.
+# A case is identified by its index in the dataset.
 _CELL = ("dataset", "index", "target", "target_repeat", "metric", "judge", "repeat", "member_of")
 
 
 @dataclass(frozen=True, slots=True)
 class InputOrder:
-    """The order of the composition; what is not listed follows, by name."""
+    """The order of datasets and metrics as composed; others follow by name."""
 
     datasets: Sequence[str]
     metrics: Sequence[str]
@@ -52,12 +52,12 @@ class InputOrder:
 class JournalReader:
     """A journal's complete lines.
 
-    A line that is damaged, or that says what no metric can have said, is left out, so that its cell is not finished.
+    A damaged line, or one with an impossible score, is left out; its cell then counts as not finished.
 
     Attributes:
         path: The file.
         size: Bytes up to the end of the last complete line.
-        torn: Lines left out since they were never finished, 0 or 1.
+        torn: Number of unfinished last lines, left out: 0 or 1.
         bounded: The metrics whose scores lie in 0..1.
     """
 
@@ -68,13 +68,13 @@ class JournalReader:
 
     def frame(self) -> pl.LazyFrame:
         """Every line in the order written; columns as in `journal_schema`. Streams."""
-        return _source(lambda: (_parse(block).filter(self._sound()) for block, _ in self._blocks()))
+        return _source(lambda: (_parse(block).filter(self._is_valid()) for block, _ in self._blocks()))
 
     def ordered(self, order: InputOrder, composites: Sequence[Composite] = ()) -> pl.LazyFrame:
         """Each cell once, in input order: dataset, index, target, target_repeat, metric, judge, repeat. Streams.
 
-        A cell that stands there twice was asked again after an error; its last line holds. A panel's members follow
-        the panel, and what is made of an answer's scores follows these.
+        If a cell is there twice, it was repeated after an error, and its last line counts. A panel's members follow
+        the panel, and composites follow the other scores of the answer.
         """
         spans = self._spans(order)
 
@@ -85,7 +85,7 @@ class JournalReader:
         return _source(batches)
 
     def _blocks(self) -> Iterator[tuple[bytes, int]]:
-        """Whole lines of about _BLOCK bytes together, and where in the file they begin."""
+        """Blocks of whole lines, about _BLOCK bytes each, and their offsets in the file."""
         at = 0
         if not self.size:
             return
@@ -97,7 +97,7 @@ class JournalReader:
                 at += len(block)
 
     def _spans(self, order: InputOrder) -> Offsets:
-        """Begin and end of the lines that hold, in input order; shape (lines, 2)."""
+        """Begin and end of the lines that count, in input order; shape (lines, 2)."""
         import numpy as np
         import polars as pl
 
@@ -106,13 +106,13 @@ class JournalReader:
         lines = 0
         for block, at in self._blocks():
             ends = np.flatnonzero(np.frombuffer(block, dtype=np.uint8) == ord("\n")).astype(np.int64) + at + 1
-            keys = _parse(block).select(*_CELL, sound=self._sound()).cast({pl.String: pl.Categorical})
+            keys = _parse(block).select(*_CELL, sound=self._is_valid()).cast({pl.String: pl.Categorical})
             keys = keys.with_columns(begin=pl.Series([at, *ends[:-1]], dtype=pl.Int64), end=pl.Series(ends))
             damaged += (keys.with_row_index("line", lines + 1).filter(~pl.col("sound")))["line"].to_list()
             lines += keys.height
             parts.append(keys.filter("sound").drop("sound"))
         if damaged:
-            self._tell(damaged)
+            self._warn_damaged(damaged)
         if not parts:
             return np.empty((0, 2), dtype=np.int64)
         ordered = pl.concat(parts).sort(_ranks(order), maintain_order=True)
@@ -120,8 +120,8 @@ class JournalReader:
         last = pl.int_range(pl.len()) == pl.len() - 1
         return ordered.filter(last | ~again).select("begin", "end").to_numpy()
 
-    def _sound(self) -> pl.Expr:
-        """Whether a line says what a metric can have said of a cell."""
+    def _is_valid(self) -> pl.Expr:
+        """Whether a line is complete, and its score possible for its state and metric."""
         import polars as pl
 
         score, scored, bill = pl.col("score"), pl.col("status") == "scored", pl.col("bill").struct
@@ -132,7 +132,7 @@ class JournalReader:
         known = pl.col("status").is_in(get_args(Status))
         return (whole & known & possible & inside).fill_null(value=False)
 
-    def _tell(self, damaged: Sequence[int]) -> None:
+    def _warn_damaged(self, damaged: Sequence[int]) -> None:
         lines = ", ".join(map(str, damaged[:_NAMED])) + (", ..." if len(damaged) > _NAMED else "")
         what = "%s: %d of its lines are damaged and do not count (%s); what is missing is made again by: %s"
         log.warning(what, self.path, len(damaged), lines, f"python -m evalflow resume {quote(str(self.path.parent))}")
@@ -182,7 +182,7 @@ def _ranks(order: InputOrder) -> list[pl.Expr]:
 
 
 def _read(file: io.FileIO, spans: Offsets) -> Iterator[bytes]:
-    """The lines' bytes; neighbours in the file are read in one go."""
+    """The lines' bytes; adjacent lines are read together."""
     import numpy as np
 
     gaps = np.flatnonzero(spans[1:, 0] != spans[:-1, 1]) + 1
@@ -193,7 +193,7 @@ def _read(file: io.FileIO, spans: Offsets) -> Iterator[bytes]:
 
 
 def _parse(block: bytes) -> pl.DataFrame:
-    """One row for each line; of one that cannot be read, all columns are null."""
+    """One row for each line; all columns are null if it cannot be read."""
     found = _read_lines(block)
     if found is None or found.height != block.count(b"\n"):
         lines = (line + b"\n" for line in block.split(b"\n")[:-1])
@@ -217,7 +217,7 @@ def _read_lines(block: bytes) -> pl.DataFrame | None:
 
 
 def _source(batches: Any) -> pl.LazyFrame:
-    """A LazyFrame over batches that are made as they are asked for."""
+    """A LazyFrame over batches that are produced on demand."""
     from polars.io.plugins import register_io_source
 
     def read(

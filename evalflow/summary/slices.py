@@ -1,4 +1,4 @@
-"""Which scores make up which row of the summary, and the moments and quantiles it needs."""
+"""Slices of a run (all cases, and each tag): which scores belong to each row of the summary, and their moments."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ NAMES = ("score", "passed")
 
 
 def moments(*names: str) -> list[pl.Expr]:
-    """Of columns of numbers, to aggregate rows with: *_n, _mean, _m2 (about the mean), _low, _high, _binary.
+    """Aggregations of numeric columns: *_n, _mean, _m2 (about the mean), _low, _high, _binary.
 
-    `_binary` says that every number is exactly 0 or 1.
+    `_binary` is whether every number is exactly 0 or 1.
     """
     import polars as pl
 
@@ -43,7 +43,7 @@ def moments(*names: str) -> list[pl.Expr]:
 
 
 def moments_of_verdicts(name: str) -> list[pl.Expr]:
-    """The same of a column that is true or false, taken as 1 and 0: two counts say it all."""
+    """The same for a Boolean column, with true as 1 and false as 0, from two counts."""
     import polars as pl
 
     n, true = pl.col(name).count().cast(pl.Int64), pl.col(name).sum().cast(pl.Int64)
@@ -60,7 +60,7 @@ def moments_of_verdicts(name: str) -> list[pl.Expr]:
 
 
 def merged() -> list[pl.Expr]:
-    """To aggregate rows of moments with: as they are, with _std (sample) for _m2 (Chan, Golub & LeVeque 1983)."""
+    """Aggregations that merge rows of moments, with sample _std instead of _m2 (Chan, Golub & LeVeque 1983)."""
     import polars as pl
 
     found: list[pl.Expr] = []
@@ -88,11 +88,11 @@ STATES = ("scored", "undefined", "error", "skipped")
 
 @dataclass(frozen=True, slots=True)
 class Units:
-    """How rows fall into units.
+    """The units of a summary: each is the cells of one dataset, target, metric, judge and tag.
 
     Attributes:
-        parts: One row per slice, exact tags, state of the cells, and whether they asked: counts, sums, moments.
-        links: Which parts make up which unit: unit, part.
+        parts: One row per slice, set of tags, state, and whether the judge was called: counts, sums, moments.
+        links: Which parts belong to which unit: unit, part.
         table: One row per unit: unit, the slice, tag (null for all).
     """
 
@@ -112,7 +112,7 @@ class Units:
 
     @property
     def keys(self) -> dict[int, dict[str, Any]]:
-        """What each unit is: dataset, target, metric, judge, tag."""
+        """The key of each unit: dataset, target, metric, judge, tag."""
         return self.table.rows_by_key("unit", named=True, unique=True)
 
     def rows(self, table: pl.DataFrame) -> Iterator[tuple[int, pl.DataFrame]]:
@@ -127,7 +127,7 @@ class Units:
 
 
 def own_cells(scores: pl.LazyFrame) -> pl.LazyFrame:
-    """The rows that count, with their `part`. A panel's members do not: the panel stands for them."""
+    """The rows to summarise, with their `part`; without members of a panel, which its own rows represent."""
     import polars as pl
 
     part = pl.lit(0, pl.UInt64)
@@ -137,11 +137,11 @@ def own_cells(scores: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def find_units(cells: pl.LazyFrame) -> Units:
-    """Find all units, and sum over parts what can be summed."""
+    """Find all units, and the sums over their parts."""
     import polars as pl
 
     status = pl.col("status")
-    # What is undefined or skipped may never have asked. A cached reply cost nothing, whatever it did when it was made.
+    # An undefined or skipped score may never have called the judge. A cached reply costs nothing now.
     asked = pl.col("judge").is_not_null() & ~pl.col("cached")
     asked &= status.is_in(["scored", "error"]) | pl.col("latency_s").is_not_null()
     sums = [*_sums(), *moments("score"), *moments_of_verdicts("passed")]
@@ -150,7 +150,9 @@ def find_units(cells: pl.LazyFrame) -> Units:
     )
     parts = named.collect(engine="streaming")
     exact = parts.group_by("part").agg(pl.col(*SLICE, "tags").first())
-    names = [(part, tag) for part, tags in exact.select("part", "tags").iter_rows() for tag in _spread(tags or ())]
+    names = [
+        (part, tag) for part, tags in exact.select("part", "tags").iter_rows() for tag in _with_ancestors(tags or ())
+    ]
     tags = pl.DataFrame(names, schema={"part": parts.schema["part"], "tag": pl.String}, orient="row")
     spread = exact.drop("tags").join(tags, on="part")
     table = spread.select(*SLICE, "tag").unique().sort(*SLICE, "tag").with_row_index("unit")
@@ -186,8 +188,8 @@ def _sums() -> list[pl.Expr]:
     ]
 
 
-def _spread(tags: Iterable[str]) -> list[str | None]:
-    """The tags that a case's tags stand for: each, its ancestors ("A > B" is also "A"), and None for all cases."""
+def _with_ancestors(tags: Iterable[str]) -> list[str | None]:
+    """A case's tags with their ancestors ("A > B" is also "A"), and None for all cases."""
     found: dict[str | None, None] = {None: None}
     for tag in tags:
         found |= dict.fromkeys(tag_levels(tag))
@@ -204,8 +206,15 @@ def cluster() -> pl.Expr:
     return pl.when(pl.col("group").is_not_null()).then(pl.col("group").hash()).alias("cluster")
 
 
-def clusters_of(cases: pl.DataFrame) -> NDArray[np.uint64] | None:
-    """The cluster of each row, where rows without one are clusters of their own; None where all are."""
+def cluster_name(group: pl.Expr, case: pl.Expr) -> pl.Expr:
+    """The cluster's name: that of the group, or of the case without one."""
+    import polars as pl
+
+    return pl.when(group.is_null()).then("case:" + case).otherwise("group:" + group)
+
+
+def case_clusters(cases: pl.DataFrame) -> NDArray[np.uint64] | None:
+    """The cluster of each row, a new one for rows without a group; None if no row has a group."""
     import polars as pl
 
     if cases["cluster"].null_count() == cases.height:
@@ -218,15 +227,15 @@ def repeats_of(cells: pl.LazyFrame) -> pl.LazyFrame:
     """One row per part and case, with its repeats in moments.
 
     Returns:
-        Columns part, case_id, cluster; score and passed, means over all scored cells; share, of the cells that should
-        have a score; mean, answers, answer_variance, per_judgement, judge_variance as in `Repeated`; judgements,
-        verdicts, passes (of all its answers); judged (answers with a verdict), passing (by most verdicts).
+        Columns part, case_id, cluster; score and passed (means over scored cells); share (of its cells that have a
+        score, without skipped ones); mean, answers, answer_variance, per_judgement, judge_variance as in `Repeated`;
+        judgements, verdicts, passes (over all answers); judged (answers with a verdict), passing (by majority).
     """
     import polars as pl
 
     case = ("part", "case_id", "cluster")
     n, score, passes, verdicts = (pl.col(name) for name in ("n", "score", "passes", "verdicts"))
-    # An answer's sum and not its mean, so that scores that are 0 and 1 stay exactly that.
+    # Sums rather than means, so that scores of 0 and 1 stay exact.
     answers = (
         cells.with_columns(cluster())
         .group_by(*case, "target_repeat")
@@ -257,18 +266,18 @@ def measures(cells: pl.LazyFrame, cases: pl.DataFrame | None, units: Units) -> p
     """One row per unit.
 
     Args:
-        cells: As `own_cells` gives them.
-        cases: As `repeats_of` gives them; None where nothing is repeated, and the cells are the cases.
+        cells: From `own_cells`.
+        cases: From `repeats_of`; None if nothing is repeated, and each cell is a case.
         units: Of these cells.
 
     Returns:
-        Columns score_* and passed_* with n (cases), mean, std, low, high, binary, few (the numbers themselves, of
-        fewer than FEW_CASES cases), and where cases carry groups clusters and ss; then floor and ceiling (the mean
-        score with what is missing at 0 and at 1), median, latency_p50 and latency_p95 (seconds).
+        Columns score_* and passed_* with n (cases), mean, std, low, high, binary, few (the numbers themselves, for
+        fewer than FEW_CASES cases), and clusters and ss if cases have groups; then floor and ceiling (the mean score
+        with missing scores as 0 and as 1), median, latency_p50 and latency_p95 (seconds).
     """
     import polars as pl
 
-    # A cached reply tells nothing of how long a call takes.
+    # A cached reply has no meaningful latency.
     latency = pl.when(~pl.col("cached")).then("latency_s").alias("latency")
     if cases is None:
         groups = [cluster()] if units.clustered else []
@@ -279,14 +288,14 @@ def measures(cells: pl.LazyFrame, cases: pl.DataFrame | None, units: Units) -> p
         parts = cases.group_by("part").agg(*moments(*NAMES), *_case_bounds())
     columns = [name for name in ("part", *NAMES, "cluster") if name in cases.columns]
     spread = [{"unit": unit, **_case_measures(rows)} for unit, rows in units.rows(cases.select(columns))]
-    waits = [
+    latencies = [
         {"unit": unit, **_latencies(rows["latency"])} for unit, rows in units.rows(calls.select("part", "latency"))
     ]
-    return _merged(parts, units).join(_frame(spread), on="unit").join(_frame(waits), on="unit")
+    return _merged(parts, units).join(_frame(spread), on="unit").join(_frame(latencies), on="unit")
 
 
 def _case_bounds() -> list[pl.Expr]:
-    """Of cases: the sum of the known scores, how much is missing, and how many cases should have a score."""
+    """For cases: the sum of known scores, the missing share, and the number of cases that should have a score."""
     import polars as pl
 
     share, score = pl.col("share"), pl.col("score")
@@ -295,7 +304,7 @@ def _case_bounds() -> list[pl.Expr]:
 
 
 def _cell_bounds(parts: pl.DataFrame) -> pl.DataFrame:
-    """The same of cells that are cases, by their state."""
+    """The same if each cell is a case, from its state."""
     import polars as pl
 
     n, status = pl.col("n"), pl.col("status")
@@ -316,11 +325,11 @@ def _merged(parts: pl.DataFrame, units: Units) -> pl.DataFrame:
 
 
 def _case_measures(cases: pl.DataFrame) -> dict[str, Any]:
-    """Of a unit's cases: their median score; their numbers, where they are few; what their clusters sum to."""
+    """A unit's median score, its numbers if they are few, and its cluster sums."""
     import polars as pl
 
     found: dict[str, Any] = {"median": cases["score"].quantile(0.5, "linear")}
-    groups = clusters_of(cases) if "cluster" in cases.columns else None
+    groups = case_clusters(cases) if "cluster" in cases.columns else None
     for name in NAMES:
         column = cases[name].cast(pl.Float64)
         numbers = column.drop_nulls().to_numpy()
@@ -337,7 +346,7 @@ def _latencies(seconds: pl.Series) -> dict[str, Any]:
 
 
 def _frame(rows: list[dict[str, Any]]) -> pl.DataFrame:
-    """Rows by unit."""
+    """Rows with a unit, as a table."""
     import polars as pl
 
     few = {f"{name}_few": pl.List(pl.Float64) for name in NAMES}

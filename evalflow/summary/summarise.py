@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What a run, or several, come to.
+    """The summary of a run, or of several.
 
     Attributes:
         frame: Columns as in `summary_schema`; sorted by dataset, target, metric (in the order composed), judge, tag
             (all first), statistic (mean first).
-        details: What is more than a number, such as a confusion matrix: each has the keys dataset, target, metric,
-            judge, tag, statistic and n (what the figure was divided by), and then its own.
+        details: Results that are not one number, such as a confusion matrix: each has the keys dataset, target, metric,
+            judge, tag, statistic and n (the denominator), and then its own.
     """
 
     frame: pl.DataFrame
@@ -60,14 +60,16 @@ def summarise(scores: pl.LazyFrame, metrics: Mapping[str, Measured], seed: int =
     if not units.table.height:
         return Summary(pl.DataFrame(schema=summary_schema()), [])
     cases = repeats_of(cells).collect(engine="streaming") if units.repeated else None
-    means, beside = _mean_rows(units, measures(cells, cases, units), metrics, seed)
+    means, t_intervals = _mean_rows(units, measures(cells, cases, units), metrics, seed)
     extra, details = _figure_rows(figures(cells, units, metrics, seed), means)
     rows = pl.concat([means.select("unit", *summary_schema()).with_columns(place=pl.lit(0, pl.Int64)), extra])
     places = {name: place for place, name in enumerate(metrics)}
     rank = pl.col("metric").replace_strict(places, default=len(places), return_dtype=pl.Int64)
     ordered = rows.sort("dataset", "target", rank, "metric", "judge", "tag", "place", nulls_last=False)
     repeats = [] if cases is None else noise(cases, units, seed)
-    return Summary(ordered.select(list(summary_schema())), beside + details + repeats + _panels(scores, metrics, seed))
+    return Summary(
+        ordered.select(list(summary_schema())), t_intervals + details + repeats + _panels(scores, metrics, seed)
+    )
 
 
 def _panels(scores: pl.LazyFrame, metrics: Mapping[str, Measured], seed: int) -> list[dict[str, Any]]:
@@ -84,7 +86,7 @@ def _panels(scores: pl.LazyFrame, metrics: Mapping[str, Measured], seed: int) ->
 def _mean_rows(
     units: Units, measured: pl.DataFrame, metrics: Mapping[str, Measured], seed: int
 ) -> tuple[pl.DataFrame, list[dict[str, Any]]]:
-    """The rows of the statistic `mean`, with the units' numbers; and Student's interval where it is not the row's."""
+    """The rows of the statistic `mean`, with their unit; and details with Student's interval if the row has another."""
     import numpy as np
     import polars as pl
 
@@ -111,11 +113,11 @@ def _mean_rows(
         pass_rate_low=_numbers(passed.low),
         pass_rate_high=_numbers(passed.high),
     )
-    return found, _students(found, score)
+    return found, _t_intervals(found, score)
 
 
-def _students(rows: pl.DataFrame, score: Intervals) -> list[dict[str, Any]]:
-    """Details of the rows whose interval is a bootstrap-t: what Student's t would say."""
+def _t_intervals(rows: pl.DataFrame, score: Intervals) -> list[dict[str, Any]]:
+    """Details with Student's interval, for the rows whose interval is a bootstrap-t."""
     import numpy as np
 
     at = np.flatnonzero(~np.isnan(score.t_low))
@@ -125,7 +127,7 @@ def _students(rows: pl.DataFrame, score: Intervals) -> list[dict[str, Any]]:
 
 
 def _samples(rows: pl.DataFrame, name: str) -> dict[int, Any]:
-    """The numbers of rows with few cases, by row; none where all are 0 or 1."""
+    """The numbers of rows with few cases, by row."""
     import polars as pl
 
     from evalflow.stats.intervals import FEW_CASES
@@ -157,7 +159,7 @@ def _numbers(values: Any) -> pl.Series:
 
 
 def _figure_rows(found: list[Slice], means: pl.DataFrame) -> tuple[pl.DataFrame, list[dict[str, Any]]]:
-    """Rows of the figures: the counts and costs of their unit, their own value and interval, and nothing else."""
+    """Rows of the figures, with the counts and costs of their unit and their own value and interval; and details."""
     import polars as pl
 
     rows: list[dict[str, Any]] = []
@@ -199,24 +201,24 @@ def write_summary(summary: Summary, folder: Path) -> None:
 
 
 def safe_text(text: str) -> str:
-    """`text`, with an apostrophe before it where a spreadsheet would take it for a formula."""
+    """`text`, with an apostrophe in front if a spreadsheet would read it as a formula."""
     return f"'{text}" if text.startswith(FORMULA) else text
 
 
 def summary_document(summary: Summary) -> dict[str, Any]:
-    """The summary as one JSON document: rows, and under details what is more than a number."""
+    """The summary as one JSON document with rows and details."""
     return {"rows": summary.frame.to_dicts(), "details": summary.details}
 
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
-    """Where `passed` begins, inclusive, for one metric and one judge.
+    """The score from which an answer passes (inclusive), for one metric and judge.
 
     Attributes:
-        metric: The metric's column value.
-        judge: The judge's; None for a metric that asks none.
+        metric: The metric.
+        judge: The judge; None for a metric without one.
         value: The threshold, on the scale of `score`.
-        direction: Which side of it passes.
+        direction: Whether higher or lower scores pass.
     """
 
     metric: str
@@ -266,7 +268,7 @@ def with_passed(scores: pl.LazyFrame, thresholds: Sequence[Threshold]) -> pl.Laz
 
 def write_scores(scores: pl.LazyFrame, path: Path) -> None:
     """Write scores.parquet."""
-    # Small row groups: with their long texts, the writer holds a few of them in memory.
-    # Opened here: Polars may still make a file when it has said already that it failed.
+    # Small row groups, because the writer keeps several of them in memory, with long texts.
+    # The file is opened here, because Polars may still create it after it has reported a failure.
     with completed(path) as draft, draft.open("wb") as file:
         scores.sink_parquet(file, compression="zstd", row_group_size=16_384)

@@ -10,7 +10,7 @@ import pytest
 from evalflow.errors import UserError
 from evalflow.records import Message
 from evalflow.summary import json_text
-from evalflow.summary.figures import compute, decoded
+from evalflow.summary.figures import compute, decode_values
 
 
 def said(first: str, second: str) -> dict[str, Any]:
@@ -144,7 +144,7 @@ def test_its_figures_are_read_from_its_values(bench: Any) -> None:
             "clusters": 1,
         }
     )
-    found = {figure.statistic: figure for figure in compute(metric.figures, decoded(metric.figures, counted))}
+    found = {figure.statistic: figure for figure in compute(metric.figures, decode_values(metric.figures, counted))}
     assert {name: figure.value for name, figure in found.items()} == {
         "win_rate": pytest.approx(0.7), "consistency": pytest.approx(0.8), "first_preferred": 1.0,
         "longer_preferred": pytest.approx(0.25),

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from evalflow.stats.variance import repeated
-from evalflow.summary.slices import clusters_of, own_cells, repeats_of
+from evalflow.summary.slices import case_clusters, own_cells, repeats_of
 
 SHAPE = (4, 3, 2)
 TABLES = st.lists(st.sampled_from([0.0, 0.25, 1.0, None]), min_size=24, max_size=24)
@@ -47,7 +47,7 @@ def test_a_case_without_a_group_is_a_cluster_of_its_own(record, table):
     groups = ["a", None, "b", "a", None]
     cells = own_cells(table([record(1.0, case, group=group) for case, group in enumerate(groups)]))
     cases = repeats_of(cells).collect().sort("case_id")
-    a, alone, b, same, other = np.asarray(clusters_of(cases)).tolist()
+    a, alone, b, same, other = np.asarray(case_clusters(cases)).tolist()
     assert a == same
     assert len({a, b, alone, other}) == 4
-    assert clusters_of(cases.filter(pl.col("cluster").is_null())) is None
+    assert case_clusters(cases.filter(pl.col("cluster").is_null())) is None

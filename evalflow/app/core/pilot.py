@@ -14,7 +14,7 @@ from evalflow.stats.paired import standard_error
 from evalflow.stats.variance import Components
 from evalflow.summary import pair_scores
 from evalflow.summary.noise import components_of
-from evalflow.summary.plan import Basis, alike
+from evalflow.summary.plan import Basis, difference_variance
 from evalflow.summary.slices import own_cells, repeats_of
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def _singles(run: ScoredRun, metric: str | None, correlation: float | None) -> I
     slices = _slices(run, metric)
     for key, one in slices.items():
         said = [f"measured: {_measured(one.parts)}, on {one.parts.cases} cases of {run.name}", related(correlation)]
-        spread = alike(one.parts.case_spread, correlation or 0.0)
+        spread = difference_variance(one.parts.case_spread, correlation or 0.0)
         yield Basis(
             _name(key, slices), [*said, *_unknown(one)], one.parts, one.parts, spread, rate=one.rate,
             correlation=correlation or 0.0,
