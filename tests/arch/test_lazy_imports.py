@@ -79,3 +79,12 @@ def test_no_module_loads_a_heavy_package_on_import(tmp_path: Path) -> None:
 )
 def test_what_asks_nobody_needs_none_of_them(arguments: list[str], tmp_path: Path) -> None:
     assert loads(command(*arguments), tmp_path, HEAVY - READERS) == set()
+
+
+def test_a_list_composes_nothing_and_colours_no_code(tmp_path: Path) -> None:
+    assert loads(command("list", "metric"), tmp_path, {"antlr4", "hydra", "omegaconf", "pygments"}) == set()
+
+
+def test_a_run_that_asks_nobody_needs_little_more_than_its_tables(tmp_path: Path) -> None:
+    run = command("dataset=rag", "metric=exact_match")
+    assert loads(run, tmp_path, HEAVY - READERS) == {"numpy", "polars"}
