@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
-from typing import Any, TypeVar
+from typing import Any
 
 from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
 
-from evalflow.store.tables import Query, Row, case_tags, cases, change, every, now, one
+from evalflow.store.tables import Query, Row, case_tags, cases, change, chunks, every, now, one
 
-T = TypeVar("T")
 _AT_ONCE = 500
 
 
@@ -24,7 +22,7 @@ def append(connection: Connection, dataset: int, rows: Iterable[Row]) -> int:
     """
     last = connection.scalar(select(func.max(cases.c.position)).where(cases.c.dataset_id == dataset))
     position, moment = (-1 if last is None else last), now()
-    for chunk in _chunks(rows):
+    for chunk in chunks(rows, _AT_ONCE):
         first = position + 1
         values = [
             {
@@ -64,7 +62,7 @@ def page(
 def page_at(
     connection: Connection, dataset: int, first: int, limit: int, tag: str | None, text: str | None
 ) -> list[Row]:
-    """The same, from the case on that has so many before it."""
+    """Cases of a dataset in their order, after the first `first`."""
     query = _filtered(select(cases), dataset, tag, text).order_by(cases.c.position)
     return every(connection, query.offset(first).limit(limit))
 
@@ -72,7 +70,7 @@ def page_at(
 def around(
     connection: Connection, dataset: int, position: int, tag: str | None, text: str | None
 ) -> tuple[int, int | None, int | None]:
-    """How many cases stand before a position, and the rows' ids of the nearest before and behind it."""
+    """How many cases come before a position, and the row ids of the previous and the next case."""
     before = _filtered(select(func.count()).select_from(cases), dataset, tag, text).where(cases.c.position < position)
     ids_of = _filtered(select(cases.c.id), dataset, tag, text)
     last = ids_of.where(cases.c.position < position).order_by(cases.c.position.desc()).limit(1)
@@ -108,8 +106,8 @@ def ids(connection: Connection, dataset: int, tag: str | None, text: str | None)
 
 
 def by_ids(connection: Connection, dataset: int, rows: Sequence[int]) -> Iterator[Row]:
-    """Those of the cases that there are; within `Database.writing` nobody else changes them meanwhile."""
-    for chunk in _chunks(rows):
+    """The cases with these row ids that exist; within `Database.writing` nobody else changes them meanwhile."""
+    for chunk in chunks(rows, _AT_ONCE):
         query = select(cases).where(cases.c.dataset_id == dataset, cases.c.id.in_(chunk))
         yield from every(connection, query.order_by(cases.c.position))
 
@@ -117,14 +115,14 @@ def by_ids(connection: Connection, dataset: int, rows: Sequence[int]) -> Iterato
 def known_keys(connection: Connection, dataset: int, keys: Sequence[str]) -> set[str]:
     """Those of the case ids that the dataset has."""
     found: set[str] = set()
-    for chunk in _chunks(keys):
+    for chunk in chunks(keys, _AT_ONCE):
         query = select(cases.c.key).where(cases.c.dataset_id == dataset, cases.c.key.in_(chunk))
         found.update(connection.scalars(query))
     return found
 
 
 def replace(connection: Connection, dataset: int, case: int, expected: int, row: Row) -> bool:
-    """Change a case that still is of the version that was seen; says whether it was."""
+    """Change a case if it still has the expected version; says whether it had."""
     values = {"key": row["key"], "question": row["question"], "body": row["body"], "updated_at": now()}
     if not change(connection, cases, cases.c.id == case, expected, values):
         return False
@@ -146,7 +144,7 @@ def rewrite(connection: Connection, dataset: int, changed: Mapping[int, Row]) ->
         .where(cases.c.id == bindparam("row"))
         .values(body=bindparam("content"), version=cases.c.version + 1, updated_at=now())
     )
-    for chunk in _chunks(changed.items()):
+    for chunk in chunks(changed.items(), _AT_ONCE):
         connection.execute(statement, [{"row": row, "content": new["body"]} for row, new in chunk])
         connection.execute(delete(case_tags).where(case_tags.c.case_id.in_([row for row, _ in chunk])))
         _tag(connection, dataset, {new["key"]: new["tags"] for _, new in chunk if new["tags"]})
@@ -154,7 +152,9 @@ def rewrite(connection: Connection, dataset: int, changed: Mapping[int, Row]) ->
 
 def remove(connection: Connection, dataset: int, rows: Sequence[int]) -> int:
     """Delete cases; gives how many there were."""
-    statements = (delete(cases).where(cases.c.dataset_id == dataset, cases.c.id.in_(chunk)) for chunk in _chunks(rows))
+    statements = (
+        delete(cases).where(cases.c.dataset_id == dataset, cases.c.id.in_(chunk)) for chunk in chunks(rows, _AT_ONCE)
+    )
     return sum(connection.execute(statement).rowcount for statement in statements)
 
 
@@ -190,9 +190,3 @@ def _tag(connection: Connection, dataset: int, tagged: dict[str, Sequence[str]])
         {"case_id": row, "tag": tag} for key, row in connection.execute(query) for tag in dict.fromkeys(tagged[key])
     ]
     connection.execute(insert(case_tags), values)
-
-
-def _chunks(rows: Iterable[T]) -> Iterator[list[T]]:
-    waiting = iter(rows)
-    while chunk := list(islice(waiting, _AT_ONCE)):
-        yield chunk

@@ -1,4 +1,4 @@
-"""Runs, and who works on them. Each change of a state is one statement that says what it takes for granted."""
+"""Runs, and the workers that execute them. Each change of state is one UPDATE that checks the state it starts from."""
 
 from __future__ import annotations
 
@@ -57,30 +57,30 @@ def page(connection: Connection, before: int | None, limit: int, bot: str | None
 
 
 def delete_run(connection: Connection, run_id: str, expected: int | None = None) -> bool:
-    """Delete a run that has ended, and still is of the version that was seen, with its scores; says whether it did."""
-    fits = runs.c.state.in_(ENDED) & _seen(expected)
+    """Delete a run that has ended and has the expected version, with its scores; says whether it did."""
+    fits = runs.c.state.in_(ENDED) & _has_version(expected)
     return connection.execute(delete(runs).where(runs.c.run_id == run_id, fits)).rowcount == 1
 
 
 def queue(connection: Connection, run_id: str, task: Task, expected: int | None = None) -> bool:
-    """Have a run worked on again that has ended, and still is of the version that was seen; says whether it did."""
+    """Queue a run again that has ended and has the expected version; says whether it did."""
     values = {"state": "queued", "task": task, "cancelling": False, "message": "", "finished_at": None, "loaded": 0}
-    return _set(connection, run_id, runs.c.state.in_(ENDED) & _seen(expected), **values)
+    return _set(connection, run_id, runs.c.state.in_(ENDED) & _has_version(expected), **values)
 
 
 def cancel(connection: Connection, run_id: str, expected: int | None = None) -> bool:
-    """Have a run stopped: at once where it waits, by its worker where it runs; says whether it did either."""
+    """Cancel a run: a queued one at once, a running one by its worker; says whether it did either."""
     waits = runs.c.state == "queued"
     values = {
         "state": case((waits, "cancelled"), else_=runs.c.state),
         "finished_at": case((waits, now()), else_=runs.c.finished_at),
         "cancelling": not_(waits),
     }
-    return _set(connection, run_id, runs.c.state.in_(("queued", "running")) & _seen(expected), **values)
+    return _set(connection, run_id, runs.c.state.in_(("queued", "running")) & _has_version(expected), **values)
 
 
 def claim(connection: Connection, worker: str, moment: float) -> Row | None:
-    """The run that has waited longest, now this worker's and running; None where none waits.
+    """Assign the run that has waited longest to this worker; None if none is queued.
 
     Args:
         connection: In a transaction that writes.
@@ -105,34 +105,34 @@ def waiting(connection: Connection) -> bool:
 
 
 def release(connection: Connection, run_id: str, worker: str) -> bool:
-    """Put a worker's run back into the queue, to be gone on with; says whether it was the worker's."""
+    """Put a worker's run back into the queue, to be resumed; says whether it was the worker's."""
     mine = (runs.c.worker == worker) & (runs.c.state == "running")
     return _set(connection, run_id, mine, state="queued", worker=None, pid=None)
 
 
 def running(connection: Connection) -> list[Row]:
-    """All runs that are under way, as far as is known."""
+    """All runs in state running."""
     return every(connection, select(runs).where(runs.c.state == "running").order_by(runs.c.id))
 
 
 def take_over(connection: Connection, row: Row, worker: str, moment: float) -> bool:
-    """Take a run from a worker that is no more; says whether nobody else was quicker."""
+    """Take a run over from a dead worker; says whether no other worker was quicker."""
     seen = (runs.c.worker == row["worker"]) & (runs.c.heartbeat == row["heartbeat"])
     return _set(connection, row["run_id"], (runs.c.state == "running") & seen, worker=worker, heartbeat=moment)
 
 
 def note(connection: Connection, run_id: str, worker: str, **values: Any) -> bool:
-    """Write down how a worker's run is going; says whether the run still is this worker's."""
+    """Save the progress of a worker's run; says whether the run still is this worker's."""
     return _set(connection, run_id, (runs.c.worker == worker) & (runs.c.state == "running"), **values)
 
 
 def change(connection: Connection, run_id: str, expected: int, **values: Any) -> bool:
-    """Write down what people have changed in a run that still is of the version that was seen; says whether it was."""
-    return _set(connection, run_id, _seen(expected), **values)
+    """Change a run if it still has the expected version; says whether it had."""
+    return _set(connection, run_id, _has_version(expected), **values)
 
 
-def _seen(version: int | None) -> ColumnElement[bool]:
-    """Whether a run is of that version; any will do for None."""
+def _has_version(version: int | None) -> ColumnElement[bool]:
+    """The run has that version; None accepts any."""
     return true() if version is None else runs.c.version == version
 
 

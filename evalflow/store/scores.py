@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, and_, case, delete, false, func, insert, not_, or_, select, tuple_
 
 from evalflow.records import passes
-from evalflow.store.tables import Query, Row, add_many, answer_tags, answers, every, one, score_steps, scores
+from evalflow.store.tables import Query, Row, add_many, answer_tags, answers, chunks, every, one, score_steps, scores
 
 Place = tuple[int, int]
 """Where a score stands in its run: the answer's position, and the score's number among those of the answer."""
@@ -27,7 +27,7 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Which scores.
+    """Which scores to read.
 
     Attributes:
         metric, status: Those with exactly this.
@@ -35,7 +35,7 @@ class Filter:
         text: Those whose question, answer or case id has this in it; capitals of ASCII do not matter.
         low, high: Those that scored within these, bounds included.
         passed: Those that passed, or that did not; None: both, and those without a threshold.
-        limits: The thresholds that this is told by.
+        limits: The thresholds that decide it.
         positions: Those of these answers.
     """
 
@@ -51,7 +51,7 @@ class Filter:
 
 
 def conditions(run: int, wanted: Filter) -> list[ColumnElement[bool]]:
-    """What a score of a run must fulfil to be among the wanted."""
+    """The SQL conditions of a filter."""
     found: list[ColumnElement[bool]] = [scores.c.run == run]
     equals: Mapping[Any, Any] = {
         scores.c.metric: wanted.metric,
@@ -69,11 +69,11 @@ def conditions(run: int, wanted: Filter) -> list[ColumnElement[bool]]:
         tagged = select(answer_tags.c.position).where(answer_tags.c.run == run, answer_tags.c.tag == wanted.tag)
         found.append(scores.c.position.in_(tagged))
     if wanted.text:
-        found.append(scores.c.position.in_(_about(run, wanted.text)))
+        found.append(scores.c.position.in_(_with_text(run, wanted.text)))
     return found
 
 
-def _about(run: int, text: str) -> Query:
+def _with_text(run: int, text: str) -> Query:
     columns = (answers.c.question, answers.c.answer, answers.c.case_id)
     has = (func.lower(column).contains(text.lower(), autoescape=True) for column in columns)
     return select(answers.c.position).where(answers.c.run == run, or_(*has))
@@ -90,18 +90,18 @@ def within(wanted: Filter) -> list[ColumnElement[bool]]:
 
 
 def meets(limit: Limit, passed: bool) -> ColumnElement[bool]:
-    """Of the metric and judge of a threshold, and reaching it, or else missing it."""
+    """Scores of the threshold's metric and judge that pass it; with `passed` False, those that do not."""
     reaches = passes(scores.c.score, limit.value, higher_is_better=limit.higher)
     judged = scores.c.judge.is_(None) if limit.judge is None else scores.c.judge == limit.judge
     return and_(scores.c.metric == limit.metric, judged, reaches if passed else not_(reaches))
 
 
-FEW = 5000
-"""More than these are many: the next page of 50 then is within the next ten thousand of a million, on average."""
+MAX_RARE = 5000
+"""Above this, scanning in input order is quick: of a million scores, 50 are found in the first 10,000 on average."""
 
 
-def few(connection: Connection, run: int, wanted: Filter) -> list[Place] | None:
-    """The places, in input order, of all scores that reach or miss their threshold and lie within the bounds.
+def rare_places(connection: Connection, run: int, wanted: Filter) -> list[Place] | None:
+    """Find rare scores (by threshold or bounds) through an index, without scanning the whole run.
 
     Args:
         connection: Where.
@@ -109,7 +109,8 @@ def few(connection: Connection, run: int, wanted: Filter) -> list[Place] | None:
         wanted: Of it only `low`, `high` and `passed`.
 
     Returns:
-        None where they are not asked for, or of one metric or answer alone, which has an index, or are many.
+        Their places in input order. None where an ordinary query is as quick: nothing is filtered by score, one metric
+        or a few answers are asked for, or the scores are not rare.
     """
     bounds = (wanted.low, wanted.high, wanted.passed)
     if bounds == (None, None, None) or wanted.metric is not None or wanted.positions is not None:
@@ -117,19 +118,19 @@ def few(connection: Connection, run: int, wanted: Filter) -> list[Place] | None:
     found: list[Place] = []
     for of_one in _by_metric(connection, run, wanted):
         query = select(scores.c.position, scores.c.n).where(scores.c.run == run, of_one, *within(wanted))
-        found += [(position, n) for position, n in connection.execute(query.limit(FEW + 1 - len(found)))]
-        if len(found) > FEW:
+        found += [(position, n) for position, n in connection.execute(query.limit(MAX_RARE + 1 - len(found)))]
+        if len(found) > MAX_RARE:
             return None
     return sorted(found)
 
 
 def _by_metric(connection: Connection, run: int, wanted: Filter) -> Iterator[ColumnElement[bool]]:
-    """A condition for each metric, such that an index leads to what fulfils it."""
+    """One condition for each metric, so that an index on the metric and score can be used."""
     if wanted.passed is not None:
         yield from (meets(limit, wanted.passed) for limit in wanted.limits)
         return
     metric: str | None = ""
-    while metric is not None:  # the next name of an index, rather than every row of it
+    while metric is not None:  # jump from name to name in the index; DISTINCT would read every row
         metric = connection.scalar(
             select(func.min(scores.c.metric)).where(scores.c.run == run, scores.c.metric > metric)
         )
@@ -155,13 +156,13 @@ def replace(
     scored: Sequence[Row],
     steps: Sequence[Row],
 ) -> None:
-    """Insert what belongs to answers that follow each other, in the place of what is there of them."""
+    """Replace consecutive answers, with their tags, scores and steps."""
     first, last = answered[0]["position"], answered[-1]["position"]
     for table in (score_steps, scores, answers):
         connection.execute(delete(table).where(table.c.run == run, table.c.position.between(first, last)))
     known = list({row["tag"] for row in tagged})
-    for i in range(0, len(known), _AT_ONCE):  # by the key, which begins with the tag
-        same = answer_tags.c.tag.in_(known[i : i + _AT_ONCE])
+    for some in chunks(known, _AT_ONCE):  # the primary key begins with the tag
+        same = answer_tags.c.tag.in_(some)
         there = (answer_tags.c.run == run, same, answer_tags.c.position.between(first, last))
         connection.execute(delete(answer_tags).where(*there))
     put(connection, answered, tagged, scored, steps)
@@ -174,7 +175,7 @@ def put(
     scored: Sequence[Row],
     steps: Sequence[Row],
 ) -> None:
-    """Insert what belongs together: rows of answers, answer_tags, scores and score_steps."""
+    """Insert rows of answers, answer_tags, scores and score_steps."""
     if answered:
         connection.execute(insert(answers), answered)
     for table, rows in ((answer_tags, tagged), (scores, scored), (score_steps, steps)):
@@ -193,10 +194,10 @@ def page(
 ) -> list[Row]:
     """Scores in input order, or from the last to the first, each with its question and answer."""
     order = [column.desc() for column in _ORDER] if descending else _ORDER
-    places = few(connection, run, wanted)
+    places = rare_places(connection, run, wanted)
     if places is not None:
         behind = [one for one in places if after is None or (one < after if descending else one > after)]
-        return _page_of_few(connection, run, wanted, behind[::-1] if descending else behind, limit, order)
+        return _page_of_rare(connection, run, wanted, behind[::-1] if descending else behind, limit, order)
     keys = select(scores.c.position, scores.c.n).where(*conditions(run, wanted))
     if after is not None:
         keys = keys.where(_behind(after, descending=descending))
@@ -328,13 +329,13 @@ def steps(connection: Connection, run: int, position: int) -> dict[int, str]:
     return {row[0]: row[1] for row in found}
 
 
-def _page_of_few(
+def _page_of_rare(
     connection: Connection, run: int, wanted: Filter, places: Sequence[Place], limit: int, order: Sequence[Any]
 ) -> list[Row]:
-    """The first of these places that are wanted in every other respect, too."""
+    """The first of these scores that meet the rest of the filter."""
     found: list[Row] = []
-    for i in range(0, len(places), _AT_ONCE):
-        at = tuple_(scores.c.position, scores.c.n).in_(places[i : i + _AT_ONCE])
+    for some in chunks(places, _AT_ONCE):
+        at = tuple_(scores.c.position, scores.c.n).in_(some)
         keys = select(scores.c.position, scores.c.n).where(at, *conditions(run, wanted)).order_by(*order)
         found += every(connection, _shown(run, keys.limit(limit - len(found))).order_by(*order))
         if len(found) == limit:
@@ -357,39 +358,31 @@ def _shown(run: int, keys: Query) -> Query:
     return select(*columns).join(found, at).join(answers, said)
 
 
-T = TypeVar("T")
-
-
 def answers_at(connection: Connection, run: int, positions: Sequence[int]) -> list[Row]:
-    """Of the answers that are there at these positions: position, answer and error."""
+    """Position, answer and error of the answers at these positions."""
     columns = (answers.c.position, answers.c.answer, answers.c.error)
     found: list[Row] = []
-    for some in _some(positions):
+    for some in chunks(positions, _AT_ONCE):
         found += every(connection, select(*columns).where(answers.c.run == run, answers.c.position.in_(some)))
     return found
 
 
 def scores_at(connection: Connection, run: int, positions: Sequence[int]) -> list[Row]:
-    """Of the scores that are there of the answers at these positions: place, state, and what tells them apart."""
+    """Place, status and key (metric, judge, repeat, member_of) of the scores of the answers at these positions."""
     columns = (scores.c.position, scores.c.n, scores.c.status)
     apart = (scores.c.metric, scores.c.judge, scores.c.repeat, scores.c.member_of)
     found: list[Row] = []
-    for some in _some(positions):
+    for some in chunks(positions, _AT_ONCE):
         query = select(*columns, *apart).where(scores.c.run == run, scores.c.position.in_(some))
         found += every(connection, query)
     return found
 
 
-def take_out(connection: Connection, run: int, answered: Sequence[int], scored: Sequence[Place]) -> None:
+def delete_at(connection: Connection, run: int, answered: Sequence[int], scored: Sequence[Place]) -> None:
     """Delete answers by position, and scores by place; their tags stay."""
-    for some in _some(answered):
+    for some in chunks(answered, _AT_ONCE):
         connection.execute(delete(answers).where(answers.c.run == run, answers.c.position.in_(some)))
-    for some in _some(scored, 100):
+    for some in chunks(scored, 100):
         for table in (scores, score_steps):
             at = or_(*(and_(table.c.position == position, table.c.n == n) for position, n in some))
             connection.execute(delete(table).where(table.c.run == run, at))
-
-
-def _some(of: Sequence[T], number: int = _AT_ONCE) -> Iterator[Sequence[T]]:
-    for start in range(0, len(of), number):
-        yield of[start : start + number]

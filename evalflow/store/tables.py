@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Any, Generic, TypeVar
 
 from sqlalchemy import (
@@ -296,6 +297,13 @@ def add(connection: Connection, table: Table, values: Mapping[str, Any]) -> int:
     key = connection.execute(insert(table).values(**values)).inserted_primary_key
     assert key is not None
     return key[0]
+
+
+def chunks(rows: Iterable[T], size: int) -> Iterator[list[T]]:
+    """The rows in lists of at most `size`: a statement takes a limited number of parameters."""
+    waiting = iter(rows)
+    while chunk := list(islice(waiting, size)):
+        yield chunk
 
 
 def add_many(connection: Connection, table: Table, rows: Sequence[Row]) -> None:

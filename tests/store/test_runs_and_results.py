@@ -80,7 +80,7 @@ def run(database: Database) -> int:
     return number
 
 
-@pytest.mark.parametrize("few", [5000, 3], ids=["few", "many"])
+@pytest.mark.parametrize("max_rare", [5000, 3], ids=["rare", "many"])
 @pytest.mark.parametrize(
     ("wanted", "holds"),
     [
@@ -108,10 +108,10 @@ def test_pages_are_in_order_and_hold_what_is_wanted(
     run: int,
     wanted: Filter,
     holds: Callable[[int, int], bool],
-    few: int,
+    max_rare: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("evalflow.store.scores.FEW", few)
+    monkeypatch.setattr("evalflow.store.scores.MAX_RARE", max_rare)
     seen: list[tuple[int, int]] = []
     with database.reading() as connection:
         while page := scores.page(connection, run, wanted, seen[-1] if seen else None, 7):

@@ -1,4 +1,4 @@
-"""The process of a run: started apart from its worker, and found again by a lock that it holds as long as it lives."""
+"""The process of a run: it outlives its worker, and holds a file lock for as long as it lives."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from evalflow.errors import Problem, UserError
 from evalflow.paths import private_file
 
 LOCK, OUTPUT = "process.lock", "process.log"
-TOLD = 4000
-"""Characters of what a process said that are kept of one that failed."""
+MAX_OUTPUT = 4000
+"""Characters of a process's output that are read, from its end."""
 
 
 def start(folder: Path, arguments: Sequence[str], root: Path) -> subprocess.Popen[bytes]:
@@ -52,7 +52,7 @@ def start(folder: Path, arguments: Sequence[str], root: Path) -> subprocess.Pope
 
 @contextmanager
 def working_on(folder: Path) -> Generator[None]:
-    """Keep others from working on a run meanwhile.
+    """Hold the run's lock, so that no other process works on it.
 
     Raises:
         BlockingIOError: A process works on it already.
@@ -94,41 +94,41 @@ def interrupt(folder: Path, pid: int | None, number: signal.Signals = signal.SIG
     return True
 
 
-def last_words(folder: Path) -> str:
-    """The end of what the run's processes wrote on the terminal that they did not have."""
+def last_output(folder: Path) -> str:
+    """The end of what the run's processes wrote to stdout and stderr."""
     try:
         with (folder / OUTPUT).open("rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - TOLD))
+            file.seek(max(0, file.seek(0, os.SEEK_END) - MAX_OUTPUT))
             return file.read().decode("utf-8", "replace").strip()
     except FileNotFoundError:
         return ""
 
 
-def complaint(folder: Path) -> str:
-    """What the run's last process complained of: from its last line that begins with `error:` on."""
-    words = last_words(folder)
-    at = max(words.rfind("\nerror:"), 0 if words.startswith("error:") else -1)
-    return words[at:].strip() if at >= 0 else words[-500:]
+def error_message(folder: Path) -> str:
+    """The error of the run's last process: its output from the last line on that begins with `error:`."""
+    output = last_output(folder)
+    at = max(output.rfind("\nerror:"), 0 if output.startswith("error:") else -1)
+    return output[at:].strip() if at >= 0 else output[-500:]
 
 
-def own_name(host: str) -> str:
-    """This process, as other processes of the machine can tell it from one that gets its number later."""
+def process_name(host: str) -> str:
+    """Host, pid and start time: names this process even after its pid is reused."""
     return f"{host}:{os.getpid()}:{_started(os.getpid())}"
 
 
 def is_gone(name: str, host: str) -> bool:
-    """Whether the process of that name was one of this machine and is no more."""
+    """Whether the process of that name ran on this machine and has ended."""
     its_host, pid, started = name.rsplit(":", 2)
     return its_host == host and _started(int(pid)) != started
 
 
 def read_pid(row: Mapping[str, Any], manifest: Mapping[str, Any] | None) -> int | None:
-    """The number of a run's process: as its worker wrote it down, or else as the process did itself."""
+    """The pid of a run's process, from the database or else from run.json."""
     return row["pid"] or (manifest or {}).get("process")
 
 
 def _started(pid: int) -> str:
-    """When a process began, in the machine's own count; without /proc, only whether there is one."""
+    """When a process started, in clock ticks since boot; without /proc, only whether it runs."""
     try:
         return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[19]
     except FileNotFoundError:

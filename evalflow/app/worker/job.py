@@ -1,4 +1,4 @@
-"""One run in the hands of a worker, from its claim to its end."""
+"""One run that a worker executes, from its claim to its end."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class WorkerJob:
         return self._note(pid=self._pid)
 
     def advance(self) -> bool:
-        """Look after the run; says whether it still is this worker's to look after."""
+        """Follow the run one step; says whether it still is this worker's."""
         if self._refused:
             self._ending = {"state": "failed", "message": self._refused}
             return self._end()
@@ -125,7 +125,7 @@ class WorkerJob:
         return self._take_in()
 
     def _take_in(self) -> bool:
-        """Read on, and write down how far it is together with what was scored; says whether the run still is ours."""
+        """Read the journals on, and save progress and scores in one transaction; says whether the run still is ours."""
         from evalflow.store import runs
 
         found = self._follower.read()
@@ -169,7 +169,7 @@ class WorkerJob:
             return runs.note(connection, self.run_id, self._worker, heartbeat=time.time(), **values)
 
     def _stop_if_asked(self) -> bool:
-        """Pass a cancellation on: politely once, once more after a while, and then for good."""
+        """Pass a cancellation on: SIGINT, SIGINT again after a while, then SIGKILL."""
         from evalflow.store import runs
 
         with self._space.database.reading() as connection:
@@ -190,7 +190,7 @@ class WorkerJob:
         return self._pid or process.read_pid(self._row, self._manifest())
 
     def _was_killed(self) -> bool:
-        """Whether a process that was found here has gone without a word, as with the worker that had started it."""
+        """Whether a process that another worker had started ended without writing its status."""
         manifest = self._manifest()
         return (manifest is None or manifest["status"] == "running") and not self._is_cancelled()
 
@@ -224,8 +224,8 @@ class WorkerJob:
             self._loading = None  # it begins again; what is in the tables already is put into the same place
             raise
         except EvalflowError as error:
-            complaint = self._ending.get("message")  # why the run failed comes first
-            self._ending["message"] = complaint or f"its scores cannot be shown: {error}"
+            failure = self._ending.get("message")  # why the run failed comes first
+            self._ending["message"] = failure or f"its scores cannot be shown: {error}"
         return self._end()
 
     def _is_cancelled(self) -> bool:
@@ -261,4 +261,4 @@ def ending(manifest: Mapping[str, Any] | None, code: int | None, *, cancelled: b
         return {**values, "state": "cancelled"}
     if manifest is not None and status != "failed" and (code is None or code == 130 or code < 0):
         return {**values, "state": "interrupted"}
-    return {**values, "state": "failed", "message": process.complaint(folder)}
+    return {**values, "state": "failed", "message": process.error_message(folder)}

@@ -93,7 +93,7 @@ class LiveScores:
         for position, found in self._waiting.items():
             self._add_answer(rows, position, found, there.get(position))
             self._add_scores(rows, position, found.scores, known[position])
-        scores.take_out(connection, self._run, rows.answers_out, rows.scores_out)
+        scores.delete_at(connection, self._run, rows.answers_out, rows.scores_out)
         scores.put(connection, rows.answered, rows.tagged, rows.scored, rows.steps)
 
     def wrote(self) -> None:

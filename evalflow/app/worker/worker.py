@@ -51,7 +51,7 @@ class Worker:
         self._at_once = at_once
         self._silence_s = silence_s
         self._host = socket.gethostname()
-        self.name = process.own_name(self._host)
+        self.name = process.process_name(self._host)
         self._jobs: list[WorkerJob] = []
         self._unsure = False
         """Whether the database went away while a run was claimed, so that it may be this worker's by now."""
