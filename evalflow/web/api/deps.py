@@ -1,4 +1,4 @@
-"""What routes are given: the workspace, the version that a change is based on, a page of a list."""
+"""Dependencies of routes: the workspace, If-Match versions, pages of lists."""
 
 from __future__ import annotations
 
@@ -48,20 +48,20 @@ def _version(if_match: str) -> int:
 
 
 Space = Annotated[Workspace, Depends(_space)]
-"""Where people work."""
+"""The workspace of the application."""
 Expected = Annotated[int, Depends(_expected)]
 """The version of If-Match."""
 Seen = Annotated[int | None, Depends(_seen)]
-"""The version of If-Match, which may be left out where the state says enough."""
+"""The version of If-Match, which is optional here."""
 
 
 def tagged(response: Response, version: int) -> None:
-    """Give the answer its ETag."""
+    """Set the ETag of the response."""
     response.headers["ETag"] = f'"{version}"'
 
 
 def created(request: Request, response: Response, name: str, version: int | None = None) -> None:
-    """Say where the new one is, and its ETag."""
+    """Set Location and ETag of the response."""
     response.headers["Location"] = f"{request.url.path}/{name}"
     if version is not None:
         tagged(response, version)
@@ -80,22 +80,22 @@ class Page(BaseModel, Generic[T]):
 
 
 def page_of(items: Sequence[T], key: Callable[[T], Sequence[Any]], cursor: str | None, limit: int) -> Page[T]:
-    """A page of a list that is short enough to be there as a whole.
+    """A page of a list that is completely in memory.
 
     Args:
         items: Sorted by their key.
         key: Unique; of text, numbers and booleans.
-        cursor: Of the page before.
+        cursor: From the previous page.
         limit: How many at most.
 
     Raises:
-        UserError: The cursor is none.
+        UserError: The cursor is invalid.
     """
     behind = None if cursor is None else _read(cursor)
     try:
         rest = [item for item in items if behind is None or list(key(item)) > behind]
     except TypeError:
-        raise _no_cursor() from None
+        raise _invalid_cursor() from None
     more = _write(key(rest[limit - 1])) if len(rest) > limit else None
     return Page[T](items=rest[:limit], next=more)
 
@@ -109,11 +109,11 @@ def _read(cursor: str) -> list[Any]:
         padded = cursor + "=" * (-len(cursor) % 4)
         found = json.loads(base64.b64decode(padded.encode(), altchars=b"-_", validate=True))
     except (ValueError, binascii.Error, RecursionError):
-        raise _no_cursor() from None
+        raise _invalid_cursor() from None
     if not isinstance(found, list):
-        raise _no_cursor()
+        raise _invalid_cursor()
     return cast("list[Any]", found)
 
 
-def _no_cursor() -> UserError:
+def _invalid_cursor() -> UserError:
     return UserError(Problem("this is no cursor of this list", "?cursor", "take `next` of the page before"))

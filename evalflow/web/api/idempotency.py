@@ -1,8 +1,8 @@
-"""`Idempotency-Key`: a creation that is sent again, since its answer was lost, is answered again and not done again.
+"""`Idempotency-Key`: a repeated creation gets the first response again and is not done twice.
 
-Answers are kept in the database for 30 days, and so outlive the server. What it was working on when it was killed has
-no answer yet and may be sent again: then a name that is taken says so, and a run is found by its key, which is kept
-with it, too.
+Responses are stored in the database for 30 days, so they survive the server. A request that was in progress when the
+server was killed has no response yet and may be sent again: a name that exists then gives a conflict, and a run is
+found by its key, which is stored with it.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ _AT_MOST = 64 * 1024
 """Bytes of an answer that is remembered; what is created is answered in far less."""
 
 
-class OnceByKey:
-    """Answers a POST with a known key as it was answered the first time; what failed may be tried again.
+class IdempotencyKeys:
+    """Answers a POST with a known key by its first response; failed requests may be repeated.
 
     Args:
-        app: What comes next. It has seen to it that bodies are bounded.
-        workspace: Where answers are kept.
+        app: The next ASGI app.
+        workspace: Where responses are stored.
     """
 
     def __init__(self, app: ASGIApp, workspace: Workspace) -> None:
         self.app = app
         self._workspace = workspace
-        self._under_way: set[str] = set()
+        self._in_progress: set[str] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass on, or answer from what is kept."""
+        """Pass the request on, or answer from the stored response."""
         key = _key(scope)
         if key is None:
             await self.app(scope, receive, send)
@@ -58,19 +58,19 @@ class OnceByKey:
         if body is None:
             return
         name = _digest(scope["path"].encode("utf-8", "surrogateescape"), key)
-        if name in self._under_way:
+        if name in self._in_progress:
             await problem_response(409, "a request with this Idempotency-Key is under way")(scope, receive, send)
             return
-        self._under_way.add(name)
+        self._in_progress.add(name)
         try:
-            await self._once(name, _digest(scope["query_string"], body), scope, _again(body, receive), send)
+            await self._answer(name, _digest(scope["query_string"], body), scope, _replayed(body, receive), send)
         finally:
-            self._under_way.discard(name)
+            self._in_progress.discard(name)
 
-    async def _once(self, name: str, request: str, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _answer(self, name: str, request: str, scope: Scope, receive: Receive, send: Send) -> None:
         known = await to_thread.run_sync(answered, self._workspace, name)
         if known is None:
-            await self._first(name, request, scope, receive, send)
+            await self._run_first(name, request, scope, receive, send)
         elif known.request != request:
             await problem_response(422, "this Idempotency-Key came with another request before")(scope, receive, send)
         else:
@@ -78,15 +78,15 @@ class OnceByKey:
             await send({"type": "http.response.start", "status": known.status, "headers": headers})
             await send({"type": "http.response.body", "body": known.body})
 
-    async def _first(self, name: str, request: str, scope: Scope, receive: Receive, send: Send) -> None:
-        """Have it done, and keep the answer before it is sent: who has it can rely on it."""
+    async def _run_first(self, name: str, request: str, scope: Scope, receive: Receive, send: Send) -> None:
+        """Run the request, and store its response before it is sent."""
         messages: list[Message] = []
 
         async def hold(message: Message) -> None:
             messages.append(message)
 
         await self.app(scope, receive, hold)
-        answer = _worth_keeping(messages, request)
+        answer = _storable(messages, request)
         if answer is not None:
             await to_thread.run_sync(keep_answer, self._workspace, name, answer)
         for message in messages:
@@ -104,7 +104,7 @@ def _key(scope: Scope) -> bytes | None:
 
 
 async def _body(receive: Receive) -> bytes | None:
-    """The whole body; None where the client has gone."""
+    """The whole body; None if the client disconnected."""
     parts: list[bytes] = []
     while True:
         message = await receive()
@@ -115,8 +115,8 @@ async def _body(receive: Receive) -> bytes | None:
             return b"".join(parts)
 
 
-def _again(body: bytes, receive: Receive) -> Receive:
-    """Gives the body that was read already, and then what else comes."""
+def _replayed(body: bytes, receive: Receive) -> Receive:
+    """A receive that gives the body again, then the further messages."""
     waiting = [body]
 
     async def replay() -> Message:
@@ -125,7 +125,7 @@ def _again(body: bytes, receive: Receive) -> Receive:
     return replay
 
 
-def _worth_keeping(messages: list[Message], request: str) -> StoredResponse | None:
+def _storable(messages: list[Message], request: str) -> StoredResponse | None:
     start = next((message for message in messages if message["type"] == "http.response.start"), None)
     if start is None or not 200 <= start["status"] < 300:
         return None

@@ -23,7 +23,7 @@ def rest_api(workspace: Workspace) -> FastAPI:
     from starlette.middleware import Middleware
 
     from evalflow.web.api import bots, compare, datasets, metrics, runs, transfer, uploads
-    from evalflow.web.api.idempotency import OnceByKey
+    from evalflow.web.api.idempotency import IdempotencyKeys
     from evalflow.web.api.problems import describe_problems, handle_faults
 
     app = FastAPI(
@@ -33,7 +33,7 @@ def rest_api(workspace: Workspace) -> FastAPI:
         openapi_url="/openapi.json",
         docs_url=None,  # its page would load scripts from elsewhere
         redoc_url=None,
-        middleware=[Middleware(OnceByKey, workspace=workspace)],
+        middleware=[Middleware(IdempotencyKeys, workspace=workspace)],
     )
     app.state.workspace = workspace
     for router in (

@@ -1,4 +1,4 @@
-"""The bots that are tested."""
+"""The pages of bots: list, detail, form and trial."""
 
 from __future__ import annotations
 
@@ -21,10 +21,12 @@ from evalflow.web.ui.frame import frame, guarded_page
 from evalflow.web.ui.parts import (
     About,
     Field,
+    Tone,
     area,
     attempt,
     badge,
     button,
+    card,
     empty,
     facts,
     link_button,
@@ -60,8 +62,8 @@ def add_bots(workspace: Workspace) -> None:
                 _cards([bot for bot in found if bot.origin == "conf"])
 
 
-def where(config: Mapping[str, Any]) -> str:
-    """In one line, what is asked."""
+def endpoint(config: Mapping[str, Any]) -> str:
+    """The model or URL that answers, in one line."""
     if config.get("kind") == "http":
         return f"{config.get('method', 'POST')} {config.get('url', '')}"
     return " at ".join(str(config[key]) for key in ("model", "base_url") if config.get(key))
@@ -70,15 +72,12 @@ def where(config: Mapping[str, Any]) -> str:
 def _cards(bots: list[Bot]) -> None:
     with ui.element("div").classes("cards"):
         for bot in bots:
-            with ui.link(target=f"/bots/{bot.name}").classes("card"):
-                text(bot.name, "h3")
-                text(bot.description or where(bot.config), "p", "muted small clamp")
-                with ui.element("div").classes("foot"):
-                    kind = bot.config.get("kind")
-                    if kind in KINDS:
-                        badge(KINDS[kind], "accent")
-                    if bot.origin == "conf":
-                        badge("conf")
+            badges: list[tuple[str, Tone]] = (
+                [(KINDS[kind], "accent")] if (kind := bot.config.get("kind")) in KINDS else []
+            )
+            if bot.origin == "conf":
+                badges.append(("conf", ""))
+            card(bot.name, f"/bots/{bot.name}", bot.description or endpoint(bot.config), badges)
 
 
 def _none_yet() -> None:
@@ -88,13 +87,13 @@ def _none_yet() -> None:
 
 
 class Trial:
-    """A card with a question, and below it what the bot said.
+    """A card to ask the bot a question and see its answer.
 
     Args:
-        workspace: Where.
-        name: Gives what the bot is called.
-        config: Gives its configuration as it stands now; may raise UserError.
-        fields: Where a fault of it is shown.
+        workspace: Everything that is stored.
+        name: Returns the bot's name.
+        config: Returns the current configuration; may raise UserError.
+        fields: Fields at which errors of the configuration are shown.
     """
 
     def __init__(
@@ -112,13 +111,13 @@ class Trial:
             self._question = area(about)
             with ui.element("div").classes("actions"):
                 self._asking = button("Ask", self._ask)
-            self._said = ui.element("div").props("aria-live=polite")
+            self._reply = ui.element("div").props("aria-live=polite")
 
     async def _ask(self) -> None:
         fields = {**self._fields, "question": self._question}
         for field in fields.values():
             field.error = None
-        self._said.clear()
+        self._reply.clear()
         self._asking.props("loading")
         try:
             asked = self._name(), self._config(), written(self._question) or ""
@@ -128,9 +127,9 @@ class Trial:
             return
         finally:
             self._asking.props(remove="loading")
-        with self._said:
+        with self._reply:
             _show(answer)
-        reveal(self._said)
+        reveal(self._reply)
 
 
 def _show(answer: Answer) -> None:
@@ -198,14 +197,14 @@ def _connection(bot: Bot) -> None:
             badge(KINDS.get(str(bot.config.get("kind")), "Unknown"), "accent")
             if bot.origin == "conf":
                 badge("declared in conf/, read-only")
-        facts([(name, _said(bot.config, key)) for key, name in _NAMES.items()])
+        facts([(name, _config_text(bot.config, key)) for key, name in _NAMES.items()])
         for key, name in (("system_prompt", "System prompt"), ("prompt", "Prompt")):
             if bot.config.get(key):
                 text(name, "h3")
                 text(str(bot.config[key]), classes="text muted")
 
 
-def _said(config: Mapping[str, Any], key: str) -> str:
+def _config_text(config: Mapping[str, Any], key: str) -> str:
     value = given(config).get(key)
     return "" if value is None else str(value)
 
@@ -244,7 +243,7 @@ def add_bot_edit(workspace: Workspace) -> None:
 
 
 class _Editor:
-    """The form with what can be done with it."""
+    """The form with its trial and buttons; subclasses name and save the bot."""
 
     def __init__(self, workspace: Workspace, form: BotForm, back: str) -> None:
         self._workspace, self.form = workspace, form
@@ -255,11 +254,11 @@ class _Editor:
             link_button("Cancel", back)
 
     def named(self) -> str:
-        """What the bot is called, or will be."""
+        """The name of the bot."""
         raise NotImplementedError
 
     async def save(self) -> None:
-        """Keep what the fields say, and show it."""
+        """Save the form."""
         try:
             config = self.form.read()
         except UserError as error:

@@ -16,15 +16,15 @@ from evalflow.web.ui.frame import frame, guarded_page
 from evalflow.web.ui.parts import (
     About,
     Field,
+    Tone,
     area,
     attempt,
-    badge,
     button,
+    card,
     empty,
     link_button,
     pick,
     section,
-    text,
     written,
 )
 
@@ -51,22 +51,17 @@ def add_datasets(workspace: Workspace) -> None:
 
 
 def counted(number: int, what: str = "case") -> str:
-    """How many there are, in words: `1 case`, `5,000 cases`."""
+    """A number with its noun: `1 case`, `5,000 cases`."""
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def _cards(datasets: list[Dataset]) -> None:
     with ui.element("div").classes("cards"):
         for dataset in datasets:
-            with ui.link(target=f"/datasets/{dataset.name}").classes("card"):
-                text(dataset.name, "h3")
-                if dataset.description:
-                    text(dataset.description, "p", "muted small clamp")
-                with ui.element("div").classes("foot"):
-                    if dataset.cases is not None:
-                        badge(counted(dataset.cases), "accent")
-                    if dataset.origin == "conf":
-                        badge("conf")
+            badges: list[tuple[str, Tone]] = [] if dataset.cases is None else [(counted(dataset.cases), "accent")]
+            if dataset.origin == "conf":
+                badges.append(("conf", ""))
+            card(dataset.name, f"/datasets/{dataset.name}", dataset.description, badges)
 
 
 def _none_yet() -> None:

@@ -14,7 +14,20 @@ from evalflow.app.studio.bots import get_bot, list_bots
 from evalflow.app.studio.metrics import MetricDefinition, get_library, list_library, list_metrics, metric_yaml
 from evalflow.app.studio.space import Workspace
 from evalflow.web.ui.frame import frame, guarded_page
-from evalflow.web.ui.parts import About, badge, button, empty, facts, line, link_button, message, pick, section, text
+from evalflow.web.ui.parts import (
+    About,
+    Tone,
+    button,
+    card,
+    empty,
+    facts,
+    line,
+    link_button,
+    message,
+    pick,
+    section,
+    text,
+)
 
 
 def add_metrics(workspace: Workspace) -> None:
@@ -41,19 +54,16 @@ def _cards(bot: str, metrics: list[MetricDefinition]) -> None:
     with ui.element("div").classes("cards"):
         for metric in metrics:
             definition = metric.definition
-            with ui.link(target=f"/bots/{bot}/metrics/{metric.name}").classes("card"):
-                text(metric.name, "h3")
-                said = definition.get("criteria") or definition.get("description") or ""
-                text(str(said), "p", "muted small clamp")
-                with ui.element("div").classes("foot"):
-                    badge(str(definition.get("kind")), "accent")
-                    if definition.get("threshold") is not None:
-                        badge(f"passes at {definition['threshold']:g}")
-                    if definition.get("steps") and definition.get("kind") == "g_eval":
-                        badge("steps frozen")
-                    judge = cast("Mapping[str, Any]", definition.get("judge") or {})
-                    if judge.get("model"):
-                        badge(f"judge {judge['model']}")
+            badges: list[tuple[str, Tone]] = [(str(definition.get("kind")), "accent")]
+            if definition.get("threshold") is not None:
+                badges.append((f"passes at {definition['threshold']:g}", ""))
+            if definition.get("steps") and definition.get("kind") == "g_eval":
+                badges.append(("steps frozen", ""))
+            judge = cast("Mapping[str, Any]", definition.get("judge") or {})
+            if judge.get("model"):
+                badges.append((f"judge {judge['model']}", ""))
+            about = str(definition.get("criteria") or definition.get("description") or "")
+            card(metric.name, f"/bots/{bot}/metrics/{metric.name}", about, badges)
 
 
 def _none_yet(bot: str) -> None:
@@ -97,7 +107,7 @@ def add_library(workspace: Workspace) -> None:
 
 
 class _Library:
-    """All metrics by family, of which those are shown that have every word of the search."""
+    """All metrics by family; the search shows those that contain every word."""
 
     def __init__(self, metrics: list[MetricDefinition], bot: str) -> None:
         query = f"?bot={quote(bot)}" if bot else ""
@@ -120,9 +130,9 @@ class _Library:
         words = str(self._search.value or "").lower().split()
         number = 0
         for block, cards in self._families:
-            fitting = [card for card, said in cards if all(word in said for word in words)]
-            for card, _ in cards:
-                card.set_visibility(card in fitting)
+            fitting = [shown for shown, said in cards if all(word in said for word in words)]
+            for shown, _ in cards:
+                shown.set_visibility(shown in fitting)
             block.set_visibility(bool(fitting))
             number += len(fitting)
         self._nothing.set_visibility(not number)
@@ -130,19 +140,14 @@ class _Library:
 
 
 def _card(metric: MetricDefinition, query: str) -> ui.element:
-    with ui.link(target=f"/library/{metric.name}{query}").classes("card") as card:
-        text(metric.name, "h3")
-        text(str(metric.definition.get("description", "")), "p", "muted small clamp")
-        with ui.element("div").classes("foot"):
-            badge(str(metric.definition.get("kind")), "accent")
-            needs = ", ".join(metric.definition.get("needs") or [])
-            if needs:
-                badge(f"needs {needs}")
-    return card
+    badges: list[tuple[str, Tone]] = [(str(metric.definition.get("kind")), "accent")]
+    if needs := ", ".join(metric.definition.get("needs") or []):
+        badges.append((f"needs {needs}", ""))
+    return card(metric.name, f"/library/{metric.name}{query}", str(metric.definition.get("description", "")), badges)
 
 
 def _searched(metric: MetricDefinition) -> str:
-    """All of a metric in which the words of a search are looked for."""
+    """The text of a metric that is searched."""
     definition = metric.definition
     family = _family(metric)
     parts = [metric.name, definition.get("description") or "", definition.get("kind") or "", family, _words(family)]

@@ -18,7 +18,7 @@ from evalflow.web.ui.parts import Field, attempt, button, capitalised, message, 
 def confirmation(
     title: str, about: str, action: str, do: Callable[[], Awaitable[None]], keep: str = "Keep it"
 ) -> ui.dialog:
-    """A dialog that does what cannot be undone once it is confirmed."""
+    """A dialog that asks before something that cannot be undone."""
 
     async def confirmed() -> None:
         doing.props("loading")
@@ -44,10 +44,10 @@ LONGEST_SHOWN = 2_000
 
 
 def differing(one: tuple[str, Content], other: tuple[str, Content]) -> None:
-    """A table of what differs.
+    """Show a table of differences.
 
     Args:
-        one: What the first state is called, and its values by name.
+        one: The title of the first state, and its values by name.
         other: The second.
     """
     (left, before), (right, after) = one, other
@@ -80,26 +80,26 @@ _SAVED = 'document.dispatchEvent(new Event("saved"))'
 
 @contextmanager
 def unsaved() -> Generator[ui.element]:
-    """A place for fields whose content is to be saved; changes that are taken back are none."""
+    """A place for fields that warns before the page is left with unsaved changes."""
     with ui.element("div").props("data-unsaved") as place:
         yield place
 
 
 @contextmanager
 def form() -> Generator[ui.element]:
-    """The same, laid out as a form."""
+    """Like `unsaved`, laid out as a form."""
     with unsaved() as place:
         yield place.classes("form")
 
 
 def saved() -> None:
-    """Say that what the page's forms hold is kept now."""
+    """Mark the forms of the page as saved."""
     ui.run_javascript(_SAVED)
 
 
 def leave(path: str) -> None:
-    """Go to another page after saving, or where what was written is given up on purpose."""
-    # In one script: NiceGUI may send a navigation of its own before the script that stands above it.
+    """Go to another page without a warning about unsaved changes."""
+    # In one script, because NiceGUI may send a navigation before an earlier script.
     ui.run_javascript(f"{_SAVED}; location.assign({json.dumps(path)})")
 
 
@@ -108,14 +108,14 @@ State = tuple[Content, int]
 
 
 class Deleting:
-    """A dialog that asks before something is deleted; `open` shows it.
+    """A dialog that asks before something is deleted, and again if someone else changed it.
 
     Args:
         title: The question.
-        about: What goes with it, and what stays.
-        work: Deletes it, given the version that was seen; blocks.
+        about: What else is deleted, and what stays.
+        work: Deletes the given version; may block.
         seen: What the page shows.
-        there: What is stored now; blocks.
+        there: Reads what is stored now; may block.
         back: The page to go to afterwards.
     """
 
@@ -140,7 +140,7 @@ class Deleting:
         self._asked.props["aria-label"] = title
 
     def open(self) -> None:
-        """Ask."""
+        """Show the dialog."""
         self._asked.open()
 
     async def _delete(self) -> None:
@@ -158,10 +158,10 @@ class Deleting:
             leave(self._back)
 
     async def _ask_again(self, error: StaleError) -> None:
-        """Show what has changed; the next press deletes that."""
+        """Show what changed; the next press deletes the new version."""
         try:
             now, self._version = await to_thread.run_sync(self._there)
-        except EvalflowError as gone:  # it was deleted after all
+        except EvalflowError as gone:  # someone else deleted it
             tell_fault(str(gone))
             return
         self._change.clear()
@@ -175,11 +175,11 @@ T = TypeVar("T")
 
 
 class Saving(Generic[T]):
-    """Where a form is saved; below it, what to do about somebody else's change.
+    """Saves a form, and shows how it conflicts with somebody else's change.
 
     Args:
-        there: What is stored now, and its version; blocks.
-        version: The one that the form was filled from.
+        there: Reads what is stored now, with its version; may block.
+        version: The version that the form was filled from.
         path: The page of the form.
     """
 
@@ -195,14 +195,14 @@ class Saving(Generic[T]):
         by: ui.button,
         done: Callable[[T], object],
     ) -> None:
-        """Save what the form says.
+        """Save the form.
 
         Args:
-            work: Does it, given the version that the change is made from; blocks.
-            mine: What the form says, to be compared.
+            work: Saves over the given version; may block.
+            mine: The content of the form, for comparison.
             fields: As of `attempt`.
-            by: The button that asked for it.
-            done: Is given what `work` gave, once it is saved.
+            by: The button that was pressed.
+            done: Called with the result of `work` after saving.
         """
 
         def tried() -> T | StaleError:
@@ -219,7 +219,7 @@ class Saving(Generic[T]):
             return
         try:
             theirs, version = await to_thread.run_sync(self._there)
-        except EvalflowError as error:  # it was deleted after all
+        except EvalflowError as error:  # someone else deleted it
             tell_fault(str(error))
             return
 

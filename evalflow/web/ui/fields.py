@@ -1,4 +1,4 @@
-"""Fields that are more than one: names with values, and a title with the name it gives."""
+"""Composite fields: a title that becomes a name, and rows of names with values."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _OTHERS = re.compile(r"[^a-z0-9]+")
 
 
 class NameField:
-    """A field that takes `Factual Accuracy` and gives `factual_accuracy`.
+    """A field that turns `Factual Accuracy` into `factual_accuracy`.
 
-    What it gives is told while one types, and stands in the field once one leaves it, where it can be changed.
+    The name is shown while one types, and replaces the title when the field loses focus.
 
     Args:
         example: A title, shown while the field is empty.
@@ -32,28 +32,28 @@ class NameField:
     def __init__(self, example: str, value: str = "") -> None:
         help = f"Any title, e.g. “{example}” (file name: {name_of(example)})."
         self.field = line(About("Name", help, example, required=True), value)
-        self._told = text("", classes="aside").props("aria-live=polite")
-        self.field.on_value_change(self._tell)
+        self._preview = text("", classes="aside").props("aria-live=polite")
+        self.field.on_value_change(self._show_name)
         self.field.on("blur", self._settle)
 
     def read(self) -> str:
-        """The name, or what was written where no name can be made of it."""
+        """The name, or the text itself if it makes no name."""
         said = written(self.field) or ""
         return name_of(said) or said
 
-    def _tell(self) -> None:
+    def _show_name(self) -> None:
         name = self.read()
-        self._told.set_text(f"File name: {name}" if name != (written(self.field) or "") else "")
+        self._preview.set_text(f"File name: {name}" if name != (written(self.field) or "") else "")
 
     def _settle(self) -> None:
         self.field.value = self.read()
 
 
 def name_of(title: str) -> str:
-    """A title as a name of configuration: `Fees & refunds` gives `fees_refunds`, and a name is one already.
+    """Turn a title into a name: `Fees & refunds` becomes `fees_refunds`; a name stays as it is.
 
     Returns:
-        Nothing where the title does not begin with a letter that has a likeness among a to z.
+        An empty string if the title does not begin with a letter like a to z.
     """
     if IDENTIFIER.match(title):
         return title
@@ -64,7 +64,7 @@ def name_of(title: str) -> str:
 
 
 class Pairs:
-    """Rows of a name and a value, as many as are wanted.
+    """Any number of rows with a name and a value.
 
     Args:
         legend: What they are.
@@ -86,7 +86,7 @@ class Pairs:
                 button("Add one", lambda: self._add("", "").run_method("focus"), icon="add")
 
     def read(self) -> dict[str, Any] | None:
-        """The values by name; None where a name is missing or stands twice, which is shown beside it."""
+        """The values by name; None if a name is missing or used twice, which is shown at the field."""
         found: dict[str, Any] = {}
         wrong = False
         for _, named, valued in self._pairs:
@@ -116,14 +116,14 @@ class Pairs:
 
 
 def as_text(value: Any) -> str:
-    """A JSON value as a person writes it: text as it stands, unless it would be read as something else."""
+    """A JSON value for a field; text is quoted only if it would be read as something else."""
     if isinstance(value, str) and as_value(value) == value:
         return value
     return json.dumps(value, ensure_ascii=False)
 
 
 def as_value(said: str) -> Any:
-    """What is written, as JSON where it is JSON, else as text."""
+    """Parse a field as JSON if it is JSON, else as text."""
     from pydantic_core import from_json
 
     try:

@@ -86,7 +86,7 @@ def _rail(place: str) -> None:
 
 
 def _places() -> list[Place]:
-    """Those whose pages there are."""
+    """The entries whose pages exist."""
     there = set(Client.page_routes.values())  # pyright: ignore - its keys are untyped in NiceGUI
     return [place for place in PLACES if place.path in there]
 
@@ -101,15 +101,14 @@ def _colours() -> None:
 
 
 P = ParamSpec("P")
-PATIENCE_S = 30
-"""How long a page may take on a busy machine before it is given up."""
+PAGE_TIMEOUT_S = 30
+"""Seconds that a page may take on a busy machine."""
 
 
 def guarded_page(path: str) -> Callable[[Callable[P, Awaitable[None]]], Callable[P, Awaitable[None]]]:
     """Register a function that builds the page of an address.
 
-    What it raises of our own is shown as a page with what to do next: 404 for what is not there, 503 where the database
-    does not answer, else 422.
+    Our own errors are shown as a page: 404 for what does not exist, 503 if the database does not answer, else 422.
     """
 
     def registered(build: Callable[P, Awaitable[None]]) -> Callable[P, Awaitable[None]]:
@@ -122,19 +121,19 @@ def guarded_page(path: str) -> Callable[[Callable[P, Awaitable[None]]], Callable
                 ui.context.client.status_code = 404 if lost else 503 if isinstance(error, InfrastructureError) else 422
                 instead("Not found" if lost else "Request failed", str(error))
 
-        return ui.page(path, response_timeout=PATIENCE_S)(guarded)
+        return ui.page(path, response_timeout=PAGE_TIMEOUT_S)(guarded)
 
     return registered
 
 
 def instead(title: str, about: str) -> None:
-    """Build a page that says why the other one is not there, and where to go on."""
+    """Build an error page with a link to go on."""
     with frame(title, place=""), empty("explore_off", title, about):
         link_button("To the bots", "/", primary=True)
 
 
 def add_missing_page(_: Workspace) -> None:
-    """Have NiceGUI show these."""
+    """Register the error pages with NiceGUI."""
 
     async def missing(request: Request, _: Exception) -> Response:
         with Client(page(""), request=request) as client:

@@ -1,4 +1,4 @@
-"""The parts of a page: text, links, buttons, badges, messages, form fields and their errors."""
+"""Widgets of every page: text, links, buttons, badges, cards, messages, form fields and their errors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Tone = Literal["", "accent", "pass", "fail", "warn"]
 
 
 def text(content: str, tag: str = "div", classes: str = "") -> TextElement:
-    """An element with text in it, which is escaped wherever it came from."""
+    """An element with text, which is always escaped."""
     return TextElement(tag=tag, text=content).classes(classes)
 
 
@@ -29,19 +29,31 @@ def button(
     kind: Literal["", "primary", "quiet", "danger"] = "",
     icon: str | None = None,
 ) -> ui.button:
-    """A button; one of a page is `primary`."""
+    """A button; a page has one that is `primary`."""
     made = ui.button(label, on_click=on_click, color=None, icon=icon)
     return made.props("unelevated no-caps :ripple=false").classes(f"button {kind}")
 
 
 def link_button(label: str, path: str, *, primary: bool = False) -> ui.link:
-    """A link that looks like a button: it leads somewhere and changes nothing."""
+    """A link that looks like a button; it changes nothing."""
     return ui.link(label, path).classes("button primary" if primary else "button")
 
 
 def badge(content: str, tone: Tone = "") -> TextElement:
     """A word or two on what something is."""
     return text(content, "span", f"badge {tone}")
+
+
+def card(title: str, path: str, about: str, badges: Sequence[tuple[str, Tone]]) -> ui.link:
+    """A card of a list, which leads to the page of the thing."""
+    with ui.link(target=path).classes("card") as made:
+        text(title, "h3")
+        if about:
+            text(about, "p", "muted small clamp")
+        with ui.element("div").classes("foot"):
+            for label, tone in badges:
+                badge(label, tone)
+    return made
 
 
 @contextmanager
@@ -65,7 +77,7 @@ def facts(entries: Sequence[tuple[str, str]]) -> None:
 
 
 def message(what: str, hint: str = "", tone: Tone = "") -> None:
-    """Something to know before going on."""
+    """A box with information, a warning or an error, and what to do next."""
     icon = {"fail": "error_outline", "warn": "warning_amber"}.get(tone, "info")
     with ui.element("div").classes(f"message {tone}").props("role=alert" if tone == "fail" else "role=note"):
         ui.icon(icon).props("aria-hidden=true")
@@ -77,7 +89,7 @@ def message(what: str, hint: str = "", tone: Tone = "") -> None:
 
 @contextmanager
 def empty(icon: str, title: str, about: str) -> Generator[None]:
-    """Nothing is here yet: says what would be, and within it stands the next step."""
+    """An empty state; the buttons for the next step are built within."""
     with ui.element("div").classes("empty"):
         ui.icon(icon).props("aria-hidden=true")
         text(title, "h2")
@@ -95,7 +107,7 @@ def shape(tag: str, classes: str = "", **attributes: float | str) -> ui.element:
 
 
 def picture(about: str, classes: str = "") -> ui.element:
-    """A picture that is one thing; `about` says what is seen, for those who do not see it."""
+    """A picture; screen readers read `about`."""
     return shape("svg", classes, role="img", aria_label=about)
 
 
@@ -107,7 +119,7 @@ def caption(content: str, classes: str = "", **attributes: float | str) -> None:
 
 
 def percent(share: float) -> str:
-    """A place across, from 0 (left) to 1 (right)."""
+    """A share of 0 (left) to 1 (right) as a CSS percentage."""
     return f"{100 * share:.3f}%"
 
 
@@ -117,14 +129,14 @@ F = TypeVar("F", bound=Field)
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What stands around a field.
+    """Label and help of a field.
 
     Attributes:
-        label: What it is called.
+        label: The name of the field.
         help: One sentence on what belongs there.
         example: Shown in the field while it is empty.
         required: Whether it must be filled in.
-        code: Whether it is set in the typeface of code.
+        code: Whether the field has the font of code.
     """
 
     label: str
@@ -148,7 +160,7 @@ def area(about: About, value: str | None = None) -> ui.textarea:
 def number_field(about: About, value: float | None = None) -> ui.number:
     """A field for a number; empty is None.
 
-    It has no bounds: NiceGUI would change a number beyond them without a word, and who keeps it refuses it with one.
+    It has no bounds, because NiceGUI silently clips numbers; the workspace refuses them with an error.
     """
     return _placed(about, lambda: ui.number(value=value, placeholder=about.example))
 
@@ -177,7 +189,7 @@ def tick(about: About, value: bool = False) -> ui.checkbox:
 
 
 def written(field: Field) -> str | None:
-    """What stands in a field of text, without spaces around it; None where nothing does."""
+    """The stripped text of a field; None if empty."""
     return str(field.value or "").strip() or None
 
 
@@ -191,7 +203,7 @@ def fieldset(legend: str, classes: str = "") -> Generator[None]:
 
 @dataclass(frozen=True, slots=True)
 class FormOption:
-    """One of a few ways, and what it means."""
+    """An option of `choices`."""
 
     value: str
     name: str
@@ -200,7 +212,7 @@ class FormOption:
 
 
 def choices(legend: str, ways: Sequence[FormOption], value: str, on_change: Callable[[str], object]) -> None:
-    """A few ways side by side, each said in a sentence, of which one is chosen."""
+    """Radio buttons side by side, each with a sentence."""
     with ui.element("fieldset").classes("field"):
         text(legend, "legend")
         with ui.element("div").classes("choices") as group:
@@ -216,7 +228,7 @@ def choices(legend: str, ways: Sequence[FormOption], value: str, on_change: Call
 
 
 def tie(label: ui.element, field: ui.element) -> None:
-    """Have the label name the field."""
+    """Connect a label with its field."""
     # Quasar gives the id of a select to an element around its input, too, so that the input needs another one.
     target = f"{field.html_id}-input" if isinstance(field, ui.select) else field.html_id
     field.props["for"] = target
@@ -247,15 +259,15 @@ T = TypeVar("T")
 async def attempt(
     work: Callable[[], T], fields: Mapping[str, Field] | None = None, by: ui.button | None = None
 ) -> T | None:
-    """Do what may fail, in a thread of its own.
+    """Run work that may fail in a thread, and show its error.
 
     Args:
-        work: Blocks; what it gives is given back.
-        fields: By the key that a problem names. Their errors of before are taken away first.
-        by: The button that asked for it, which waits meanwhile.
+        work: May block.
+        fields: By the key that a problem names; their earlier errors are cleared first.
+        by: The button that was pressed; it shows a spinner.
 
     Returns:
-        None where it failed and the error is shown.
+        The result; None after an error.
     """
     known = fields or {}
     for field in known.values():
@@ -273,7 +285,7 @@ async def attempt(
 
 
 def show(error: EvalflowError, fields: Mapping[str, Field]) -> None:
-    """Put each problem beside its field, and go to the first; the others become notifications."""
+    """Show each problem at its field and focus the first; the others become notifications."""
     elsewhere, first = place(error, fields)
     for problem in elsewhere:
         tell_fault(str(problem))
@@ -283,7 +295,7 @@ def show(error: EvalflowError, fields: Mapping[str, Field]) -> None:
 
 
 def reveal(element: ui.element) -> None:
-    """Bring an element into view, out of what is folded up around it."""
+    """Scroll to an element, and open the expansions around it."""
     for above in element.ancestors():
         if isinstance(above, ui.expansion):
             above.open()
@@ -292,10 +304,10 @@ def reveal(element: ui.element) -> None:
 
 
 def place(error: EvalflowError, fields: Mapping[str, Field]) -> tuple[list[Problem], Field | None]:
-    """Put each problem beside its field.
+    """Show each problem at its field.
 
     Returns:
-        Those that have none, and the first field that has one.
+        The problems without a field, and the first field with one.
     """
     problems = error.problems if isinstance(error, UserError) else [Problem(str(error))]
     elsewhere: list[Problem] = []
@@ -311,7 +323,7 @@ def place(error: EvalflowError, fields: Mapping[str, Field]) -> tuple[list[Probl
 
 
 def _beside(problem: Problem) -> str:
-    """A problem in the words of a form: its field needs no key, and nobody writes `key=value` here."""
+    """The text of a problem for a form, without its key and without hints for the command line."""
     what = problem.what.removeprefix(f"{problem.key}: ")
     if problem.key and what.startswith(f"{problem.key} "):
         what = f"this field {what.removeprefix(problem.key).strip()}"
@@ -330,12 +342,12 @@ def tell_fault(what: str) -> None:
 
 
 def tell(what: str) -> None:
-    """A notification that goes by itself."""
+    """A notification that disappears by itself."""
     ui.notify(what, position="bottom-right", timeout=3500)
 
 
 def _field_of(problem: Problem, fields: Mapping[str, Field]) -> Field | None:
-    """The field whose key the problem's place is, or ends with; of a file, its name alone will do."""
+    """The field whose key is the problem's key or a part of it; a file is found by its name."""
     place = problem.key or problem.where
     if place.rpartition("/")[2] in fields:
         return fields[place.rpartition("/")[2]]
