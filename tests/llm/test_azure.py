@@ -81,7 +81,7 @@ async def asked(resource: Resource, path: str = "", **keys: Any) -> tuple[str, d
 
 
 async def test_an_api_version_and_a_key(resource: Resource) -> None:
-    line, headers = await asked(resource, sdk={"api_version": VERSION})
+    line, headers = await asked(resource, azure={"api_version": VERSION})
     assert line == f"POST /openai/deployments/dep/chat/completions?api-version={VERSION} HTTP/1.1"
     assert headers["api-key"] == KEY
     assert "authorization" not in headers
@@ -133,7 +133,7 @@ async def test_nobody_signed_in_ends_the_run(resource: Resource, monkeypatch: py
 
     monkeypatch.setattr(identity, "DefaultAzureCredential", Nobody)
     with pytest.raises(InfrastructureError, match=r"Entra ID gave no token: no credential was found\n") as failed:
-        await asked(resource, api_key_env=None, sdk={"api_version": VERSION, "sign_in": "entra"})
+        await asked(resource, api_key_env=None, azure={"api_version": VERSION, "sign_in": "entra"})
     assert "az login" in failed.value.hint
     assert not resource.lines
 
@@ -141,7 +141,7 @@ async def test_nobody_signed_in_ends_the_run(resource: Resource, monkeypatch: py
 def test_a_missing_package_is_named_before_anything_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sdk, "_is_installed", lambda: False)
     with pytest.raises(UserError, match="azure-identity") as failed:
-        OpenAIJudge(config("http://127.0.0.1:1", api_key_env=None, sdk={"sign_in": "entra"}), "judge")
+        OpenAIJudge(config("http://127.0.0.1:1", api_key_env=None, azure={"sign_in": "entra"}), "judge")
     assert "evalflow[azure]" in failed.value.problems[0].hint
 
 
