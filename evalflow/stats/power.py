@@ -7,6 +7,7 @@ from bisect import bisect_left
 from collections.abc import Callable
 
 from evalflow.stats.intervals import wilson
+from evalflow.stats.quantiles import normal_quantile, student_quantile
 
 ALPHA = 0.05
 POWER = 0.8
@@ -70,9 +71,9 @@ def cases_needed_to_flip(worse: float, better: float, *, alpha: float = ALPHA, p
 
 def quantile(p: float, df: float = math.inf) -> float:
     """Quantile of Student's t; of the normal distribution if `df` is infinite."""
-    from scipy.special import ndtri, stdtrit  # pyright: ignore[reportMissingTypeStubs]
-
-    return float(ndtri(p) if math.isinf(df) else stdtrit(df, p))
+    if p < 0.5:
+        return -quantile(1 - p, df)
+    return normal_quantile(p) if math.isinf(df) else float(student_quantile(df, p))
 
 
 def flips_expected(rate: float, difference: float, correlation: float = 0.0) -> float:
