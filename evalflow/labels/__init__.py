@@ -1,4 +1,4 @@
-"""What people say of answers: read from files, bound to the answers they saw, and drawn to be asked for."""
+"""People's labels: sample answers to label, read labels from files, and bind them to the answers."""
 
 from evalflow.labels.draw import Drawn, Key, UnlabelledAnswer, draw, draw_groups, score_strata, tag_stratum
 from evalflow.labels.read import (

@@ -1,7 +1,7 @@
-"""Drawing answers for people to label: at random, so that what they say holds for all answers.
+"""Sample answers for people to label, at random, so that the labels are representative of all answers.
 
-Every answer gets a pseudo-random number from the seed and its names, and the smallest are drawn. So a larger draw with
-the same seed holds the smaller one, and a draw can be topped up with what was not in it.
+Every answer gets a pseudo-random number from the seed and its key, and the smallest are drawn. So a larger sample with
+the same seed contains the smaller one, and a sample can be extended later.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ _STRATA = 5
 
 @record()
 class UnlabelledAnswer:
-    """An answer that may be drawn.
+    """An answer that may be sampled.
 
     Attributes:
-        key: Which.
-        score: The judge's mean score of it; None where the judge could not be made to give one.
-        tags: Of its case.
-        group: What it shares with others: its case's group, else the case.
+        key: Its key.
+        score: The judge's mean score; None if the judge gave none.
+        tags: Tags of its case.
+        group: Its case's group, else the case.
     """
 
     key: Key
@@ -37,13 +37,13 @@ class UnlabelledAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """What was drawn.
+    """A sample of answers.
 
     Attributes:
-        weights: How many answers each drawn one stands for. In random order, so that whoever stops half-way has
-            labelled answers at random too.
-        strata: Drawn and all answers of each stratum; one of all where nothing was stratified.
-        groups: How many groups the drawn answers are of, and all.
+        weights: Number of answers each sampled one stands for, in random order, so that the first part of the sample
+            is a random sample too.
+        strata: Number of sampled and of all answers by stratum; a single stratum "all" without stratification.
+        groups: Number of groups of the sampled answers, and of all groups.
     """
 
     weights: Mapping[Key, float]
@@ -97,8 +97,8 @@ def draw_groups(
 ) -> Drawn:
     """Draw whole groups of answers, each with the same chance.
 
-    How many groups is settled beforehand, by their mean size: to draw until there are enough answers would favour large
-    groups, which are more often the last. So there may be more answers than wanted, or fewer.
+    The number of groups is fixed in advance from their mean size: drawing until there are enough answers would favour
+    large groups. So there may be more or fewer answers than requested.
 
     Args:
         candidates: All answers.
@@ -125,7 +125,7 @@ def _groups_of(candidates: Sequence[UnlabelledAnswer], chosen: Collection[Key]) 
 
 
 def score_strata(candidates: Iterable[UnlabelledAnswer]) -> Callable[[UnlabelledAnswer], str]:
-    """Strata by the judge's score: of each score its own where there are few, else fifths; those without one apart."""
+    """Strata by the judge's score: one for each of few scores, else fifths; and one for answers without a score."""
     scores = sorted(one.score for one in candidates if one.score is not None)
     few = len(set(scores)) <= _STRATA
     cuts = [scores[len(scores) * part // _STRATA] for part in range(1, _STRATA)] if scores else []
@@ -145,7 +145,7 @@ def tag_stratum(one: UnlabelledAnswer) -> str:
 
 
 def _shares(sizes: Mapping[str, int], wanted: int) -> dict[str, int]:
-    """How many to draw of each stratum: as many of each as of any other, as far as it has them."""
+    """Sample size of each stratum: equal, up to the size of the stratum."""
     shares: dict[str, int] = {}
     left = wanted
     for place, name in enumerate(sorted(sizes, key=lambda name: (sizes[name], name))):
@@ -157,4 +157,4 @@ def _shares(sizes: Mapping[str, int], wanted: int) -> dict[str, int]:
 def _ticket(key: Key, seed: int) -> bytes:
     text = "\0".join(map(str, key)).encode("utf-8", "surrogatepass")
     salt = seed.to_bytes(16, "little", signed=True)
-    return blake2b(text, digest_size=8, salt=salt, person=b"labels").digest()  # unrelated to a draw of cases
+    return blake2b(text, digest_size=8, salt=salt, person=b"labels").digest()  # independent of the sampling of cases

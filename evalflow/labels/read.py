@@ -1,4 +1,4 @@
-"""Labels: read from files and data, and bound to the answers that people saw."""
+"""Read labels from files and datasets, and bind them to the answers that people saw."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from evalflow.records import Answer, Case, Label
 
 REQUIRED = ("case_id", "metric", "value")
 UNNAMED = "unnamed"
-"""Who labelled, where nobody says."""
+"""The name of an unknown labeller."""
 _FORMULA = ("'=", "'+", "'-", "'@")
 
 
 @record()
 class Given:
-    """A label, and where it stands."""
+    """A label, and its place in a file."""
 
     where: str
     label: Label
@@ -29,12 +29,12 @@ class Given:
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """What rows say.
+    """The labels of a file.
 
     Attributes:
         given: The labels, in order.
-        blank: Rows whose value is still empty.
-        problems: What is wrong with the others.
+        blank: Number of rows with an empty value.
+        problems: Problems of the other rows.
     """
 
     given: list[Given]
@@ -72,7 +72,7 @@ def parse(rows: Iterable[tuple[str, Mapping[str, Any]]], file: str) -> Parsed:
 
 
 def parse_case(case: Case) -> Parsed:
-    """Read the labels that a case of a dataset brings along.
+    """Read the labels of a case of a dataset.
 
     `{metric: value}`, or `{metric: [...]}` with a value of each person, or an object of value, by, and so on.
     """
@@ -116,7 +116,7 @@ def _is_blank(value: Any) -> bool:
 
 
 def plain_name(cell: Any) -> str:
-    """A name out of a cell, without the apostrophe that keeps a spreadsheet from running it as a formula.
+    """A name from a cell, without the apostrophe that protects it from being read as a formula.
 
     Raises:
         ValueError: It is no text.
@@ -203,12 +203,12 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Elsewhere:
-    """What labels may name though this run does not have it.
+    """Metrics and cases that labels may name although this run does not have them.
 
     Attributes:
         metrics: Metrics that exist, or that other runs of the sweep scored.
-        cases: The cases of other runs of the sweep: their datasets by id.
-        partial: Whether the run left cases of its data out, so that any case may well exist.
+        cases: Cases of other runs of the sweep: their datasets by id.
+        partial: Whether the run left out cases of its data, so that any case may exist.
     """
 
     metrics: Collection[str] = ()
@@ -222,12 +222,12 @@ class Elsewhere:
 
 
 HERE = Elsewhere()
-"""Nothing but the run itself."""
+"""Only the run itself."""
 
 
 @dataclass(slots=True)
 class LeftOut:
-    """Labels that are right in themselves and still do not count here.
+    """Counts of valid labels that do not apply to this run.
 
     Attributes:
         stale: Of another answer than the one that was scored.

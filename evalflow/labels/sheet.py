@@ -1,4 +1,4 @@
-"""A sheet of answers to label, as it stands in a file: which answers are in it, and what each weighs."""
+"""Read a label sheet: the answers in it, and their weights."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ _STYLES = ("page.css", "tables.css", "sweep.css")
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """A run's judges, held against people.
+    """A run's judges, compared with people.
 
     Attributes:
         manifest: run.json.

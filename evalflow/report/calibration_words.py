@@ -141,7 +141,7 @@ def _alternative(found: Raters, who: str) -> Iterator[str]:
 
 
 def warnings_of(row: CalibrationRow) -> list[str]:
-    """What stands against the estimate, each with what to do about it."""
+    """Warnings about the estimate, each with what to do about it."""
     return [*_few(row), *_constant(row), *_chosen(row), *_unscored(row)]
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 MAX_CASES = 20_000
-"""More would keep a browser busy for seconds, and nobody would go through them."""
+"""More would make the page slow, and few readers would use them."""
 
 CaseKey = tuple[str, str]
 """A case's dataset and id."""

@@ -72,7 +72,7 @@ def _lines(noise: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _by_tag(details: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """A line for each tag, those with the most cases first; the rest stand in summary.json."""
+    """A line for each tag with most cases; the rest is in summary.json."""
     for detail in sorted(details, key=lambda one: -one["n"])[:_TAGS]:
         noise, n = detail["noise"], detail["n"]
         told = "too few to tell" if noise["std_error"] is None else _sources(noise)
@@ -95,7 +95,7 @@ def _sources(noise: Mapping[str, Any]) -> str:
 
 
 def _gains(noise: Mapping[str, Any]) -> Iterator[str]:
-    """What one more of each would make of the standard error."""
+    """The standard error after one more answer, judgement or case."""
     more = noise["one_more"]
     for what in ("answer", "judgement"):
         if more[what] is not None:

@@ -1,4 +1,4 @@
-"""The facts at the top of a report: the run, and its judges."""
+"""The header of a report: facts of the run, and its judges."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MINUTE = 60
 
 
 def facts(manifest: Mapping[str, Any]) -> list[Fact]:
-    """Label and text of what a reader needs to place a run; what the manifest does not say is left out.
+    """Label and text of the run's main facts; those not in the manifest are left out.
 
     Args:
         manifest: run.json.
@@ -41,7 +41,7 @@ def facts(manifest: Mapping[str, Any]) -> list[Fact]:
 
 
 def title(manifest: Mapping[str, Any]) -> str:
-    """What was evaluated in one line, such as `faithfulness, relevance on rag`; else the run's id."""
+    """A one-line title, such as `faithfulness, relevance on rag`; else the run's id."""
     metrics, datasets = list(manifest.get("metrics") or ()), list(manifest.get("datasets") or ())
     if not metrics or not datasets:
         return str(manifest["run_id"])
@@ -88,7 +88,7 @@ def _tokens(manifest: Mapping[str, Any]) -> str | None:
 
 
 def _versions(manifest: Mapping[str, Any]) -> str | None:
-    """The two versions that matter first; the manifest at the page's end has them all."""
+    """The main versions; the manifest at the end of the page has all."""
     versions: Mapping[str, str] = manifest.get("versions") or {}
     texts = [f"{name} {versions[name]}" for name in ("evalflow", "python") if name in versions]
     commit: str | None = manifest.get("git_commit")
@@ -102,7 +102,7 @@ def _command(overrides: Sequence[str] | None) -> str | None:
 
 
 Metrics = Mapping[str, Mapping[str, Any]]
-# Agreement beyond chance: of the first line that has a value, a measure whose interval lies above 0 if there is one.
+# Measures of agreement beyond chance: from the first line with a value, preferably one whose interval lies above 0.
 _MEASURES = ((("kappa", "kappa"), ("kappa_weighted", "weighted kappa")), (("spearman", "Spearman"),))
 _PERFECT = 1 - 1e-9
 
@@ -113,8 +113,8 @@ def judge_line(name: str, about: Mapping[str, Any], metrics: Metrics | None = No
     Args:
         name: The judge's name, as in the column `judge`.
         about: Its entry under `judges` in run.json: `nature`.
-        metrics: The metrics that it judged, as in run.json. Where one has a `certificate` that is not stale, the judge
-            was held against people's labels on it: it is calibrated, if these show that the two agree.
+        metrics: The metrics that it judged, as in run.json. With a `certificate` that is not stale, the
+            judge is calibrated for the metric if the labels show agreement.
     """
     nature = about.get("nature")
     held = "; ".join(_held(metrics or {})) or "uncalibrated"
@@ -122,7 +122,7 @@ def judge_line(name: str, about: Mapping[str, Any], metrics: Metrics | None = No
 
 
 def judge_lines(manifest: Mapping[str, Any]) -> Sequence[str]:
-    """A line for each judge of a run; one saying so where no metric asks any."""
+    """A line for each judge of a run, or one that says that there is none."""
     judges: Mapping[str, Mapping[str, Any]] = manifest.get("judges") or {}
     metrics: Metrics = manifest.get("metrics") or {}
     lines = [
@@ -133,7 +133,7 @@ def judge_lines(manifest: Mapping[str, Any]) -> Sequence[str]:
 
 
 def certificate_table(certificates: Sequence[Mapping[str, Any]]) -> Table:
-    """A line for each certificate: who judged what, how well, when, and how it keeps to itself.
+    """A row for each certificate: metric, judge, agreement with people, consistency, and date.
 
     Args:
         certificates: With the fields of a certificate, in order.
@@ -151,7 +151,7 @@ def certificate_table(certificates: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def verdict_of(metric: str, certificate: Mapping[str, Any]) -> str:
-    """How a judge did against people: `calibrated for tone: kappa 0.61 ...`, or that no agreement was shown.
+    """The judge's agreement with people: `calibrated for tone: kappa 0.61 ...`, or that none was shown.
 
     Args:
         metric: What was judged.
@@ -164,13 +164,13 @@ def verdict_of(metric: str, certificate: Mapping[str, Any]) -> str:
 
 
 def _agreement_shown(certificate: Mapping[str, Any]) -> bool:
-    """Whether labels show that judge and people agree beyond chance: the measure's interval lies above 0."""
+    """Whether labels show agreement beyond chance: the measure's interval lies above 0."""
     measure = _measure(certificate)
     return measure is not None and _above_chance(measure[1])
 
 
 def _held(metrics: Metrics) -> Iterator[str]:
-    """For which metrics the judge was held against people and how well it did, and for which it was not."""
+    """The judge's agreement with people for each metric with a certificate, and the metrics without one."""
     certificates = {name: facts.get("certificate") for name, facts in metrics.items()}
     if not any(certificates.values()):
         return
@@ -201,7 +201,7 @@ def _found(certificate: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _measure(certificate: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]] | None:
-    """The measure that says how well judge and people agree, with its name; None where none has a value."""
+    """The measure of agreement to report, with its name; None if none has a value."""
     measures: Mapping[str, Mapping[str, Any]] = certificate["agreement"]
     for line in _MEASURES:
         known = [(word, measures[key]) for key, word in line if measures.get(key, {}).get("value") is not None]

@@ -31,7 +31,7 @@ _SCRIPTS = ("data.js", "filter.js", "list.js", "steps.js", "detail.js", "main.js
 
 
 def report_policy() -> str:
-    """The content security policy of report.html, which stands in it too."""
+    """The content security policy of report.html, as in its header."""
     return content_policy(_STYLES, _SCRIPTS)
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 _PLAIN = re.compile("[ !#-%'-;=?-~\u00a0-\ud7ff]*")
-"""What stands in an attribute as it is."""
+"""Characters that need no escape in an attribute."""
 _ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _BATCH = 2000
 _SHOWN = (
@@ -27,7 +27,7 @@ _SHOWN = (
 
 
 class _Verdict(NamedTuple):
-    """What stands inside a test case: failure, error or skipped with its message; no kind is a pass."""
+    """The child of a test case: failure, error or skipped with its message; None for a pass."""
 
     kind: str | None
     message: str = ""
@@ -96,7 +96,7 @@ def write_junit(
 
 
 def _judges(manifest: Mapping[str, Any]) -> str:
-    """A property for each judge, with what stands over every table: `embedded (...), uncalibrated`."""
+    """A property for each judge, with its line of the header: `embedded (...), uncalibrated`."""
     lines = (line.removeprefix("judge: ") for line in judge_lines(manifest))
     found = (f"<property{_attributes({'name': 'judge', 'value': line})}/>" for line in lines)
     return f"<properties>{''.join(found)}</properties>\n"
@@ -157,7 +157,7 @@ def _too_many_errors(cells: pl.LazyFrame, max_error_rate: float) -> bool:
 
 
 def _name(cell: Mapping[str, Any]) -> str:
-    """Tells every cell apart, however many targets, judges and repeats there are."""
+    """A name that is unique for each cell, with any number of targets, judges and repeats."""
     parts = [cell["case_id"], f"target {cell['target']}#{cell['target_repeat']}"]
     if cell["judge"]:
         parts.append(f"judge {cell['judge']}#{cell['repeat']}")

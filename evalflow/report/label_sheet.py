@@ -16,7 +16,7 @@ COLUMNS = (
     "case_id", "dataset", "target", "target_repeat", "metric", "answer_hash", "weight", "group", "question", "answer",
     "contexts", "reference", "scale", "value", "by", "comment",
 )  # fmt: skip
-"""What a sheet holds. The judge's score is not among it: people who see it are drawn to it."""
+"""Columns of a sheet. The judge's score is left out, because it would bias people."""
 
 _CONTEXTS, _REFERENCE = 6000, 2000
 

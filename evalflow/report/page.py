@@ -1,4 +1,4 @@
-"""What every page has: templates, style and script of its own, and a policy that lets nothing else run."""
+"""Write HTML pages from templates, with inline style and script, and a policy that blocks everything else."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _TEMPLATES = Path(__file__).parent / "templates"
 def write_page(
     path: Path, template: str, context: Mapping[str, Any], *, styles: Sequence[str], scripts: Sequence[str]
 ) -> None:
-    """Render a template piece by piece into a file that is complete the moment it stands under its name.
+    """Render a template in chunks into a file that is replaced atomically.
 
     Args:
         path: The page; replaced.
         template: A file of templates/.
-        context: Its variables. Iterables of markup are written as they come.
+        context: Its variables. Iterables of markup are streamed.
         styles: Files of templates/ that go into the page, in order.
         scripts: Likewise.
     """
@@ -37,7 +37,7 @@ def write_page(
 
 
 def content_policy(styles: Sequence[str], scripts: Sequence[str]) -> str:
-    """The content security policy of a page: its style and script, known by their digests, and nothing from anywhere.
+    """The content security policy of a page: only its own style and script, by their digests.
 
     Args:
         styles: As for `write_page`.
@@ -76,7 +76,7 @@ def _joined(names: Sequence[str]) -> str:
 
 
 def _assets(styles: Sequence[str], scripts: Sequence[str]) -> tuple[str, str]:
-    """The style and the script as they stand in a page."""
+    """The style and the script of a page."""
     script = _joined(scripts)
     return _joined(styles), f'"use strict";(() => {{\n{script}}})();' if script else ""
 

@@ -252,7 +252,7 @@ def board_lines(boards: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[str
 
 
 def print_boards(console: Console, boards: Sequence[Mapping[str, Any]], most: int) -> None:
-    """The first lines of the boards of means and pass rates on a terminal; all else stands on the page."""
+    """The first lines of the tables of means and pass rates on a terminal; the page has the rest."""
     from rich.padding import Padding
 
     shown = [board for board in boards if board["statistic"] in _SHOWN]
@@ -344,7 +344,7 @@ def write_sweep_report(
 
 
 def _columns(rows: Sequence[Mapping[str, Any]]) -> tuple[list[str], tuple[str, ...]]:
-    """The table's columns and what they stand for: what varies; the runs where that does not tell all cells apart."""
+    """The table's columns and their keys: what varies between runs; the runs, if that is not unique."""
     varied = varying(rows)
     parts = varied or ("judge",)
     cells = [(row["metric"], row["statistic"], series_name(row, parts)) for row in rows]
@@ -365,7 +365,7 @@ def _lines(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], parts: Seq
 
 
 def _numbered(rows: Sequence[Mapping[str, Any]], parts: Sequence[str]) -> list[Mapping[str, Any]]:
-    """The rows, metric by metric, with the run's name in the place of the target where only runs tell them apart."""
+    """The rows by metric, with the run's name instead of the target if only runs distinguish them."""
     order = list(dict.fromkeys(row["metric"] for row in rows))
     by_metric = sorted(rows, key=lambda row: order.index(row["metric"]))
     return [{**row, "target": row["run"]} for row in by_metric] if "run" in parts else by_metric

@@ -1,4 +1,4 @@
-"""How numbers and counts are put into words, the same in every report."""
+"""Format numbers, counts and names, the same in every report."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 PARTS = ("dataset", "target", "judge")
-"""What tells two rows of one metric apart."""
+"""The columns that distinguish rows of one metric."""
 _LEAST = 0.001
 _METHODS = {
     "cr1_t": "t, clustered",
@@ -62,7 +62,7 @@ _UNSCORED = ("n_undefined", "n_error", "n_skipped")
 
 
 def number(value: float | None, digits: int = 3) -> str:
-    """A value for people: three decimals below 100, an en dash where there is none."""
+    """A value with three decimals below 100; an en dash for None."""
     if value is None:
         return "–"
     return f"{value:.{digits}f}" if abs(value) < 100 else f"{value:,.1f}"
@@ -81,7 +81,7 @@ def p_value(value: float | None) -> str:
 
 
 def percent(value: float | None) -> str:
-    """A share as whole percent, with a decimal where rounding would claim 0 % or 100 %."""
+    """A share as whole percent, with a decimal if rounding would give 0 % or 100 %."""
     if value is None:
         return "–"
     text = f"{100 * value:.0f}"
@@ -93,14 +93,14 @@ def percent(value: float | None) -> str:
 
 
 def cost(usd: float | None) -> str:
-    """Dollars, or the plain word where the price is not known: a missing cost is never 0."""
+    """Dollars, or "unknown": a missing cost is never 0."""
     if usd is None:
         return "unknown"
     return f"${usd:,.2f}" if usd >= 1 or usd == 0 else f"${usd:.4f}"
 
 
 def method(code: str | None) -> str:
-    """How an interval was made, in words; what follows a colon in the code is kept, and so is an unknown code."""
+    """An interval's method in words. Text after a colon is kept, and so is an unknown code."""
     if code is None:
         return "–"
     name, colon, rest = code.partition(":")
@@ -131,12 +131,12 @@ def varying(rows: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
 
 
 def series_name(row: Mapping[str, Any], parts: Iterable[str]) -> str:
-    """What tells this row apart: the given parts, joined; empty where nothing does."""
+    """The row's values of the given parts, joined."""
     return " · ".join(str(row[part]) for part in parts if row.get(part) is not None)
 
 
 def unscored(rows: Sequence[Mapping[str, Any]]) -> str:
-    """`not_scored` over rows of the summary. A metric's mean and figures share their cells, which count once."""
+    """`not_scored` for rows of the summary. The mean and figures of a metric share their cells, which count once."""
     cells = {tuple(row[part] for part in ("metric", *PARTS)): row for row in rows}
     return not_scored({state: sum(row[state] or 0 for row in cells.values()) for state in _UNSCORED})
 
@@ -148,8 +148,8 @@ def without_means_of_figures(rows: Iterable[Mapping[str, Any]]) -> list[dict[str
     return [row for row in every if row["statistic"] != "mean" or row["metric"] not in with_figures]
 
 
-# C0 but for tab and newline, delete, and C1, which some terminals obey like escapes. Half a surrogate pair, which JSON
-# may spell, is no character and could not be written.
+# C0 except tab and newline, DEL, and C1, which some terminals treat like escapes; and lone surrogates, which JSON may
+# contain but which cannot be encoded.
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
@@ -159,17 +159,17 @@ def plain(text: str) -> str:
 
 
 def plain_line(text: str) -> str:
-    """The same on one line: every run of white space is one space."""
+    """The same on one line, with white space collapsed."""
     return " ".join(plain(text).split())
 
 
 def literal(text: str, style: str = "") -> Text:
-    """Text to print or to put into a table cell, whoever wrote it."""
+    """Untrusted text to print or to put into a table cell: no markup, no control characters."""
     return Text(plain(text), style=style)
 
 
 def folded(name: str, width: int, indent: str = "  ") -> str:
-    """A long name in several lines, broken where its words end."""
+    """A long name wrapped at the ends of its words."""
     lines = [""]
     for word in re.findall(r"[^_.=· /[-]*[_.=· /[-]*", name):
         if len(lines[-1]) + len(word) > width and lines[-1].strip():
@@ -180,10 +180,10 @@ def folded(name: str, width: int, indent: str = "  ") -> str:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What was found of one thing.
+    """Findings on one subject.
 
     Attributes:
-        title: Of what.
+        title: The subject.
         lines: One finding each.
     """
 
@@ -192,7 +192,7 @@ class Told:
 
 
 def print_told(console: Console, heading: str, found: Sequence[Told]) -> None:
-    """All of them under one heading; nothing where there are none."""
+    """Print all findings under one heading; nothing if there are none."""
     from rich.padding import Padding
 
     if not found:
@@ -207,20 +207,20 @@ def print_told(console: Console, heading: str, found: Sequence[Told]) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Reported:
-    """A finished run, as its reports see it.
+    """A finished run, as reports use it.
 
     Attributes:
         scores: The columns of scores.parquet, in input order.
         summary: The columns of summary.parquet.
-        details: Matrices and lists that go with figures: dataset, target, metric, judge, tag, statistic, and the data.
+        details: Matrices and lists of figures: dataset, target, metric, judge, tag, statistic, and the data.
         gates: metric, statistic, condition, value, passed (None: undecided) and message of each gate.
-        max_error_rate: The share of errors that the run allows for.
+        max_error_rate: The share of errors that the run allows.
         manifest: run.json.
-        metrics: What the metrics declare, by name.
-        categorising: Names of the metrics that put cases into one of several classes.
-        cases: The cases that were evaluated, in input order; gone over once.
-        answers: Gives the answer to a case, or None.
-        calibration: The judges held against people; None where there are no labels.
+        metrics: The metrics' configuration, by name.
+        categorising: Names of the metrics that classify cases.
+        cases: The evaluated cases in input order; iterated once.
+        answers: Returns the answer to a case, or None.
+        calibration: The judges compared with people; None without labels.
     """
 
     scores: pl.LazyFrame
