@@ -94,7 +94,7 @@ async def test_a_worker_that_cannot_be_started_is_said_and_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(serve, "AGAIN_S", (0.05,))
+    monkeypatch.setattr("evalflow.web.serve.AGAIN_S", (0.05,))
     python = sys.executable
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     said = ""
