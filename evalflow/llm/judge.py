@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Coroutine, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from types import CoroutineType
 from typing import Any
 
 from pydantic import BaseModel
@@ -134,7 +135,7 @@ class OpenAIJudge:
         entries = [entry for key in keys if (entry := self._client.known(key)) is not None]
         return [text for entry in entries if (text := self._raw(ask, entry)) is not None]
 
-    def ask(self, ask: Ask) -> Coroutine[Any, Any, Reply]:
+    def ask(self, ask: Ask) -> CoroutineType[Any, Any, Reply]:
         """Answer one question. See `Judge`."""
         return self._ask_once(ask) if ask.samples == 1 else self._ask_often(ask)
 

@@ -294,7 +294,8 @@ def interval_chart(
     """Points on their intervals, one below the other.
 
     Args:
-        points: metric (a heading for those that share it, empty for none), label, value, low, high.
+        points: metric (a heading for those that share it, empty for none), label, value, low, high; a value or an
+            interval that is None is left out.
         domain: What the scale shows at least; None for what the points take.
         title: Of the scale.
         reference: A value to mark with a line through all of them.
@@ -324,7 +325,8 @@ def _interval(drawing: Drawing, x: Scale, y: float, point: Mapping[str, Any]) ->
     if point["low"] is not None and point["high"] is not None:
         ends = (x(point["low"]), y), (x(point["high"]), y)
         drawing.line(*ends, MAIN, width=2.5, opacity=0.45, cap="round")
-    drawing.dot(x(point["value"]), y)
+    if point["value"] is not None:
+        drawing.dot(x(point["value"]), y)
 
 
 def _scale(
@@ -332,5 +334,5 @@ def _scale(
 ) -> Scale:
     values = [point[end] for point in points for end in _ENDS if point[end] is not None]
     if domain is None:
-        return Scale.around(values if reference is None else [*values, reference], 0, width)
+        return Scale.around((values if reference is None else [*values, reference]) or [0.0, 1.0], 0, width)
     return Scale(min([domain[0], *values]), max([domain[1], *values]), 0, width)
