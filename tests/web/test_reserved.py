@@ -30,7 +30,7 @@ def pages() -> list[str]:
     found: list[str] = []
     for file in Path(evalflow.web.__file__).parent.rglob("*.py"):
         text = file.read_text(encoding="utf-8")
-        found += re.findall(r'@page\("([^"]+)"', text)
-        prefix = "".join(re.findall(r'APIRouter\(prefix="([^"]+)"', text)[:1])
-        found += [prefix + path for path in re.findall(r'@router\.[a-z]+\("([^"]*)"', text)]
+        found += re.findall(r'@guarded_page\("([^"]+)"', text)
+        for router, prefix in re.findall(r'^(\w*router) = APIRouter\((?:prefix="([^"]+)")?', text, re.MULTILINE):
+            found += [prefix + path for path in re.findall(rf'@{router}\.[a-z]+\("([^"]*)"', text)]
     return found
