@@ -38,7 +38,7 @@ def generate(path: Path, rows: int, shape: str) -> None:
     import numpy as np
     import polars as pl
 
-    from evalflow.summary import write_scores
+    from evalflow.summary.summarise import write_scores
 
     rng = np.random.default_rng(0)
     repeats = 3 if shape == "clusters" else 1
@@ -82,8 +82,8 @@ def measure(path: Path) -> None:
     import polars as pl
     import scipy.special  # noqa: F401 - an import is not part of the measurement
 
-    from evalflow.summary import summarise
     from evalflow.summary.slices import find_units, own_cells
+    from evalflow.summary.summarise import summarise
 
     metrics = dict.fromkeys(_METRICS, Declared(FigureSpec("classification", True))) if path.stem == "figures" else {}
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

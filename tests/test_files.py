@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from evalflow.files import replacing, write_atomically
-from evalflow.summary import write_scores
+from evalflow.summary.summarise import write_scores
 
 
 def _stopped(path: Path) -> None:

@@ -18,7 +18,7 @@ from evalflow.app.core.screen import shown
 from evalflow.errors import Problem, UserError
 from evalflow.report.comparison import print_comparison, write_comparison
 from evalflow.run.folder import RunFolder
-from evalflow.summary import by_case
+from evalflow.summary.compare import by_case
 
 if TYPE_CHECKING:
     import polars as pl

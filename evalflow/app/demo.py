@@ -27,7 +27,7 @@ from evalflow.paths import share_dir
 from evalflow.records import Case, Message
 from evalflow.run.folder import RunFolder
 from evalflow.run.journal import AnswerBook
-from evalflow.summary import json_line
+from evalflow.summary.journal import json_line
 
 FLAG = "--fill-demo"
 REPLACE = "--replace-demo"

@@ -10,7 +10,7 @@ from evalflow.report.svg import MAIN, MUTED, Drawing, Scale, x_axis, y_axis
 from evalflow.report.wording import number
 
 if TYPE_CHECKING:
-    from evalflow.summary import CalibrationRow
+    from evalflow.summary.calibration import CalibrationRow
 
 _BINS = 5
 _FEW_VALUES = 3

@@ -12,8 +12,8 @@ from evalflow.stats.prediction import MIN_LABELS
 
 if TYPE_CHECKING:
     from evalflow.stats.agreement import Agreement
-    from evalflow.summary import CalibrationRow
     from evalflow.summary.agreement import Raters
+    from evalflow.summary.calibration import CalibrationRow
 
 KEYS: Mapping[str, str] = MappingProxyType(
     {

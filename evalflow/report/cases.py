@@ -16,7 +16,7 @@ from rich.text import Text
 from evalflow.records import Case, Context, ScoreRecord
 from evalflow.report.results_csv import AnsweredCase, Score
 from evalflow.report.wording import literal, number, plain, plain_line
-from evalflow.summary import json_line
+from evalflow.summary.journal import json_line
 
 if TYPE_CHECKING:
     import polars as pl

@@ -18,12 +18,12 @@ from evalflow.report.header import judge_lines
 from evalflow.report.page import write_page
 from evalflow.report.pictures import Picture, draw, interval_chart
 from evalflow.report.wording import folded, literal, method, number, p_value, plain_line, signed
-from evalflow.summary import cases_to_decide, not_worse
+from evalflow.summary.compare import cases_to_decide, not_worse
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from evalflow.summary import ComparisonRow
+    from evalflow.summary.compare import ComparisonRow
 
 
 _HALF = 0.5

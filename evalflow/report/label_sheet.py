@@ -10,7 +10,7 @@ from typing import Any
 
 from evalflow.files import replacing
 from evalflow.records import Case
-from evalflow.summary import safe_text
+from evalflow.summary.summarise import safe_text
 
 COLUMNS = (
     "case_id", "dataset", "target", "target_repeat", "metric", "answer_hash", "weight", "group", "question", "answer",

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, TextIO
 from evalflow.errors import Problem, UserError
 from evalflow.frozen import record
 from evalflow.records import Answer, Case
-from evalflow.summary import FORMULA, json_line, safe_text
+from evalflow.summary.journal import json_line
+from evalflow.summary.summarise import FORMULA, safe_text
 
 if TYPE_CHECKING:
     import polars as pl

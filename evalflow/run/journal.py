@@ -21,7 +21,8 @@ from evalflow.redaction import Redactor
 from evalflow.run.folder import RunFolder
 from evalflow.run.manifest import Tally
 from evalflow.run.plan import PreparedFile
-from evalflow.summary import journal_row, json_line, scan_journal, torn_tail
+from evalflow.summary.journal import journal_row, json_line, torn_tail
+from evalflow.summary.scan import scan_journal
 
 if TYPE_CHECKING:
     import polars as pl

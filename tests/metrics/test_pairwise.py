@@ -9,8 +9,8 @@ import pytest
 
 from evalflow.errors import UserError
 from evalflow.records import Message
-from evalflow.summary import json_text
 from evalflow.summary.figures import compute, decode_values
+from evalflow.summary.journal import json_text
 
 
 def said(first: str, second: str) -> dict[str, Any]:

@@ -4,7 +4,9 @@ import polars as pl
 import pytest
 
 from evalflow.report.calibration_pictures import reliability_bins
-from evalflow.summary import Traits, calibrate_scores, label_frame
+from evalflow.summary.agreement import label_frame
+from evalflow.summary.calibration import calibrate_scores
+from evalflow.summary.compare import Traits
 
 N = 100
 ANSWER = {"dataset": "d", "target": "t", "target_repeat": 0, "metric": "m"}

@@ -8,7 +8,7 @@ import pytest
 from evalflow.errors import UserError
 from evalflow.report.html import write_reports
 from evalflow.report.results_csv import CasesWriter, ResultsWriter, rows
-from evalflow.summary import safe_text
+from evalflow.summary.summarise import safe_text
 
 
 def table(run):

@@ -12,7 +12,9 @@ import pytest
 
 from evalflow.config.schema import MetricConfig
 from evalflow.records import Direction, FigureSpec, ScoreRecord
-from evalflow.summary import InputOrder, Threshold, journal_row, json_text, scan_journal, score_table
+from evalflow.summary.journal import journal_row, json_text
+from evalflow.summary.scan import InputOrder, scan_journal
+from evalflow.summary.summarise import Threshold, score_table
 
 RECORD = ScoreRecord(
     run_id="r", dataset="d", index=0, case_id="c0", group=None, tags=(), target="recorded", target_repeat=0,

@@ -4,8 +4,9 @@ import polars as pl
 import pytest
 
 from evalflow.report.calibration_words import in_words, warnings_of
-from evalflow.summary import Traits, calibrate_scores, disagreements, label_frame
-from evalflow.summary.agreement import classes_of, labelled_scores
+from evalflow.summary.agreement import classes_of, disagreements, label_frame, labelled_scores
+from evalflow.summary.calibration import calibrate_scores
+from evalflow.summary.compare import Traits
 
 SCORED = {
     "dataset": "d", "target": "t", "target_repeat": 0, "metric": "m", "judge": "j", "member_of": None, "group": None,

@@ -9,19 +9,17 @@ import polars as pl
 import pytest
 
 from evalflow.records import FigureSpec, ScoreRecord
-from evalflow.summary import (
+from evalflow.summary.compare import (
     ComparisonRow,
-    Condition,
-    Gate,
     Traits,
     adjusted,
     compare_cases,
     compare_samples,
-    evaluate_gates,
     not_worse,
     pair_scores,
-    summary_schema,
 )
+from evalflow.summary.gates import Condition, Gate, evaluate_gates
+from evalflow.summary.journal import summary_schema
 
 Make = Callable[..., ScoreRecord]
 Table = Callable[..., pl.LazyFrame]

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from evalflow.records import FigureSpec, ScoreRecord
-from evalflow.summary import Traits, compare_samples
+from evalflow.summary.compare import Traits, compare_samples
 
 Make = Callable[..., ScoreRecord]
 Table = Callable[[list[ScoreRecord]], pl.LazyFrame]

@@ -11,9 +11,10 @@ import pytest
 
 from evalflow.metrics.combine import CompositeMetricConfig
 from evalflow.records import ScoreRecord
-from evalflow.summary import Composite, Source, Threshold, journal_row, passing_rates, with_passed
-from evalflow.summary.composites import with_composites
-from evalflow.summary.journal import journal_schema
+from evalflow.summary.composites import Composite, Source, with_composites
+from evalflow.summary.journal import journal_row, journal_schema
+from evalflow.summary.pass_rates import passing_rates
+from evalflow.summary.summarise import Threshold, with_passed
 
 Make = Callable[..., ScoreRecord]
 JUDGED, PLAIN = Source(True, "higher_is_better", 0.5), Source(False, "higher_is_better", None)

@@ -11,16 +11,9 @@ import pytest
 from evalflow.config.schema import NotWorse
 from evalflow.errors import UserError
 from evalflow.records import FigureSpec, ScoreRecord
-from evalflow.summary import (
-    GateResult,
-    Traits,
-    compare_cases,
-    evaluate_gates,
-    pair_scores,
-    parse_condition,
-    parse_gates,
-    summarise,
-)
+from evalflow.summary.compare import Traits, compare_cases, pair_scores
+from evalflow.summary.gates import GateResult, evaluate_gates, parse_condition, parse_gates
+from evalflow.summary.summarise import summarise
 
 Make = Callable[..., ScoreRecord]
 Table = Callable[..., pl.LazyFrame]

@@ -13,16 +13,8 @@ import pytest
 
 from evalflow.bill import Bill
 from evalflow.records import ScoreRecord
-from evalflow.summary import (
-    InputOrder,
-    journal_record,
-    journal_row,
-    journal_schema,
-    json_line,
-    json_text,
-    scan_journal,
-    torn_tail,
-)
+from evalflow.summary.journal import journal_record, journal_row, journal_schema, json_line, json_text, torn_tail
+from evalflow.summary.scan import InputOrder, scan_journal
 
 Make = Callable[..., ScoreRecord]
 ORDER = InputOrder(["d"], ["m"])

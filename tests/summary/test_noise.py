@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from evalflow.summary import summarise, summary_document
+from evalflow.summary.summarise import summarise, summary_document
 
 PUBLISHED = [[1, 1, 0], [0, 0, 0], [1, 1, 1], [1, 0, 1], [0, 1, 0], [1, 1, 1]]
 

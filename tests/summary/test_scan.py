@@ -9,7 +9,8 @@ import polars as pl
 import pytest
 
 from evalflow.records import ScoreRecord
-from evalflow.summary import Threshold, scores_schema, with_passed, write_scores
+from evalflow.summary.journal import scores_schema
+from evalflow.summary.summarise import Threshold, with_passed, write_scores
 
 Make = Callable[..., ScoreRecord]
 Table = Callable[..., pl.LazyFrame]

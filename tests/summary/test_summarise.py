@@ -11,7 +11,8 @@ import pytest
 
 from evalflow.records import FigureSpec, ScoreRecord
 from evalflow.stats.intervals import interval, wilson
-from evalflow.summary import Summary, summarise, summary_document, summary_schema, write_summary
+from evalflow.summary.journal import summary_schema
+from evalflow.summary.summarise import Summary, summarise, summary_document, write_summary
 
 Make = Callable[..., ScoreRecord]
 Table = Callable[..., pl.LazyFrame]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from evalflow.metrics.kinds.classification import ClassificationMetric, ClassificationMetricConfig
 from evalflow.prompts import Prompts
 from evalflow.records import Answer, Case
-from evalflow.summary import summarise
+from evalflow.summary.summarise import summarise
 
 labels = st.sampled_from([0, 0.0, -0.0, 1, 1.0, 2, 2.5, 1e300, int(1e300)])
 

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from evalflow.records import FigureSpec, ScoreRecord
-from evalflow.summary import summarise
+from evalflow.summary.summarise import summarise
 
 
 def test_every_scored_pair_is_in_the_win_rate_and_every_pair_that_was_asked_about_in_the_consistency(

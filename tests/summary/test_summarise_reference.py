@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from evalflow.records import ScoreRecord
 from evalflow.stats.intervals import interval
-from evalflow.summary import summarise
+from evalflow.summary.summarise import summarise
 
 Make = Callable[..., ScoreRecord]
 Table = Callable[..., pl.LazyFrame]

@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from evalflow.app.studio import history
-from evalflow.summary import Condition
+from evalflow.summary.gates import Condition
 
 from .conftest import working_in
 from .finished import Finished

@@ -12,7 +12,8 @@ from evalflow.app.core.locate import find_run
 from evalflow.config.schema import RunConfig
 from evalflow.errors import Problem, UserError, command, did_you_mean
 from evalflow.protocols import Measured
-from evalflow.summary import ComparisonRow, Gate, Traits, compare_cases, pair_scores
+from evalflow.summary.compare import ComparisonRow, Traits, compare_cases, pair_scores
+from evalflow.summary.gates import Gate
 
 if TYPE_CHECKING:
     import polars as pl

@@ -21,21 +21,14 @@ from evalflow.report.results_csv import as_answered
 from evalflow.report.sweep import full_cost
 from evalflow.run.folder import RunFolder
 from evalflow.stats.prediction import MIN_LABELS
-from evalflow.summary import (
-    SERIES,
-    JudgeInRun,
-    calibrate_scores,
-    choose,
-    chooses,
-    disagreements,
-    label_frame,
-    labelled_scores,
-)
+from evalflow.summary.agreement import SERIES, disagreements, label_frame, labelled_scores
+from evalflow.summary.calibration import calibrate_scores
+from evalflow.summary.judge_choice import JudgeInRun, choose, chooses
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from evalflow.summary import CalibrationRow
+    from evalflow.summary.calibration import CalibrationRow
 
 
 log = logging.getLogger("evalflow")

@@ -32,7 +32,7 @@ from evalflow.summary.noise import consistency, replies
 if TYPE_CHECKING:
     import polars as pl
 
-    from evalflow.summary import CalibrationRow
+    from evalflow.summary.calibration import CalibrationRow
 
 
 log = logging.getLogger("evalflow")

@@ -13,7 +13,15 @@ from evalflow.errors import Problem, UserError, command
 from evalflow.records import FigureSpec
 from evalflow.report.comparison import Comparison, FlippedCases, flips
 from evalflow.run.folder import RunFolder
-from evalflow.summary import ComparisonRow, Pairing, Traits, adjusted, compare_cases, compare_samples, pair_scores
+from evalflow.summary.compare import (
+    ComparisonRow,
+    Pairing,
+    Traits,
+    adjusted,
+    compare_cases,
+    compare_samples,
+    pair_scores,
+)
 
 if TYPE_CHECKING:
     import polars as pl

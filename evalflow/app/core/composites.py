@@ -14,7 +14,9 @@ from evalflow.errors import Problem, did_you_mean
 from evalflow.llm.embedding_judge import JudgeWithEmbedder
 from evalflow.metrics.combine import BY_PASSING, CompositeMetricConfig
 from evalflow.protocols import Judge, Measured, Metric
-from evalflow.summary import Composite, Gate, Source, Threshold
+from evalflow.summary.composites import Composite, Source
+from evalflow.summary.gates import Gate
+from evalflow.summary.summarise import Threshold
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,19 +15,9 @@ from evalflow.records import Answer, Case, passes
 from evalflow.report.results_csv import AnsweredCase, rows
 from evalflow.run.folder import RunFolder
 from evalflow.run.journal import AnswerBook
-from evalflow.summary import (
-    Gate,
-    GateResult,
-    GateRow,
-    InputOrder,
-    Summary,
-    evaluate_gates,
-    scan_journal,
-    score_table,
-    summarise,
-    write_scores,
-    write_summary,
-)
+from evalflow.summary.gates import Gate, GateResult, GateRow, evaluate_gates
+from evalflow.summary.scan import InputOrder, scan_journal
+from evalflow.summary.summarise import Summary, score_table, summarise, write_scores, write_summary
 
 if TYPE_CHECKING:
     import polars as pl

@@ -16,8 +16,7 @@ from evalflow.errors import Problem, UserError, did_you_mean
 from evalflow.protocols import Judge, Measured, Metric
 from evalflow.records import EMBED, Case
 from evalflow.run.plan import Draw
-from evalflow.summary import Gate, parse_gates
-from evalflow.summary.gates import SHARES
+from evalflow.summary.gates import SHARES, Gate, parse_gates
 
 
 def gates_of(settings: Settings, metrics: Mapping[str, Measured], problems: list[Problem]) -> Sequence[Gate]:

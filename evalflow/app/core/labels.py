@@ -30,7 +30,7 @@ from evalflow.labels import (
 from evalflow.metrics.scale import label_scale, read_label
 from evalflow.metrics.steps import is_recorded
 from evalflow.run.folder import RunFolder
-from evalflow.summary import label_frame
+from evalflow.summary.agreement import label_frame
 
 if TYPE_CHECKING:
     import polars as pl

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from evalflow.app.core.comparison import How, ScoredRun, compare_two, obstacles
 from evalflow.app.core.saved import Described
 from evalflow.config.schema import MetricConfig
-from evalflow.summary import ComparisonRow, adjusted, by_case, summarise
+from evalflow.summary.compare import ComparisonRow, adjusted, by_case
+from evalflow.summary.summarise import summarise
 
 if TYPE_CHECKING:
     import polars as pl

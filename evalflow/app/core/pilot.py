@@ -12,7 +12,7 @@ from evalflow.errors import Problem, UserError
 from evalflow.run.journal import read_answers
 from evalflow.stats.paired import standard_error
 from evalflow.stats.variance import Components
-from evalflow.summary import pair_scores
+from evalflow.summary.compare import pair_scores
 from evalflow.summary.noise import components_of
 from evalflow.summary.plan import Basis, difference_variance
 from evalflow.summary.slices import own_cells, repeats_of

@@ -10,7 +10,7 @@ from evalflow.app.core.saved import Saved, declared, kept, load, standing
 from evalflow.report.header import judge_lines
 from evalflow.run.folder import RunFolder
 from evalflow.run.plan import PreparedFile
-from evalflow.summary import json_line
+from evalflow.summary.journal import json_line
 
 
 def facts_of_run(folder: RunFolder) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from evalflow.errors import Problem, UserError, did_you_mean
 from evalflow.records import Case, FigureSpec
 from evalflow.run.folder import RunFolder
 from evalflow.run.manifest import SCHEMA
-from evalflow.summary import parse_gates
+from evalflow.summary.gates import parse_gates
 
 _DERIVED_OF_METRICS = ("threshold", "gate", "of", "op", "may_lack")
 _DERIVED_OF_RUNS = ("gate", "judge.thresholds", "max_error_rate", "baseline")

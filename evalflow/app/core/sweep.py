@@ -14,7 +14,7 @@ from evalflow.paths import private_folder
 from evalflow.report.sweep import agreement, write_sweep_report
 from evalflow.run.folder import RunFolder
 from evalflow.run.manifest import SCHEMA, now
-from evalflow.summary import Summary, write_summary
+from evalflow.summary.summarise import Summary, write_summary
 
 if TYPE_CHECKING:
     import polars as pl

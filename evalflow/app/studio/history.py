@@ -13,7 +13,7 @@ from evalflow.app.studio.run_types import Run
 from evalflow.app.studio.space import Workspace
 from evalflow.errors import EvalflowError
 from evalflow.run.folder import RunFolder
-from evalflow.summary import Condition, parse_condition
+from evalflow.summary.gates import Condition, parse_condition
 
 _ENDS = {"pass_rate": ("pass_rate", "pass_rate_low", "pass_rate_high")}
 """Statistics that stand in the row of the mean."""

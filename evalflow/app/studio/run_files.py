@@ -32,7 +32,7 @@ from evalflow.errors import Problem, UserError
 from evalflow.run.folder import RunFolder
 
 if TYPE_CHECKING:
-    from evalflow.summary import Passing
+    from evalflow.summary.pass_rates import Passing
 
 
 FileName = Literal[
@@ -142,7 +142,7 @@ def passing(space: Workspace, run_id: str, metric: str, thresholds: Sequence[flo
     """
     import polars as pl
 
-    from evalflow.summary import passing_rates
+    from evalflow.summary.pass_rates import passing_rates
 
     row = run_row(space, run_id)
     known = {one["name"]: one for one in row["facts"].get("metrics", [])}

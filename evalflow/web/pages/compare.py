@@ -40,7 +40,7 @@ from evalflow.web.ui.parts import (
 )
 
 if TYPE_CHECKING:
-    from evalflow.summary import ComparisonRow
+    from evalflow.summary.compare import ComparisonRow
 
 
 _TONES: dict[str, Tone] = {"better": "pass", "worse": "fail", "cannot_tell": ""}

@@ -17,7 +17,7 @@ from evalflow.report.wording import method, number, percent
 from evalflow.web.ui.parts import attempt, button, picture, shape, tell, text
 
 if TYPE_CHECKING:
-    from evalflow.summary import Passing
+    from evalflow.summary.pass_rates import Passing
 
 
 MARKS = 41

@@ -18,7 +18,8 @@ from evalflow.app.core.saved import Described
 from evalflow.config.schema import MetricConfig
 from evalflow.errors import UserError
 from evalflow.run.folder import RunFolder
-from evalflow.summary import Threshold, scores_schema, summarise, with_passed
+from evalflow.summary.journal import scores_schema
+from evalflow.summary.summarise import Threshold, summarise, with_passed
 
 Scores = Sequence[float | None]
 """One score per case; None for an undefined one."""
