@@ -15,7 +15,7 @@ from evalflow.config.load import compose
 from evalflow.errors import UserError
 from evalflow.importers.govuk import read_config
 
-from ..config.test_pitfalls import BOMB
+from ..config.test_load import BOMB
 
 ROW = {
     "question": "q", "ideal_answer": "i", "llm_answer": "a",

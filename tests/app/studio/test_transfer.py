@@ -21,7 +21,7 @@ from evalflow.config.literal import escaped, escaped_but_environment, read_yaml,
 from evalflow.config.load import resolved
 from evalflow.errors import UserError
 
-from ...config.test_pitfalls import BOMB
+from ...config.test_load import BOMB
 
 # What YAML, OmegaConf or Hydra could take for something else, and any other text.
 TRICKY = st.sampled_from(
