@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from evalflow.lazy import np
 from evalflow.report.charts import confusion_chart
 from evalflow.report.pictures import Picture, draw, interval_chart
 from evalflow.report.svg import MAIN, MUTED, Drawing, Scale, x_axis, y_axis
@@ -81,8 +82,6 @@ def reliability_bins(row: CalibrationRow) -> list[dict[str, Any]]:
     Low and high are None where labels that are all alike give no interval. Empty where scores leave 0..1 or take three
     values at most, such as verdicts.
     """
-    import numpy as np
-
     from evalflow.stats.intervals import interval
 
     labelled = row.answers.filter(row.answers["human"].is_not_null()).sort("score")

@@ -13,14 +13,13 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
+from evalflow.lazy import pl
 from evalflow.records import Case, Context, ScoreRecord
 from evalflow.report.results_csv import AnsweredCase, Score
 from evalflow.report.wording import literal, number, plain, plain_line
 from evalflow.summary.journal import json_line
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from evalflow.config.schema import MetricConfig
 
 
@@ -46,8 +45,6 @@ def most_telling(
     Returns:
         The cases, or None where there are no more than `count`.
     """
-    import polars as pl
-
     if scores.select(pl.len()).collect().item() <= count:
         return None  # hardly anything is read for this, and a case has a score or more
     lower = [name for name, config in metrics.items() if config.direction == "lower_is_better"]

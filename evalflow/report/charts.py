@@ -7,13 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
+from evalflow.lazy import pl
 from evalflow.report.pictures import Picture, distributions, draw, interval_chart, interval_pictures
 from evalflow.report.svg import INK, MAIN, MUTED, Drawing, Scale, shortened, text_width, x_axis, y_axis
 from evalflow.report.wording import PARTS, number, percent, series_name, unscored, varying, without_means_of_figures
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from evalflow.config.schema import MetricConfig
 
 

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from evalflow.lazy import pl
 from evalflow.report.header import judge_lines
 from evalflow.report.page import write_page
 from evalflow.report.pictures import Picture, draw, interval_chart
@@ -21,8 +22,6 @@ from evalflow.report.wording import folded, literal, method, number, p_value, pl
 from evalflow.summary.compare import cases_to_decide, not_worse
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from evalflow.summary.compare import ComparisonRow
 
 
@@ -59,8 +58,6 @@ def flips(
         lower: The metrics of which less is better.
         most: How many rows at most.
     """
-    import polars as pl
-
     change = pl.col("score_b") - pl.col("score_a")
     # A case that was judged repeatedly passes if most of its repeats do.
     passed = {f"passed_{side}": pl.col(f"passed_{side}") >= _HALF for side in "ab"}
@@ -336,8 +333,6 @@ def native_means(scores: pl.LazyFrame) -> pl.DataFrame:
     Returns:
         dataset, metric, target, judge, n (all scores), n_scored, mean (null without a scored one, or for labels).
     """
-    import polars as pl
-
     value = pl.col("value").replace({"true": "1", "false": "0"}).cast(pl.Float64, strict=False)
     scored = pl.col("status") == "scored"
     return (

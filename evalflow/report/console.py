@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from evalflow.lazy import pl
 from evalflow.report.header import judge_lines
 from evalflow.report.wording import (
     cost,
@@ -23,9 +24,6 @@ from evalflow.report.wording import (
     varying,
     without_means_of_figures,
 )
-
-if TYPE_CHECKING:
-    import polars as pl
 
 _STATES = (("n_scored", "scored"), ("n_undefined", "undef"), ("n_error", "error"), ("n_skipped", "skip"))
 _WORST = 3
@@ -102,8 +100,6 @@ def worst_rows(scores: pl.LazyFrame, directions: Mapping[str, str], count: int =
         directions: higher_is_better or lower_is_better, by metric.
         count: How many at most.
     """
-    import polars as pl
-
     lower = [metric for metric, direction in directions.items() if direction == "lower_is_better"]
     badness = pl.when(pl.col("metric").is_in(lower)).then(pl.col("score")).otherwise(-pl.col("score"))
     perfect = pl.when(pl.col("metric").is_in(lower)).then(pl.col("score") <= 0).otherwise(pl.col("score") >= 1)

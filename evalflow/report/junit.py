@@ -6,15 +6,13 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from xml.sax.saxutils import escape, quoteattr
 
 from evalflow.files import replacing
+from evalflow.lazy import pl
 from evalflow.records import passes
 from evalflow.report.header import judge_lines
-
-if TYPE_CHECKING:
-    import polars as pl
 
 _PLAIN = re.compile("[ !#-%'-;=?-~\u00a0-\ud7ff]*")
 """Characters that need no escape in an attribute."""
@@ -72,8 +70,6 @@ def write_junit(
         scores: The columns of scores.parquet, in input order; streamed.
         max_error_rate: The share of errors that the run allows for.
     """
-    import polars as pl
-
     own = scores.filter(pl.col("member_of").is_null())
     cells = own.filter(pl.col("threshold").is_not_null())
     judged = [(gate["name"], _of_gate(gate)) for gate in gates]
@@ -150,8 +146,6 @@ def _of_cell(cell: Mapping[str, Any], decides: _Decides) -> _Verdict:
 
 
 def _too_many_errors(cells: pl.LazyFrame, max_error_rate: float) -> bool:
-    import polars as pl
-
     share = cells.select((pl.col("status") == "error").mean()).collect(engine="streaming").item()
     return share is not None and not passes(share, max_error_rate, higher_is_better=False)
 
@@ -170,8 +164,6 @@ def _gate_totals(verdicts: Sequence[_Verdict]) -> dict[str, str]:
 
 
 def _cell_totals(cells: pl.LazyFrame, decides: _Decides) -> dict[str, str]:
-    import polars as pl
-
     scored = pl.col("status") == "scored"
     failed = scored & pl.col("passed").not_() & pl.col("metric").is_in(list(decides.failed))
     error = (pl.col("status") == "error") & decides.errors

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+from evalflow.lazy import pl
 from evalflow.report.svg import (
     FAIL,
     INK,
@@ -23,8 +24,6 @@ from evalflow.report.svg import (
 from evalflow.report.wording import PARTS, not_scored, number, percent, series_name, unscored, varying
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from evalflow.config.schema import MetricConfig
 
 
@@ -59,8 +58,6 @@ def distributions(scores: pl.LazyFrame, metrics: Mapping[str, MetricConfig]) -> 
         scores: The columns of scores.parquet; only counts leave it.
         metrics: For the direction; a metric that is not in it (a check) counts as higher is better.
     """
-    import polars as pl
-
     own = scores.filter(pl.col("member_of").is_null())
     overview = _overview(own)
     bins = _binned(own, overview)
@@ -72,8 +69,6 @@ def _overview(scores: pl.LazyFrame) -> pl.DataFrame:
 
     `binary` says that no score lies between 0 and 1, or beyond.
     """
-    import polars as pl
-
     score, status = pl.col("score"), pl.col("status")
     return (
         scores.group_by("metric", maintain_order=True)
@@ -103,8 +98,6 @@ def _overview(scores: pl.LazyFrame) -> pl.DataFrame:
 
 def _binned(scores: pl.LazyFrame, overview: pl.DataFrame) -> list[dict[str, Any]]:
     """Counts by metric, dataset, target, judge, pass or fail and bin."""
-    import polars as pl
-
     state = pl.when("passed").then(pl.lit("passed")).when(pl.col("passed").not_()).then(pl.lit("failed"))
     place = (pl.col("score") - pl.col("low")) / (pl.col("high") - pl.col("low")) * _BINS
     return (

@@ -6,17 +6,14 @@ import csv
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
 from evalflow.errors import Problem, UserError
 from evalflow.frozen import record
+from evalflow.lazy import pl
 from evalflow.records import Answer, Case
 from evalflow.summary.journal import json_line
 from evalflow.summary.summarise import FORMULA, safe_text
-
-if TYPE_CHECKING:
-    import polars as pl
-
 
 AnswerOf = Callable[[Case, str, int], Answer | None]
 Score = dict[str, Any]
@@ -210,8 +207,6 @@ class CasesWriter:
 
 
 def _series(scores: pl.LazyFrame) -> Sequence[_Series]:
-    import polars as pl
-
     frame = (
         scores.filter(pl.col("member_of").is_null())
         .select("metric", "judge", "repeat")

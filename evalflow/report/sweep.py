@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from evalflow.lazy import pl
 from evalflow.report.charts import Cell, matrix_chart, shade_of
 from evalflow.report.header import Fact, facts, judge_lines
 from evalflow.report.page import write_page
@@ -15,7 +16,6 @@ from evalflow.report.svg import INK, MAIN, Drawing, Scale, shortened, text_width
 from evalflow.report.wording import cost, literal, number, p_value, percent, series_name, unscored, varying
 
 if TYPE_CHECKING:
-    import polars as pl
     from rich.console import Console
 
 
@@ -403,8 +403,6 @@ def agreement(runs: Sequence[pl.LazyFrame]) -> pl.DataFrame:
         agreement: the share of them where both pass or both fail, of those where both judges say so; null without any;
         correlation: Spearman's rank correlation of the scores; null below 3 cells or where one judge never varies.
     """
-    import polars as pl
-
     frames = [
         run.filter(
             (pl.col("status") == "scored") & pl.col("judge").is_not_null() & pl.col("member_of").is_null()

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from evalflow.lazy import pl
 from evalflow.report.console import headline_rows, print_table
 from evalflow.report.sweep import print_boards
 from evalflow.report.wording import folded, literal, number, percent, series_name, varying
-
-if TYPE_CHECKING:
-    import polars as pl
 
 FEW = 4
 """Runs that a sweep may have, to be shown in full."""

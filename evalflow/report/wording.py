@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
+from evalflow.lazy import pl
 from evalflow.records import Case
 
 if TYPE_CHECKING:
-    import polars as pl
     from rich.console import Console
 
     from evalflow.config.schema import MetricConfig

@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from evalflow.lazy import np
 from evalflow.stats.arrays import ROUNDING, cluster_sums, constant
 from evalflow.stats.bootstrap import few_units
 from evalflow.stats.intervals import CONFIDENCE, cr1, interval, t_interval, wilson
@@ -69,8 +70,6 @@ def accuracy(
         weights: Number of answers each stands for; None if all were equally likely to be labelled.
         confidence: Coverage.
     """
-    import numpy as np
-
     same = (np.asarray(human) == np.asarray(judge)).astype(np.float64)
     return _share(same, clusters, weights, "no answers", confidence)
 
@@ -90,8 +89,6 @@ def class_rates(
     Returns:
         By class, in order. A class that only the judge gives is included, and undefined.
     """
-    import numpy as np
-
     people, found = np.asarray(human), np.asarray(judge)
     names, shares = (None if side is None else np.asarray(side) for side in (clusters, weights))
     rates: dict[Any, Agreement] = {}
@@ -130,8 +127,6 @@ def cohen_kappa(
     Returns:
         Undefined for fewer than two answers, and if both give all answers the same class.
     """
-    import numpy as np
-
     x, y = _numbers(human, judge, distance)
     n = x.size
     if n < 2:
@@ -157,8 +152,6 @@ def cohen_kappa(
 
 def normalised_weights(weights: ArrayLike | None, n: int) -> Floats:
     """Weights that sum to n; ones for None."""
-    import numpy as np
-
     if weights is None:
         return np.ones(n)
     found = np.asarray(weights, dtype=np.float64)
@@ -181,8 +174,6 @@ def from_influence(
         confidence: Coverage.
         unseen: Variance to add, as of `unseen_variance`.
     """
-    import numpy as np
-
     n = influence.size
     sums = cluster_sums(influence, clusters)
     groups, squares = sums.size, float((sums**2).sum())
@@ -219,8 +210,6 @@ def _share(
 
 def _numbers(human: ArrayLike, judge: ArrayLike, distance: Distance) -> tuple[Floats, Floats]:
     """The values if their distances count, else the numbers of their classes."""
-    import numpy as np
-
     x, y = np.asarray(human), np.asarray(judge)
     if distance == "plain":
         codes = np.unique(np.concatenate([x, y]), return_inverse=True)[1]
@@ -229,8 +218,6 @@ def _numbers(human: ArrayLike, judge: ArrayLike, distance: Distance) -> tuple[Fl
 
 
 def _distance(x: Floats, y: Floats, distance: Distance) -> Floats:
-    import numpy as np
-
     if distance == "plain":
         return (x != y).astype(np.float64)
     return np.abs(x - y) if distance == "linear" else (x - y) ** 2
@@ -238,8 +225,6 @@ def _distance(x: Floats, y: Floats, distance: Distance) -> Floats:
 
 def _expected(x: Floats, others: Floats, count: Floats, distance: Distance) -> Floats:
     """Mean distance of each of x from the others, without a table of all pairs."""
-    import numpy as np
-
     n = others.size
     if distance == "quadratic":
         centre = float(others @ count) / n
@@ -269,8 +254,6 @@ def auroc(
     Returns:
         Undefined if people pass all, or none.
     """
-    import numpy as np
-
     passed, scores = np.asarray(human).astype(np.bool_), np.asarray(judge, dtype=np.float64)
     passes, fails = np.sort(scores[passed]), np.sort(scores[~passed])
     n, counts = scores.size, (passes.size, fails.size)
@@ -288,6 +271,4 @@ def auroc(
 
 def _below(values: Floats, ordered: Floats) -> Floats:
     """How many of `ordered` are below each value, ties counting half."""
-    import numpy as np
-
     return (np.searchsorted(ordered, values, side="left") + np.searchsorted(ordered, values, side="right")) / 2

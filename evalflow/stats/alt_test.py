@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from evalflow.lazy import np
 from evalflow.stats.paired import adjust
 
 if TYPE_CHECKING:
@@ -59,8 +60,6 @@ def alt_test(people: ArrayLike, judge: ArrayLike, nearness: Nearness = "accuracy
         nearness: accuracy for classes, neg_rmse for values whose distance counts.
         epsilon: Tolerated advantage of a person, 0..1.
     """
-    import numpy as np
-
     table, own = np.asarray(people, dtype=np.float64), np.asarray(judge, dtype=np.float64)
     nothing = np.full(len(table), np.nan)
     if len(table) < MIN_PEOPLE:
@@ -86,8 +85,6 @@ def alt_test(people: ArrayLike, judge: ArrayLike, nearness: Nearness = "accuracy
 
 def _near(values: Floats, others: Floats, nearness: Nearness) -> Floats:
     """How near each value is to the others' of the same answer."""
-    import numpy as np
-
     if nearness == "accuracy":
         return np.where(np.isnan(others), 0, others == values).sum(axis=0) / (~np.isnan(others)).sum(axis=0)
     return -np.sqrt(np.nanmean((others - values) ** 2, axis=0))
@@ -95,7 +92,6 @@ def _near(values: Floats, others: Floats, nearness: Nearness) -> Floats:
 
 def _below(d: Floats, epsilon: float) -> float:
     """One-sided p-value of a mean of at least epsilon."""
-    import numpy as np
     from scipy.special import stdtr  # pyright: ignore[reportMissingTypeStubs]
 
     error = float(d.std(ddof=1)) / np.sqrt(d.size)

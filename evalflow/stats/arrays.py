@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from evalflow.lazy import np
+
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import ArrayLike, NDArray
 
     Floats = NDArray[np.float64]
@@ -18,30 +19,22 @@ ROUNDING = 1e-12
 
 def cluster_codes(names: ArrayLike) -> Ints:
     """Cluster names as numbers from 0."""
-    import numpy as np
-
     return np.unique(np.asarray(names), return_inverse=True)[1].astype(np.int64)
 
 
 def cluster_sums(values: ArrayLike, clusters: ArrayLike | None) -> Floats:
     """The values summed by cluster; unchanged for None, where each value is its own cluster."""
-    import numpy as np
-
     x = np.asarray(values, dtype=np.float64)
     return x if clusters is None else np.bincount(cluster_codes(clusters), weights=x).astype(np.float64)
 
 
 def constant(values: Floats) -> bool:
     """Whether all values are equal but for rounding; True for no values."""
-    import numpy as np
-
     return bool(not values.size or np.ptp(values) <= ROUNDING * max(1.0, float(np.abs(values).max())))
 
 
 def mean_ranks(values: Floats, count: Floats | None = None) -> Floats:
     """Ranks from 1, ties at their mean rank; each value may stand for a `count` of records."""
-    import numpy as np
-
     levels, place = np.unique(values, return_inverse=True)
     tied = np.bincount(place, count, levels.size)
     ranks: Floats = (np.cumsum(tied) - (tied - 1) / 2)[place]

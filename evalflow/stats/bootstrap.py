@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from evalflow.lazy import np
 from evalflow.stats.arrays import ROUNDING
 
 if TYPE_CHECKING:
@@ -33,8 +34,6 @@ def resample(counts: Floats, weights: Ints, seed: int) -> Floats:
     Returns:
         Shape (DRAWS, columns). Drawn in chunks to bound memory.
     """
-    import numpy as np
-
     rng = np.random.default_rng(seed)
     n = int(weights.sum())
     chunk = max(1, min(DRAWS, _CHUNK // len(weights)))
@@ -44,8 +43,6 @@ def resample(counts: Floats, weights: Ints, seed: int) -> Floats:
 
 def percentiles(values: Floats, confidence: float = 0.95) -> tuple[float, float]:
     """Percentile interval of resampled values (Efron & Tibshirani 1993, ch. 13)."""
-    import numpy as np
-
     low, high = np.quantile(values, (0.5 - confidence / 2, 0.5 + confidence / 2))
     return float(low), float(high)
 
@@ -56,8 +53,6 @@ def percentile_bounds(values: Floats, confidence: float = 0.95) -> Bounds:
     Returns:
         An empty method; or no bounds and the reason, if too many resamples are undefined or none differs.
     """
-    import numpy as np
-
     defined = values[~np.isnan(values)]
     if defined.size < (1 - MAX_UNDEFINED) * values.size:
         return None, None, None, f"none: undefined in {1 - defined.size / values.size:.0%} of the resamples"
@@ -104,8 +99,6 @@ def bootstrap_t(scores: Floats, seed: int = 0, confidence: float = 0.95) -> tupl
         seed: Seed of the draws. All rows share them, so that a row's interval does not depend on the other rows.
         confidence: Coverage.
     """
-    import numpy as np
-
     rows, n = scores.shape
     rng = np.random.default_rng([seed, n])
     weights = rng.multinomial(n, np.full(n, 1 / n), size=_DRAWS_OF_T) / n
@@ -128,8 +121,6 @@ def bootstrap_t(scores: Floats, seed: int = 0, confidence: float = 0.95) -> tupl
 
 def _studentised(centred: Floats, weights: Floats) -> Floats:
     """t* of every resample, shape (rows, draws)."""
-    import numpy as np
-
     n = centred.shape[1]
     shift = centred @ weights.T
     variance = (centred**2) @ weights.T - shift**2

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from evalflow.lazy import np
 from evalflow.stats.agreement import normalised_weights
 from evalflow.stats.arrays import ROUNDING, cluster_codes, constant, mean_ranks
 from evalflow.stats.bootstrap import DRAWS, MAX_UNDEFINED, bootstrap_method, percentiles
@@ -47,8 +48,6 @@ class Agreements:
 
     def difference(self, a: int, b: int) -> Difference:
         """Judge B's agreement minus judge A's."""
-        import numpy as np
-
         left, right = float(self.values[a]), float(self.values[b])
         if np.isnan(left) or np.isnan(right):
             a_value, b_value = (None if np.isnan(value) else value for value in (left, right))
@@ -86,8 +85,6 @@ def agreements(
         weights: Number of answers each stands for; None if all were equally likely to be labelled.
         seed: Seed of the resamples; all judges share them.
     """
-    import numpy as np
-
     x, table = np.asarray(human, dtype=np.float64), np.asarray(judges, dtype=np.float64)
     count = normalised_weights(weights, x.size)
     codes = cluster_codes(np.arange(x.size) if clusters is None else clusters)
@@ -104,8 +101,6 @@ def agreements(
 
 def _agreement(human: Floats, judges: Floats, weights: Floats, measure: Measure) -> Floats:
     """Agreement of each judge; NaN if undefined."""
-    import numpy as np
-
     if measure == "accuracy":
         return (judges == human) @ weights / weights.sum()
     one = _spearman if measure == "spearman" else _kappa
@@ -113,8 +108,6 @@ def _agreement(human: Floats, judges: Floats, weights: Floats, measure: Measure)
 
 
 def _kappa(x: Floats, y: Floats, count: Floats) -> float:
-    import numpy as np
-
     values, codes = np.unique(np.concatenate([x, y]), return_inverse=True)
     n = float(count.sum())
     a, b = (np.bincount(side, count, values.size) / n for side in (codes[: x.size], codes[x.size :]))
@@ -129,8 +122,6 @@ def _spearman(x: Floats, y: Floats, count: Floats) -> float:
 
 
 def _bounds(found: Floats) -> tuple[float | None, float | None]:
-    import numpy as np
-
     defined = found[~np.isnan(found)]
     if defined.size < (1 - MAX_UNDEFINED) * found.size or constant(defined):
         return None, None

@@ -9,13 +9,12 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from evalflow.lazy import np, pl
 from evalflow.records import Figure
 from evalflow.stats.intervals import mean_figure
 from evalflow.stats.ratios import Clusters, Of, Ratio, figure, resampled_bounds
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from evalflow.stats.arrays import Floats
 
 
@@ -61,8 +60,6 @@ def resampled_figure(name: str, of: Of, clusters: Clusters, why: str) -> Figure:
 
 def _macro_mean(per_class: Mapping[str, Ratios], position: int, totals: Floats) -> Floats:
     """The mean over classes for each row of `totals`; NaN if the value of a class that occurs is undefined."""
-    import numpy as np
-
     values = np.stack([r[position].of(totals) for r in per_class.values()], axis=1)
     defined = ~np.isnan(values)
     # Precision needs every class that occurs or is predicted: the classes whose F1 is defined.
@@ -72,8 +69,6 @@ def _macro_mean(per_class: Mapping[str, Ratios], position: int, totals: Floats) 
 
 def _weighted_mean(per_class: Mapping[str, Ratios], position: int, totals: Floats) -> Floats:
     """The mean weighted by support for each row of `totals`. A true class that is never predicted counts as 0."""
-    import numpy as np
-
     support = np.stack([totals @ ratios[_RECALL].below for ratios in per_class.values()], axis=1)
     values = np.stack([ratios[position].of(totals) for ratios in per_class.values()], axis=1)
     found = (support * np.where(np.isnan(values), 0.0, values)).sum(axis=1)
@@ -88,8 +83,6 @@ def matthews(pairs: Sequence[tuple[str, str]], positive: str | None = None) -> O
         pairs: Truth and prediction of each cell.
         positive: The class to compare with all others; None for the multiclass coefficient.
     """
-    import numpy as np
-
     sides = [[side if positive is None else str(side == positive) for side in pair] for pair in pairs]
     labels = sorted({label for pair in sides for label in pair})
     true, predicted = (np.array([[float(pair[i] == k) for k in labels] for pair in sides]) for i in (0, 1))
@@ -97,8 +90,6 @@ def matthews(pairs: Sequence[tuple[str, str]], positive: str | None = None) -> O
 
 
 def _coefficient(true: Floats, predicted: Floats, totals: Floats) -> Floats:
-    import numpy as np
-
     n = totals.sum(axis=1)
     occur, given = totals @ true, totals @ predicted
     hits = totals @ (true * predicted).sum(axis=1)
@@ -122,8 +113,6 @@ def classification_figures(counts: pl.DataFrame, positive: str | None, seed: int
         weighted_f1, weighted_f2, mcc and each class's `precision[label]`, recall, f1 and f2. `n` is the denominator;
         for a mean over classes, an F score and mcc the number of records.
     """
-    import polars as pl
-
     labels = sorted({*counts["truth"].to_list(), *counts["prediction"].to_list()})
     records = (pl.col("n") * pl.col("clusters")).sum().alias("n")
     cells = counts.group_by("truth", "prediction").agg(records).sort("truth", "prediction")
@@ -170,9 +159,6 @@ def label_text(label: str) -> str:
 
 
 def _patterns(counts: pl.DataFrame, cells: pl.DataFrame, seed: int) -> Clusters:
-    import numpy as np
-    import polars as pl
-
     codes = cells.select("truth", "prediction", cell=pl.int_range(pl.len(), dtype=pl.Int64))
     listed = (
         counts.join(codes, on=["truth", "prediction"])
@@ -197,14 +183,10 @@ def _matthews(pairs: Sequence[tuple[str, str]], positive: str | None, clusters: 
 
 
 def _accuracy(pairs: Sequence[tuple[str, str]]) -> Ratio:
-    import numpy as np
-
     return Ratio("accuracy", np.array([float(t == p) for t, p in pairs]), np.ones(len(pairs)))
 
 
 def _class_ratios(pairs: Sequence[tuple[str, str]], label: str, *, named: bool) -> Ratios:
-    import numpy as np
-
     true = np.array([float(truth == label) for truth, _ in pairs])
     predicted = np.array([float(prediction == label) for _, prediction in pairs])
     hit = true * predicted
@@ -245,8 +227,6 @@ def label_figures(counts: pl.DataFrame, seed: int = 0) -> list[Figure]:
         `f1[label]` in the order of the labels' names. The details of the precision are the counts of records: the four
         cells, and how often the label was absent from the truth and from the prediction.
     """
-    import polars as pl
-
     agree = (pl.col("truth") == pl.col("prediction")).all().cast(pl.Float64)
     whole = pl.col("cluster", "n", "clusters").first()
     records = counts.group_by("record").agg(whole, agree=agree).sort("record")
@@ -259,8 +239,6 @@ def label_figures(counts: pl.DataFrame, seed: int = 0) -> list[Figure]:
 
 
 def _counts(part: pl.DataFrame) -> dict[str, int]:
-    import polars as pl
-
     records = pl.col("n").cast(pl.Int64) * pl.col("clusters").cast(pl.Int64)
     truth, prediction = (pl.col(side) == _TRUE for side in ("truth", "prediction"))
     cells = {

@@ -20,13 +20,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from evalflow.lazy import np, pl
 from evalflow.records import Figure
 from evalflow.stats.bootstrap import FEW_CASES, FEW_CLUSTERS, bootstrap_t
 from evalflow.stats.quantiles import normal_quantile, student_quantile
 
 if TYPE_CHECKING:
-    import numpy as np
-    import polars as pl
     from numpy.typing import ArrayLike, NDArray
 
     from evalflow.stats.arrays import Bools, Floats, Ints
@@ -96,8 +95,6 @@ def wilson(k: ArrayLike, n: ArrayLike, confidence: float = CONFIDENCE) -> tuple[
         n: Trials; the bounds are NaN if 0.
         confidence: Coverage, such as 0.95.
     """
-    import numpy as np
-
     trials = np.asarray(n, dtype=np.float64)
     z2 = normal_quantile(0.5 + confidence / 2) ** 2
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -111,8 +108,6 @@ def t_interval(
     mean: ArrayLike, std_error: ArrayLike, df: ArrayLike, confidence: float = CONFIDENCE
 ) -> tuple[Floats, Floats]:
     """Mean +- t * std_error with Student's t at `df` degrees of freedom (Miller 2024, arXiv:2411.00640)."""
-    import numpy as np
-
     centre = np.asarray(mean, dtype=np.float64)
     half = student_quantile(df, 0.5 + confidence / 2) * np.asarray(std_error, dtype=np.float64)
     return centre - half, centre + half
@@ -123,8 +118,6 @@ def cr1(n: ArrayLike, clusters: ArrayLike, cluster_ss: ArrayLike) -> Floats:
 
     Liang & Zeger 1986 (Biometrika 73:13) with the usual correction for few clusters; NaN below two clusters.
     """
-    import numpy as np
-
     cases, count = np.asarray(n, dtype=np.float64), np.asarray(clusters, dtype=np.float64)
     with np.errstate(divide="ignore", invalid="ignore"):
         factor = np.where(count > 1, count / (count - 1), np.nan)
@@ -138,8 +131,6 @@ def moments(scores: ArrayLike, clusters: ArrayLike | None = None) -> Moments:
         scores: One score per case, no NaN.
         clusters: The cluster of each case; None where each stands alone.
     """
-    import numpy as np
-
     s = np.asarray(scores, dtype=np.float64)
     mean = s.mean() if s.size else np.nan
     residuals = s - mean
@@ -173,8 +164,6 @@ def interval(
         confidence: Coverage.
         seed: Seed of the bootstrap.
     """
-    import numpy as np
-
     samples = {0: np.asarray(scores, dtype=np.float64)}
     return intervals(moments(scores, clusters), samples, bounded=bounded, confidence=confidence, seed=seed)[0]
 
@@ -197,8 +186,6 @@ def intervals(
         confidence: Coverage.
         seed: Seed of the bootstrap.
     """
-    import numpy as np
-
     clustered = m.clusters < m.n
     with np.errstate(divide="ignore", invalid="ignore"):
         error = np.where(clustered, cr1(m.n, m.clusters, m.cluster_ss), m.std / np.sqrt(m.n))
@@ -235,8 +222,6 @@ def rule_of_three(method: str, successes: float, trials: float, units: str) -> s
 
 
 def _methods(m: Moments, clustered: Bools) -> NDArray[Any]:
-    import numpy as np
-
     constant = m.low == m.high
     scale = np.maximum(np.abs(m.low), np.abs(m.high))
     clusters_equal = m.cluster_ss <= _ROUNDING * (scale * m.n) ** 2
@@ -261,8 +246,6 @@ def _bootstrap_t(
     samples: Mapping[int, Floats], seed: int, confidence: float
 ) -> Iterator[tuple[list[int], tuple[Floats, Floats]]]:
     """Rows and their bounds within 0..1; rows with the same number of cases are computed together."""
-    import numpy as np
-
     by_size: dict[int, list[int]] = {}
     for row, scores in samples.items():
         by_size.setdefault(len(scores), []).append(row)
@@ -291,8 +274,6 @@ def mean_figure(statistic: str, values: pl.Series, counts: pl.DataFrame, seed: i
         The mean. `n` counts the defined records; `details` has their median, min, max and std (n - 1; null below two)
         and the number of undefined records.
     """
-    import numpy as np
-
     repeats = (counts["n"] * counts["clusters"]).to_numpy()
     known = values.is_not_null().to_numpy()
     scores = np.repeat(values.drop_nulls().to_numpy(), repeats[known])
@@ -315,8 +296,6 @@ def mean_figure(statistic: str, values: pl.Series, counts: pl.DataFrame, seed: i
 
 def _clusters(counts: pl.DataFrame, known: Bools, repeats: Ints) -> NDArray[np.uint64] | None:
     """The cluster of each record; None if each is its own cluster."""
-    import numpy as np
-
     names = counts["cluster"].hash().to_numpy()[known]
     if (counts["n"].to_numpy()[known] == 1).all() and np.unique(names).size == names.size:
         return None

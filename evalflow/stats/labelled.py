@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from evalflow.lazy import np
 from evalflow.stats.arrays import ROUNDING, cluster_codes, constant
 from evalflow.stats.intervals import Interval, interval, t_interval, wilson
 from evalflow.stats.paired import newcombe, paired_table
@@ -36,8 +37,6 @@ class Sample:
     @property
     def labelled_units(self) -> int:
         """Number of clusters that have a label; of answers, if each stands alone."""
-        import numpy as np
-
         return int(np.unique(self.units).size)
 
     @property
@@ -48,15 +47,11 @@ class Sample:
     @property
     def step(self) -> float:
         """Largest distance between two labels, or two scores."""
-        import numpy as np
-
         sides = (self.labels, np.concatenate([self.judged, self.unlabelled]))
         return max(float(np.ptp(side)) if side.size else 0.0 for side in sides)
 
     def mean(self, values: Floats) -> float:
         """The mean over labelled answers; Hajek's ratio if they are weighted."""
-        import numpy as np
-
         return float(np.average(values, weights=self.weights))
 
 
@@ -65,8 +60,6 @@ def sample(
     unlabelled_clusters: ArrayLike | None = None, weights: ArrayLike | None = None,
 ) -> Sample:  # fmt: skip
     """Build a `Sample` from the arguments of `corrected_mean`."""
-    import numpy as np
-
     y, f, u = (np.asarray(x, dtype=np.float64) for x in (labels, judged, unlabelled))
     own, others = (np.arange(y.size) if clusters is None else cluster_codes(clusters)), np.arange(u.size) + y.size
     if clusters is not None and unlabelled_clusters is not None:
@@ -84,8 +77,6 @@ def human_interval(s: Sample, binary: bool, confidence: float) -> Interval:
     For weighted labels Wilson's interval uses the effective sample size (Korn & Graubard 1998, Survey Methodology
     24:193); if all are equal, (sum w)^2 / sum w^2 (Kish 1965, sec. 11.2).
     """
-    import numpy as np
-
     if s.weights is None or s.labelled_units < 2:
         return interval(s.labels, s.units if s.clustered else None, confidence=confidence)
     if not binary and constant(s.labels):
@@ -103,8 +94,6 @@ def human_interval(s: Sample, binary: bool, confidence: float) -> Interval:
 
 def bias_interval(s: Sample, confidence: float) -> tuple[float | None, float | None]:
     """The interval of the judge's mean minus the labels' mean: Newcombe's for paired pass rates, otherwise t."""
-    import numpy as np
-
     off = s.judged - s.labels
     shares = bool(np.isin(s.labels, (0.0, 1.0)).all() and np.isin(s.judged, (0.0, 1.0)).all())
     if off.size and shares and s.weights is None and not s.clustered:
@@ -130,8 +119,6 @@ def unseen_variance(values: Floats, weights: Floats | None, units: Ints, step: f
         units: Cluster of each answer.
         step: Distance of another value.
     """
-    import numpy as np
-
     added = 0.0
     for weight in np.unique(weights) if weights is not None else ():
         own = weights == weight
@@ -144,7 +131,5 @@ def unseen_variance(values: Floats, weights: Floats | None, units: Ints, step: f
 
 def cluster_variance(sums: ArrayLike, units: Ints) -> float:
     """Sum of the squared cluster sums, times G / (G - 1) for G clusters; NaN for one."""
-    import numpy as np
-
     groups, squares = int(np.unique(units).size), float((np.asarray(sums, dtype=np.float64) ** 2).sum())
     return squares * groups / (groups - 1) if groups > 1 else np.nan

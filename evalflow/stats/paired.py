@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from evalflow.lazy import np
 from evalflow.records import TOLERANCE
 from evalflow.stats.arrays import cluster_sums
 from evalflow.stats.intervals import CONFIDENCE, FEW_CLUSTERS, cr1, t_interval, wilson
@@ -29,8 +30,6 @@ class PairedTable(NamedTuple):
 
 def paired_table(a: ArrayLike, b: ArrayLike) -> PairedTable:
     """Count the four outcomes of cases that pass (1) or fail (0) in two runs."""
-    import numpy as np
-
     x, y = np.asarray(a) == 1, np.asarray(b) == 1
     return PairedTable(*(int(cell.sum()) for cell in (x & y, x & ~y, ~x & y, ~x & ~y)))
 
@@ -129,8 +128,6 @@ def paired_difference(
         seed: Seed of the sign flips.
         bounded: Whether scores lie in 0..1.
     """
-    import numpy as np
-
     x, y = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
     if not x.size:
         return Difference(0, 0, None, None, None, None, None, None, None, None, "none: no common cases")
@@ -209,8 +206,6 @@ def standard_error(d: ArrayLike, clusters: ArrayLike | None = None) -> float | N
 
     None for fewer than two cases or clusters, and if nothing varies.
     """
-    import numpy as np
-
     values = np.asarray(d, dtype=np.float64)
     if not values.size:
         return None
@@ -237,8 +232,6 @@ def sign_flip_test(sums: ArrayLike, seed: int = 0, draws: int = DRAWS) -> float:
         draws: Number of random flips. p is (1 + number at least as extreme) / (1 + draws), which is never 0 and valid
             (Phipson & Smyth 2010).
     """
-    import numpy as np
-
     units = np.asarray(sums, dtype=np.float64)
     units = units[units != 0]
     limit = abs(float(units.sum())) - _TIE * float(np.abs(units).sum())
@@ -253,8 +246,6 @@ def sign_flip_test(sums: ArrayLike, seed: int = 0, draws: int = DRAWS) -> float:
 
 def _random_sums(units: Floats, seed: int, draws: int) -> Any:
     """Sums under random signs, in chunks."""
-    import numpy as np
-
     rng = np.random.default_rng(seed)
     step = max(1, _CHUNK // units.size)
     for start in range(0, draws, step):
@@ -265,8 +256,6 @@ def _random_sums(units: Floats, seed: int, draws: int) -> Any:
 
 def _p_value(sums: Floats, mean: float, error: float | None, seed: int) -> tuple[float, str]:
     """The p-value, and the suffix of the method's name if sign flips were used."""
-    import numpy as np
-
     if error is None:
         return sign_flip_test(sums, seed), ""
     p = t_test(mean, error, sums.size - 1)
@@ -372,8 +361,6 @@ def adjust(p_values: ArrayLike, method: Adjustment = "holm") -> Floats:
             of independent or positively dependent tests (Benjamini & Hochberg 1995); by the same under any dependence
             (Benjamini & Yekutieli 2001).
     """
-    import numpy as np
-
     p = np.asarray(p_values, dtype=np.float64)
     made = np.flatnonzero(~np.isnan(p))
     order = made[np.argsort(p[made], kind="stable")]

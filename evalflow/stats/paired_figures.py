@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from evalflow.lazy import np
 from evalflow.stats.bootstrap import Bounds, bootstrap_method, percentile_bounds, resample
 from evalflow.stats.paired import DRAWS, Difference, no_difference, t_test
 from evalflow.stats.ratios import Of, Ratio
@@ -68,23 +69,17 @@ class PairedClusters:
     @cached_property
     def draws(self) -> tuple[Floats, Floats]:
         """Cell totals of both runs in each resample."""
-        import numpy as np
-
         totals = resample(np.concatenate([self.a, self.b], axis=1), self.weights, self.seed)
         return totals[:, : self.a.shape[1]], totals[:, self.a.shape[1] :]
 
     @cached_property
     def swaps(self) -> tuple[Floats, Floats]:
         """Cell totals of both runs after swapping the runs of each cluster at random, for each draw."""
-        import numpy as np
-
         shift = np.concatenate(list(self._shifts()))
         return self.weights @ self.a + shift, self.weights @ self.b - shift
 
     def _shifts(self) -> Iterator[Floats]:
         """Run A's gain by the swaps, in chunks of draws."""
-        import numpy as np
-
         rng = np.random.default_rng(self.seed)
         differ = (self.a != self.b).any(axis=1)
         gain, weights = (self.b - self.a)[differ], self.weights[differ]
@@ -101,8 +96,6 @@ def figure_difference(figure: Of | Ratio, clusters: PairedClusters) -> Differenc
         figure: As a function of cell totals, or as a ratio of them.
         clusters: The cases that both runs have.
     """
-    import numpy as np
-
     of = figure.of if isinstance(figure, Ratio) else figure
     n, groups = clusters.cases, clusters.clusters
     value_a, value_b = clusters.values(of)
@@ -146,8 +139,6 @@ def _bounds(of: Of, clusters: PairedClusters) -> Bounds:
 
 def _p_value(of: Of, clusters: PairedClusters, difference: float) -> float:
     """p-value of the swaps. A swap that leaves the figure undefined counts as extreme, which is conservative."""
-    import numpy as np
-
     found = np.abs(of(clusters.swaps[1]) - of(clusters.swaps[0]))
     far = int((np.isnan(found) | (found >= abs(difference) - _TIE)).sum())
     return (1 + far) / (1 + found.size)

@@ -30,6 +30,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from evalflow.lazy import np
 from evalflow.stats.arrays import constant
 from evalflow.stats.intervals import CONFIDENCE, FEW_CLUSTERS, Interval, t_interval
 from evalflow.stats.labelled import (
@@ -107,8 +108,6 @@ def corrected_mean(
         confidence: Coverage.
         seed: Seed of the folds, which do not depend on the order of the answers.
     """
-    import numpy as np
-
     s = sample(
         labels, judged, unlabelled, clusters=clusters, unlabelled_clusters=unlabelled_clusters, weights=weights
     )  # fmt: skip
@@ -141,8 +140,6 @@ def rectified(s: Sample, lambdas: ArrayLike) -> tuple[float, float]:
     Returns:
         A NaN error if there is only one cluster.
     """
-    import numpy as np
-
     lam = np.broadcast_to(np.asarray(lambdas, dtype=np.float64), s.labels.shape)
     r, level = s.labels - lam * s.judged, s.mean(lam)
     whole, units = s.unlabelled, s.unlabelled_units
@@ -162,8 +159,6 @@ def power_tuned(labels: Floats, judged: Floats, unlabelled: Floats, weights: Flo
 
     0 if the judge never varies.
     """
-    import numpy as np
-
     spread = float(np.concatenate([judged, unlabelled]).var(ddof=1))
     if constant(np.concatenate([judged, unlabelled])):
         return 0.0
@@ -179,8 +174,6 @@ def crossfitted(s: Sample, folds: Ints) -> Floats:
         s: The answers.
         folds: The fold of each labelled answer.
     """
-    import numpy as np
-
     lambdas = np.empty(s.labels.size)
     for fold in np.unique(folds):
         other = folds != fold
@@ -193,8 +186,6 @@ def _estimate(
     s: Sample, mean: float | None, human: Interval, confidence: float, seed: int
 ) -> tuple[float | None, Interval, float | None]:
     """The estimate, its interval and the mean lambda."""
-    import numpy as np
-
     n, groups = s.labels.size, s.labelled_units
     if n < MIN_LABELS:
         return None, Interval(None, None, None, f"none: fewer than {MIN_LABELS} labels"), None
@@ -222,8 +213,6 @@ def _centred(s: Sample) -> Sample:
 
 def _labels_suffice(s: Sample) -> str:
     """Why the labels alone are used; empty if the judge helps."""
-    import numpy as np
-
     if s.unlabelled.size < 2:
         return "no answer is without one" if not s.unlabelled.size else "one answer is without one"
     if constant(np.concatenate([s.judged, s.unlabelled])):
@@ -260,8 +249,6 @@ def _saved(s: Sample, human: Interval, found: Interval, binary: bool, confidence
 
 def _folds(s: Sample, seed: int) -> Ints:
     """The fold of each labelled answer: random by cluster, sorted first to be independent of the answers' order."""
-    import numpy as np
-
     _, codes = np.unique(s.units, return_inverse=True)
     columns = [np.bincount(codes, x) for x in (np.ones(codes.size), s.judged, s.labels)]
     fold = np.empty(columns[0].size, dtype=np.int64)
@@ -361,7 +348,6 @@ class Spread:
             answers: Number of answers that the judge scores, labelled ones included; may be infinite.
             confidence: Coverage.
         """
-        import numpy as np
         from scipy.special import stdtrit  # pyright: ignore[reportMissingTypeStubs]
 
         labels = np.asarray(n, dtype=np.float64)
@@ -387,8 +373,6 @@ class Spread:
         Returns:
             None if it is wider even with labels of all but two answers.
         """
-        import numpy as np
-
         most = min(answers - 2, MOST_LABELS)
         start, step = MIN_LABELS, 1_000
         while start <= most:
@@ -407,8 +391,6 @@ def observed_spread(labels: ArrayLike, judged: ArrayLike) -> Spread | None:
         labels: People's, one for each answer.
         judged: The judge's.
     """
-    import numpy as np
-
     y, f = np.asarray(labels, dtype=np.float64), np.asarray(judged, dtype=np.float64)
     if y.size < 2:
         return None

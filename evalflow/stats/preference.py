@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from evalflow.lazy import pl
 from evalflow.records import Figure
 from evalflow.stats.intervals import mean_figure
 from evalflow.stats.paired import mcnemar
-
-if TYPE_CHECKING:
-    import polars as pl
 
 PREFERENCE_FIGURES = ("win_rate", "consistency", "first_preferred", "longer_preferred")
 
@@ -32,8 +30,6 @@ def preference_figures(counts: pl.DataFrame, seed: int = 0) -> list[Figure]:
             clusters (number of equal clusters that the row stands for).
         seed: Seed of bootstrap intervals.
     """
-    import polars as pl
-
     lean = pl.col("lean")
     columns = counts.select(
         win_rate="score",
@@ -63,8 +59,6 @@ def swap_test(counts: pl.DataFrame) -> dict[str, Any]:
     Returns:
         first, second: Number of clusters that lean to each position; p_value: two-sided, None if none leans.
     """
-    import polars as pl
-
     net = (pl.col("lean") * pl.col("n")).sum()
     leaning = counts.group_by("cluster").agg(net=net, alike=pl.col("clusters").first())
     first, second = (int(leaning.filter(side)["alike"].sum()) for side in (pl.col("net") > 0, pl.col("net") < 0))
@@ -72,8 +66,6 @@ def swap_test(counts: pl.DataFrame) -> dict[str, Any]:
 
 
 def _verdicts(counts: pl.DataFrame) -> dict[str, int]:
-    import polars as pl
-
     pairs = pl.col("n") * pl.col("clusters")
     kinds = {
         "wins": pl.col("score") > 0.5,  # of a panel: most of it

@@ -9,8 +9,9 @@ import math
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
+from evalflow.lazy import np
+
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import ArrayLike, NDArray
 
 _SERIES_FROM = 1000
@@ -30,8 +31,6 @@ def student_quantile(df: ArrayLike, p: float) -> NDArray[np.float64]:
         df: Degrees of freedom, whole or not.
         p: In [0.5, 1).
     """
-    import numpy as np
-
     freedom, place = np.unique(np.asarray(df, dtype=np.float64), return_inverse=True)
     found = np.array([_quantile(one, p) if one > 0 else math.nan for one in freedom.tolist()])
     return found[place].reshape(np.shape(df))

@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, Literal
 
+from evalflow.lazy import np
 from evalflow.stats.agreement import Agreement, delta_method, normalised_weights, undefined
 from evalflow.stats.arrays import cluster_sums, constant, mean_ranks
 from evalflow.stats.intervals import CONFIDENCE, FEW_CLUSTERS, t_interval
@@ -55,8 +56,6 @@ def correlation(
     Returns:
         Undefined for fewer than three answers, if a side gives all of them one score, and for Kendall's with weights.
     """
-    import numpy as np
-
     x, y = np.asarray(human, dtype=np.float64), np.asarray(judge, dtype=np.float64)
     n = x.size
     if n < _FEWEST:
@@ -94,8 +93,6 @@ def grouped_spearman(
     Returns:
         The mean, with t over groups; `n` is the number of groups.
     """
-    import numpy as np
-
     x, y = np.asarray(human, dtype=np.float64), np.asarray(judge, dtype=np.float64)
     _, codes = np.unique(np.asarray(groups), return_inverse=True)
     a, b = (_ranks_within(codes, side) for side in (x, y))
@@ -117,16 +114,12 @@ def grouped_spearman(
 
 def _ranks_within(codes: Ints, values: Floats) -> Floats:
     """Ranks within each group, up to a constant per group: groups are ranked one after the other."""
-    import numpy as np
-
     place = np.unique(values, return_inverse=True)[1]
     return mean_ranks((codes * (place.max() + 1.0)) + place)
 
 
 def pearson(x: Floats, y: Floats, count: Floats) -> float:
     """Pearson's correlation, each answer weighted by its `count`."""
-    import numpy as np
-
     a, b = (side - side @ count / count.sum() for side in (x, y))
     return float(np.clip((a * count) @ b / math.sqrt(float((a * count) @ a) * float((b * count) @ b)), -1, 1))
 
@@ -149,8 +142,6 @@ def _variance(kind: Correlation, value: float, n: float) -> float | None:
 
 def _design_effect(x: Floats, y: Floats, r: float, count: Floats, clusters: ArrayLike | None) -> tuple[int, float]:
     """The number of clusters, and the factor by which they increase the variance of the correlation."""
-    import numpy as np
-
     if clusters is None:
         return x.size, 1.0
     a, b = (side - side @ count / x.size for side in (x, y))

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from evalflow.lazy import np
 from evalflow.stats.agreement import Agreement, undefined
 from evalflow.stats.arrays import mean_ranks
 from evalflow.stats.bootstrap import bootstrap_method, percentile_bounds, resample
@@ -42,8 +43,6 @@ def icc(ratings: ArrayLike) -> Reliability:
     Args:
         ratings: Shape (answers, raters), two of each or more.
     """
-    import numpy as np
-
     table = np.asarray(ratings, dtype=np.float64)
     n, k = table.shape
     if n < 2 or k < 2:
@@ -104,8 +103,6 @@ def gwet_ac1(counts: ArrayLike) -> float | None:
 
 def _pairs(counts: ArrayLike) -> tuple[Floats, float]:
     """The counts, and the share of agreeing pairs among the ratings of an answer."""
-    import numpy as np
-
     table = np.asarray(counts, dtype=np.float64)
     raters = table.sum(axis=1)
     return table, float(((table * (table - 1)).sum(axis=1) / (raters * (raters - 1))).mean())
@@ -142,8 +139,6 @@ def krippendorff_alpha(
         Undefined if no answer has two ratings, if all ratings are equal, and for more than 1,000 different nominal or
         ratio values.
     """
-    import numpy as np
-
     table = np.asarray(ratings, dtype=np.float64)
     paired = (~np.isnan(table)).sum(axis=0) >= 2
     table, n = table[:, paired], int(paired.sum())
@@ -172,8 +167,6 @@ def krippendorff_alpha(
 def _interval(
     value: float, totals: Floats, distances: Floats | None, sizes: tuple[int, int], confidence: float, seed: int
 ) -> Agreement:
-    import numpy as np
-
     n, groups = sizes
     if groups < 2:
         return undefined(n, "one answer" if n == 1 else "one cluster", value)
@@ -185,8 +178,6 @@ def _interval(
 
 def _alpha(totals: Floats, distances: Floats | None) -> Floats:
     """Alpha for each row of column totals; NaN if the ratings do not differ."""
-    import numpy as np
-
     n, observed = totals[:, 0], totals[:, 1]
     if distances is None:
         first, second = totals[:, 2], totals[:, 3]
@@ -200,8 +191,6 @@ def _alpha(totals: Floats, distances: Floats | None) -> Floats:
 
 def _moments(table: Floats, level: Level, parcels: Ints) -> Floats:
     """Per parcel: number of ratings, their disagreement, and sums of values and squares about the overall mean."""
-    import numpy as np
-
     given = ~np.isnan(table)
     values = table.copy()
     if level == "ordinal":
@@ -216,8 +205,6 @@ def _moments(table: Floats, level: Level, parcels: Ints) -> Floats:
 
 def _counts(table: Floats, values: Floats, distances: Floats, parcels: Ints) -> Floats:
     """Per parcel: number of ratings, their disagreement, and the count of each value."""
-    import numpy as np
-
     given = ~np.isnan(table)
     places = np.where(given, np.searchsorted(values, np.where(given, table, values[0])), 0)
     m = given.sum(axis=0)
@@ -234,8 +221,6 @@ def _counts(table: Floats, values: Floats, distances: Floats, parcels: Ints) -> 
 
 def _distances(values: Floats, level: Level) -> Floats:
     """Disagreement of each pair of values."""
-    import numpy as np
-
     if level == "nominal":
         return 1 - np.eye(values.size)
     sums = values[:, None] + values

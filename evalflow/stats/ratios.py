@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from evalflow.lazy import np
 from evalflow.records import Figure
 from evalflow.stats.bootstrap import Bounds, bootstrap_method, percentile_bounds, resample
 from evalflow.stats.intervals import rule_of_three, wilson
@@ -55,8 +56,6 @@ class Ratio:
 
     def of(self, totals: Floats) -> Floats:
         """The ratio for each row of cell totals; NaN if the denominator is 0."""
-        import numpy as np
-
         above, below = totals @ self.above, totals @ self.below
         return np.divide(above, below, out=np.full(below.shape, np.nan), where=below > 0)
 

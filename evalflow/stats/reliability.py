@@ -12,13 +12,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from evalflow.lazy import np, pl
 from evalflow.records import Figure
 from evalflow.stats.bootstrap import Bounds, bootstrap_method, percentile_bounds, resample
 from evalflow.stats.intervals import mean_figure
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from evalflow.stats.arrays import Floats, Ints
 
 
@@ -40,8 +39,6 @@ def reliability_figures(counts: pl.DataFrame, seed: int = 0, bins: int = BINS) -
         brier and ece. The details of ece are the reliability diagram: `bins`, each with low, high, n, confidence and
         accuracy (means; null where n is 0).
     """
-    import polars as pl
-
     gap = pl.col("confidence") - pl.col("correct").cast(pl.Float64)
     rows = counts.with_columns(squared=gap**2)
     brier = mean_figure("brier", rows["squared"], rows, seed)
@@ -55,22 +52,16 @@ def calibration_error(totals: Floats) -> Floats:
     Args:
         totals: Sum of (right - confidence) in each bin, then the number of records; shape (rows, bins + 1).
     """
-    import numpy as np
-
     found: Floats = np.abs(totals[:, :-1]).sum(axis=1)
     return np.divide(found, totals[:, -1], out=np.full(found.shape, np.nan), where=totals[:, -1] > 0)
 
 
 def bin_of(confidence: Floats, bins: int = BINS) -> Ints:
     """The bin of each confidence."""
-    import numpy as np
-
     return np.minimum((confidence * bins).astype(np.int64), bins - 1)
 
 
 def _calibration_error(counts: pl.DataFrame, seed: int, bins: int) -> Figure:
-    import numpy as np
-
     if not counts.height:
         return Figure(statistic="ece", value=None, n=0, ci_method="none: no confidence is stated")
     confidence = counts["confidence"].to_numpy().astype(np.float64)
@@ -88,8 +79,6 @@ def _calibration_error(counts: pl.DataFrame, seed: int, bins: int) -> Figure:
 
 
 def _by_bin(place: Ints, weights: Floats, bins: int) -> Floats:
-    import numpy as np
-
     return np.bincount(place, weights=weights, minlength=bins).astype(np.float64)
 
 
@@ -108,8 +97,6 @@ def _diagram(n: Floats, confidence: Floats, correct: Floats) -> list[dict[str, A
 
 def _patterns(counts: pl.DataFrame, place: Ints, gap: Floats, bins: int) -> tuple[Floats, Ints, str]:
     """Each pattern of cluster's share of each bin's gap and of the records, its number of clusters, and the method."""
-    import numpy as np
-
     n, clusters = counts["n"].to_numpy().astype(np.float64), counts["clusters"].to_numpy().astype(np.int64)
     names = counts["cluster"].hash().to_numpy()
     alone = bool((n == 1).all()) and np.unique(names).size == names.size
@@ -126,8 +113,6 @@ def _patterns(counts: pl.DataFrame, place: Ints, gap: Floats, bins: int) -> tupl
 
 
 def _bounds(value: float, table: Floats, weights: Ints, method: str, seed: int) -> Bounds:
-    import numpy as np
-
     if weights.sum() == 1:
         return None, None, None, f"none: one {'cluster' if method.startswith('cluster') else 'case'}"
     low, high, error, why = percentile_bounds(calibration_error(resample(table, weights, seed)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from evalflow.lazy import np
 from evalflow.stats.arrays import mean_ranks
 from evalflow.stats.paired import t_test
 
@@ -65,8 +66,6 @@ def sampling_bias(
         clusters: The cluster of each labelled answer; None where each stands alone.
         rest_clusters: Those of the others, by the same names.
     """
-    import numpy as np
-
     a, b = np.asarray(labelled, dtype=np.float64), np.asarray(rest, dtype=np.float64)
     labelled_mean, rest_mean = (float(side.mean()) if side.size else None for side in (a, b))
     values = np.unique(np.concatenate([a, b]))
@@ -95,8 +94,6 @@ def _independent_test(a: Floats, b: Floats, method: str) -> float:
 
 def _clustered_test(a: Floats, b: Floats, codes: Ints) -> float | None:
     """p-value over clusters; None if a side has a single cluster."""
-    import numpy as np
-
     ranks = mean_ranks(np.concatenate([a, b]))
     drawn = np.repeat([1.0, 0.0], [a.size, b.size])
     parts = np.bincount(codes, (drawn - drawn.mean()) * (ranks - ranks.mean()))

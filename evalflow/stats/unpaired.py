@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from evalflow.lazy import np
 from evalflow.stats.bootstrap import few_units
 from evalflow.stats.intervals import t_interval, wilson
 from evalflow.stats.paired import Difference, t_test
@@ -36,8 +37,6 @@ def unpaired_difference(
     Returns:
         The difference; its `n` counts the cases of both runs.
     """
-    import numpy as np
-
     x, y = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
     n = x.size + y.size
     if not x.size or not y.size:
@@ -80,7 +79,6 @@ def fisher(k_a: int, k_b: int, n_a: int, n_b: int) -> float:
 
     The total probability, given the margins, of all tables that are no likelier than this one (Fisher 1935).
     """
-    import numpy as np
     from scipy.stats import hypergeom  # pyright: ignore[reportMissingTypeStubs]
 
     passed, n = k_a + k_b, n_a + n_b
@@ -96,8 +94,6 @@ def _spread(x: Floats, y: Floats, names: Sequence[NDArray[Any]]) -> tuple[float 
     Independent samples use Welch's test: the sum of the runs' variances, with Satterthwaite's degrees of freedom. If
     some clusters are in both runs, the smaller number of clusters less one is used instead, which is conservative.
     """
-    import numpy as np
-
     shares = np.concatenate([-(x - x.mean()) / x.size, (y - y.mean()) / y.size])
     found, codes = np.unique(np.concatenate(names), return_inverse=True)
     counts = [np.unique(side).size for side in names]
@@ -135,8 +131,6 @@ def unpaired_figure_difference(figure: Of | Ratio, clusters: PairedClusters, siz
     Returns:
         The difference. `n` counts the cases of both runs; for a proportion only those in its denominator.
     """
-    import numpy as np
-
     of = figure.of if isinstance(figure, Ratio) else figure
     n, groups = clusters.cases, clusters.clusters
     value_a, value_b = clusters.values(of)
@@ -159,16 +153,12 @@ def unpaired_figure_difference(figure: Of | Ratio, clusters: PairedClusters, siz
 
 def _independent(clusters: PairedClusters) -> bool:
     """Whether every cluster is a single record of a single run."""
-    import numpy as np
-
     both = np.concatenate([clusters.a, clusters.b], axis=1)
     return bool((both.max(axis=1) == 1).all() and (both.sum(axis=1) == 1).all())
 
 
 def _trials(ratio: Ratio, totals: Floats) -> Floats:
     """The records of a proportion's denominator: 1 for those in its numerator, else 0."""
-    import numpy as np
-
     above, below = round(float(totals @ ratio.above)), round(float(totals @ ratio.below))
     return np.repeat([1.0, 0.0], [above, below - above])
 

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from evalflow.lazy import np
 from evalflow.stats.arrays import cluster_sums
 from evalflow.stats.intervals import cr1
 
@@ -71,8 +72,6 @@ def repeated(scores: ArrayLike) -> Repeated:
         scores: Shape (cases, answers, judgements), or (cases, repeats) for one kind of noise, which then counts as the
             generator's; NaN for a missing score. Cases without any score are left out.
     """
-    import numpy as np
-
     table = np.asarray(scores, dtype=np.float64)
     table = table[:, :, None] if table.ndim == 2 else table
     table = table[~np.isnan(table).all(axis=(1, 2))]
@@ -107,8 +106,6 @@ def components(cases: Repeated, clusters: ArrayLike | None = None) -> Components
     Returns:
         None for fewer than two cases, or clusters.
     """
-    import numpy as np
-
     n = cases.mean.size
     sums = cluster_sums(cases.mean - cases.mean.mean(), clusters) if n else np.zeros(0)
     if sums.size < 2:
@@ -131,8 +128,6 @@ def pass_at_k(passes: ArrayLike, answers: ArrayLike, k: int) -> Floats:
         answers: Number of answers, n; the result is NaN if it is below k.
         k: Number of answers drawn.
     """
-    import numpy as np
-
     n, c = np.asarray(answers, dtype=np.float64), np.asarray(passes, dtype=np.float64)
     return 1 - _share_of_draws(n - c, n, k)
 
@@ -142,15 +137,11 @@ def pass_all_k(passes: ArrayLike, answers: ArrayLike, k: int) -> Floats:
 
     Yao et al. 2024, arXiv:2406.12045, section 4. Arguments as of `pass_at_k`.
     """
-    import numpy as np
-
     return _share_of_draws(np.asarray(passes, dtype=np.float64), np.asarray(answers, dtype=np.float64), k)
 
 
 def _share_of_draws(marked: Floats, n: Floats, k: int) -> Floats:
     """C(marked, k) / C(n, k): the share of draws of k out of n that are all marked."""
-    import numpy as np
-
     share = np.ones(np.broadcast(marked, n).shape)
     for i in range(k):
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -160,7 +151,5 @@ def _share_of_draws(marked: Floats, n: Floats, k: int) -> Floats:
 
 def _mean(values: Floats) -> float | None:
     """The mean without NaN; None if nothing is left."""
-    import numpy as np
-
     known = values[~np.isnan(values)]
     return float(known.mean()) if known.size else None

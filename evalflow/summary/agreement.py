@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from evalflow.lazy import np, pl
 from evalflow.records import passes
 from evalflow.stats.agreement import Agreement, accuracy, auroc, class_rates, cohen_kappa, undefined
 from evalflow.stats.alt_test import AltTest, alt_test
@@ -14,7 +15,6 @@ from evalflow.stats.raters import fleiss_kappa, gwet_ac1, icc, krippendorff_alph
 from evalflow.summary.slices import cluster_name
 
 if TYPE_CHECKING:
-    import polars as pl
     from numpy.typing import NDArray
 
     from evalflow.stats.arrays import Floats
@@ -74,8 +74,6 @@ def classes_of(labelled: pl.DataFrame, *, higher_is_better: bool) -> Classes | N
     Returns:
         None if scores take many values and there is no threshold.
     """
-    import numpy as np
-
     judge, human = labelled["score"].to_numpy(), labelled["human"].to_numpy()
     alone = labelled.filter(labelled["people"] == 1)["human"].to_numpy() if labelled.height else human
     found = np.unique(np.concatenate([judge, alone if alone.size else human]))
@@ -123,8 +121,6 @@ def agreement(labelled: pl.DataFrame, classes: Classes | None, *, seed: int) -> 
 
 def _unweighted(human: Floats, judge: Floats, clusters: NDArray[Any] | None, seed: int) -> dict[str, Agreement]:
     """The measures that cannot use weights."""
-    import numpy as np
-
     n, verdicts = human.size, bool(np.isin(human, (0.0, 1.0)).all())
     alone = undefined(n, "each answer stands alone")
     return {
@@ -151,8 +147,6 @@ def _is_a_scale(found: Floats, judge: Floats) -> bool:
 
 
 def _nearest(values: Floats, levels: Floats) -> Floats:
-    import numpy as np
-
     # In descending order, so that ties round up.
     distance = np.abs(values[:, None] - levels[::-1])
     return levels[::-1][distance.argmin(axis=1)]
@@ -189,9 +183,6 @@ def raters_of(labels: pl.DataFrame, answers: pl.DataFrame, *, seed: int) -> Rate
         answers: The labelled answers: case_id, target_repeat, cluster, score.
         seed: Of the bootstrap.
     """
-    import numpy as np
-    import polars as pl
-
     known = labels.join(answers.select(*ANSWER_KEY, "cluster", "score"), on=ANSWER_KEY, how="inner")
     table = known.sort("by").pivot("by", index=[*ANSWER_KEY, "cluster", "score"], values="human").sort(*ANSWER_KEY)
     ratings = table.drop(*ANSWER_KEY, "cluster", "score").cast(pl.Float64).to_numpy()
@@ -217,8 +208,6 @@ def raters_of(labels: pl.DataFrame, answers: pl.DataFrame, *, seed: int) -> Rate
 
 def _counts(ratings: Floats) -> Floats | None:
     """Number of people who gave each class to each answer; None if labels are not classes, or their number differs."""
-    import numpy as np
-
     given = ~np.isnan(ratings)
     classes = np.unique(ratings[given])
     if classes.size > _MAX_CLASSES or np.unique(given.sum(axis=1)).size > 1:
@@ -228,8 +217,6 @@ def _counts(ratings: Floats) -> Floats | None:
 
 def _reliability(ratings: Floats, alpha: float | None) -> float | None:
     """Reliability of an answer's mean label: the intraclass correlation, or from alpha if some labels are missing."""
-    import numpy as np
-
     given = ~np.isnan(ratings)
     found = icc(ratings).icc1k if given.all() else None
     if found is None and alpha is not None:
@@ -248,8 +235,6 @@ def disagreements(row: CalibrationRow, most: int) -> list[dict[str, Any]]:
         dataset, metric, target, target_repeat, judge, case_id; score, human (means), difference (score - human), said
         (people's labels on the metric's own scale), reason (the judge's), comment (people's, or null).
     """
-    import polars as pl
-
     labelled = row.answers.filter(pl.col("human").is_not_null())
     differences = labelled.with_columns(difference=pl.col("score") - pl.col("human"))
     differing = differences.filter(pl.col("difference").abs() > 1e-9)
@@ -274,8 +259,6 @@ def label_frame(rows: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
         rows: dataset, case_id, target, target_repeat, metric; answer_hash; by; human (the label as a score); value
             (the same on the metric's own scale, as text); weight (how many answers it stands for); comment.
     """
-    import polars as pl
-
     text, number = pl.String(), pl.Float64()
     schema = dict.fromkeys(("dataset", "case_id", "target", "metric", "answer_hash", "by", "value", "comment"), text)
     return pl.DataFrame(list(rows), {**schema, "target_repeat": pl.Int64(), "human": number, "weight": number})
@@ -296,8 +279,6 @@ def labelled_scores(scores: pl.LazyFrame, labels: pl.DataFrame, *, failed: bool 
         null without a threshold), threshold, value and reason (of the first repeat); human (null without a label),
         people (their number), said (their values), weight, comment.
     """
-    import polars as pl
-
     series = labels.select("dataset", "metric", "target").unique().lazy()
     status, cell = pl.col("status"), [*ANSWER, "judge"]
     own = scores.filter(pl.col("member_of").is_null()).with_columns(pl.col("target_repeat").cast(pl.Int64))
@@ -320,16 +301,12 @@ def labelled_scores(scores: pl.LazyFrame, labels: pl.DataFrame, *, failed: bool 
 
 def series_sizes(scores: pl.LazyFrame) -> dict[tuple[str | None, ...], int]:
     """Number of answers of each of SERIES, in any state."""
-    import polars as pl
-
     cells = scores.filter(pl.col("member_of").is_null()).select(*ANSWER, "judge").unique()
     return {row[:-1]: row[-1] for row in cells.group_by(SERIES).agg(pl.len()).collect().iter_rows()}
 
 
 def unscored_labels(scores: pl.LazyFrame, labels: pl.DataFrame) -> pl.DataFrame:
     """Labelled answers without a score: dataset, metric, target, n; only rows with some."""
-    import polars as pl
-
     known = scores.filter(pl.col("member_of").is_null() & (pl.col("status") == "scored"))
     known = known.with_columns(pl.col("target_repeat").cast(pl.Int64))
     left = labels.lazy().select(ANSWER).unique().join(known, on=ANSWER, how="anti")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
+from evalflow.lazy import np, pl
 from evalflow.stats.agreement import Agreement
 from evalflow.stats.intervals import Interval, interval
 from evalflow.stats.paired import adjust
@@ -24,9 +24,6 @@ from evalflow.summary.agreement import (
     unscored_labels,
 )
 from evalflow.summary.compare import Traits, tags_of
-
-if TYPE_CHECKING:
-    import polars as pl
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +59,6 @@ def uneven_tags(answers: pl.DataFrame) -> list[TagShare]:
     Args:
         answers: Rows of `labelled_scores`.
     """
-    import polars as pl
-
     known = answers.with_columns(labelled=pl.col("human").is_not_null().cast(pl.Float64))
     found: list[TagShare] = []
     for tag, own in tags_of(answers).items():
@@ -168,8 +163,6 @@ def calibrate_scores(
         traits: Traits of each metric.
         seed: Seed of folds and resamples.
     """
-    import polars as pl
-
     unscored = {row[:3]: row[3] for row in unscored_labels(scores, labels).iter_rows()}
     rows: list[CalibrationRow] = []
     failed, sizes = labelled_scores(scores, labels, failed=True), series_sizes(scores)
@@ -202,8 +195,6 @@ def _row(
     traits: Traits,
     seed: int,
 ) -> CalibrationRow:
-    import polars as pl
-
     dataset, metric, target, judge = names
     known = pl.col("human").is_not_null()
     labelled, rest = answers.filter(known), answers.filter(~known)
@@ -236,8 +227,6 @@ def _row(
 
 
 def _corrected(answers: pl.DataFrame, *, weighted: bool, seed: int) -> CorrectedMean:
-    import polars as pl
-
     labelled, rest = answers.filter(pl.col("human").is_not_null()), answers.filter(pl.col("human").is_null())
     clustered = answers["cluster"].n_unique() < answers.height
     return corrected_mean(
@@ -259,8 +248,6 @@ def _within(found: CorrectedMean, *, bounded: bool) -> CorrectedMean:
 
 def _rate(labelled: pl.DataFrame, rest: pl.DataFrame) -> CorrectedRate | None:
     """Rogan and Gladen's estimate, if judge and people only say yes and no."""
-    import numpy as np
-
     human, judge, others = labelled["human"].to_numpy(), labelled["score"].to_numpy(), rest["score"].to_numpy()
     if not np.isin(np.concatenate([human, judge, others]), (0.0, 1.0)).all():
         return None

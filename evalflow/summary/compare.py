@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from evalflow.datasets import tag_levels
+from evalflow.lazy import pl
 from evalflow.records import passes
 from evalflow.stats.paired import (
     RULE_OF_THREE,
@@ -31,8 +32,6 @@ from evalflow.summary.figure_differences import (
 from evalflow.summary.slices import cluster_name
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from evalflow.records import FigureSpec
 
 
@@ -65,8 +64,6 @@ def pair_scores(a: pl.LazyFrame, b: pl.LazyFrame) -> Pairing:
         a: The columns of scores.parquet.
         b: Those of the other run.
     """
-    import polars as pl
-
     joined = by_case(a).join(by_case(b), on=_KEY, how="full", coalesce=True, suffix="_b")
     sides = joined.rename({name: f"{name}_a" for name in ("judge", "score", "passed", "place", "seen")})
     table = sides.sort("dataset", "place_a", "place_b", "metric", nulls_last=True).collect(engine="streaming")
@@ -110,8 +107,6 @@ def slices(
     Yields:
         The tag, None for all; other tags of exactly these cases; and the cases.
     """
-    import polars as pl
-
     found: dict[Any, tuple[str | None, list[str], tuple[pl.DataFrame, ...]]] = {_ids(sides): (None, [], sides)}
     tags: list[dict[str, list[str]]] = [tags_of(side) if by_tag else {} for side in sides]
     for tag in (name for name in tags[0] if all(name in known for known in tags)):
@@ -135,8 +130,6 @@ def by_case(scores: pl.LazyFrame) -> pl.LazyFrame:
 
     Columns: dataset, metric, case_id, group, tags, judge, score, passed, place (in the run's order), seen (cells).
     """
-    import polars as pl
-
     return (
         scores.filter(pl.col("member_of").is_null())
         .with_row_index("place")
@@ -376,8 +369,6 @@ def compare_samples(
     Returns:
         The rows, and how many cases are in both runs.
     """
-    import polars as pl
-
     sides = by_case(a).collect(engine="streaming"), by_case(b).collect(engine="streaming")
     common = sides[0].select("dataset", "case_id").unique().join(sides[1], on=["dataset", "case_id"], how="semi").height
     rows: list[ComparisonRow] = []
@@ -403,8 +394,6 @@ def compare_samples(
 
 def _cluster() -> pl.Expr:
     """The group, over all datasets; the case if it has none."""
-    import polars as pl
-
     case = pl.concat_str(pl.lit("case:"), "dataset", pl.lit(":"), "case_id")
     return pl.when(pl.col("group").is_null()).then(case).otherwise("group:" + pl.col("group")).alias("cluster")
 

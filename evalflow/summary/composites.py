@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from evalflow.bill import NOTHING
 from evalflow.frozen import record
+from evalflow.lazy import pl
 from evalflow.metrics.combine import CompositeMetricConfig, Part, combine
 from evalflow.records import passes
 from evalflow.summary.journal import bill_row, journal_schema, json_text
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from evalflow.records import Direction, Outcome
 
 _ANSWER_KEY = ("dataset", "index", "target", "target_repeat")
@@ -66,8 +65,6 @@ def with_composites(batches: Iterable[pl.DataFrame], composites: Sequence[Compos
         batches: Columns as in `journal_schema`, each cell once, the rows of an answer together.
         composites: The composites to add.
     """
-    import polars as pl
-
     held: pl.DataFrame | None = None
     for batch in batches:
         rows = batch if held is None else pl.concat([held, batch])
@@ -79,8 +76,6 @@ def with_composites(batches: Iterable[pl.DataFrame], composites: Sequence[Compos
 
 
 def _completed(rows: pl.DataFrame, composites: Sequence[Composite]) -> pl.DataFrame:
-    import polars as pl
-
     made = [
         {"place": place, **_row(composite, repeat, outcome)}
         for place, scores in _answers(rows)
@@ -102,8 +97,6 @@ def _completed(rows: pl.DataFrame, composites: Sequence[Composite]) -> pl.DataFr
 
 def _answers(rows: pl.DataFrame) -> Iterator[tuple[int, _Scores]]:
     """Each answer's scores, with the number of its first row."""
-    import polars as pl
-
     own = rows.with_row_index("place").with_columns(pl.col("place").first().over(_ANSWER_KEY))
     own = own.filter(pl.col("member_of").is_null())
     found: defaultdict[int, defaultdict[str, dict[int, tuple[Any, ...]]]] = defaultdict(lambda: defaultdict(dict))

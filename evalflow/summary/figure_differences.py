@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from evalflow.lazy import np, pl
 from evalflow.stats.classification import label_text, labels_of, matthews, of_class, over_classes
 from evalflow.stats.paired import Difference, paired_difference
 from evalflow.stats.paired_figures import PairedClusters, figure_difference
@@ -16,8 +17,6 @@ from evalflow.summary.figures import decode_values
 from evalflow.summary.journal import json_text
 
 if TYPE_CHECKING:
-    import numpy as np
-    import polars as pl
     from numpy.typing import NDArray
 
     from evalflow.records import FigureSpec
@@ -58,8 +57,6 @@ def read_values(
         spec: Which figures the metric has.
         paired: Whether the cases are the same on both sides.
     """
-    import polars as pl
-
     key = ["dataset", "metric", "case_id"]
     counted = [
         side.filter((pl.col("status") == "scored") & pl.col("member_of").is_null())
@@ -87,8 +84,6 @@ def figure_differences(
         seed: Seed of resamples.
         by_class: Whether to include the figures of each class, or label.
     """
-    import polars as pl
-
     wanted = pl.concat(own.select("case_id", side=pl.lit(name)) for name, own in zip(_SIDES, cases, strict=True))
     rows = values.rows.join(wanted, on=["case_id", "side"], how="semi")
     design = _Design(values.paired, seed)
@@ -132,8 +127,6 @@ class _Classified:
     """Truth and prediction of each case in two runs, counted once for all figures."""
 
     def __init__(self, rows: pl.DataFrame, design: _Design) -> None:
-        import polars as pl
-
         cells = rows.select("truth", "prediction").unique().sort("truth", "prediction")
         placed = rows.join(cells.with_row_index("cell"), on=["truth", "prediction"]).with_columns(amount="weight")
         self.rows, self.design = rows, design
@@ -145,8 +138,6 @@ class _Classified:
 
     def of_class(self, label: str, names: Sequence[str]) -> Iterator[Found]:
         """Precision, recall and F scores of one class, in canonical JSON text."""
-        import polars as pl
-
         ratios = of_class(self.pairs, label)
         for name in names:
             if name == "recall" and self.one_truth:
@@ -163,8 +154,6 @@ class _Classified:
 
 def _confidence_figures(rows: pl.DataFrame, design: _Design) -> Iterator[Found]:
     """The Brier score and the calibration error, over the cases with a stated confidence."""
-    import polars as pl
-
     gap = pl.col("correct").cast(pl.Float64) - pl.col("confidence")
     yield "brier", design.of_means(rows.with_columns(brier=gap**2), "brier")
     stated = design.known(rows, "confidence")
@@ -183,8 +172,6 @@ class _Design:
 
     def known(self, rows: pl.DataFrame, name: str) -> pl.DataFrame:
         """The rows with a value (if paired, on both sides), with the weights of each case normalised to 1."""
-        import polars as pl
-
         rows = rows.drop_nulls(name)
         if self.paired:
             rows = rows.filter(pl.col("side").n_unique().over("case_id") == len(_SIDES))
@@ -192,8 +179,6 @@ class _Design:
 
     def of_means(self, rows: pl.DataFrame, name: str) -> Difference:
         """Compare the mean of a measure in 0..1; cases for which a run has none are left out."""
-        import polars as pl
-
         value = (pl.col(name) * pl.col("weight")).sum()
         means = (
             self.known(rows, name)
@@ -209,8 +194,6 @@ class _Design:
 
     def of_cells(self, rows: pl.DataFrame, cells: int) -> Callable[[Of | Ratio], Difference]:
         """A function that compares a figure over cells, counted once for all figures; arguments as of `_clusters`."""
-        import polars as pl
-
         cases = rows.select("case_id", "side").unique()
         if self.paired:
             clusters = _clusters(rows, cells, cases["case_id"].n_unique(), self.seed)
@@ -229,9 +212,6 @@ def _clusters(rows: pl.DataFrame, cells: int, cases: int, seed: int) -> PairedCl
         cases: Number of cases.
         seed: Seed of resamples.
     """
-    import numpy as np
-    import polars as pl
-
     place = pl.col("cell").cast(pl.Int64) + pl.when(pl.col("side") == _SIDES[1]).then(cells).otherwise(0)
     listed = (
         rows.group_by("cluster", place.alias("place"))

@@ -7,13 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from evalflow.lazy import pl
 from evalflow.stats.preference import PREFERENCE_FIGURES
 from evalflow.summary.journal import json_text
 from evalflow.summary.slices import Units
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from evalflow.protocols import Measured
     from evalflow.records import Figure, FigureSpec
 
@@ -45,8 +44,6 @@ def figures(cells: pl.LazyFrame, units: Units, metrics: Mapping[str, Measured], 
         metrics: The metrics by name.
         seed: Of bootstrap intervals.
     """
-    import polars as pl
-
     specs = {name: metric.figures for name, metric in metrics.items() if metric.figures is not None}
     if not specs:
         return []
@@ -105,8 +102,6 @@ def _counted(cells: pl.LazyFrame, *, alone: bool) -> pl.DataFrame:
 
     Where each record is `alone` in its cluster, those with the same value are one row.
     """
-    import polars as pl
-
     # An undefined score of a pair may have a value, and a panel's score may have none.
     scored = cells.filter((pl.col("status") == "scored") | pl.col("value").is_not_null())
     metric = pl.col("metric").first()
@@ -132,8 +127,6 @@ def decode_values(spec: FigureSpec, counted: pl.DataFrame) -> pl.DataFrame:
         prediction, unexpected and unsaid (whether the label was absent from the truth, or the prediction, and taken
         as false); of a retrieval a column per measure; of a pair lean and longer.
     """
-    import polars as pl
-
     values = {value: json.loads(value) for value in counted["value"].drop_nulls().unique().to_list()}
     if spec.kind == "retrieval":
         rows = [[value, *(measured.get(name) for name in spec.measures)] for value, measured in values.items()]

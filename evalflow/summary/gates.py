@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from evalflow.config.schema import GateValue, NotWorse
 from evalflow.errors import Problem, UserError, did_you_mean
+from evalflow.lazy import pl
 from evalflow.records import passes
 from evalflow.stats.paired import cases_needed
 from evalflow.summary.compare import ComparisonRow, cases_to_decide
 from evalflow.summary.figures import statistics
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from evalflow.protocols import Measured
 
 
@@ -179,8 +178,6 @@ def evaluate_gates(
 
 
 def _rows(gate: Gate, summary: pl.DataFrame) -> Iterator[GateRow]:
-    import polars as pl
-
     of_mean = gate.statistic in COLUMNS
     statistic = "mean" if of_mean else gate.statistic
     value = "value" if gate.statistic == "mean" or not of_mean else gate.statistic
@@ -237,8 +234,6 @@ def _of_baseline(
 
 def _mean_of(gate: Gate, row: ComparisonRow, summary: pl.DataFrame) -> Mapping[str, Any] | None:
     """The summary's row with the counts of the compared scores."""
-    import polars as pl
-
     own = summary.filter(
         (pl.col("dataset") == row.dataset) & (pl.col("metric") == row.metric) & (pl.col("statistic") == "mean"),
         pl.col("tag").eq_missing(pl.lit(gate.tag, pl.String)),

@@ -8,16 +8,13 @@ from collections.abc import Mapping
 from dataclasses import fields
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from pydantic_core import PydanticSerializationError, to_json
 
 from evalflow.bill import Bill
+from evalflow.lazy import pl
 from evalflow.records import ScoreRecord
-
-if TYPE_CHECKING:
-    import polars as pl
-
 
 _TAIL = 1 << 16
 _CANONICAL = json.JSONEncoder(ensure_ascii=False, sort_keys=True, allow_nan=False, separators=(",", ":"))
@@ -122,8 +119,6 @@ SLICE = ("dataset", "target", "metric", "judge")
 
 def scores_schema() -> pl.Schema:
     """Columns of scores.parquet, in order: a record's without `index` and bill, and what a threshold makes of it."""
-    import polars as pl
-
     derived = {"threshold": pl.Float64(), "passed": pl.Boolean()}
     schema: dict[str, pl.DataType] = {}
     for name, dtype in journal_schema().items():
@@ -136,8 +131,6 @@ def scores_schema() -> pl.Schema:
 
 def journal_schema() -> pl.Schema:
     """Columns of a line of scores.jsonl: the fields of ScoreRecord; value and steps are JSON text."""
-    import polars as pl
-
     text, number, count = pl.String, pl.Float64, pl.Int64
     bill = pl.Struct({
         "requests": count, "reasks": count, "input_tokens": count, "output_tokens": count, "remembered": count,
@@ -155,8 +148,6 @@ def journal_schema() -> pl.Schema:
 
 def summary_schema() -> pl.Schema:
     """Columns of summary.parquet, in order."""
-    import polars as pl
-
     text, number, count = pl.String, pl.Float64, pl.Int64
     return pl.Schema({
         "dataset": text, "target": text, "metric": text, "statistic": text, "judge": text, "tag": text, "n": count,

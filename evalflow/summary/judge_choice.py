@@ -5,15 +5,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from evalflow.lazy import np, pl
 from evalflow.stats.choosing import Agreements, Measure, agreements
 from evalflow.stats.paired import adjust
 from evalflow.summary.agreement import ANSWER_KEY, classes_of, clusters_of, weights_of
-
-if TYPE_CHECKING:
-    import polars as pl
-
 
 LEVEL = 0.05
 
@@ -83,8 +80,6 @@ def _common(sides: Sequence[pl.DataFrame]) -> list[pl.DataFrame]:
 
 def _as_measured(sides: Sequence[pl.DataFrame], higher: Sequence[bool]) -> tuple[Measure, Any, Any]:
     """Measure, people's values, and the judges' of shape (judges, answers)."""
-    import numpy as np
-
     found = [classes_of(side, higher_is_better=up) for side, up in zip(sides, higher, strict=True)]
     classes = [one for one in found if one is not None]
     if len(classes) == len(sides) and all(np.array_equal(one.human, classes[0].human) for one in classes):

@@ -6,13 +6,12 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from evalflow.lazy import np, pl
 from evalflow.stats.intervals import interval
 from evalflow.stats.variance import Components, Repeated, components, pass_all_k, pass_at_k
 from evalflow.summary.slices import Units, case_clusters
 
 if TYPE_CHECKING:
-    import numpy as np
-    import polars as pl
     from numpy.typing import NDArray
 
 
@@ -35,8 +34,6 @@ def noise(cases: pl.DataFrame, units: Units, seed: int = 0) -> list[dict[str, An
         unlimited repeats), one_more (answer, judgement, case: the resulting std_error, and the number of additional
         cases with the same effect), stability and draws (null without pass or fail).
     """
-    import polars as pl
-
     keys = units.keys
     scored = cases.filter(pl.col("judgements") > 0)
     return [
@@ -48,8 +45,6 @@ def noise(cases: pl.DataFrame, units: Units, seed: int = 0) -> list[dict[str, An
 
 def components_of(cases: pl.DataFrame) -> Components | None:
     """The variance components of rows of `repeats_of`; None for fewer than two cases, or clusters."""
-    import polars as pl
-
     names = ("mean", "answers", "answer_variance", "per_judgement", "judge_variance")
     columns = [cases[name].cast(pl.Float64).to_numpy() for name in names]
     return components(Repeated(*columns), case_clusters(cases))
@@ -97,8 +92,6 @@ def _after_one_more(parts: Components, answers: float, judgements: float, varian
 
 def _stability(cases: pl.DataFrame) -> dict[str, Any]:
     """Counts of stable and flaky cases; and the flaky ones, the most evenly split first."""
-    import polars as pl
-
     verdicts, passes = pl.col("verdicts"), pl.col("passes")
     several, split = verdicts > 1, (passes > 0) & (passes < verdicts)
     counts = cases.select(
@@ -151,8 +144,6 @@ def consistency(scores: pl.LazyFrame) -> dict[str, Any] | None:
         with the same value, 0..1, mean over answers), sd (standard deviation of the judgements of an answer: the root
         of the mean variance). None if no answer was judged twice.
     """
-    import polars as pl
-
     k, pairs = pl.col("n"), pl.col("n") * (pl.col("n") - 1)
     by_value = (
         scores.filter(pl.col("status") == "scored")
@@ -180,8 +171,6 @@ def replies(scores: pl.LazyFrame) -> dict[str, Any]:
         judged (number of scores for which it replied), unparsable (share without a readable reply), reasked (share
         scored after a repeated question that named the error); shares are None if judged is 0.
     """
-    import polars as pl
-
     unparsable = pl.col("error_type").is_in(_UNPARSABLE).fill_null(False)
     judged = (pl.col("status") == "scored") | unparsable
     shares = {"unparsable": unparsable.mean(), "reasked": (pl.col("path") == "reasked").fill_null(False).mean()}

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from evalflow.lazy import pl
 from evalflow.summary.journal import SLICE
 from evalflow.summary.slices import cluster_name
-
-if TYPE_CHECKING:
-    import polars as pl
 
 _BETWEEN = "\x1f"
 _LISTED = 10
@@ -21,8 +19,6 @@ _MEMBER_COLUMNS = (
 
 def member_key() -> pl.Expr:
     """A name for a member that is unique over all panels."""
-    import polars as pl
-
     return pl.concat_str("member_of", "judge", separator=_BETWEEN)
 
 
@@ -41,8 +37,6 @@ def panel_details(members: pl.LazyFrame, alone: pl.DataFrame, seed: int = 0) -> 
         scores, highest minus lowest) and widest (the cells with the largest ranges: case_id, target_repeat, repeat,
         range, scores by member).
     """
-    import polars as pl
-
     overall = (pl.col("statistic") == "mean") & pl.col("tag").is_null()
     parts = pl.col("judge").str.split_exact(_BETWEEN, 1).struct
     means = alone.filter(overall).with_columns(panel=parts.field("field_0"), judge=parts.field("field_1"))
@@ -69,8 +63,6 @@ def panel_details(members: pl.LazyFrame, alone: pl.DataFrame, seed: int = 0) -> 
 
 def _spent(members: pl.LazyFrame) -> pl.DataFrame:
     """Mean cost of a score of each member, without cached replies."""
-    import polars as pl
-
     asked = members.filter(~pl.col("cached") & pl.col("latency_s").is_not_null())
     keys = ("dataset", "target", "metric", "member_of", "judge")
     return asked.group_by(keys).agg(cost_per_score=pl.col("cost_usd").mean()).collect(engine="streaming")
@@ -78,8 +70,6 @@ def _spent(members: pl.LazyFrame) -> pl.DataFrame:
 
 def _cells(members: pl.LazyFrame, names: list[str]) -> pl.DataFrame:
     """One row for each cell scored by at least two members: its cluster, each member's score, and their range."""
-    import polars as pl
-
     cluster = cluster_name(pl.col("group"), pl.col("case_id")).first()
     scores = [pl.col("score").filter(pl.col("judge") == name).first().alias(name) for name in names]
     n, high, low = pl.len(), pl.col("score").max(), pl.col("score").min()
@@ -104,8 +94,6 @@ def _alpha(cells: pl.DataFrame, names: list[str], seed: int) -> dict[str, Any]:
 
 def _widest(cells: pl.DataFrame, names: list[str]) -> list[dict[str, Any]]:
     """The cells whose members differ most; empty if they never differ."""
-    import polars as pl
-
     differing = cells.filter(pl.col("range") > 0).sort(pl.col("range").round(9), maintain_order=True, descending=True)
     return [
         {**{name: row[name] for name in (*_CELL, "range")}, "scores": {name: row[name] for name in names}}

@@ -6,11 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
+from evalflow.lazy import np, pl
 from evalflow.records import passes
 
 if TYPE_CHECKING:
-    import numpy as np
-    import polars as pl
     from numpy.typing import NDArray
 
 
@@ -56,8 +55,6 @@ def passing_rates(
     Returns:
         By dataset and target in the order of the table, then in the order of `thresholds`; empty if nothing was scored.
     """
-    import polars as pl
-
     wanted = (pl.col("metric") == metric) & pl.col("judge").eq_missing(pl.lit(judge, pl.String))
     rows = scores.filter(wanted, pl.col("member_of").is_null(), pl.col("score").is_not_null())
     columns = ("dataset", "target", "case_id", "group", "score")
@@ -72,8 +69,6 @@ def passing_rates(
 def _rates(
     dataset: str, target: str, part: pl.DataFrame, thresholds: Sequence[float], higher: bool, seed: int
 ) -> Iterator[Passing]:
-    import numpy as np
-
     from evalflow.stats.intervals import FEW_CASES, Moments, intervals, moments
 
     scores, case, clusters = _cases(part)
@@ -93,8 +88,6 @@ def _rates(
 
 def _cases(part: pl.DataFrame) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64] | None]:
     """Scores, the number of the case of each, and the cluster of each case; None if each case stands alone."""
-    import polars as pl
-
     numbered = part.with_columns(case=pl.col("case_id").rank("dense").cast(pl.Int64) - 1)
     groups = numbered.group_by("case").agg(pl.col("group").first()).sort("case")["group"]
     clusters = None

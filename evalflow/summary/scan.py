@@ -16,13 +16,12 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any, get_args
 
+from evalflow.lazy import np, pl
 from evalflow.records import Status
 from evalflow.summary.composites import Composite, with_composites
 from evalflow.summary.journal import journal_schema, torn_tail
 
 if TYPE_CHECKING:
-    import numpy as np
-    import polars as pl
     from numpy.typing import NDArray
 
     Offsets = NDArray[np.int64]
@@ -98,9 +97,6 @@ class JournalReader:
 
     def _spans(self, order: InputOrder) -> Offsets:
         """Begin and end of the lines that count, in input order; shape (lines, 2)."""
-        import numpy as np
-        import polars as pl
-
         parts: list[pl.DataFrame] = []
         damaged: list[int] = []
         lines = 0
@@ -122,8 +118,6 @@ class JournalReader:
 
     def _is_valid(self) -> pl.Expr:
         """Whether a line is complete, and its score possible for its state and metric."""
-        import polars as pl
-
         score, scored, bill = pl.col("score"), pl.col("status") == "scored", pl.col("bill").struct
         possible = pl.when(scored).then(score.is_finite().fill_null(value=False)).otherwise(score.is_null())
         inside = ~pl.col("metric").is_in(list(self.bounded)) | score.is_null() | score.is_between(0, 1)
@@ -138,8 +132,6 @@ class JournalReader:
         log.warning(what, self.path, len(damaged), lines, f"python -m evalflow resume {quote(str(self.path.parent))}")
 
     def _fetch(self, spans: Offsets) -> Iterator[pl.DataFrame]:
-        import numpy as np
-
         if not len(spans):
             return
         batch = np.cumsum(spans[:, 1] - spans[:, 0]) // _BLOCK
@@ -163,16 +155,12 @@ def scan_journal(path: Path, bounded: Collection[str] = ()) -> JournalReader:
 
 def rank(column: str, names: Sequence[str]) -> pl.Expr:
     """The place of a column's value among `names`; those not listed come after."""
-    import polars as pl
-
     places = {name: place for place, name in enumerate(names)}
     text = pl.col(column).cast(pl.String)
     return text.replace_strict(places, default=len(places), return_dtype=pl.Int64) if places else pl.lit(0)
 
 
 def _ranks(order: InputOrder) -> list[pl.Expr]:
-    import polars as pl
-
     names = {name: pl.col(name).cast(pl.String) for name in ("dataset", "target", "metric", "judge")}
     return [
         rank("dataset", order.datasets), names["dataset"], pl.col("index"), names["target"], pl.col("target_repeat"),
@@ -183,8 +171,6 @@ def _ranks(order: InputOrder) -> list[pl.Expr]:
 
 def _read(file: io.FileIO, spans: Offsets) -> Iterator[bytes]:
     """The lines' bytes; adjacent lines are read together."""
-    import numpy as np
-
     gaps = np.flatnonzero(spans[1:, 0] != spans[:-1, 1]) + 1
     for first, last in pairwise([0, *gaps.tolist(), len(spans)]):
         begin, end = int(spans[first, 0]), int(spans[last - 1, 1])
@@ -208,8 +194,6 @@ def _is_one(line: bytes) -> bool:
 
 
 def _read_lines(block: bytes) -> pl.DataFrame | None:
-    import polars as pl
-
     try:
         return pl.read_ndjson(block, schema=journal_schema())
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException):

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from evalflow.datasets import tag_levels
+from evalflow.lazy import np, pl
 from evalflow.stats.arrays import cluster_sums
 from evalflow.stats.intervals import FEW_CASES
 from evalflow.summary.journal import SLICE
 
 if TYPE_CHECKING:
-    import numpy as np
-    import polars as pl
     from numpy.typing import NDArray
 
 
@@ -25,8 +24,6 @@ def moments(*names: str) -> list[pl.Expr]:
 
     `_binary` is whether every number is exactly 0 or 1.
     """
-    import polars as pl
-
     found: list[pl.Expr] = []
     for name in names:
         x = pl.col(name)
@@ -44,8 +41,6 @@ def moments(*names: str) -> list[pl.Expr]:
 
 def moments_of_verdicts(name: str) -> list[pl.Expr]:
     """The same for a Boolean column, with true as 1 and false as 0, from two counts."""
-    import polars as pl
-
     n, true = pl.col(name).count().cast(pl.Int64), pl.col(name).sum().cast(pl.Int64)
     known = pl.when(n > 0)
     parts = {
@@ -61,8 +56,6 @@ def moments_of_verdicts(name: str) -> list[pl.Expr]:
 
 def merged() -> list[pl.Expr]:
     """Aggregations that merge rows of moments, with sample _std instead of _m2 (Chan, Golub & LeVeque 1983)."""
-    import polars as pl
-
     found: list[pl.Expr] = []
     for name in NAMES:
         n, mean, m2, low, high, binary = (
@@ -117,8 +110,6 @@ class Units:
 
     def rows(self, table: pl.DataFrame) -> Iterator[tuple[int, pl.DataFrame]]:
         """Each unit, in order, with its rows of a table that has a `part`; that column is dropped."""
-        import polars as pl
-
         parts = table.partition_by("part", as_dict=True, include_key=False)
         nothing = table.clear().drop("part")
         for unit, own in self.links.group_by("unit").agg(pl.col("part").sort()).sort("unit").iter_rows():
@@ -128,8 +119,6 @@ class Units:
 
 def own_cells(scores: pl.LazyFrame) -> pl.LazyFrame:
     """The rows to summarise, with their `part`; without members of a panel, which its own rows represent."""
-    import polars as pl
-
     part = pl.lit(0, pl.UInt64)
     for seed, name in enumerate((*SLICE, "tags")):
         part = part ^ pl.col(name).hash(seed)
@@ -138,8 +127,6 @@ def own_cells(scores: pl.LazyFrame) -> pl.LazyFrame:
 
 def find_units(cells: pl.LazyFrame) -> Units:
     """Find all units, and the sums over their parts."""
-    import polars as pl
-
     status = pl.col("status")
     # An undefined or skipped score may never have called the judge. A cached reply costs nothing now.
     asked = pl.col("judge").is_not_null() & ~pl.col("cached")
@@ -162,8 +149,6 @@ def find_units(cells: pl.LazyFrame) -> Units:
 
 def counts(units: Units) -> pl.DataFrame:
     """Per unit: cells by state, cost, tokens. A sum with an unknown term is unknown."""
-    import polars as pl
-
     n, asked = pl.col("n"), pl.col("asked")
     by_state = [n.filter(pl.col("status") == state).sum().alias(f"n_{state}") for state in STATES]
     spent = [
@@ -177,8 +162,6 @@ _SPENT = ("cost_usd", "input_tokens", "output_tokens")
 
 
 def _sums() -> list[pl.Expr]:
-    import polars as pl
-
     return [
         pl.len().cast(pl.Int64).alias("n"),
         pl.col(_SPENT).sum(),
@@ -201,22 +184,16 @@ _HALF = 0.5
 
 def cluster() -> pl.Expr:
     """The group of a row as a number, a 64-bit hash of its name; null without one."""
-    import polars as pl
-
     return pl.when(pl.col("group").is_not_null()).then(pl.col("group").hash()).alias("cluster")
 
 
 def cluster_name(group: pl.Expr, case: pl.Expr) -> pl.Expr:
     """The cluster's name: that of the group, or of the case without one."""
-    import polars as pl
-
     return pl.when(group.is_null()).then("case:" + case).otherwise("group:" + group)
 
 
 def case_clusters(cases: pl.DataFrame) -> NDArray[np.uint64] | None:
     """The cluster of each row, a new one for rows without a group; None if no row has a group."""
-    import polars as pl
-
     if cases["cluster"].null_count() == cases.height:
         return None
     alone = pl.int_range(pl.len(), dtype=pl.UInt64)
@@ -231,8 +208,6 @@ def repeats_of(cells: pl.LazyFrame) -> pl.LazyFrame:
         score, without skipped ones); mean, answers, answer_variance, per_judgement, judge_variance as in `Repeated`;
         judgements, verdicts, passes (over all answers); judged (answers with a verdict), passing (by majority).
     """
-    import polars as pl
-
     case = ("part", "case_id", "cluster")
     n, score, passes, verdicts = (pl.col(name) for name in ("n", "score", "passes", "verdicts"))
     # Sums rather than means, so that scores of 0 and 1 stay exact.
@@ -275,8 +250,6 @@ def measures(cells: pl.LazyFrame, cases: pl.DataFrame | None, units: Units) -> p
         fewer than FEW_CASES cases), and clusters and ss if cases have groups; then floor and ceiling (the mean score
         with missing scores as 0 and as 1), median, latency_p50 and latency_p95 (seconds).
     """
-    import polars as pl
-
     # A cached reply has no meaningful latency.
     latency = pl.when(~pl.col("cached")).then("latency_s").alias("latency")
     if cases is None:
@@ -296,8 +269,6 @@ def measures(cells: pl.LazyFrame, cases: pl.DataFrame | None, units: Units) -> p
 
 def _case_bounds() -> list[pl.Expr]:
     """For cases: the sum of known scores, the missing share, and the number of cases that should have a score."""
-    import polars as pl
-
     share, score = pl.col("share"), pl.col("score")
     known = (score.fill_null(0.0) * share).sum()
     return [known.alias("known"), (1 - share).sum().alias("missing"), share.count().alias("wanted")]
@@ -305,8 +276,6 @@ def _case_bounds() -> list[pl.Expr]:
 
 def _cell_bounds(parts: pl.DataFrame) -> pl.DataFrame:
     """The same if each cell is a case, from its state."""
-    import polars as pl
-
     n, status = pl.col("n"), pl.col("status")
     return parts.with_columns(
         known=(pl.col("score_mean") * pl.col("score_n")).fill_null(0.0),
@@ -316,8 +285,6 @@ def _cell_bounds(parts: pl.DataFrame) -> pl.DataFrame:
 
 
 def _merged(parts: pl.DataFrame, units: Units) -> pl.DataFrame:
-    import polars as pl
-
     known, missing, wanted = (pl.col(name).sum() for name in ("known", "missing", "wanted"))
     bounds = {"floor": known / wanted, "ceiling": (known + missing) / wanted}
     rows = units.links.join(parts, on="part").group_by("unit").agg(*merged(), **bounds)
@@ -326,8 +293,6 @@ def _merged(parts: pl.DataFrame, units: Units) -> pl.DataFrame:
 
 def _case_measures(cases: pl.DataFrame) -> dict[str, Any]:
     """A unit's median score, its numbers if they are few, and its cluster sums."""
-    import polars as pl
-
     found: dict[str, Any] = {"median": cases["score"].quantile(0.5, "linear")}
     groups = case_clusters(cases) if "cluster" in cases.columns else None
     for name in NAMES:
@@ -347,8 +312,6 @@ def _latencies(seconds: pl.Series) -> dict[str, Any]:
 
 def _frame(rows: list[dict[str, Any]]) -> pl.DataFrame:
     """Rows with a unit, as a table."""
-    import polars as pl
-
     few = {f"{name}_few": pl.List(pl.Float64) for name in NAMES}
     types = {name: few.get(name, pl.Float64()) for name in rows[0]}
     return pl.DataFrame(rows, schema=types | {"unit": pl.UInt32()})

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evalflow.files import completed, write_atomically
+from evalflow.lazy import np, pl
 from evalflow.records import Direction, passes
 from evalflow.summary.composites import Composite
 from evalflow.summary.figures import Slice, figures
@@ -19,8 +20,6 @@ from evalflow.summary.scan import InputOrder, JournalReader
 from evalflow.summary.slices import Units, counts, find_units, measures, own_cells, repeats_of
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from evalflow.protocols import Measured
     from evalflow.stats.intervals import Intervals, Moments
 
@@ -53,8 +52,6 @@ def summarise(scores: pl.LazyFrame, metrics: Mapping[str, Measured], seed: int =
             follow by name, their scale is taken as unbounded, and they have no figures.
         seed: Of bootstrap intervals.
     """
-    import polars as pl
-
     cells = own_cells(scores)
     units = find_units(cells)
     if not units.table.height:
@@ -74,8 +71,6 @@ def summarise(scores: pl.LazyFrame, metrics: Mapping[str, Measured], seed: int =
 
 def _panels(scores: pl.LazyFrame, metrics: Mapping[str, Measured], seed: int) -> list[dict[str, Any]]:
     """Details of the judges that have members: each member summarised as if it were the judge."""
-    import polars as pl
-
     members = scores.filter(pl.col("member_of").is_not_null())
     if members.head(1).collect().is_empty():
         return []
@@ -87,9 +82,6 @@ def _mean_rows(
     units: Units, measured: pl.DataFrame, metrics: Mapping[str, Measured], seed: int
 ) -> tuple[pl.DataFrame, list[dict[str, Any]]]:
     """The rows of the statistic `mean`, with their unit; and details with Student's interval if the row has another."""
-    import numpy as np
-    import polars as pl
-
     from evalflow.stats.intervals import intervals
 
     rows = units.table.join(counts(units), on="unit").join(measured, on="unit").sort("unit")
@@ -118,8 +110,6 @@ def _mean_rows(
 
 def _t_intervals(rows: pl.DataFrame, score: Intervals) -> list[dict[str, Any]]:
     """Details with Student's interval, for the rows whose interval is a bootstrap-t."""
-    import numpy as np
-
     at = np.flatnonzero(~np.isnan(score.t_low))
     keys = rows.select(*SLICE, "tag", "statistic", n="score_n")[at].to_dicts()
     bounds = zip(score.t_low[at].tolist(), score.t_high[at].tolist(), strict=True)
@@ -128,8 +118,6 @@ def _t_intervals(rows: pl.DataFrame, score: Intervals) -> list[dict[str, Any]]:
 
 def _samples(rows: pl.DataFrame, name: str) -> dict[int, Any]:
     """The numbers of rows with few cases, by row."""
-    import polars as pl
-
     from evalflow.stats.intervals import FEW_CASES
 
     if f"{name}_few" not in rows.columns:
@@ -139,8 +127,6 @@ def _samples(rows: pl.DataFrame, name: str) -> dict[int, Any]:
 
 
 def _moments(rows: pl.DataFrame, name: str) -> Moments:
-    import polars as pl
-
     from evalflow.stats.intervals import Moments
 
     def column(part: str) -> Any:
@@ -153,15 +139,11 @@ def _moments(rows: pl.DataFrame, name: str) -> Moments:
 
 
 def _numbers(values: Any) -> pl.Series:
-    import polars as pl
-
     return pl.Series(values, dtype=pl.Float64).fill_nan(None)
 
 
 def _figure_rows(found: list[Slice], means: pl.DataFrame) -> tuple[pl.DataFrame, list[dict[str, Any]]]:
     """Rows of the figures, with the counts and costs of their unit and their own value and interval; and details."""
-    import polars as pl
-
     rows: list[dict[str, Any]] = []
     details: list[dict[str, Any]] = []
     for part in found:
@@ -189,8 +171,6 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 def write_summary(summary: Summary, folder: Path) -> None:
     """Write summary.parquet, summary.csv and summary.json into an existing folder; see `safe_text` for texts in CSV."""
-    import polars as pl
-
     with completed(folder / "summary.parquet") as draft:
         summary.frame.write_parquet(draft)
     texts = pl.col(pl.String).map_elements(safe_text, return_dtype=pl.String)
@@ -246,8 +226,6 @@ def score_table(
 
 def with_passed(scores: pl.LazyFrame, thresholds: Sequence[Threshold]) -> pl.LazyFrame:
     """Add (or replace) `threshold` and `passed`."""
-    import polars as pl
-
     limits = pl.LazyFrame(
         [(t.metric, t.judge, t.value, t.direction == "higher_is_better") for t in thresholds],
         schema={"metric": pl.String, "judge": pl.String, "_limit": pl.Float64, "_higher": pl.Boolean},
