@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from pydantic import Field
@@ -10,9 +11,10 @@ from pydantic import Field
 from evalflow.config.schema import MetricConfig
 from evalflow.errors import Problem, UserError
 from evalflow.frozen import record
+from evalflow.metrics.steps import fields_of, obstacle
 from evalflow.prompts import Prompts
 from evalflow.protocols import Judge, Prepared
-from evalflow.records import Answer, Ask, Case, FigureSpec
+from evalflow.records import Answer, Ask, Case, FigureSpec, Outcome
 
 C = TypeVar("C", bound=MetricConfig)
 
@@ -39,7 +41,7 @@ class Calls:
 
 
 class BaseMetric(Generic[C]):
-    """Implements what is the same for most kinds; a kind adds `Config`, `build` and `score`.
+    """A metric that asks nobody; a kind adds `Config` and `score`. For the attributes see `Metric`.
 
     Args:
         name: The column value.
@@ -47,6 +49,15 @@ class BaseMetric(Generic[C]):
     """
 
     Config: ClassVar[type[MetricConfig]]
+    asks: bool = False
+    embeds: bool = False
+    reads_scores: bool = False
+    stops: bool = False
+    bounded: bool = True
+    parts: Sequence[str] = ()
+    figures: FigureSpec | None = None
+    tasks: Mapping[str, str | None] = MappingProxyType({})
+    prompts: tuple[str, ...] = ()
 
     def __init__(self, name: str, config: C) -> None:
         self.name = name
@@ -63,69 +74,59 @@ class BaseMetric(Generic[C]):
 
     @classmethod
     def calls(cls, declared: Mapping[str, Any]) -> Calls:  # noqa: ARG003 - none, whatever it says
-        """How many calls it takes, as far as its YAML tells, before anything of it is validated: none."""
+        """How many calls it takes, as far as its YAML tells before it is validated."""
         return Calls()
 
-    @property
-    def asks(self) -> bool:
-        """Whether it needs a judge."""
-        return False
-
-    @property
-    def embeds(self) -> bool:
-        """Whether it compares meanings."""
-        return False
-
-    @property
-    def reads_scores(self) -> bool:
-        """Whether its scores stand in the data."""
-        return False
-
-    @property
-    def parts(self) -> Sequence[str]:
-        """The metrics that its scores are made of: none, for it makes them itself."""
-        return ()
-
-    @property
-    def stops(self) -> bool:
-        """Whether a check that fails ends a case."""
-        return False
-
-    @property
-    def bounded(self) -> bool:
-        """Whether scores lie in 0..1."""
-        return True
-
-    @property
-    def figures(self) -> FigureSpec | None:
-        """Figures over a run that are more than a mean."""
-        return None
-
-    @property
-    def tasks(self) -> Mapping[str, str | None]:
-        """What it asks a judge: nothing."""
-        return {}
-
-    @property
-    def prompts(self) -> tuple[str, ...]:
-        """The names of its templates: none."""
-        return ()
-
     def preview(self, case: Case, answer: Answer) -> Sequence[Ask]:
-        """The asks that scoring would lead to: none."""
+        """The asks that scoring would lead to."""
         return ()
 
     def preparation(self) -> Sequence[Ask]:
-        """The asks that preparing would lead to: none."""
+        """The asks that preparing would lead to."""
         return ()
 
     async def prepare(self, judge: Judge | None, prepared: Prepared) -> Self:
-        """The metric itself: there is nothing to make once per run."""
+        """Make what is made once per run; see `Metric`."""
         return self
 
-    def bind(self, case: Case) -> tuple[Self, ...]:
+    def bind(self, case: Case) -> Sequence[Self]:
         """The metric itself, where it scores the case's dataset."""
         return (self,) if self.config.covers(case.dataset) else ()
+
+
+class FieldMetric(BaseMetric[C]):
+    """A metric that compares fields of case and answer, and asks nobody. A kind adds `Config` and `compare`."""
+
+    names_fields: ClassVar[tuple[str, ...]] = ()
+    """The configuration keys that name a case field, each of which must stand in `needs`."""
+
+    @classmethod
+    def build(cls, name: str, config: Any, prompts: Prompts) -> Self:
+        """See `BaseMetric`; `needs` must declare each field that the configuration names."""
+        expect_declared(name, config.needs, {key: getattr(config, key) for key in cls.names_fields})
+        return super().build(name, config, prompts)
+
+    async def score(self, case: Case, answer: Answer, judge: Judge | None, repeat: int) -> Outcome:
+        """The outcome of `compare`, unless a field is missing. An empty text is a text like any other."""
+        fields = fields_of(case, answer)
+        blocked = obstacle(self.config.needs, fields, answer, blank_is_text=True)
+        if blocked:
+            return blocked
+        try:
+            return await self.compare(fields)
+        except ValueError as error:
+            return Outcome(status="error", error_type="data", error=str(error))
+
+    async def compare(self, fields: dict[str, Any]) -> Outcome:
+        """The outcome for one answer.
+
+        Args:
+            fields: All fields of case and answer; none of those in `needs` is absent.
+
+        Raises:
+            ValueError: What stands in a field cannot be compared; becomes a score in state error.
+        """
+        raise NotImplementedError
 
 
 def expect_declared(metric: str, needs: Sequence[str], fields: Mapping[str, str]) -> None:
@@ -147,3 +148,8 @@ def expect_declared(metric: str, needs: Sequence[str], fields: Mapping[str, str]
     ]
     if problems:
         raise UserError(problems)
+
+
+def scored(score: float, value: Any, reason: str, steps: Sequence[Mapping[str, Any]] = ()) -> Outcome:
+    """The outcome of a comparison that no judge took part in."""
+    return Outcome(status="scored", score=score, value=value, reason=reason, steps=tuple(steps), path="direct")

@@ -11,19 +11,18 @@ from typing import Any, Literal, Self
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, TypeAdapter, model_validator
 
 from evalflow.config.schema import MetricConfig, Strict, Word
-from evalflow.errors import JudgeError
-from evalflow.metrics.base import BaseMetric
+from evalflow.metrics.base import BaseMetric, FieldMetric, scored
 from evalflow.metrics.chain import ChainConfig, ChainMetric
-from evalflow.metrics.cosine import STEP, cosine, embedding_ask, failed
+from evalflow.metrics.cosine import CosineMetric
 from evalflow.metrics.json_operations import Operation, Rulebook
 from evalflow.metrics.json_schema import written
 from evalflow.metrics.operations import NormalForm, as_number
 from evalflow.metrics.returns import BoolType, FieldType, StrType
 from evalflow.metrics.rules import Rule, ValueRule
-from evalflow.metrics.steps import PreparedStep, StepConfig, build_steps, fields_of, look_up, obstacle
+from evalflow.metrics.steps import PreparedStep, StepConfig, build_steps, fields_of, look_up
 from evalflow.prompts import Prompts
 from evalflow.protocols import Judge
-from evalflow.records import EMBED, Answer, Ask, Case, Outcome, passes
+from evalflow.records import Answer, Ask, Case, Outcome, passes
 
 
 class Correctness(Strict):
@@ -199,7 +198,7 @@ class JudgedCheck(ChainMetric[ChainConfig]):
         return {**blank, "messages": fields["messages"] or (), **self._params}
 
 
-class RuledCheck(BaseMetric[MetricConfig]):
+class RuledCheck(FieldMetric[MetricConfig]):
     """Operations over one field; all of them must hold.
 
     Args:
@@ -214,12 +213,8 @@ class RuledCheck(BaseMetric[MetricConfig]):
         self._rulebook = rulebook
         self._keyword = keyword
 
-    async def score(self, case: Case, answer: Answer, judge: Judge | None, repeat: int) -> Outcome:
+    async def compare(self, fields: dict[str, Any]) -> Outcome:
         """Apply the operations. An answer without metadata has nothing at any path."""
-        fields = fields_of(case, answer)
-        blocked = obstacle(self.config.needs, fields, answer, blank_is_text=True)
-        if blocked:
-            return blocked
         fields["metadata"] = fields["metadata"] or {}
         outcome = await self._rulebook.score(fields)
         if self._keyword is None or outcome.status != "scored":
@@ -228,41 +223,22 @@ class RuledCheck(BaseMetric[MetricConfig]):
         return replace(outcome, reason=f"The agent answer {phrase} the keyword '{self._keyword}'")
 
 
-class SimilarityCheck(BaseMetric[MetricConfig]):
+class SimilarityCheck(CosineMetric[MetricConfig]):
     """Holds where the cosine reaches the case's own threshold; the value is the cosine."""
 
     def __init__(self, name: str, config: MetricConfig, params: SemanticSimilarity) -> None:
         super().__init__(name, config)
         self._params = params
 
-    @property
-    def embeds(self) -> bool:
-        """Always."""
-        return True
+    def texts(self, fields: Mapping[str, Any]) -> tuple[str, str]:
+        """The answer and the reference."""
+        return fields["answer"], self._params.reference
 
-    @property
-    def tasks(self) -> Mapping[str, str | None]:
-        """The vectors of answer and reference."""
-        return {STEP: EMBED}
-
-    def preview(self, case: Case, answer: Answer) -> Sequence[Ask]:
-        """The vectors that scoring would ask for."""
-        if obstacle(self.config.needs, fields_of(case, answer), answer, blank_is_text=False):
-            return ()
-        return (embedding_ask(self.name, answer.answer or "", self._params.reference),)
-
-    async def score(self, case: Case, answer: Answer, judge: Judge | None, repeat: int) -> Outcome:
-        """Compare the answer with the reference."""
-        blocked = obstacle(self.config.needs, fields_of(case, answer), answer, blank_is_text=False)
-        if blocked or judge is None:
-            return blocked or Outcome(status="error", error_type="unsupported", error="there is no embedder")
-        try:
-            alike = await cosine(judge, self.name, answer.answer or "", self._params.reference)
-        except JudgeError as error:
-            return failed(error)
+    def outcome(self, cosine: float) -> Outcome:
+        """1 or 0."""
         wanted = self._params.threshold
-        reason = f"similarity to the reference {alike:.3f} (cosine of embeddings), at least {wanted:g} is wanted"
-        return Outcome(status="scored", score=float(passes(alike, wanted)), value=alike, reason=reason, path="direct")
+        reason = f"similarity to the reference {cosine:.3f} (cosine of embeddings), at least {wanted:g} is wanted"
+        return scored(float(passes(cosine, wanted)), cosine, reason)
 
 
 class DisabledCheck(BaseMetric[MetricConfig]):

@@ -64,8 +64,12 @@ class ChainMetric(BaseMetric[C], Generic[C]):
         rule: How the replies become a score.
     """
 
+    asks = True
+
     def __init__(self, name: str, config: C, steps: Sequence[PreparedStep], rule: Rule) -> None:
         super().__init__(name, config)
+        self.tasks = {step.config.id: step.config.task for step in steps}
+        self.prompts = tuple(dict.fromkeys(step.config.prompt for step in steps))
         self._steps = tuple(steps)
         self._rule = rule
         self._needed = tuple(dict.fromkeys(map(root, config.needs)))
@@ -75,21 +79,6 @@ class ChainMetric(BaseMetric[C], Generic[C]):
         """One for each step; one in all where its kind has no steps of one's own."""
         steps = len(declared.get("steps") or ("one",))
         return Calls(steps, steps)
-
-    @property
-    def asks(self) -> bool:
-        """Always: a chain is put to a judge."""
-        return True
-
-    @property
-    def tasks(self) -> Mapping[str, str | None]:
-        """Step id to task; None where only a judge that reads prompts can answer."""
-        return {step.config.id: step.config.task for step in self._steps}
-
-    @property
-    def prompts(self) -> tuple[str, ...]:
-        """The names of its templates."""
-        return tuple(dict.fromkeys(step.config.prompt for step in self._steps))
 
     def preview(self, case: Case, answer: Answer) -> Sequence[Ask]:
         """The asks that scoring would lead to, with stand-ins for the replies; empty where nothing would be asked.

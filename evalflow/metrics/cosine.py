@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from operator import mul
+from types import MappingProxyType
+from typing import Any
 
 from pydantic import BaseModel
 
 from evalflow.errors import JudgeError
+from evalflow.metrics.base import BaseMetric, C
+from evalflow.metrics.steps import fields_of, obstacle
 from evalflow.protocols import Judge
-from evalflow.records import EMBED, Ask, Outcome
+from evalflow.records import EMBED, Answer, Ask, Case, Outcome
 
 STEP = EMBED
 
@@ -21,15 +25,44 @@ class Vectors(BaseModel):
     results: list[list[float]]
 
 
+class CosineMetric(BaseMetric[C]):
+    """A metric over the cosine of two texts' embeddings; a kind adds `texts` and `outcome`."""
+
+    embeds = True
+    tasks = MappingProxyType({STEP: EMBED})
+
+    def texts(self, fields: Mapping[str, Any]) -> tuple[str, str]:
+        """The two texts that are compared."""
+        raise NotImplementedError
+
+    def outcome(self, cosine: float) -> Outcome:
+        """What a cosine, -1 to 1, comes to."""
+        raise NotImplementedError
+
+    def preview(self, case: Case, answer: Answer) -> Sequence[Ask]:
+        """The vectors that scoring would ask for."""
+        fields = fields_of(case, answer)
+        if obstacle(self.config.needs, fields, answer, blank_is_text=False):
+            return ()
+        return (embedding_ask(self.name, *self.texts(fields)),)
+
+    async def score(self, case: Case, answer: Answer, judge: Judge | None, repeat: int) -> Outcome:
+        """Compare the texts; undefined where one is blank."""
+        fields = fields_of(case, answer)
+        blocked = obstacle(self.config.needs, fields, answer, blank_is_text=False)
+        if blocked or judge is None:
+            return blocked or Outcome(status="error", error_type="unsupported", error="there is no embedder")
+        text, other = self.texts(fields)
+        try:
+            (alike,) = await cosines(judge, self.name, text, [other])
+        except JudgeError as error:
+            return Outcome(status="error", error_type=error.error_type, error=str(error))
+        return self.outcome(alike)
+
+
 def embedding_ask(metric: str, *texts: str) -> Ask:
     """What the embedder is asked: a vector for each text. The judge's repeat is left out, for vectors have no noise."""
     return Ask(metric=metric, step=STEP, task=EMBED, messages=(), reply_model=Vectors, variables={}, items=texts)
-
-
-async def cosine(judge: Judge, metric: str, text: str, other: str) -> float:
-    """The cosine of two texts' embeddings, -1 to 1. See `cosines`."""
-    (alike,) = await cosines(judge, metric, text, [other])
-    return alike
 
 
 async def cosines(judge: Judge, metric: str, text: str, others: Sequence[str]) -> list[float]:
@@ -58,8 +91,3 @@ def _cosine(one: Sequence[float], two: Sequence[float]) -> float:
     if not length:
         raise JudgeError("malformed", "the embedder gave a vector without length")
     return min(1.0, max(-1.0, sum(map(mul, one, two)) / length))
-
-
-def failed(error: JudgeError) -> Outcome:
-    """The outcome where the texts could not be embedded."""
-    return Outcome(status="error", error_type=error.error_type, error=str(error))

@@ -94,8 +94,8 @@ def test_fields_must_be_declared(bench):
     with pytest.raises(UserError) as error:
         metric(bench, {"op": "equals", "against": "reference"}, field="actual")
     assert [(p.where, p.hint) for p in error.value.problems] == [
-        ("metric.mine.field", "needs: [answer, actual]"),
-        ("metric.mine.checks[0].against", "needs: [answer, reference]"),
+        ("metric.mine.field", "needs: [answer, actual, reference]"),
+        ("metric.mine.checks[0].against", "needs: [answer, actual, reference]"),
     ]
 
 

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from evalflow.errors import UserError
-from evalflow.metrics.ranking import Ranking, ids_of, measures
+from evalflow.metrics.kinds.retrieval import Ranking, ids_of, measures
 
 RESULTS = [{"chunk_uid": "b", "exact_path": "/x"}, {"chunk_uid": "a", "exact_path": "/x"}, {"chunk_uid": "d"}]
 
@@ -114,7 +114,7 @@ def test_nothing_expected_is_undefined_and_no_label_an_error(bench):
     outcome = topics(bench, "any", predicted=(3, None))
     assert outcome.error == "actual.primary: expected a label, got a number (3)"
     assert topics(bench, "any").reason == "predicted b and a, expected a and b"
-    with pytest.raises(UserError, match="`prediction` names 'actual'"):
+    with pytest.raises(UserError, match=r"`prediction\[0\]` is 'actual', which"):
         bench.build("m", {"kind": "set_match", "match": "any", "needs": ["expected"], "truth": ["expected"],
                           "prediction": ["actual"]})  # fmt: skip
 

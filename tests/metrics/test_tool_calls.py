@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalflow.errors import UserError
-from evalflow.metrics.tool_calls import ToolCall, made
+from evalflow.metrics.kinds.tool_calls import ToolCall, made
 
 NAMES = st.lists(st.sampled_from("abc"), max_size=6)
 

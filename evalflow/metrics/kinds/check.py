@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import Field
 
 from evalflow.config.schema import Word
-from evalflow.errors import Problem, UserError
-from evalflow.metrics.base import BaseMetric, UnitMetricConfig
+from evalflow.metrics.base import FieldMetric, UnitMetricConfig, expect_declared
 from evalflow.metrics.json_operations import Combine, Operation, Rulebook
-from evalflow.metrics.steps import fields_of, obstacle
 from evalflow.prompts import Prompts
-from evalflow.protocols import Judge
-from evalflow.records import Answer, Case, Outcome
+from evalflow.records import Outcome
 
 
 class CheckMetricConfig(UnitMetricConfig):
@@ -32,7 +28,7 @@ class CheckMetricConfig(UnitMetricConfig):
     combine: Combine = "all"
 
 
-class CheckMetric(BaseMetric[CheckMetricConfig]):
+class CheckMetric(FieldMetric[CheckMetricConfig]):
     """Applies rules; asks nobody."""
 
     Config = CheckMetricConfig
@@ -42,29 +38,16 @@ class CheckMetric(BaseMetric[CheckMetricConfig]):
         self._rulebook = Rulebook(config.field, config.checks, config.combine)
 
     @classmethod
-    def build(cls, name: str, config: CheckMetricConfig, prompts: Prompts) -> Self:  # noqa: ARG003 - no prompts
-        """Check that every field the rules look at is declared.
+    def build(cls, name: str, config: CheckMetricConfig, prompts: Prompts) -> Self:
+        """See `BaseMetric`; `needs` must declare every field that the rules look at."""
+        others = {
+            f"checks[{position}].against": field
+            for position, check in enumerate(config.checks)
+            for field in check.others()
+        }
+        expect_declared(name, config.needs, {"field": config.field, **others})
+        return super().build(name, config, prompts)
 
-        Raises:
-            UserError: One is not.
-        """
-        problems = list(_undeclared(f"metric.{name}", config))
-        if problems:
-            raise UserError(problems)
-        return cls(name, config)
-
-    async def score(self, case: Case, answer: Answer, judge: Judge | None, repeat: int) -> Outcome:
-        """Apply the rules. An empty text is a text like any other."""
-        fields = fields_of(case, answer)
-        blocked = obstacle(self.config.needs, fields, answer, blank_is_text=True)
-        return blocked or await self._rulebook.score(fields)
-
-
-def _undeclared(key: str, config: CheckMetricConfig) -> Iterator[Problem]:
-    used = {f"{key}.field": config.field}
-    for position, check in enumerate(config.checks):
-        used |= {f"{key}.checks[{position}].against": other for other in check.others()}
-    for where, field in used.items():
-        if field not in config.needs:
-            line = f"needs: [{', '.join([*config.needs, field])}]"
-            yield Problem(f"the check looks at {field!r}, which `needs` does not declare", where, line)
+    async def compare(self, fields: dict[str, Any]) -> Outcome:
+        """Apply the rules."""
+        return await self._rulebook.score(fields)

@@ -84,9 +84,13 @@ class ChecksMetric(BaseMetric[ChecksMetricConfig]):
     """
 
     Config = ChecksMetricConfig
+    asks = True
+    embeds = True
 
     def __init__(self, name: str, config: ChecksMetricConfig, judged: Mapping[str, JudgedCheck]) -> None:
         super().__init__(name, config)
+        self.stops = config.stop_on_fail
+        self.prompts = tuple(prompt for check in judged.values() for prompt in check.prompts)
         self._judged = judged
         self._custom = config.custom or {}
 
@@ -117,26 +121,6 @@ class ChecksMetric(BaseMetric[ChecksMetricConfig]):
     def calls(cls, declared: Mapping[str, Any]) -> Calls:  # noqa: ARG003 - whatever it says
         """One for each check of a case that a judge decides or that compares meanings."""
         return Calls(0, None)
-
-    @property
-    def asks(self) -> bool:
-        """Some checks are put to a judge."""
-        return True
-
-    @property
-    def embeds(self) -> bool:
-        """Some checks compare meanings."""
-        return True
-
-    @property
-    def stops(self) -> bool:
-        """As configured."""
-        return self.config.stop_on_fail
-
-    @property
-    def prompts(self) -> tuple[str, ...]:
-        """The prompts of the checks that a judge decides."""
-        return tuple(prompt for check in self._judged.values() for prompt in check.prompts)
 
     def bind(self, case: Case) -> Sequence[Metric]:  # pyright: ignore[reportIncompatibleMethodOverride]
         """The checks of the case, in its order; a repeated identifier is told apart by a number.

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Literal, Self
+from collections.abc import Mapping
+from typing import Any, Literal, Self, cast
 
 from pydantic import field_validator, model_validator
 
 from evalflow.config.schema import Word
-from evalflow.metrics.base import BaseMetric, UnitMetricConfig, expect_declared
-from evalflow.metrics.labels import compare_labels
-from evalflow.metrics.steps import fields_of, look_up, obstacle
-from evalflow.prompts import Prompts
-from evalflow.protocols import Judge
-from evalflow.records import Answer, Case, FigureSpec, Outcome
+from evalflow.jsonvalues import kind
+from evalflow.metrics.base import FieldMetric, UnitMetricConfig, scored
+from evalflow.metrics.steps import look_up
+from evalflow.records import FigureSpec, Outcome
 
 TYPES = {bool: "true or false", int: "a number", float: "a number", str: "text"}
 
@@ -50,68 +49,51 @@ class ClassificationMetricConfig(UnitMetricConfig):
         return self
 
 
-class ClassificationMetric(BaseMetric[ClassificationMetricConfig]):
+class ClassificationMetric(FieldMetric[ClassificationMetricConfig]):
     """Scores 1 where the prediction is the truth, 0 elsewhere, so that the mean is the accuracy."""
 
     Config = ClassificationMetricConfig
+    names_fields = ("truth", "prediction")
 
-    @classmethod
-    def build(cls, name: str, config: ClassificationMetricConfig, prompts: Prompts) -> Self:  # noqa: ARG003 - no prompts
-        """Check that both fields are declared.
-
-        Raises:
-            UserError: One is not.
-        """
-        expect_declared(name, config.needs, {"truth": config.truth, "prediction": config.prediction})
-        return cls(name, config)
-
-    @property
-    def figures(self) -> FigureSpec:
-        """Precision, recall, F1, accuracy and the confusion matrix."""
-        config = self.config
+    def __init__(self, name: str, config: ClassificationMetricConfig) -> None:
+        super().__init__(name, config)
         sure = config.confidence is not None
-        return FigureSpec("classification", positive=config.positive, per_label=config.per_label, confidence=sure)
-
-    async def score(self, case: Case, answer: Answer, judge: Judge | None, repeat: int) -> Outcome:
-        """Compare the two labels, or all of them."""
-        fields = fields_of(case, answer)
-        blocked = obstacle(self.config.needs, fields, answer, blank_is_text=True)
-        if blocked:
-            return blocked
-        if self.config.per_label:
-            return compare_labels(self.config.truth, self.config.prediction, fields)
-        truth = _canonical(look_up(self.config.truth, fields))
-        prediction = _canonical(look_up(self.config.prediction, fields))
-        confidence = look_up(self.config.confidence, fields) if self.config.confidence else None
-        fault = self._fault(truth, prediction) or self._unsure(confidence)
-        if fault:
-            return Outcome(status="error", error_type="data", error=fault)
-        stated = {"confidence": confidence} if self.config.confidence else {}
-        return Outcome(
-            status="scored",
-            score=float(truth == prediction),
-            value={"truth": truth, "prediction": prediction, **stated},
-            reason=f"predicted {prediction}" + ("" if truth == prediction else f", but it is {truth}"),
-            path="direct",
+        self.figures = FigureSpec(
+            "classification", positive=config.positive, per_label=config.per_label, confidence=sure
         )
 
-    def _fault(self, truth: Any, prediction: Any) -> str | None:
-        """Why two values cannot be compared; true against "true" would else count as a miss in silence."""
+    async def compare(self, fields: dict[str, Any]) -> Outcome:
+        """Compare the two labels, or all of them."""
+        config = self.config
+        if config.per_label:
+            return _compare_labels(*((field, look_up(field, fields)) for field in (config.truth, config.prediction)))
+        truth, prediction = (_canonical(look_up(field, fields)) for field in (config.truth, config.prediction))
+        self._expect_labels(truth, prediction)
+        value = {"truth": truth, "prediction": prediction}
+        if config.confidence:
+            value["confidence"] = _confidence(config.confidence, fields)
+        right = truth == prediction
+        reason = f"predicted {prediction}" + ("" if right else f", but it is {truth}")
+        return scored(float(right), value, reason)
+
+    def _expect_labels(self, truth: Any, prediction: Any) -> None:
+        """Refuse two values that cannot be compared; true against "true" would else count as a miss in silence."""
         for field, label in ((self.config.truth, truth), (self.config.prediction, prediction)):
             if type(label) not in TYPES or _is_endless(label):
-                return f"{field} is {label!r}, which is no label"
+                raise ValueError(f"{field} is {label!r}, which is no label")
         kinds = TYPES[type(truth)], TYPES[type(prediction)]
-        if kinds[0] == kinds[1]:
-            return None
-        known = f"{self.config.truth} is {kinds[0]} ({truth!r})"
-        return f"{known}, but {self.config.prediction} is {kinds[1]} ({prediction!r})"
+        if kinds[0] != kinds[1]:
+            known = f"{self.config.truth} is {kinds[0]} ({truth!r})"
+            raise ValueError(f"{known}, but {self.config.prediction} is {kinds[1]} ({prediction!r})")
 
-    def _unsure(self, confidence: Any) -> str | None:
-        """Why a stated confidence is none; a case may leave it out."""
-        number = isinstance(confidence, int | float) and not isinstance(confidence, bool)
-        if confidence is None or (number and 0 <= confidence <= 1):
-            return None
-        return f"{self.config.confidence} is {confidence!r}, and a confidence lies in 0..1"
+
+def _confidence(field: str, fields: Mapping[str, Any]) -> float | None:
+    """The stated confidence; a case may leave it out."""
+    value = look_up(field, fields)
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if value is None or (number and 0 <= value <= 1):
+        return value
+    raise ValueError(f"{field} is {value!r}, and a confidence lies in 0..1")
 
 
 def _canonical(label: Any) -> Any:
@@ -121,3 +103,34 @@ def _canonical(label: Any) -> Any:
 
 def _is_endless(label: Any) -> bool:
     return isinstance(label, float) and not math.isfinite(label)
+
+
+def _compare_labels(*sides: tuple[str, Any]) -> Outcome:
+    """Scores 1 where truth and prediction say the same of every label. A label that one side leaves out is false there.
+
+    Args:
+        sides: The truth, then the prediction, each with the field that it stands in.
+    """
+    for field, said in sides:
+        _expect_label_map(field, said)
+    (_, truth), (_, prediction) = sides
+    labels = sorted({*truth, *prediction})
+    wrong = [label for label in labels if truth.get(label, False) != prediction.get(label, False)]
+    reasons = [f"{label}: predicted {_word(prediction, label)}, but it is {_word(truth, label)}" for label in wrong]
+    reasons = reasons or [f"all {len(labels)} labels agree" if labels else "neither has a label"]
+    for field, said in sides:
+        if absent := [label for label in labels if label not in said]:
+            reasons.append(f"{field} leaves out {', '.join(absent)}, taken as false")
+    return scored(float(not wrong), {"truth": dict(truth), "prediction": dict(prediction)}, "; ".join(reasons))
+
+
+def _word(said: Mapping[str, bool], label: str) -> str:
+    return "true" if said.get(label, False) else "false"
+
+
+def _expect_label_map(field: str, value: Any) -> None:
+    if not isinstance(value, dict):
+        raise ValueError(f"{field} is {kind(value)}, and no object of labels that are true or false")
+    for label, holds in cast("dict[str, Any]", value).items():
+        if not isinstance(holds, bool):
+            raise ValueError(f"{field}.{label} is {kind(holds)}, and neither true nor false")

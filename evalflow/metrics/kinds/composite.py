@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from evalflow.metrics.base import BaseMetric
 from evalflow.metrics.combine import CompositeMetricConfig
 from evalflow.protocols import Judge
@@ -18,19 +16,14 @@ class CompositeMetric(BaseMetric[CompositeMetricConfig]):
 
     Config = CompositeMetricConfig
 
-    @property
-    def parts(self) -> Sequence[str]:
-        """The metrics that it is made of."""
-        return tuple(self.config.weights)
+    def __init__(self, name: str, config: CompositeMetricConfig) -> None:
+        super().__init__(name, config)
+        self.parts = tuple(config.weights)
 
     def bind(self, case: Case) -> tuple[()]:
         """Nothing: its scores follow from others."""
         return ()
 
     async def score(self, case: Case, answer: Answer, judge: Judge | None, repeat: int) -> Outcome:
-        """Never asked for.
-
-        Raises:
-            ValueError: Always.
-        """
+        """Never asked for."""
         raise ValueError(f"metric {self.name} is made of other scores, and cannot score an answer by itself")

@@ -266,6 +266,9 @@ class GEvalMetric(ChainMetric[GEvalMetricConfig]):
         plan: _Plan,
     ) -> None:
         super().__init__(name, config, steps, rule)
+        if config.steps is None:
+            # Also where another run's steps are borrowed: it compares with the run that had them written.
+            self.prompts = (*self.prompts, config.steps_prompt)
         self._writing = writing
         self._plan = plan
 
@@ -301,14 +304,6 @@ class GEvalMetric(ChainMetric[GEvalMetricConfig]):
         """One where the judge gives token probabilities, else one for each sample; and one for the steps."""
         samples = 1 if declared.get("strict") else declared.get("samples", cls.Config.model_fields["samples"].default)
         return Calls(1, samples, once=0 if declared.get("steps") or declared.get("steps_from") else 1)
-
-    @property
-    def prompts(self) -> tuple[str, ...]:
-        """The names of its templates; that of the steps unless the configuration states them.
-
-        A run that borrows another's steps names it too: it compares with the run that had them written.
-        """
-        return (*super().prompts, *([self.config.steps_prompt] if self.config.steps is None else []))
 
     @property
     def _is_to_write(self) -> bool:

@@ -20,8 +20,8 @@ from evalflow.metrics.cosine import STEP as EMBEDDING
 from evalflow.metrics.cosine import cosines, embedding_ask
 from evalflow.metrics.reasons import QUOTE, one_line
 from evalflow.metrics.returns import BoolType, FieldType, ListType, RecordType, StrType
-from evalflow.metrics.rules import ShareRule
-from evalflow.metrics.steps import StepConfig, build_steps, fields_of
+from evalflow.metrics.rules import Rule, ShareRule
+from evalflow.metrics.steps import PreparedStep, StepConfig, build_steps, fields_of
 from evalflow.prompts import Prompts
 from evalflow.protocols import Judge
 from evalflow.records import EMBED, Answer, Ask, Case, Outcome
@@ -57,6 +57,13 @@ class GeneratedQuestionsMetric(ChainMetric[GeneratedQuestionsMetricConfig]):
     """
 
     Config = GeneratedQuestionsMetricConfig
+    embeds = True
+
+    def __init__(
+        self, name: str, config: GeneratedQuestionsMetricConfig, steps: Sequence[PreparedStep], rule: Rule
+    ) -> None:
+        super().__init__(name, config, steps, rule)
+        self.tasks = {**self.tasks, EMBEDDING: EMBED}
 
     @classmethod
     def build(cls, name: str, config: GeneratedQuestionsMetricConfig, prompts: Prompts) -> Self:
@@ -81,16 +88,6 @@ class GeneratedQuestionsMetric(ChainMetric[GeneratedQuestionsMetricConfig]):
     def calls(cls, declared: Mapping[str, Any]) -> Calls:  # noqa: ARG003 - whatever it says
         """One for the questions, and one for the vectors unless the answer commits itself to none of them."""
         return Calls(1, 2)
-
-    @property
-    def embeds(self) -> bool:
-        """Always, beside asking a judge."""
-        return True
-
-    @property
-    def tasks(self) -> Mapping[str, str | None]:
-        """The questions, which only a judge that reads prompts can write, and their vectors."""
-        return {**super().tasks, EMBEDDING: EMBED}
 
     def preview(self, case: Case, answer: Answer) -> Sequence[Ask]:
         """The asks that scoring would lead to; the case's question stands in for those that are not yet written."""

@@ -82,6 +82,7 @@ class PairwiseMetric(ChainMetric[PairwiseMetricConfig]):
     """
 
     Config = PairwiseMetricConfig
+    figures = FigureSpec("pairwise")
 
     @classmethod
     def build(cls, name: str, config: PairwiseMetricConfig, prompts: Prompts) -> Self:
@@ -112,11 +113,6 @@ class PairwiseMetric(ChainMetric[PairwiseMetricConfig]):
     def calls(cls, declared: Mapping[str, Any]) -> Calls:  # noqa: ARG003 - whatever it says
         """One for each order."""
         return Calls(2, 2)
-
-    @property
-    def figures(self) -> FigureSpec:
-        """How often the answer wins, and how far the judge can be believed in that."""
-        return FigureSpec("pairwise")
 
     def preview(self, case: Case, answer: Answer) -> Sequence[Ask]:
         """The asks that scoring would lead to; none for equal texts.

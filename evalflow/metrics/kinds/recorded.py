@@ -9,7 +9,7 @@ from evalflow.apart import TooSlow, apart
 from evalflow.config.schema import MetricConfig, Word
 from evalflow.errors import Problem, UserError
 from evalflow.jsonvalues import json_path
-from evalflow.metrics.base import BaseMetric
+from evalflow.metrics.base import BaseMetric, scored
 from evalflow.metrics.scale import NumberScale, RecordedScale, read
 from evalflow.metrics.steps import fields_of, is_recorded, look_up
 from evalflow.prompts import Prompts
@@ -34,6 +34,11 @@ class RecordedMetric(BaseMetric[RecordedMetricConfig]):
     """Reads scores; asks nobody. What was recorded is of the recorded answer, and of no other."""
 
     Config = RecordedMetricConfig
+    reads_scores = True
+
+    def __init__(self, name: str, config: RecordedMetricConfig) -> None:
+        super().__init__(name, config)
+        self.bounded = not isinstance(config.scale, NumberScale)
 
     @classmethod
     def build(cls, name: str, config: RecordedMetricConfig, prompts: Prompts) -> Self:  # noqa: ARG003 - no prompts
@@ -53,16 +58,6 @@ class RecordedMetric(BaseMetric[RecordedMetricConfig]):
         if problems:
             raise UserError(problems)
         return cls(name, config)
-
-    @property
-    def bounded(self) -> bool:
-        """Every scale but `number` is taken to 0..1."""
-        return not isinstance(self.config.scale, NumberScale)
-
-    @property
-    def reads_scores(self) -> bool:
-        """Always."""
-        return True
 
     async def score(self, case: Case, answer: Answer, judge: Judge | None, repeat: int) -> Outcome:
         """Read the score; skipped where another answer than the recorded one is to be scored."""
@@ -84,7 +79,7 @@ class RecordedMetric(BaseMetric[RecordedMetricConfig]):
             score, value = read(self.config.scale, found[0])
         except ValueError as error:
             return Outcome(status="error", error_type="data", error=f"{self.config.field}: {error}")
-        return Outcome(status="scored", score=score, value=value, reason=f"recorded as {value}", path="direct")
+        return scored(score, value, f"recorded as {value}")
 
 
 async def _find(field: str, row: Mapping[str, Any]) -> list[Any]:

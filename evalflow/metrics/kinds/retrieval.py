@@ -1,21 +1,37 @@
-"""The kind `retrieval`: what was retrieved, best first, against what should have been."""
+"""The kind `retrieval`: what was retrieved, best first, against what should have been; relevance is yes or no.
+
+    precision     hits / retrieved                      nothing retrieved: undefined
+    recall        hits / relevant                       nothing relevant: undefined
+    f1, f2        (1 + b) hits / (b relevant + retrieved), b = 1, 4; undefined where both are empty
+    mrr           1 / rank of the first hit, 0 without one (reciprocal rank; its mean is the MRR)
+    ndcg          DCG / ideal DCG, DCG = sum over hits of 1 / log2(rank + 1)
+    hit           1 with any hit, else 0
+    ...@k         the same of the first k; precision@k divides by k, however few were retrieved
+
+mrr, ndcg and hit are undefined where nothing is relevant, and 0 where nothing is retrieved: something was to be found.
+Manning, Raghavan & Schuetze 2008, ch. 8; Jarvelin & Kekalainen 2002 (ACM TOIS 20:422) for nDCG.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal, Self
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Annotated, Any, Literal, Self, cast
 
 from pydantic import Field
 
 from evalflow.config.schema import Word
 from evalflow.errors import Problem, UserError, did_you_mean
-from evalflow.metrics.base import BaseMetric, UnitMetricConfig
-from evalflow.metrics.ranking import Ranking, ids_of, measure_names, measures
-from evalflow.metrics.steps import fields_of, look_up, obstacle
+from evalflow.jsonvalues import kind
+from evalflow.metrics.base import FieldMetric, UnitMetricConfig, scored
+from evalflow.metrics.steps import look_up
 from evalflow.prompts import Prompts
-from evalflow.protocols import Judge
-from evalflow.records import Answer, Case, FigureSpec, Outcome
+from evalflow.records import FigureSpec, Outcome
 
+_WHOLE = ("precision", "recall", "f1", "f2", "mrr", "ndcg", "hit")
+_CUT = ("precision", "recall", "hit", "ndcg")
 _SHOWN = 5
 
 
@@ -38,65 +54,37 @@ class RetrievalMetricConfig(UnitMetricConfig):
     score: Word = "f1"
 
 
-class RetrievalMetric(BaseMetric[RetrievalMetricConfig]):
+class RetrievalMetric(FieldMetric[RetrievalMetricConfig]):
     """Measures each case; asks nobody."""
 
     Config = RetrievalMetricConfig
+    names_fields = ("relevant", "retrieved")
+
+    def __init__(self, name: str, config: RetrievalMetricConfig) -> None:
+        super().__init__(name, config)
+        self.figures = FigureSpec("retrieval", measures=measure_names(config.at))
 
     @classmethod
-    def build(cls, name: str, config: RetrievalMetricConfig, prompts: Prompts) -> Self:  # noqa: ARG003 - no prompts
-        """Check the measure and the fields.
-
-        Raises:
-            UserError: There is no such measure, or a field is not declared.
-        """
-        fields = {"relevant": config.relevant, "retrieved": config.retrieved}
-        line = f"needs: [{', '.join(dict.fromkeys([*config.needs, *fields.values()]))}]"
-        problems = [
-            Problem(f"`{key}` is {field!r}, which `needs` does not declare", f"metric.{name}.{key}", line)
-            for key, field in fields.items()
-            if field not in config.needs
-        ]
+    def build(cls, name: str, config: RetrievalMetricConfig, prompts: Prompts) -> Self:
+        """See `FieldMetric`; the measure that is the score must exist."""
         known = measure_names(config.at)
         if config.score not in known:
             what = f"there is no measure {config.score!r}"
-            problems.append(Problem(what, f"metric.{name}.score", did_you_mean(config.score, known)))
-        if problems:
-            raise UserError(problems)
-        return cls(name, config)
+            raise UserError(Problem(what, f"metric.{name}.score", did_you_mean(config.score, known)))
+        return super().build(name, config, prompts)
 
-    @property
-    def figures(self) -> FigureSpec:
-        """The mean of each measure over the cases for which it is defined."""
-        return FigureSpec("retrieval", measures=measure_names(self.config.at))
-
-    async def score(self, case: Case, answer: Answer, judge: Judge | None, repeat: int) -> Outcome:
+    async def compare(self, fields: dict[str, Any]) -> Outcome:
         """Measure one case."""
         config = self.config
-        fields = fields_of(case, answer)
-        blocked = obstacle(config.needs, fields, answer, blank_is_text=True)
-        if blocked:
-            return blocked
-        try:
-            relevant, retrieved = (self._ids(field, fields) for field in (config.relevant, config.retrieved))
-        except ValueError as error:
-            return Outcome(status="error", error_type="data", error=str(error))
-        ranking = Ranking(relevant, retrieved)
+        ranking = Ranking(*(_ids_at(field, fields, config.id) for field in (config.relevant, config.retrieved)))
         found = measures(ranking, config.at)
-        if found[config.score] is None:
+        score = found[config.score]
+        if score is None:
             return Outcome(status="undefined", reason=f"no {config.score}: {ranking.undefined}")
-        return Outcome(
-            status="scored", score=found[config.score], value=found, reason=_told(ranking, found), path="direct"
-        )
-
-    def _ids(self, field: str, fields: Mapping[str, Any]) -> tuple[str, ...]:
-        try:
-            return ids_of(look_up(field, fields), self.config.id)
-        except ValueError as error:
-            raise ValueError(f"{field}: {error}") from None
+        return scored(score, found, _reason(ranking, found))
 
 
-def _told(ranking: Ranking, found: Mapping[str, float | None]) -> str:
+def _reason(ranking: Ranking, found: Mapping[str, float | None]) -> str:
     """What was found, missed and retrieved besides; and which measures have no value here."""
     hits, missed, others = ranking.hits, ranking.missed, ranking.others
     parts = [f"found {len(hits)} of {len(ranking.relevant)} expected in {len(ranking.retrieved)} retrieved"]
@@ -110,3 +98,115 @@ def _told(ranking: Ranking, found: Mapping[str, float | None]) -> str:
 def _listed(ids: Sequence[str]) -> str:
     more = len(ids) - _SHOWN
     return ", ".join(ids[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """What should be retrieved, and what was, best first; no id twice."""
+
+    relevant: tuple[str, ...]
+    retrieved: tuple[str, ...]
+
+    @cached_property
+    def gains(self) -> list[bool]:
+        """Whether each retrieved id is relevant."""
+        wanted = set(self.relevant)
+        return [one in wanted for one in self.retrieved]
+
+    @property
+    def hits(self) -> list[str]:
+        """Relevant ids that were retrieved."""
+        return [one for one, gain in zip(self.retrieved, self.gains, strict=True) if gain]
+
+    @property
+    def missed(self) -> list[str]:
+        """Relevant ids that were not."""
+        found = set(self.retrieved)
+        return [one for one in self.relevant if one not in found]
+
+    @property
+    def others(self) -> list[str]:
+        """Retrieved ids that are not relevant."""
+        return [one for one, gain in zip(self.retrieved, self.gains, strict=True) if not gain]
+
+    @property
+    def undefined(self) -> str:
+        """Why measures may have no value."""
+        empty = ["expected"] * (not self.relevant) + ["retrieved"] * (not self.retrieved)
+        return f"nothing is {' and nothing '.join(empty)}"
+
+
+def measure_names(at: Sequence[int]) -> tuple[str, ...]:
+    """All measures, in the order in which tables show them."""
+    return (*_WHOLE, *(f"{name}@{k}" for k in dict.fromkeys(at) for name in _CUT))
+
+
+def measures(ranking: Ranking, at: Sequence[int]) -> dict[str, float | None]:
+    """Every measure of one case; None where it is undefined.
+
+    Args:
+        ranking: The case.
+        at: The ranks to cut at.
+    """
+    gains = ranking.gains
+    relevant, retrieved, hits = len(ranking.relevant), len(gains), sum(gains)
+    first = next((rank for rank, gain in enumerate(gains, start=1) if gain), None)
+    found: dict[str, float | None] = {
+        "precision": _ratio(hits, retrieved),
+        "recall": _ratio(hits, relevant),
+        "f1": _ratio(2 * hits, relevant + retrieved),
+        "f2": _ratio(5 * hits, 4 * relevant + retrieved),
+        "mrr": None if not relevant else 1 / first if first else 0.0,
+        "ndcg": _ndcg(gains, relevant),
+        "hit": float(hits > 0) if relevant else None,
+    }
+    for k in dict.fromkeys(at):
+        top = gains[:k]
+        found |= {
+            f"precision@{k}": sum(top) / k if retrieved else None,
+            f"recall@{k}": _ratio(sum(top), relevant),
+            f"hit@{k}": float(any(top)) if relevant else None,
+            f"ndcg@{k}": _ndcg(top, min(k, relevant)),
+        }
+    return found
+
+
+def ids_of(value: Any, key: str | None) -> tuple[str, ...]:
+    """The ids in a list, each at its first place; a single item stands for a list of it.
+
+    Args:
+        value: Ids, or objects that hold one.
+        key: The key of the id in an object; None where there are no objects.
+
+    Raises:
+        ValueError: An item is no id and holds none.
+    """
+    items = cast("list[Any]", value) if isinstance(value, list) else [value]
+    return tuple(dict.fromkeys(_id(item, key, place) for place, item in enumerate(items)))
+
+
+def _id(item: Any, key: str | None, place: int) -> str:
+    found = cast("Mapping[str, Any]", item).get(key) if key and isinstance(item, Mapping) else item
+    if isinstance(found, str) or (isinstance(found, int) and not isinstance(found, bool)):
+        return str(found)
+    if found is None and key:
+        raise ValueError(f"item {place} has no {key}")
+    hint = "; name the key of its id: `id`" if isinstance(item, Mapping) and not key else ""
+    raise ValueError(f"item {place}: expected an id, got {kind(cast('object', found))}{hint}")
+
+
+def _ratio(above: int, below: int) -> float | None:
+    return above / below if below else None
+
+
+def _ndcg(gains: Sequence[bool], relevant: int) -> float | None:
+    """Of gains in rank order, where `relevant` of them could be true at best."""
+    ideal = sum(1 / math.log2(rank + 1) for rank in range(1, relevant + 1))
+    return sum(1 / math.log2(rank + 1) for rank, gain in enumerate(gains, start=1) if gain) / ideal if ideal else None
+
+
+def _ids_at(field: str, fields: Mapping[str, Any], key: str | None) -> tuple[str, ...]:
+    try:
+        return ids_of(look_up(field, fields), key)
+    except ValueError as error:
+        raise ValueError(f"{field}: {error}") from None

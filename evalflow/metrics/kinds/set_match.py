@@ -8,13 +8,11 @@ from typing import Any, Literal, Self, cast
 from pydantic import Field
 
 from evalflow.config.schema import Word
-from evalflow.errors import Problem, UserError
 from evalflow.jsonvalues import kind
-from evalflow.metrics.base import BaseMetric, UnitMetricConfig
-from evalflow.metrics.steps import fields_of, look_up, obstacle
+from evalflow.metrics.base import FieldMetric, UnitMetricConfig, expect_declared, scored
+from evalflow.metrics.steps import look_up, root
 from evalflow.prompts import Prompts
-from evalflow.protocols import Judge
-from evalflow.records import Answer, Case, Outcome
+from evalflow.records import Outcome
 
 
 class SetMatchMetricConfig(UnitMetricConfig):
@@ -32,52 +30,27 @@ class SetMatchMetricConfig(UnitMetricConfig):
     match: Literal["in_order", "same", "any"]
 
 
-class SetMatchMetric(BaseMetric[SetMatchMetricConfig]):
+class SetMatchMetric(FieldMetric[SetMatchMetricConfig]):
     """Scores 1 where they match, else 0, so that the mean is a rate with its interval. Asks nobody."""
 
     Config = SetMatchMetricConfig
 
     @classmethod
-    def build(cls, name: str, config: SetMatchMetricConfig, prompts: Prompts) -> Self:  # noqa: ARG003 - no prompts
-        """Check that the fields are declared; a dotted path is covered by the field that it starts from.
+    def build(cls, name: str, config: SetMatchMetricConfig, prompts: Prompts) -> Self:
+        """See `BaseMetric`; `needs` must declare the fields, or those that dotted paths start from."""
+        paths = {"truth": config.truth, "prediction": config.prediction}
+        fields = {f"{key}[{at}]": path for key, listed in paths.items() for at, path in enumerate(listed)}
+        declared = {key: path if path in config.needs else root(path) for key, path in fields.items()}
+        expect_declared(name, config.needs, declared)
+        return super().build(name, config, prompts)
 
-        Raises:
-            UserError: One is not.
-        """
-        problems: list[Problem] = []
-        for key in ("truth", "prediction"):
-            fields: list[str] = getattr(config, key)
-            for field in fields:
-                root = field.partition(".")[0]
-                if not {field, root} & set(config.needs):
-                    what = f"`{key}` names {field!r}, which `needs` does not declare"
-                    problems.append(
-                        Problem(what, f"metric.{name}.{key}", f"needs: [{', '.join([*config.needs, root])}]")
-                    )
-        if problems:
-            raise UserError(problems)
-        return cls(name, config)
-
-    async def score(self, case: Case, answer: Answer, judge: Judge | None, repeat: int) -> Outcome:
+    async def compare(self, fields: dict[str, Any]) -> Outcome:
         """Compare the labels; undefined where there is no true one."""
-        fields = fields_of(case, answer)
-        blocked = obstacle(self.config.needs, fields, answer, blank_is_text=True)
-        if blocked:
-            return blocked
-        try:
-            truth, predicted = (_labels(paths, fields) for paths in (self.config.truth, self.config.prediction))
-        except ValueError as error:
-            return Outcome(status="error", error_type="data", error=str(error))
+        truth, predicted = (_labels(paths, fields) for paths in (self.config.truth, self.config.prediction))
         if not any(truth):
             return Outcome(status="undefined", reason="nothing is expected")
         matches = self._matches(truth, predicted)
-        return Outcome(
-            status="scored",
-            score=float(matches),
-            value=matches,
-            reason=f"predicted {_listed(predicted)}, expected {_listed(truth)}",
-            path="direct",
-        )
+        return scored(float(matches), matches, f"predicted {_listed(predicted)}, expected {_listed(truth)}")
 
     def _matches(self, truth: Sequence[str | None], predicted: Sequence[str | None]) -> bool:
         wanted, found = {label for label in truth if label}, {label for label in predicted if label}

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Literal, Self
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, cast
 
 from evalflow.config.schema import Word
-from evalflow.metrics.base import BaseMetric, UnitMetricConfig, expect_declared
-from evalflow.metrics.steps import fields_of, look_up, obstacle
-from evalflow.metrics.tool_calls import ToolCall, calls_in, made
-from evalflow.prompts import Prompts
-from evalflow.protocols import Judge
-from evalflow.records import Answer, Case, Outcome
+from evalflow.frozen import record
+from evalflow.metrics.base import FieldMetric, UnitMetricConfig, scored
+from evalflow.metrics.json_schema import NoJson, json_of
+from evalflow.metrics.steps import look_up
+from evalflow.records import Outcome
 
 
 class ToolCallsMetricConfig(UnitMetricConfig):
@@ -31,36 +31,15 @@ class ToolCallsMetricConfig(UnitMetricConfig):
     arguments: bool = False
 
 
-class ToolCallsMetric(BaseMetric[ToolCallsMetricConfig]):
+class ToolCallsMetric(FieldMetric[ToolCallsMetricConfig]):
     """Compares two lists of calls; asks nobody. The value counts expected, called and matched."""
 
     Config = ToolCallsMetricConfig
+    names_fields = ("expected", "called")
 
-    @classmethod
-    def build(cls, name: str, config: ToolCallsMetricConfig, prompts: Prompts) -> Self:  # noqa: ARG003 - no prompts
-        """Check that both fields are declared.
-
-        Raises:
-            UserError: One is not.
-        """
-        expect_declared(name, config.needs, {"expected": config.expected, "called": config.called})
-        return cls(name, config)
-
-    async def score(self, case: Case, answer: Answer, judge: Judge | None, repeat: int) -> Outcome:
+    async def compare(self, fields: dict[str, Any]) -> Outcome:
         """Count the expected calls that were made; undefined where none is expected."""
-        fields = fields_of(case, answer)
-        blocked = obstacle(self.config.needs, fields, answer, blank_is_text=True)
-        if blocked:
-            return blocked
-        lists: list[tuple[ToolCall, ...]] = []
-        for field in (self.config.expected, self.config.called):
-            try:
-                lists.append(calls_in(look_up(field, fields)))
-            except ValueError as error:
-                return Outcome(status="error", error_type="data", error=f"{field}: {error}")
-        return self._compared(*lists)
-
-    def _compared(self, expected: Sequence[ToolCall], called: Sequence[ToolCall]) -> Outcome:
+        expected, called = (_calls_at(field, fields) for field in (self.config.expected, self.config.called))
         if not expected:
             return Outcome(status="undefined", reason="nothing to divide by: no tool call is expected")
         found = made(expected, called, order=self.config.order, arguments=self.config.arguments)
@@ -69,16 +48,125 @@ class ToolCallsMetric(BaseMetric[ToolCallsMetricConfig]):
             {"id": "call", "check": {"call": str(call)}, "passed": was, "reason": "made" if was else "not made"}
             for call, was in zip(expected, found, strict=True)
         ]
-        listed = ", ".join(str(call) for call in called) or "none"
         reason = f"{sum(found)} of {len(found)} expected calls made"
         if missed:
             rule = " in this order" if self.config.order else ""
+            listed = ", ".join(map(str, called)) or "none"
             reason = f"{len(missed)} of {len(found)} expected calls not made{rule}: {', '.join(missed)}; made: {listed}"
-        return Outcome(
-            status="scored",
-            score=sum(found) / len(found),
-            value={"expected": len(expected), "called": len(called), "matched": sum(found)},
-            reason=reason,
-            steps=tuple(steps),
-            path="direct",
-        )
+        value = {"expected": len(expected), "called": len(called), "matched": sum(found)}
+        return scored(sum(found) / len(found), value, reason, steps)
+
+
+@record()
+class ToolCall:
+    """A call of a tool.
+
+    Attributes:
+        name: The tool's.
+        arguments: By name; None where the data does not tell, so that any will do.
+    """
+
+    name: str
+    arguments: Mapping[str, Any] | None = None
+
+    def __str__(self) -> str:
+        return self.name if self.arguments is None else f"{self.name}({json.dumps(self.arguments, ensure_ascii=False)})"
+
+
+def calls_in(value: Any) -> tuple[ToolCall, ...]:
+    """The calls of a list, or of a text that spells one out as JSON.
+
+    A call is a tool's name, or {name, arguments}, also where that stands under `function` and the arguments are a text
+    with JSON, as chat endpoints return it.
+
+    Raises:
+        ValueError: It is no such list.
+    """
+    listed = json_of(value)
+    if not isinstance(listed, Sequence) or isinstance(listed, str):
+        raise ValueError(f"{value!r} is no list of tool calls")
+    return tuple(_call(one) for one in cast("Sequence[Any]", listed))
+
+
+def made(expected: Sequence[ToolCall], called: Sequence[ToolCall], *, order: bool, arguments: bool) -> list[bool]:
+    """Which of the expected calls were made, each by a call of its own.
+
+    Args:
+        expected: The calls that were wanted.
+        called: Those that were made.
+        order: Whether only calls count that came in the wanted order: those of a longest common subsequence.
+        arguments: Whether the arguments must be equal too.
+    """
+    fits = [[_fits(wanted, call, arguments=arguments) for call in called] for wanted in expected]
+    return _in_order(fits) if order else _in_any_order(expected, fits)
+
+
+def _call(value: Any) -> ToolCall:
+    if isinstance(value, str) and value.strip():
+        return ToolCall(value)
+    if isinstance(value, Mapping):
+        entry = cast("Mapping[str, Any]", value)
+        entry = cast("Mapping[str, Any]", entry["function"]) if isinstance(entry.get("function"), Mapping) else entry
+        name, given = entry.get("name"), entry.get("arguments")
+        try:
+            given = json_of(given)
+        except NoJson as error:
+            raise ValueError(f"the arguments of {name!r} are {error}") from None
+        if isinstance(name, str) and name.strip() and isinstance(given, Mapping | None):
+            return ToolCall(name, cast("Mapping[str, Any] | None", given))
+    raise ValueError(f"{value!r} is no tool call: a name is wanted, or {{name, arguments}}")
+
+
+def _fits(wanted: ToolCall, call: ToolCall, *, arguments: bool) -> bool:
+    if wanted.name != call.name:
+        return False
+    return not arguments or wanted.arguments is None or _equal(wanted.arguments, call.arguments or {})
+
+
+def _equal(value: Any, other: Any) -> bool:
+    """Equality of JSON: numbers by their worth, while true is not 1."""
+    if isinstance(value, Mapping) and isinstance(other, Mapping):
+        ours, theirs = cast("Mapping[str, Any]", value), cast("Mapping[str, Any]", other)
+        return ours.keys() == theirs.keys() and all(_equal(ours[key], theirs[key]) for key in ours)
+    if isinstance(value, list) and isinstance(other, list):
+        mine, yours = cast("list[Any]", value), cast("list[Any]", other)
+        return len(mine) == len(yours) and all(_equal(a, b) for a, b in zip(mine, yours, strict=True))
+    return value == other and isinstance(value, bool) == isinstance(other, bool)
+
+
+def _in_any_order(expected: Sequence[ToolCall], fits: Sequence[Sequence[bool]]) -> list[bool]:
+    """Calls that take any arguments come last, so that they take none away from those that do not."""
+    found, taken = [False] * len(expected), set[int]()
+    for i in sorted(range(len(expected)), key=lambda i: expected[i].arguments is None):
+        match = next((j for j, fit in enumerate(fits[i]) if fit and j not in taken), None)
+        if match is not None:
+            found[i] = True
+            taken.add(match)
+    return found
+
+
+def _in_order(fits: Sequence[Sequence[bool]]) -> list[bool]:
+    """Those of a longest common subsequence, the earliest where there are several."""
+    rows, columns = len(fits), len(fits[0]) if fits else 0
+    length = [[0] * (columns + 1) for _ in range(rows + 1)]
+    for i in reversed(range(rows)):
+        for j in reversed(range(columns)):
+            skipped = max(length[i + 1][j], length[i][j + 1])
+            length[i][j] = max(skipped, length[i + 1][j + 1] + 1) if fits[i][j] else skipped
+    found, i, j = [False] * rows, 0, 0
+    while i < rows and j < columns:
+        if fits[i][j] and length[i][j] == length[i + 1][j + 1] + 1:
+            found[i] = True
+            i, j = i + 1, j + 1
+        elif length[i][j + 1] == length[i][j]:
+            j += 1
+        else:
+            i += 1
+    return found
+
+
+def _calls_at(field: str, fields: Mapping[str, Any]) -> tuple[ToolCall, ...]:
+    try:
+        return calls_in(look_up(field, fields))
+    except ValueError as error:
+        raise ValueError(f"{field}: {error}") from None
