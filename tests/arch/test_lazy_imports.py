@@ -35,7 +35,17 @@ HEAVY = {
 READERS = {"ijson", "inscriptis", "jsonpath"}
 CONFIGURATION = {"hydra", "omegaconf", "pydantic", "yaml"}
 RICH = {"rich"}
-APART = ("evalflow.testing", "evalflow.web.api", "evalflow.web.pages", "evalflow.web.ui", "evalflow.store")
+APART = (
+    "evalflow.testing",
+    "evalflow.web.api",
+    "evalflow.web.application",
+    "evalflow.web.pages",
+    "evalflow.web.security",
+    "evalflow.web.ui",
+    "evalflow.app.studio",
+    "evalflow.app.worker",
+    "evalflow.store",
+)
 """What `serve` and the worker alone load, when they need it: FastAPI, NiceGUI and SQLAlchemy are what it is made of."""
 
 

@@ -13,6 +13,7 @@ from evalflow.config.schema import DatasetConfig
 from evalflow.errors import Problem, UserError
 from evalflow.jsonvalues import DEEPEST, is_too_deep
 from evalflow.records import Case, Message
+from evalflow.store.tables import storable
 
 
 def read_rows(dataset: str, rows: Iterable[Mapping[str, Any]]) -> Iterator[Case]:
@@ -73,15 +74,11 @@ def irregular_turns(messages: Sequence[Mapping[str, Any]]) -> list[tuple[int, st
 
 def storable_id(case: Case) -> str:
     """The id of a case as the store has it."""
-    from evalflow.store.tables import storable
-
     return storable(case.id)
 
 
 def stored(body: dict[str, Any]) -> dict[str, Any]:
     """A case as `case_to_row` gives it, with its id, question and tags (all their levels) beside it."""
-    from evalflow.store.tables import storable
-
     levels = [level for tag in body.get("tags", []) for level in readers.tag_levels(tag)]
     return {
         "key": storable(body["id"]),

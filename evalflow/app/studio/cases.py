@@ -21,6 +21,7 @@ from evalflow.app.studio.datasets import (
 )
 from evalflow.app.studio.space import StaleError, TakenError, Workspace, not_found, stale
 from evalflow.errors import Problem, UserError
+from evalflow.store import cases as table
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -79,13 +80,11 @@ def list_cases(
         NotFoundError: There is no such dataset.
         UserError: The cursor is none.
     """
-    from evalflow.store import cases
-
     limit = max(1, min(limit, MAX_PAGE))
     row = own_row(space, dataset)
     after = _number(cursor)
     with space.database.reading() as connection:
-        found = cases.page(connection, row["id"], after, limit + 1, readers.tag_name(tag) if tag else None, text)
+        found = table.page(connection, row["id"], after, limit + 1, readers.tag_name(tag) if tag else None, text)
     more = str(found[limit - 1]["position"]) if len(found) > limit else None
     return CasePage([stored_case(one) for one in found[:limit]], more)
 
@@ -101,11 +100,9 @@ def get_case(space: Workspace, dataset: str, case: int) -> StoredCase:
 
 def case_tags(space: Workspace, dataset: str) -> list[tuple[str, int]]:
     """Every tag of a dataset with how many cases have it, or one below it."""
-    from evalflow.store import cases
-
     row = own_row(space, dataset)
     with space.database.reading() as connection:
-        return cases.tags(connection, row["id"])
+        return table.tags(connection, row["id"])
 
 
 def add_cases(space: Workspace, dataset: str, rows: Iterable[Mapping[str, Any]]) -> int:
@@ -137,16 +134,14 @@ def update_case(space: Workspace, dataset: str, case: int, expected: int, row: M
         StaleError: It was changed meanwhile.
         UserError: What is wrong with it.
     """
-    from evalflow.store import cases
-
     there = case_row(space, dataset, case)
     changed = stored(readers.case_to_row(read_row(dataset, {"id": there["key"], **row})))
     with space.database.writing() as connection:
         owner = there["dataset_id"]
-        if changed["key"] != there["key"] and cases.known_keys(connection, owner, [changed["key"]]):
+        if changed["key"] != there["key"] and table.known_keys(connection, owner, [changed["key"]]):
             raise duplicates([changed["key"]])
-        if not cases.replace(connection, owner, case, expected, changed):
-            raise _stale(cases.get(connection, owner, case) or there, expected, changed["body"])
+        if not table.replace(connection, owner, case, expected, changed):
+            raise _stale(table.get(connection, owner, case) or there, expected, changed["body"])
     return get_case(space, dataset, case)
 
 
@@ -156,11 +151,9 @@ def case_rows(space: Workspace, dataset: str) -> Iterator[dict[str, Any]]:
     Raises:
         NotFoundError: There is no such dataset.
     """
-    from evalflow.store import cases
-
     row = own_row(space, dataset)
     with space.database.reading() as connection:
-        yield from cases.bodies(connection, row["id"])
+        yield from table.bodies(connection, row["id"])
 
 
 def add_case(space: Workspace, dataset: str, row: Mapping[str, Any]) -> StoredCase:
@@ -170,13 +163,11 @@ def add_case(space: Workspace, dataset: str, row: Mapping[str, Any]) -> StoredCa
         NotFoundError: There is no such dataset.
         UserError: With what is wrong with each field (its name is the key), or a case with that id is there.
     """
-    from evalflow.store import cases
-
     owner = own_row(space, dataset)
     body = readers.case_to_row(read_row(dataset, row))
     append_rows(space, dataset, [body])
     with space.database.reading() as connection:
-        found = cases.by_key(connection, owner["id"], stored(body)["key"])
+        found = table.by_key(connection, owner["id"], stored(body)["key"])
     if found is None:
         raise not_found("case", body["id"], [])
     return stored_case(found)
@@ -200,15 +191,13 @@ def append_stored(connection: Connection, dataset: int, prepared: Sequence[dict[
     Raises:
         TakenError: A case with that id is there, or among them twice.
     """
-    from evalflow.store import cases
-
     twice = [key for key, n in Counter(one["key"] for one in prepared).items() if n > 1]
     if twice:
         raise duplicates(twice, "are in it more than once")
-    taken = cases.known_keys(connection, dataset, [one["key"] for one in prepared])
+    taken = table.known_keys(connection, dataset, [one["key"] for one in prepared])
     if taken:
         raise duplicates(sorted(taken))
-    return cases.append(connection, dataset, prepared)
+    return table.append(connection, dataset, prepared)
 
 
 def duplicates(keys: Sequence[str], how: str = "are there already") -> TakenError:
@@ -254,11 +243,9 @@ def case_row(space: Workspace, dataset: str, case: int) -> dict[str, Any]:
     Raises:
         NotFoundError: There is none.
     """
-    from evalflow.store import cases
-
     row = own_row(space, dataset)
     with space.database.reading() as connection:
-        found = cases.get(connection, row["id"], case)
+        found = table.get(connection, row["id"], case)
     if found is None:
         raise not_found("case", str(case), [])
     return found
@@ -286,17 +273,13 @@ def case_ids(space: Workspace, dataset: str, *, tag: str | None = None, text: st
     Raises:
         NotFoundError: There is no such dataset.
     """
-    from evalflow.store import cases
-
     row = own_row(space, dataset)
     with space.database.reading() as connection:
-        return cases.ids(connection, row["id"], readers.tag_name(tag) if tag else None, text)
+        return table.ids(connection, row["id"], readers.tag_name(tag) if tag else None, text)
 
 
 def delete_cases(space: Workspace, dataset: str, cases: Sequence[int]) -> int:
     """Delete cases; gives how many there were."""
-    from evalflow.store import cases as table
-
     row = own_row(space, dataset)
     with space.database.writing() as connection:
         return table.remove(connection, row["id"], cases)
@@ -335,8 +318,6 @@ def group_cases(space: Workspace, dataset: str, cases: Sequence[int], group: str
 
 
 def _change(space: Workspace, dataset: str, cases: Sequence[int], new: Callable[[Body], Body]) -> int:
-    from evalflow.store import cases as table
-
     row = own_row(space, dataset)
     with space.database.writing() as connection:
         pairs = (
@@ -375,13 +356,11 @@ def case_place(
     Raises:
         NotFoundError: There is no such case.
     """
-    from evalflow.store import cases
-
     row = case_row(space, dataset, case)
     wanted = (readers.tag_name(tag) if tag else None, text)
     with space.database.reading() as connection:
-        before, previous, following = cases.around(connection, row["dataset_id"], row["position"], *wanted)
-        return CasePlace(before, cases.count(connection, row["dataset_id"], *wanted), previous, following)
+        before, previous, following = table.around(connection, row["dataset_id"], row["position"], *wanted)
+        return CasePlace(before, table.count(connection, row["dataset_id"], *wanted), previous, following)
 
 
 def cases_at(
@@ -403,15 +382,13 @@ def cases_at(
     Raises:
         NotFoundError: There is no such dataset.
     """
-    from evalflow.store import cases
-
     row, limit = own_row(space, dataset), max(1, min(limit, MAX_PAGE))
     wanted = (readers.tag_name(tag) if tag else None, text)
     with space.database.reading() as connection:
-        total = cases.count(connection, row["id"], *wanted)
+        total = table.count(connection, row["id"], *wanted)
         if first >= total:
             first = max(0, (total - 1) // limit * limit)
-        found = cases.page_at(connection, row["id"], first, limit, *wanted)
+        found = table.page_at(connection, row["id"], first, limit, *wanted)
     return [stored_case(one) for one in found], first, total
 
 

@@ -24,6 +24,7 @@ from evalflow.app.studio.run_types import Run
 from evalflow.app.studio.runs import MAX_PAGE, get_run, list_runs, run_row
 from evalflow.app.studio.space import NotFoundError, TakenError, Workspace
 from evalflow.errors import EvalflowError, Problem, UserError
+from evalflow.store import scores
 
 if TYPE_CHECKING:
     from evalflow.report.comparison import Comparison
@@ -91,8 +92,6 @@ def changed_cases(space: Workspace, a: str, b: str) -> Changes:
         NotFoundError: One of them is not there.
         UserError: One has no results, or they are the same.
     """
-    from evalflow.store import scores
-
     pair = _pair(space, a, b)
     with space.database.reading() as connection:
         known = scores.common_cases(connection, run_row(space, a)["id"], run_row(space, b)["id"])

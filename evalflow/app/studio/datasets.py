@@ -15,6 +15,7 @@ from evalflow.app.studio.definitions import DefinitionStore, version_of
 from evalflow.app.studio.space import Workspace, not_found
 from evalflow.app.studio.validate import check_name, one_line
 from evalflow.config.schema import DatasetConfig
+from evalflow.store import definitions
 
 Generates = Literal["answer", "actual"]
 
@@ -48,8 +49,6 @@ DATASETS = DefinitionStore("dataset", "datasets", "dataset")
 
 def list_datasets(space: Workspace) -> list[Dataset]:
     """All datasets: the defined ones by name, then those of conf/."""
-    from evalflow.store import definitions
-
     with space.database.reading() as connection:
         rows, counted = definitions.listed(connection, "datasets"), definitions.counts(connection)
     own = [_dataset(row, counted.get(row["id"], 0)) for row in rows]

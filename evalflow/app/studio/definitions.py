@@ -10,11 +10,11 @@ from evalflow.app.core.options import Option
 from evalflow.app.studio import library
 from evalflow.app.studio.space import TakenError, Workspace, not_found, stale
 from evalflow.errors import Problem
+from evalflow.store import definitions
+from evalflow.store.definitions import TableName
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
-
-    from evalflow.store.definitions import TableName
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,15 +37,11 @@ class DefinitionStore:
 
     def rows(self, space: Workspace, bot: int | None = None) -> list[dict[str, Any]]:
         """All rows by name, or those of one bot."""
-        from evalflow.store import definitions
-
         with space.database.reading() as connection:
             return definitions.listed(connection, self.table, bot)
 
     def find(self, space: Workspace, name: str, bot: int | None = None) -> dict[str, Any] | None:
         """The row of that name; None if there is none."""
-        from evalflow.store import definitions
-
         with space.database.reading() as connection:
             return definitions.named(connection, self.table, name, bot)
 
@@ -90,8 +86,6 @@ class DefinitionStore:
         Raises:
             TakenError: The name is in use.
         """
-        from evalflow.store import definitions
-
         if definitions.named(connection, self.table, values["name"], values.get("bot_id")):
             raise self._taken(values["name"], owner)
         return definitions.add(connection, self.table, values)
@@ -104,8 +98,6 @@ class DefinitionStore:
             StaleError: It was changed meanwhile.
             TakenError: Its new name is in use.
         """
-        from evalflow.store import definitions
-
         name, bot = values.get("name", row["name"]), row.get("bot_id")
         with space.database.writing() as connection:
             if name != row["name"] and definitions.named(connection, self.table, name, bot):
@@ -121,8 +113,6 @@ class DefinitionStore:
             NotFoundError: It was deleted meanwhile.
             StaleError: It was changed meanwhile.
         """
-        from evalflow.store import definitions
-
         with space.database.writing() as connection:
             deleted = definitions.delete(connection, self.table, row["id"], expected)
         if not deleted:

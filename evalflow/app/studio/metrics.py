@@ -15,6 +15,7 @@ from evalflow.app.studio.space import Workspace, not_found, stale
 from evalflow.app.studio.validate import check_metric
 from evalflow.errors import Problem, UserError
 from evalflow.metrics.case_checks import JUDGED, PARAMS
+from evalflow.store import definitions
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -176,8 +177,6 @@ def replace_metrics(
         StaleError: One was changed, added or deleted meanwhile.
         UserError: With all that is wrong with any of them.
     """
-    from evalflow.store import definitions
-
     checked = _checked(drafts)
     row = BOTS.get(space, bot)["id"]
     with space.database.writing() as connection:

@@ -28,6 +28,7 @@ from evalflow.run.folder import RunFolder
 from evalflow.run.journal import AnswerBook
 from evalflow.run.plan import PreparedFile
 from evalflow.run.scoring import Pair
+from evalflow.store import scores
 
 if TYPE_CHECKING:
     from evalflow.protocols import Judge
@@ -76,8 +77,6 @@ def get_run_case(
     Raises:
         NotFoundError: There is no such run, or no such case in it.
     """
-    from evalflow.store import scores
-
     row = run_row(space, run_id)
     with space.database.reading() as connection:
         found = scores.answer(connection, row["id"], position)

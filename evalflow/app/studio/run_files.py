@@ -30,6 +30,7 @@ from evalflow.app.studio.space import (
 )
 from evalflow.errors import Problem, UserError
 from evalflow.run.folder import RunFolder
+from evalflow.store import runs
 
 if TYPE_CHECKING:
     from evalflow.summary.pass_rates import Passing
@@ -205,8 +206,6 @@ def carry_threshold(space: Workspace, run_id: str, metric: str, value: float) ->
 def _rewrite(
     space: Workspace, run_id: str, metric: str, value: float | None, expected: int | None, *, is_back: bool = False
 ) -> Run:
-    from evalflow.store import runs
-
     folder = run_folder(space, _ended_row(space, run_id, expected))
     try:
         with working_on(folder.path):

@@ -18,6 +18,7 @@ from evalflow.app.studio.space import TakenError, Workspace, not_found, refuse_e
 from evalflow.config.runid import new_run_id
 from evalflow.errors import Problem, UserError, command
 from evalflow.run.folder import refuse_links
+from evalflow.store import runs
 
 MAX_PAGE = 200
 
@@ -59,8 +60,6 @@ def create_run(space: Workspace, request: RunRequest, creation_key: str | None =
         TakenError: The key was used for another request.
         UserError: With every problem that was found; nothing is left behind.
     """
-    from evalflow.store import runs
-
     known = _created(space, request, creation_key)
     if known is not None:
         return known
@@ -118,8 +117,6 @@ def list_runs(
     Raises:
         UserError: The cursor is none.
     """
-    from evalflow.store import runs
-
     if cursor is not None and not (cursor.isdigit() and len(cursor) < 19):
         raise UserError(Problem(f"{cursor!r} is no cursor", "cursor", "take `next` of the page before"))
     limit = max(1, min(limit, MAX_PAGE))
@@ -142,8 +139,6 @@ def cancel_run(space: Workspace, run_id: str, expected: int | None = None) -> Ru
         StaleError: It has changed.
         TakenError: It has ended.
     """
-    from evalflow.store import runs
-
     run_row(space, run_id)
     with space.database.writing() as connection:
         stopped = runs.cancel(connection, run_id, expected)
@@ -182,8 +177,6 @@ def delete_run(space: Workspace, run_id: str, expected: int | None = None) -> No
         StaleError: It is not of the version that was expected.
         TakenError: It is queued or running.
     """
-    from evalflow.store import runs
-
     run_row(space, run_id)
     with space.database.writing() as connection:
         deleted = runs.delete_run(connection, run_id, expected)
@@ -209,8 +202,6 @@ def run_row(space: Workspace, run_id: str) -> dict[str, Any]:
     Raises:
         NotFoundError: There is none.
     """
-    from evalflow.store import runs
-
     with space.database.reading() as connection:
         row = runs.get(connection, run_id)
     if row is None:
@@ -219,8 +210,6 @@ def run_row(space: Workspace, run_id: str) -> dict[str, Any]:
 
 
 def _queue(space: Workspace, run_id: str, task: Literal["resume", "retry"], expected: int | None) -> Run:
-    from evalflow.store import runs
-
     _expect_own(space, run_row(space, run_id))
     with space.database.writing() as connection:
         queued = runs.queue(connection, run_id, task, expected)
@@ -262,8 +251,6 @@ def _bot_id(space: Workspace, name: str) -> int | None:
 
 
 def _created(space: Workspace, request: RunRequest, key: str | None) -> Run | None:
-    from evalflow.store import runs
-
     if key is None:
         return None
     with space.database.reading() as connection:
@@ -299,8 +286,6 @@ def open_run(space: Workspace, folder: Path, *, trust_program: bool = False) -> 
         ProgramError: To resume it would start a program, and nobody has agreed to that.
         UserError: The folder holds no run that has ended, or one of another version; or it lies elsewhere.
     """
-    from evalflow.store import runs
-
     found = find_run(within(space, folder))
     refuse_links(found)
     manifest = read_manifest(found)

@@ -7,16 +7,15 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from evalflow.app.studio.runs import run_row
 from evalflow.app.studio.space import Workspace, not_found
 from evalflow.datasets import tag_name
 from evalflow.errors import Problem, UserError
 from evalflow.records import passes
-
-if TYPE_CHECKING:
-    from evalflow.store.scores import Limit
+from evalflow.store import scores
+from evalflow.store.scores import Filter, Limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,8 +154,6 @@ def list_scores(
         NotFoundError: There is no such run.
         UserError: The cursor or the order is none.
     """
-    from evalflow.store import scores
-
     row, limit = run_row(space, run_id), max(1, min(limit, MAX_PAGE))
     limits = _limits(row, thresholds)
     chosen = _filter(wanted or ScoreFilter(), limits)
@@ -187,8 +184,6 @@ def neighbours(
     Raises:
         NotFoundError: There is no such run.
     """
-    from evalflow.store import scores
-
     row = run_row(space, run_id)
     chosen = _filter(wanted, _limits(row, None))
     with space.database.reading() as connection:
@@ -216,8 +211,6 @@ def case_scores(space: Workspace, run_id: str, dataset: str, case_id: str) -> li
     Raises:
         NotFoundError: There is no such run.
     """
-    from evalflow.store import scores
-
     row = run_row(space, run_id)
     limits = _limits(row, None)
     with space.database.reading() as connection:
@@ -235,8 +228,6 @@ def answer_scores(
     Raises:
         NotFoundError: There is no such run.
     """
-    from evalflow.store import scores
-
     row = run_row(space, run_id)
     limits = _limits(row, thresholds)
     with space.database.reading() as connection:
@@ -252,8 +243,6 @@ def get_score(space: Workspace, run_id: str, score_id: str, thresholds: Mapping[
     Raises:
         NotFoundError: There is none.
     """
-    from evalflow.store import scores
-
     row = run_row(space, run_id)
     position, _, n = score_id.partition("-")
     found = None
@@ -269,8 +258,6 @@ def count_scores(
     space: Workspace, run_id: str, wanted: ScoreFilter | None = None, thresholds: Mapping[str, float] | None = None
 ) -> int:
     """How many scores of a run there are; of a large run this looks at each of them."""
-    from evalflow.store import scores
-
     row = run_row(space, run_id)
     with space.database.reading() as connection:
         return scores.count(connection, row["id"], _filter(wanted or ScoreFilter(), _limits(row, thresholds)))
@@ -288,8 +275,6 @@ def summary(space: Workspace, run_id: str) -> list[dict[str, Any]]:
 
 def run_tags(space: Workspace, run_id: str) -> list[tuple[str, int]]:
     """Every tag of a run with how many answers have it, or one below it."""
-    from evalflow.store import scores
-
     row = run_row(space, run_id)
     with space.database.reading() as connection:
         return scores.tags(connection, row["id"])
@@ -309,8 +294,6 @@ def pass_rates(
     Raises:
         NotFoundError: There is no such run.
     """
-    from evalflow.store import scores
-
     row = run_row(space, run_id)
     found: list[PassRate] = []
     with space.database.reading() as connection:
@@ -337,8 +320,6 @@ def distribution(space: Workspace, run_id: str, metric: str, threshold: float | 
     Raises:
         NotFoundError: There is no such run.
     """
-    from evalflow.store import scores
-
     row = run_row(space, run_id)
     metrics: list[Mapping[str, Any]] = row["facts"].get("metrics", [])
     about = {str(one["name"]): one for one in metrics}.get(metric)
@@ -355,8 +336,6 @@ def distribution(space: Workspace, run_id: str, metric: str, threshold: float | 
 
 
 def _limits(row: Mapping[str, Any], thresholds: Mapping[str, float] | None) -> list[Limit]:
-    from evalflow.store.scores import Limit
-
     found: list[Limit] = []
     for metric in row["facts"].get("metrics", []):
         value = (thresholds or {}).get(metric["name"], metric["threshold"])
@@ -366,8 +345,6 @@ def _limits(row: Mapping[str, Any], thresholds: Mapping[str, float] | None) -> l
 
 
 def _filter(wanted: ScoreFilter, limits: Sequence[Limit]) -> Any:
-    from evalflow.store.scores import Filter
-
     return Filter(
         metric=wanted.metric,
         status=wanted.status,

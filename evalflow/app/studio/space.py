@@ -10,18 +10,13 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from anyio import CapacityLimiter, to_thread
 
 from evalflow.errors import ConflictError, Problem, UserError, did_you_mean
 from evalflow.run.folder import RunFolder, refuse_links
-
-if TYPE_CHECKING:
-    from evalflow.store import Database
-
-__all__ = ["NotFoundError", "StaleError", "TakenError", "Workspace", "open_workspace"]
-
+from evalflow.store import Database, definitions, open_database
 
 SETTLED_S = 2.0
 """A file that was changed more recently may change again without a trace in what its folder says of it."""
@@ -146,13 +141,8 @@ def open_workspace(url: str | None = None) -> Workspace:
             `database.backup` that it was copied before it was brought up to date.
 
     Raises:
-        UserError: The database cannot be opened, or a newer version has made it; or SQLAlchemy is not installed.
+        UserError: The database cannot be opened, or a newer version has made it.
     """
-    try:
-        from evalflow.store import open_database
-    except ModuleNotFoundError as error:
-        what = f"the application needs {error.name}, which is not installed"
-        raise UserError(Problem(what, hint="pip install 'evalflow[web]'")) from None
     root = Path.cwd()
     return Workspace(open_database(url or f"sqlite:///{root / FILE}"), root)
 
@@ -272,8 +262,6 @@ class StoredResponse:
 
 def answered(space: Workspace, key: str) -> StoredResponse | None:
     """What was answered under a key, if anything was in the last 30 days."""
-    from evalflow.store import definitions
-
     with space.database.reading() as connection:
         row = definitions.get(connection, key)
     if row is None:
@@ -289,8 +277,6 @@ def keep_answer(space: Workspace, key: str, answer: StoredResponse) -> None:
         key: At most 64 characters, such as a digest.
         answer: What it was.
     """
-    from evalflow.store import definitions
-
     headers = [list(pair) for pair in answer.headers]
     values = {"key": key, "request": answer.request, "status": answer.status, "headers": headers, "body": answer.body}
     with space.database.writing() as connection:

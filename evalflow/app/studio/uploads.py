@@ -17,6 +17,7 @@ from evalflow.app.studio.datasets import own_row
 from evalflow.app.studio.space import Workspace
 from evalflow.config.schema import DatasetConfig
 from evalflow.errors import Problem, UserError, did_you_mean
+from evalflow.store import cases as table
 
 SHOWN = 100
 """Problems that are told one by one."""
@@ -137,8 +138,6 @@ def columns_of(path: Path) -> list[Column]:
 
 def _sifted(space: Workspace, dataset: str, path: Path, fields: Fields | None) -> Iterator[readers.Sifted]:
     """The rows of a file; that its case is there already is wrong with a row, too."""
-    from evalflow.store import cases
-
     owner = own_row(space, dataset)["id"]
     named = "id" in (fields or {}) or "id" in readers.examples(_config(path, fields))
     rows = readers.sift(dataset, _config(path, fields))
@@ -146,7 +145,7 @@ def _sifted(space: Workspace, dataset: str, path: Path, fields: Fields | None) -
     while chunk := list(islice(rows, _AT_ONCE)):
         keys = {row.position: storable_id(row.case) for row in chunk if row.case}
         with space.database.reading() as connection:
-            known = cases.known_keys(connection, owner, list(keys.values()))
+            known = table.known_keys(connection, owner, list(keys.values()))
         for row in chunk:
             key = keys.get(row.position)
             if key is not None and (key in known or key in seen):

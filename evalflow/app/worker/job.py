@@ -16,6 +16,8 @@ from evalflow.app.worker.live import Follower, LiveScores
 from evalflow.app.worker.load import load_scores
 from evalflow.errors import EvalflowError, InfrastructureError
 from evalflow.run.folder import RunFolder
+from evalflow.store import runs
+from evalflow.store.tables import now
 
 TELL_S = 1.0
 """How often progress is written down."""
@@ -110,8 +112,6 @@ class WorkerJob:
 
     def leave(self) -> None:
         """Have the run stop, and put it back into the queue: the next worker goes on with it."""
-        from evalflow.store import runs
-
         process.interrupt(self._path, self._known_pid())
         if self._child is not None:
             self._child.wait()
@@ -126,8 +126,6 @@ class WorkerJob:
 
     def _take_in(self) -> bool:
         """Read the journals on, and save progress and scores in one transaction; says whether the run still is ours."""
-        from evalflow.store import runs
-
         found = self._follower.read()
         live = self._taken(*found)
         progress = self._follower.progress()
@@ -163,15 +161,11 @@ class WorkerJob:
         return self._live
 
     def _note(self, **values: Any) -> bool:
-        from evalflow.store import runs
-
         with self._space.database.writing(in_turn=False) as connection:
             return runs.note(connection, self.run_id, self._worker, heartbeat=time.time(), **values)
 
     def _stop_if_asked(self) -> bool:
         """Pass a cancellation on: SIGINT, SIGINT again after a while, then SIGKILL."""
-        from evalflow.store import runs
-
         with self._space.database.reading() as connection:
             row = runs.get(connection, self.run_id)
         if row is None or not row["cancelling"]:
@@ -229,15 +223,11 @@ class WorkerJob:
         return self._end()
 
     def _is_cancelled(self) -> bool:
-        from evalflow.store import runs
-
         with self._space.database.reading() as connection:
             row = runs.get(connection, self.run_id)
         return bool(row and row["cancelling"])
 
     def _end(self) -> bool:
-        from evalflow.store.tables import now
-
         self._note(**self._ending, cancelling=False, finished_at=now())
         return False
 

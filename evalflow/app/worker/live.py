@@ -17,6 +17,7 @@ from evalflow.app.worker.load import answer_row, score_row, step_rows, tag_rows
 from evalflow.records import Answer, Case
 from evalflow.run.folder import RunFolder
 from evalflow.run.journal import answer_from_row
+from evalflow.store import scores
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -80,8 +81,6 @@ class LiveScores:
 
     def write(self, connection: Connection) -> None:
         """Write down what was taken in; `wrote` says that this has come to stay."""
-        from evalflow.store import scores
-
         positions = sorted(self._waiting)
         if not positions:
             return

@@ -14,6 +14,8 @@ from evalflow.records import Answer, Case
 from evalflow.report.results_csv import AnsweredCase, as_answered, rows
 from evalflow.run.folder import RunFolder
 from evalflow.run.journal import AnswerBook
+from evalflow.store import scores
+from evalflow.store.tables import storable
 
 Record = dict[str, Any]
 
@@ -79,8 +81,6 @@ def step_rows(run: int, position: int, n: int, score: Mapping[str, Any]) -> list
 def _text(text: str | None) -> str | None:
     if text is None or (text.isascii() and "\0" not in text):  # as most texts are, and looked at quickest
         return text
-    from evalflow.store.tables import storable
-
     return storable(text)
 
 
@@ -106,8 +106,6 @@ def load_scores(space: Workspace, run: int, folder: RunFolder) -> Iterator[int]:
         UserError: Its files are of another version, or what it was made from is gone.
     """
     import polars as pl
-
-    from evalflow.store import scores
 
     saved = load(folder)
     settings = saved.recipe.settings.run

@@ -21,6 +21,7 @@ from evalflow.app.studio.space import Workspace
 from evalflow.app.worker.job import WorkerJob
 from evalflow.errors import InfrastructureError, Problem, UserError
 from evalflow.report.wording import literal
+from evalflow.store import runs
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -110,8 +111,6 @@ class Worker:
             return False
 
     def _claim(self) -> bool:
-        from evalflow.store import runs
-
         with self._space.database.reading() as connection:
             if not runs.waiting(connection):
                 return False
@@ -123,8 +122,6 @@ class Worker:
         return True
 
     def _take_over(self) -> None:
-        from evalflow.store import runs
-
         with self._space.database.reading() as connection:
             running = runs.running(connection)
         known = {job.run_id for job in self._jobs}
