@@ -1,4 +1,4 @@
-"""Assemble the application: security middleware, REST API, pages, and the worker."""
+"""Assemble the application: security middleware, REST API, pages, health checks, and the worker."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from anyio import to_thread
 
+from evalflow import __version__
 from evalflow.app.studio.runs import list_runs
 from evalflow.errors import EvalflowError
 
@@ -23,6 +24,11 @@ if TYPE_CHECKING:
     from evalflow.web.serve import Address, Child
 
 API = "/api/v1"
+ASSETS = Path(__file__).with_name("assets")
+_ABOUT_API = """What evalflow's pages do, for programs. Every error is a problem document (RFC 9457); its `errors` say
+where the problem is and how to fix it. Every request needs the server's token. A change needs `Content-Type:
+application/json` or the header `X-Requested-With`. It names the version that it was made from in `If-Match`. A creation
+can be repeated with the same `Idempotency-Key`."""
 
 
 def application(workspace: Workspace, address: Address, worker: Child | None, token: str | None) -> FastAPI:
@@ -37,9 +43,6 @@ def application(workspace: Workspace, address: Address, worker: Child | None, to
     from fastapi import FastAPI
     from starlette.staticfiles import StaticFiles
 
-    from evalflow.web.api.routes import rest_api
-    from evalflow.web.pages.register import add_pages
-
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncGenerator[None]:
         if worker is None:
@@ -51,9 +54,87 @@ def application(workspace: Workspace, address: Address, worker: Child | None, to
     routes = health_routes(workspace, worker)
     app = FastAPI(openapi_url=None, lifespan=lifespan, middleware=security_middleware(address, token), routes=routes)
     app.mount(API, rest_api(workspace))
-    app.mount("/assets", StaticFiles(directory=Path(__file__).with_name("assets")))
+    app.mount("/assets", StaticFiles(directory=ASSETS))
     add_pages(app, workspace)
     return app
+
+
+def rest_api(workspace: Workspace) -> FastAPI:
+    """The REST API, with its description at /openapi.json."""
+    from fastapi import FastAPI
+    from starlette.middleware import Middleware
+
+    from evalflow.web.api import bots, compare, datasets, metrics, runs, transfer
+    from evalflow.web.api.idempotency import IdempotencyKeys
+    from evalflow.web.api.problems import describe_problems, handle_faults
+
+    app = FastAPI(
+        title="evalflow",
+        version=__version__,
+        description=_ABOUT_API,
+        openapi_url="/openapi.json",
+        docs_url=None,  # its page would load scripts from elsewhere
+        redoc_url=None,
+        middleware=[Middleware(IdempotencyKeys, workspace=workspace)],
+    )
+    app.state.workspace = workspace
+    for router in (
+        *(bots.router, metrics.bot_router, metrics.router, metrics.checks_router),
+        *(datasets.router, datasets.cases_router, datasets.tags_router, transfer.upload_router, transfer.router),
+        *(runs.router, runs.files_router, runs.events_router, runs.scores_router, runs.thresholds_router),
+        compare.router,
+    ):
+        app.include_router(router)
+    handle_faults(app)
+    describe_problems(app)
+    return app
+
+
+def add_pages(app: FastAPI, workspace: Workspace) -> None:
+    """Mount the pages at the root of the application."""
+    from nicegui import ui
+
+    from evalflow.web.pages import (
+        bots,
+        case,
+        compare,
+        dataset,
+        datasets,
+        history,
+        import_cases,
+        metric,
+        metrics,
+        new_run,
+        run,
+        run_case,
+        runs,
+    )
+    from evalflow.web.ui import frame
+
+    # A fixed address comes before an address with a name in the same place.
+    for add in (
+        *(bots.add_bots, bots.add_bot_edit, bots.add_bot),
+        *(metrics.add_metrics, metric.add_metric_edit, metrics.add_library),
+        *(datasets.add_datasets, datasets.add_dataset_edit, import_cases.add),
+        *(case.add_case_new, case.add_case_edit, dataset.add_dataset),
+        *(runs.add, new_run.add, run_case.add, run.add, compare.add, history.add, frame.add_missing_page),
+    ):
+        add(workspace)
+    # Scripts come first: they must run before the first paint.
+    scripts = [f'<script src="/assets/{name}.js"></script>' for name in ("nonce", "theme", "unsaved")]
+    names = ("theme", "parts", "forms", "metrics", "cases", "runs", "results", "compare", "history")
+    styles = [f'<link rel="stylesheet" href="/assets/{name}.css">' for name in names]
+    ui.add_head_html("".join([*scripts, *styles]), shared=True)
+    ui.run_with(  # pyright: ignore[reportUnknownMemberType] - partly untyped in NiceGUI
+        app,
+        title="evalflow",
+        favicon=ASSETS / "icon.svg",
+        dark=None,
+        language="en-GB",
+        tailwind=False,
+        gzip_middleware_factory=None,
+        show_welcome_message=False,
+    )
 
 
 def security_middleware(address: Address, token: str | None) -> list[Middleware]:
@@ -89,7 +170,7 @@ def security_middleware(address: Address, token: str | None) -> list[Middleware]
 
 
 def health_routes(workspace: Workspace, worker: Child | None) -> list[BaseRoute]:
-    """The two routes, for what watches over the process."""
+    """/healthz: the process runs. /readyz: it can work, too."""
     from starlette.responses import JSONResponse
     from starlette.routing import Route
 

@@ -21,8 +21,7 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from evalflow.app.studio.space import Workspace, open_workspace
-from evalflow.web.api.routes import rest_api
-from evalflow.web.application import API, security_middleware
+from evalflow.web.application import API, rest_api, security_middleware
 from evalflow.web.security.token import cookie_name
 from evalflow.web.serve import Address, bind, loopback, server
 

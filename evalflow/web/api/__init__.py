@@ -1,1 +1,1 @@
-"""The REST API: one module for each resource, thin; `routes` joins them."""
+"""The REST API: one module for each resource, thin; `web.application` joins them."""

@@ -7,9 +7,10 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, HTTPException, Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from evalflow.app.studio.cases import (
+    CasePage,
     StoredCase,
     add_cases,
     case_rows,
@@ -32,35 +33,29 @@ from evalflow.app.studio.datasets import (
     update_dataset,
 )
 from evalflow.app.studio.scores import run_tags
-from evalflow.web.api.deps import Cursor, Expected, Limit, Name, Page, Space, created, page_of, tagged
+from evalflow.web.api.deps import Body, Cursor, Expected, Limit, Name, Page, Space, created, page_of, tagged
 
 router = APIRouter(prefix="/datasets", tags=["datasets"])
 _JSONL = "application/jsonl"
 _EXPORT: dict[int | str, dict[str, Any]] = {200: {"content": {_JSONL: {}}, "description": "One case a line."}}
 
 
-class NewDataset(BaseModel):
+class NewDataset(Body):
     """A dataset to define, without cases."""
-
-    model_config = ConfigDict(extra="forbid")
 
     name: str = Field(max_length=200, description="Lower-case letters, digits and _.")
     description: str = Field(default="", max_length=10_000)
     generates: Generates = Field(default="answer", description="The case field that a live bot's reply fills.")
 
 
-class DatasetCopy(BaseModel):
-    """A dataset to define like another one."""
-
-    model_config = ConfigDict(extra="forbid")
+class DatasetCopy(Body):
+    """A copy of a dataset."""
 
     name: str = Field(max_length=200)
 
 
-class DatasetChange(BaseModel):
-    """What is to change of a dataset; what is not there stays."""
-
-    model_config = ConfigDict(extra="forbid")
+class DatasetChange(Body):
+    """Changes to a dataset; fields that are left out stay as they are."""
 
     description: str | None = Field(default=None, max_length=10_000)
     generates: Generates | None = None
@@ -76,8 +71,8 @@ def read_datasets(space: Space, cursor: Cursor = None, limit: Limit = 50) -> Pag
 def post_dataset(space: Space, new: NewDataset, request: Request, response: Response) -> Dataset:
     """Define a dataset, without cases."""
     made = create_dataset(space, new.name, new.description, new.generates)
-    created(request, response, made.name, made.version)
-    return made
+    created(request, response, made.name)
+    return tagged(response, made)
 
 
 @router.get("/{dataset}/export", response_class=StreamingResponse, responses=_EXPORT)
@@ -93,27 +88,22 @@ def export_dataset(space: Space, dataset: Name) -> StreamingResponse:
 @router.get("/{dataset}")
 def read_dataset(space: Space, dataset: Name, response: Response) -> Dataset:
     """One dataset."""
-    found = get_dataset(space, dataset)
-    tagged(response, found.version)
-    return found
+    return tagged(response, get_dataset(space, dataset))
 
 
 @router.post("/{dataset}/copies", status_code=201)
 def post_copy(space: Space, dataset: Name, copy: DatasetCopy, response: Response) -> Dataset:
-    """Define a dataset like this one, which may be of conf/, with all its cases."""
-    made = copy_dataset(space, dataset, copy.name)
-    tagged(response, made.version)
-    return made
+    """Copy a dataset, which may be declared in conf/, with all its cases."""
+    return tagged(response, copy_dataset(space, dataset, copy.name))
 
 
 @router.patch("/{dataset}")
 def patch_dataset(
     space: Space, dataset: Name, change: DatasetChange, expected: Expected, response: Response
 ) -> Dataset:
-    """Change what is said of a dataset."""
+    """Change the description of a dataset, or the kind of its replies."""
     changed = update_dataset(space, dataset, expected, description=change.description, generates=change.generates)
-    tagged(response, changed.version)
-    return changed
+    return tagged(response, changed)
 
 
 @router.delete("/{dataset}", status_code=204)
@@ -123,65 +113,59 @@ def remove_dataset(space: Space, dataset: Name, expected: Expected) -> None:
 
 
 cases_router = APIRouter(prefix="/datasets/{dataset}", tags=["cases"])
-AT_ONCE = 10_000
-"""Cases of one request; files of more are uploaded."""
+MOST_CASES = 10_000
+"""Of one request; more are uploaded as a file."""
 Id = Annotated[int, Path(ge=0, lt=2**63)]
+Ids = Annotated[
+    list[Annotated[int, Field(ge=0, lt=2**63)]], Field(max_length=MOST_CASES, description="Their ids in the store.")
+]
 Tag = Annotated[str, Field(min_length=1, max_length=200)]
 
 
-class NewCases(BaseModel):
+class NewCases(Body):
     """Cases to add, all or none."""
 
-    model_config = ConfigDict(extra="forbid")
-
     items: list[dict[str, Any]] = Field(
-        max_length=AT_ONCE,
-        description="Each under its fields' names: question or messages, reference, contexts, tags, ...",
+        max_length=MOST_CASES,
+        description="Each by field name: question or messages, reference, contexts, tags, ...",
     )
 
 
-class Tagging(BaseModel):
-    """Tags to give and to take."""
+class Tagging(Body):
+    """Tags to add and to remove."""
 
-    model_config = ConfigDict(extra="forbid")
-
-    cases: list[Annotated[int, Field(ge=0, lt=2**63)]] = Field(
-        max_length=AT_ONCE, description="Their ids in the store."
-    )
+    cases: Ids
     add: list[Tag] = Field(default=[], max_length=50)
     remove: list[Tag] = Field(default=[], max_length=50)
 
 
-class Deletion(BaseModel):
+class Deletion(Body):
     """Cases to delete."""
 
-    model_config = ConfigDict(extra="forbid")
-
-    cases: list[Annotated[int, Field(ge=0, lt=2**63)]] = Field(
-        max_length=AT_ONCE, description="Their ids in the store."
-    )
+    cases: Ids
 
 
 class Count(BaseModel):
-    """How many there were."""
+    """The number of cases."""
 
     count: int
 
 
-@cases_router.get("/cases")
+@cases_router.get("/cases", response_model=Page[StoredCase])
 def read_cases(
     space: Space,
     dataset: Name,
     cursor: Cursor = None,
     limit: Limit = 50,
-    tag: Annotated[str | None, Query(max_length=200, description="Only those with this tag, or one below it.")] = None,
-    text: Annotated[
-        str | None, Query(max_length=500, description="Only those with this in the question or id.")
+    tag: Annotated[
+        str | None, Query(max_length=200, description="Only cases with this tag or a sub-tag of it.")
     ] = None,
-) -> Page[StoredCase]:
-    """The cases of a dataset that was defined here, in their order."""
-    found = list_cases(space, dataset, cursor, limit, tag=tag, text=text)
-    return Page[StoredCase](items=found.items, next=found.next)
+    text: Annotated[
+        str | None, Query(max_length=500, description="Only cases with this in the question or id.")
+    ] = None,
+) -> CasePage:
+    """The cases of a dataset that was defined here, in order."""
+    return list_cases(space, dataset, cursor, limit, tag=tag, text=text)
 
 
 @cases_router.post("/cases", status_code=201)
@@ -193,19 +177,15 @@ def post_cases(space: Space, dataset: Name, new: NewCases) -> Count:
 @cases_router.get("/cases/{case}")
 def read_case(space: Space, dataset: Name, case: Id, response: Response) -> StoredCase:
     """One case."""
-    found = get_case(space, dataset, case)
-    tagged(response, found.version)
-    return found
+    return tagged(response, get_case(space, dataset, case))
 
 
 @cases_router.put("/cases/{case}")
 def put_case(
     space: Space, dataset: Name, case: Id, body: dict[str, Any], expected: Expected, response: Response
 ) -> StoredCase:
-    """Change a case, whole."""
-    changed = update_case(space, dataset, case, expected, body)
-    tagged(response, changed.version)
-    return changed
+    """Replace a case."""
+    return tagged(response, update_case(space, dataset, case, expected, body))
 
 
 @cases_router.post("/cases/delete")
@@ -216,7 +196,7 @@ def post_deletion(space: Space, dataset: Name, deletion: Deletion) -> Count:
 
 @cases_router.post("/cases/tag")
 def post_tagging(space: Space, dataset: Name, tagging: Tagging) -> Count:
-    """Give tags to many cases, and take others from them."""
+    """Add tags to many cases, and remove others."""
     return Count(count=tag_cases(space, dataset, tagging.cases, add=tagging.add, remove=tagging.remove))
 
 
@@ -225,7 +205,7 @@ Of = Annotated[str | None, Query(max_length=200)]
 
 
 class TagCount(BaseModel):
-    """A tag, and how many have it or one below it."""
+    """A tag, and how many cases have it or a sub-tag of it."""
 
     tag: str
     count: int
@@ -237,7 +217,7 @@ def read_tags(
 ) -> Page[TagCount]:
     """The tags of a dataset's cases, or of a run's answers."""
     if (dataset is None) == (run is None):
-        raise HTTPException(422, "say whose tags: dataset=NAME or run=ID")
+        raise HTTPException(422, "name either a dataset or a run: dataset=NAME or run=ID")
     found = case_tags(space, dataset) if dataset is not None else run_tags(space, run or "")
     return page_of(
         [TagCount(tag=tag, count=count) for tag, count in sorted(found)], lambda one: (one.tag,), cursor, limit

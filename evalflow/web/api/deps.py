@@ -7,10 +7,10 @@ import binascii
 import json
 import re
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, Generic, TypeVar, cast
+from typing import Annotated, Any, Generic, Protocol, TypeVar, cast
 
 from fastapi import Depends, Header, HTTPException, Path, Query, Request, Response
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from evalflow.app.studio.space import Workspace
 from evalflow.errors import Problem, UserError
@@ -26,7 +26,7 @@ def _space(request: Request) -> Workspace:
 
 def _expected(
     if_match: Annotated[
-        str | None, Header(description="The ETag of what the change was made from, so that nobody's change is lost.")
+        str | None, Header(description="The ETag of the version that you changed, so that nobody's change is lost.")
     ] = None,
 ) -> int:
     if if_match is None:
@@ -35,7 +35,7 @@ def _expected(
 
 
 def _seen(
-    if_match: Annotated[str | None, Header(description="An ETag; nothing is done if it is another one by now.")] = None,
+    if_match: Annotated[str | None, Header(description="An ETag; if it has changed, nothing is done.")] = None,
 ) -> int | None:
     return None if if_match is None else _version(if_match)
 
@@ -55,28 +55,43 @@ Seen = Annotated[int | None, Depends(_seen)]
 """The version of If-Match, which is optional here."""
 
 
-def tagged(response: Response, version: int) -> None:
-    """Set the ETag of the response."""
-    response.headers["ETag"] = f'"{version}"'
+class _Versioned(Protocol):
+    @property
+    def version(self) -> int: ...
 
 
-def created(request: Request, response: Response, name: str, version: int | None = None) -> None:
-    """Set Location and ETag of the response."""
-    response.headers["Location"] = f"{request.url.path}/{name}"
-    if version is not None:
-        tagged(response, version)
-
-
+V = TypeVar("V", bound=_Versioned)
 T = TypeVar("T")
-Cursor = Annotated[str | None, Query(max_length=1000, description="`next` of the page before; none for the first.")]
-Limit = Annotated[int, Query(ge=1, le=500, description="How many at most.")]
+
+
+def tagged(response: Response, thing: V) -> V:
+    """Set the response's ETag to the version of the thing, and return the thing."""
+    response.headers["ETag"] = f'"{thing.version}"'
+    return thing
+
+
+def created(request: Request, response: Response, name: str) -> None:
+    """Set the response's Location."""
+    response.headers["Location"] = f"{request.url.path}/{name}"
+
+
+class Body(BaseModel):
+    """The body of a request; unknown keys are refused."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+Cursor = Annotated[
+    str | None, Query(max_length=1000, description="`next` of the previous page; empty: the first page.")
+]
+Limit = Annotated[int, Query(ge=1, le=500, description="Items of a page, at most.")]
 
 
 class Page(BaseModel, Generic[T]):
-    """Some of a list, in its order."""
+    """A page of a list."""
 
     items: Sequence[T]
-    next: str | None = Field(default=None, description="The cursor of those that follow; null at the end.")
+    next: str | None = Field(default=None, description="The cursor of the next page; null at the end.")
 
 
 def page_of(items: Sequence[T], key: Callable[[T], Sequence[Any]], cursor: str | None, limit: int) -> Page[T]:
@@ -116,4 +131,4 @@ def _read(cursor: str) -> list[Any]:
 
 
 def _invalid_cursor() -> UserError:
-    return UserError(Problem("this is no cursor of this list", "?cursor", "take `next` of the page before"))
+    return UserError(Problem("this is no cursor of this list", "?cursor", "take `next` of the previous page"))

@@ -1,52 +1,134 @@
-"""/exports and /imports: to files of conf/, prompts/ and JSON lines below the working directory, and back."""
+"""Files: /datasets/{dataset}/cases/upload, /exports and /imports."""
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter
-from pydantic import BaseModel, ConfigDict, Field
+from anyio import to_thread
+from fastapi import APIRouter, Depends, HTTPException, Query, Request
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
-from evalflow.app.studio.space import within
+from evalflow.app.studio.space import Workspace, within
 from evalflow.app.studio.transfer import ImportedNames, export_files, import_files
-from evalflow.web.api.deps import Space
+from evalflow.app.studio.uploads import examine_upload, upload_cases
+from evalflow.errors import Problem, UserError
+from evalflow.web.api.deps import Body, Name, Space
+from evalflow.web.api.problems import ProblemError
+
+upload_router = APIRouter(prefix="/datasets/{dataset}/cases", tags=["cases"])
+Format = Literal["csv", "jsonl", "json"]
+"""Not parquet, whose compression would allow a small file to fill the memory."""
+_BODY = {"required": True, "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}}
+
+
+class Uploaded(BaseModel):
+    """The result of an upload, or of a dry run."""
+
+    count: int = Field(description="Cases that were added.")
+    good: int = Field(description="Rows that are valid.")
+    faulty: int = Field(description="Rows with errors.")
+    errors: list[ProblemError] = Field(description="Their errors, at most 100.")
+    first: Sequence[Mapping[str, Any]] = Field(description="The first cases, as mapped.")
+
+
+def _fields(
+    fields: Annotated[
+        str | None,
+        Query(
+            max_length=20_000,
+            description='JSON: case field to column, e.g. {"question": "Frage"}; a column named like a field fills it.',
+        ),
+    ] = None,
+) -> dict[str, str | dict[str, str]] | None:
+    try:
+        return None if fields is None else TypeAdapter(dict[str, str | dict[str, str]]).validate_json(fields)
+    except ValidationError:
+        raise HTTPException(422, "fields is a JSON object of case fields and the columns that fill them") from None
+
+
+@upload_router.post("/upload", status_code=201, openapi_extra={"requestBody": _BODY})
+async def post_upload(
+    space: Space,
+    dataset: Name,
+    request: Request,
+    format: Annotated[Format, Query(description="Of the body, which is the file unchanged.")],
+    fields: Annotated[Any, Depends(_fields)] = None,
+    skip_faulty: Annotated[
+        bool, Query(description="Skip rows with errors; otherwise one error refuses the file.")
+    ] = False,
+    dry_run: Annotated[bool, Query(description="Only check the file.")] = False,
+) -> Uploaded:
+    """Add the cases of a file; the file is the body."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / f"file.{format}"
+        await _write(path, request.stream())
+        return await to_thread.run_sync(_upload, space, dataset, path, fields, skip_faulty, dry_run)
+
+
+async def _write(path: Path, parts: AsyncIterator[bytes]) -> None:
+    with path.open("wb") as file:
+        async for part in parts:
+            await to_thread.run_sync(file.write, part)
+
+
+def _upload(space: Workspace, dataset: str, path: Path, fields: Any, skip_faulty: bool, dry_run: bool) -> Uploaded:
+    try:
+        found = examine_upload(space, dataset, path, fields)
+        if found.problems and not (skip_faulty or dry_run):
+            raise UserError([Problem(f"{one.where}: {one.what}", "", one.hint) for one in found.problems])
+        count = 0 if dry_run else upload_cases(space, dataset, path, fields, skip_faulty=skip_faulty)
+    except UserError as error:
+        if type(error) is not UserError:  # it is not about the file
+            raise
+        raise UserError([_without_path(problem, path) for problem in error.problems]) from None
+    faults = [ProblemError(pointer=one.where, detail=one.what, hint=one.hint) for one in found.problems]
+    return Uploaded(count=count, good=found.good, faulty=len(found.faulty), errors=faults, first=found.first)
+
+
+def _without_path(problem: Problem, path: Path) -> Problem:
+    """The problem without the path of the temporary file."""
+    what, where = (text.replace(str(path), "the file") for text in (problem.what, problem.where))
+    return replace(problem, what=f"{where}: {what}" if where else what, where="")
+
 
 router = APIRouter(tags=["files"])
 
 
-class Export(BaseModel):
-    """What is to be written, and where."""
-
-    model_config = ConfigDict(extra="forbid")
+class Export(Body):
+    """What to export, and where to."""
 
     folder: str = Field(min_length=1, max_length=4096, description="A new one, below the working directory.")
     bot: str | None = Field(default=None, max_length=200, description="With its metrics.")
     datasets: list[str] = Field(default=[], max_length=100)
 
 
-class Import(BaseModel):
-    """What is to be taken in."""
-
-    model_config = ConfigDict(extra="forbid")
+class Import(Body):
+    """What to import."""
 
     folder: str = Field(min_length=1, max_length=4096, description="Below the working directory; it has conf/.")
-    bot: str | None = Field(default=None, max_length=200, description="Whose the metrics are; null: its one bot's.")
+    bot: str | None = Field(
+        default=None, max_length=200, description="The bot that gets the metrics; null: the folder's only bot."
+    )
 
 
 class Exported(BaseModel):
-    """Where the files are."""
+    """The exported files."""
 
     config_dir: str = Field(description="For the command line: --config-dir CONFIG_DIR.")
 
 
 @router.post("/exports", status_code=201)
 def post_export(space: Space, wanted: Export) -> Exported:
-    """Write a bot with its metrics, and datasets, as files that the command line takes."""
+    """Write a bot with its metrics, and datasets, as files for the command line."""
     export_files(space, Path(within(space, Path(wanted.folder))), wanted.bot, wanted.datasets)
     return Exported(config_dir=f"{wanted.folder}/conf")
 
 
 @router.post("/imports", status_code=201)
 def post_import(space: Space, wanted: Import) -> ImportedNames:
-    """Define here what a folder declares: its bots, metrics and datasets."""
+    """Import the bots, metrics and datasets that a folder declares."""
     return import_files(space, Path(within(space, Path(wanted.folder))), wanted.bot)
