@@ -13,12 +13,10 @@ on demand: `status`, `reset`, `cut`, `silence`, `trickle`, `html`, `malformed`, 
 and `faulty` strews them over a script. Any step can be made late with `.after(seconds)`.
 """
 
-from evalflow.testing.embeddings import embeddings, vector
-from evalflow.testing.endpoint import Endpoint
+from evalflow.testing.endpoint import Endpoint, ScriptError, by_schema
 from evalflow.testing.faults import cut, faulty, html, malformed, off_schema, reset, silence, status, trickle
+from evalflow.testing.replies import Step, auto, embeddings, no_choices, refusal, reply, vector
 from evalflow.testing.request import Request
-from evalflow.testing.script import ScriptError, by_schema
-from evalflow.testing.steps import Step, auto, no_choices, refusal, reply
 
 __all__ = [
     "Endpoint",

@@ -7,17 +7,16 @@ and other processes alike.
 from __future__ import annotations
 
 import asyncio
+import inspect
 import threading
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Self, cast
 
-from evalflow.testing.embeddings import embeddings
 from evalflow.testing.faults import status
+from evalflow.testing.replies import Computed, Exchange, Step, as_step, embeddings
 from evalflow.testing.request import Request
-from evalflow.testing.script import ScriptError, as_script, perform
-from evalflow.testing.steps import Exchange, Models, Step
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -25,6 +24,11 @@ if TYPE_CHECKING:
     from aiohttp import web
 
 _BASE = "/v1"
+Script = Callable[[Request], Any]
+
+
+class ScriptError(AssertionError):
+    """The script of a test is wrong: it raised, or was asked more than it has replies for."""
 
 
 class Endpoint:
@@ -50,9 +54,9 @@ class Endpoint:
 
     def __init__(
         self,
-        script: Callable[[Request], Any] | Iterable[Any] | None = None,
+        script: Script | Iterable[Any] | None = None,
         *,
-        embed: Callable[[Request], Any] | Iterable[Any] | None = None,
+        embed: Script | Iterable[Any] | None = None,
         models: Iterable[str] = ("scripted",),
         api_key: str | None = None,
     ) -> None:
@@ -63,7 +67,8 @@ class Endpoint:
             "/chat/completions": as_script(script),
             "/embeddings": as_script(embed if embed is not None else lambda _: embeddings()),
         }
-        self._models = tuple(models)
+        listed = [{"id": name, "object": "model", "created": 0, "owned_by": "evalflow"} for name in models]
+        self._models = {"object": "list", "data": listed}
         self._api_key = api_key
         self._errors: list[Exception] = []
         self._arrived = threading.Condition()
@@ -191,7 +196,7 @@ class Endpoint:
         if self._api_key and request.headers.get("authorization") != f"Bearer {self._api_key}":
             return status(HTTPStatus.UNAUTHORIZED, message="Incorrect API key provided")
         if (request.method, request.path) == ("GET", "/models"):
-            return Models(names=self._models)
+            return Computed(make=lambda _: self._models)
         script = self._scripts.get(request.path)
         if request.method != "POST" or script is None:
             return status(HTTPStatus.NOT_FOUND, message=f"no {request.method} {request.path} here")
@@ -202,3 +207,60 @@ class Endpoint:
         except Exception as error:
             self._errors.append(error)
             return status(HTTPStatus.BAD_REQUEST, message=f"the script failed: {error}")
+
+
+def as_script(value: Script | Iterable[Any] | None) -> Script:
+    """A callable from what an endpoint takes as its script.
+
+    Raises:
+        TypeError: It is text or a mapping, which would be one reply and not a script.
+    """
+    if value is None:
+        return lambda _: None
+    if callable(value):
+        return value
+    if isinstance(value, str | Mapping | Step):
+        raise TypeError("a script is a callable or a list of replies; put a single reply into a list")
+    return _Queue(iter(value))
+
+
+def by_schema(scripts: Mapping[str, Any], otherwise: Script | None = None) -> Script:
+    """A script that depends on which schema a request wants, such as one script for each step of a metric.
+
+    Args:
+        scripts: For a schema's name: a callable, a list that is used up in order, or one reply that is always given.
+        otherwise: For other requests; None answers them with `auto()`.
+    """
+    known = {name: _always_or_script(value) for name, value in scripts.items()}
+    rest = as_script(otherwise)
+    return lambda request: known.get(request.schema_name or "", rest)(request)
+
+
+async def perform(script: Script, request: Request) -> Step:
+    """What a script does with a request."""
+    value: Any = script(request)
+    while callable(value) or inspect.isawaitable(value):
+        value = await value if inspect.isawaitable(value) else value(request)
+    return as_step(value)
+
+
+class _Queue:
+    """Replies in order. Asked from one thread, but locked since a queue may serve several endpoints."""
+
+    def __init__(self, replies: Iterator[Any]) -> None:
+        self._replies = replies
+        self._lock = threading.Lock()
+        self._given = 0
+
+    def __call__(self, request: Request) -> Any:
+        with self._lock:
+            try:
+                value = next(self._replies)
+            except StopIteration:
+                raise ScriptError(f"no reply left for request {request.number}, after {self._given}") from None
+            self._given += 1
+            return value
+
+
+def _always_or_script(value: Any) -> Script:
+    return as_script(cast("Any", value)) if callable(value) or isinstance(value, list) else lambda _: value

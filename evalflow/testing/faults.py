@@ -7,11 +7,12 @@ import json
 import random
 import socket
 import struct
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from evalflow.testing.steps import Answering, Exchange, ScriptedReply, Step, as_step, auto, reply
+from evalflow.testing.instances import Instances
+from evalflow.testing.replies import Answering, Computed, Exchange, Step, as_step, reply
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -20,117 +21,59 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Status(Step):
-    """An error status with the body that the API sends with it. Made by `status`."""
+class Fault(Step):
+    """What goes wrong with one request."""
 
-    code: int
-    message: str
-    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    act: Callable[[Exchange], Awaitable[web.StreamResponse]]
 
     async def send(self, exchange: Exchange) -> web.StreamResponse:
-        """Send it."""
-        from aiohttp import web
-
-        error = {"message": self.message, "type": "scripted", "param": None, "code": None}
-        return web.json_response({"error": error}, status=self.code, headers=dict(self.headers))
-
-
-@dataclass(frozen=True, kw_only=True)
-class HtmlPage(Step):
-    """A web page where JSON is expected."""
-
-    async def send(self, exchange: Exchange) -> web.StreamResponse:
-        """Send it, with status 200."""
-        from aiohttp import web
-
-        return web.Response(text="<!doctype html><title>Sign in</title>", content_type="text/html")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Reset(Step):
-    """The connection is reset before a byte is answered."""
-
-    async def send(self, exchange: Exchange) -> web.StreamResponse:
-        """Reset it."""
-        return _abort(exchange)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Silence(Step):
-    """Nothing is answered, and the connection stays open until the client or the endpoint closes it."""
-
-    async def send(self, exchange: Exchange) -> web.StreamResponse:
-        """Wait."""
-        await exchange.closing.wait()
-        return _abort(exchange)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Cut(Step):
-    """Half of a body, then the connection closes."""
-
-    inner: Answering
-
-    async def send(self, exchange: Exchange) -> web.StreamResponse:
-        """Send half of what is promised."""
-        response, body = await _begin(self.inner, exchange)
-        await response.write(body[: len(body) // 2])
-        _close(exchange)
-        return response
-
-
-@dataclass(frozen=True, kw_only=True)
-class Trickle(Step):
-    """A body that comes byte by byte."""
-
-    inner: Answering
-    bytes_per_second: float
-
-    async def send(self, exchange: Exchange) -> web.StreamResponse:
-        """Send a byte, wait, send the next."""
-        response, body = await _begin(self.inner, exchange)
-        for index in range(len(body)):
-            await response.write(body[index : index + 1])
-            await asyncio.sleep(1 / self.bytes_per_second)
-        await response.write_eof()
-        return response
-
-
-@dataclass(frozen=True, kw_only=True)
-class HalfJson(Answering):
-    """A completion whose content is half a JSON document."""
-
-    def body(self, request: Request) -> Mapping[str, Any]:
-        """The completion."""
-        text = json.dumps(auto().content(request))
-        return ScriptedReply(contents=(text[: len(text) // 2],)).body(request)
+        """Let it go wrong."""
+        return await self.act(exchange)
 
 
 def status(code: int, *, message: str = "scripted", retry_after: float | str | None = None) -> Step:
-    """An error status.
+    """An error status with the body that the API sends with it.
 
     Args:
         code: 401, 403, 404, 429, 500, ...
         message: Stands in the body.
         retry_after: The header Retry-After: seconds, or a date as HTTP writes it.
     """
+    error = {"message": message, "type": "scripted", "param": None, "code": None}
     headers = {} if retry_after is None else {"Retry-After": str(retry_after)}
-    return Status(code=code, message=message, headers=headers)
+
+    async def act(_: Exchange) -> web.StreamResponse:
+        from aiohttp import web
+
+        return web.json_response({"error": error}, status=code, headers=headers)
+
+    return Fault(act=act)
 
 
 def html() -> Step:
     """A web page with status 200, as from a proxy that wants a sign-in."""
-    return HtmlPage()
+
+    async def act(_: Exchange) -> web.StreamResponse:
+        from aiohttp import web
+
+        return web.Response(text="<!doctype html><title>Sign in</title>", content_type="text/html")
+
+    return Fault(act=act)
 
 
 def reset() -> Step:
     """The connection is reset before a byte is answered."""
-    return Reset()
+    return Fault(act=_abort)
 
 
 def silence() -> Step:
-    """The request is accepted and never answered."""
-    return Silence()
+    """Nothing is answered, and the connection stays open until the client or the endpoint closes it."""
+
+    async def act(exchange: Exchange) -> web.StreamResponse:
+        await exchange.closing.wait()
+        return await _abort(exchange)
+
+    return Fault(act=act)
 
 
 def cut(answer: Any = None) -> Step:
@@ -139,7 +82,16 @@ def cut(answer: Any = None) -> Step:
     Args:
         answer: What would have been answered, as a script may return it.
     """
-    return Cut(inner=_answering(answer))
+    inner = _answering(answer)
+
+    async def act(exchange: Exchange) -> web.StreamResponse:
+        response, body = await _begin(inner, exchange)
+        await response.write(body[: len(body) // 2])
+        if exchange.http.transport:
+            exchange.http.transport.close()
+        return response
+
+    return Fault(act=act)
 
 
 def trickle(answer: Any = None, *, bytes_per_second: float = 1.0) -> Step:
@@ -149,12 +101,27 @@ def trickle(answer: Any = None, *, bytes_per_second: float = 1.0) -> Step:
         answer: What is answered, as a script may return it.
         bytes_per_second: How quickly.
     """
-    return Trickle(inner=_answering(answer), bytes_per_second=bytes_per_second)
+    inner = _answering(answer)
+
+    async def act(exchange: Exchange) -> web.StreamResponse:
+        response, body = await _begin(inner, exchange)
+        for index in range(len(body)):
+            await response.write(body[index : index + 1])
+            await asyncio.sleep(1 / bytes_per_second)
+        await response.write_eof()
+        return response
+
+    return Fault(act=act)
 
 
 def malformed() -> Step:
     """A completion whose content is half a JSON document."""
-    return HalfJson()
+
+    def completion(request: Request) -> Mapping[str, Any]:
+        text = json.dumps("text" if request.schema is None else Instances().make(request.schema))
+        return reply(text[: len(text) // 2]).body(request)
+
+    return Computed(make=completion)
 
 
 def off_schema() -> Step:
@@ -201,12 +168,7 @@ async def _begin(inner: Answering, exchange: Exchange) -> tuple[web.StreamRespon
     return response, body
 
 
-def _close(exchange: Exchange) -> None:
-    if exchange.http.transport:
-        exchange.http.transport.close()
-
-
-def _abort(exchange: Exchange) -> web.StreamResponse:
+async def _abort(exchange: Exchange) -> web.StreamResponse:
     from aiohttp import web
 
     if transport := exchange.http.transport:

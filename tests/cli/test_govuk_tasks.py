@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from evalflow.testing import Endpoint, Request
-from evalflow.testing.steps import Answering
+from evalflow.testing.replies import Answering
 from tests.cli.conftest import Program
 
 DATA = Path(__file__).parents[2] / "data"

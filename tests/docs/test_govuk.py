@@ -13,7 +13,7 @@ import polars as pl
 
 from evalflow.app.core.options import options
 from evalflow.testing import Endpoint, Request
-from evalflow.testing.steps import Answering
+from evalflow.testing.replies import Answering
 from tests.docs.test_readme import ROOT, blocks, run
 
 ADDRESS = "http://127.0.0.1:8000/ask"

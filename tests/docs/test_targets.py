@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from evalflow.testing import Endpoint, Request
-from evalflow.testing.steps import Answering
+from evalflow.testing.replies import Answering
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "targets.md").read_text(encoding="utf-8")

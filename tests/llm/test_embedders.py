@@ -19,10 +19,9 @@ from evalflow.config.schema import BudgetConfig
 from evalflow.errors import BudgetError, CallError, JudgeError
 from evalflow.llm.embedders import EmbeddedEmbedder, OpenAIEmbedder
 from evalflow.llm.embedding_judge import EmbeddingJudge
-from evalflow.metrics.cosine import cosine, embedding_ask
+from evalflow.metrics.cosine import cosines, embedding_ask
 from evalflow.records import Usage
-from evalflow.testing import Endpoint, embeddings, status
-from evalflow.testing.embeddings import vector
+from evalflow.testing import Endpoint, embeddings, status, vector
 from tests.llm.conftest import QUICK
 
 pytestmark = pytest.mark.anyio
@@ -121,7 +120,7 @@ async def test_it_is_held_against_the_budget(build: Build) -> None:
 async def test_the_cosine_through_an_embedder_in_the_place_of_a_judge(build: Build) -> None:
     async with Endpoint(embed=lambda _: embeddings([[1.0, 0.0], [1.0, 1.0]])) as endpoint:
         judge = EmbeddingJudge(build(endpoint.url))
-        assert await cosine(judge, "m", "a", "b") == pytest.approx(0.5**0.5)
+        assert await cosines(judge, "m", "a", ["b"]) == [pytest.approx(0.5**0.5)]
         assert (judge.name, judge.remote, judge.tasks) == ("e", True, {"embed"})
         with pytest.raises(JudgeError, match="cannot answer"):
             await judge.ask(replace(embedding_ask("m", "a"), task=None))
@@ -130,6 +129,6 @@ async def test_the_cosine_through_an_embedder_in_the_place_of_a_judge(build: Bui
 async def test_a_known_limit_one_wrong_word_hardly_moves_a_cosine() -> None:
     embedder = EmbeddedEmbedder(EmbeddedEmbedderConfig(kind="embedded"))
     said = "The capital of France is Paris, which is located in the {} part of the country."
-    alike = await cosine(EmbeddingJudge(embedder), "m", said.format("northern"), said.format("southern"))
+    (alike,) = await cosines(EmbeddingJudge(embedder), "m", said.format("northern"), [said.format("southern")])
     await embedder.close()
     assert alike > 0.9, "a check with the threshold 0.8 passes although the fact is wrong"

@@ -22,7 +22,7 @@ from evalflow.records import Case, Context, Message
 from evalflow.targets.reply import Form
 from evalflow.targets.service import HttpWay, ServiceTarget
 from evalflow.testing import Endpoint, Request, Step, html, reset, silence, status
-from evalflow.testing.steps import Answering, Exchange
+from evalflow.testing.replies import Answering, Exchange
 
 pytestmark = pytest.mark.anyio
 QUICK = RetryPolicy(attempts=2, base_s=0.01, cap_s=0.02, connect_attempts=2)

@@ -117,7 +117,7 @@ async def test_trickle(http: aiohttp.ClientSession) -> None:
 
 
 def test_only_a_reply_can_be_cut() -> None:
-    with pytest.raises(TypeError, match="Status has none"):
+    with pytest.raises(TypeError, match="Fault has none"):
         cut(status(500))
 
 

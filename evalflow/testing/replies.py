@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
+import math
+import re
+import struct
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from evalflow.testing.instances import Instances
-from evalflow.testing.logprobs import Alternatives, logprobs
 
 if TYPE_CHECKING:
     import asyncio
@@ -17,6 +21,12 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from evalflow.testing.request import Request
+
+Alternatives = Mapping[str, Mapping[str, float]]
+"""What else could have stood in a token's place, and how likely: {"4": {"4": 0.6, "5": 0.3}}."""
+
+_IMPOSSIBLE = -9999.0
+_TOKEN = re.compile(r"\s*\w+|\s*[^\w\s]|\s+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,22 +80,13 @@ class Answering(Step):
 
 @dataclass(frozen=True, kw_only=True)
 class ScriptedReply(Answering):
-    """A chat completion, in the place where the request wants it. Made by `reply`.
-
-    Args:
-        contents: One per choice; what is no string is sent as JSON.
-        usage: Prompt and completion tokens; `counted`: a quarter of the characters; None: the completion has no usage.
-        finish_reason: As the API names it; None: the ordinary one.
-        alternatives: Probabilities of tokens, sent to those who ask for logprobs.
-        refusal: What a model says that will not answer; the content is null then.
-        as_text: Answer with plain content even where the request has tools.
-    """
+    """A chat completion, in the place where the request wants it. Made by `reply`, which explains the fields."""
 
     contents: tuple[Any, ...]
     usage: tuple[int, int] | Literal["counted"] | None = "counted"
     finish_reason: str | None = None
     alternatives: Alternatives = field(default_factory=dict[str, Mapping[str, float]])
-    refusal: str | None = None
+    refusal: str | None = None  # what a model says that will not answer; the content is null then
     as_text: bool = False
 
     def body(self, request: Request) -> Mapping[str, Any]:
@@ -121,7 +122,9 @@ class ScriptedReply(Answering):
     def _logprobs(self, content: str | None, request: Request) -> dict[str, Any] | None:
         if content is None or not request.body.get("logprobs"):
             return None
-        return logprobs(content, self.alternatives, request.body.get("top_logprobs") or 0)
+        top = request.body.get("top_logprobs") or 0
+        tokens = [_token(token, self.alternatives, top) for token in _TOKEN.findall(content)]
+        return {"content": tokens, "refusal": None}
 
     def _usage(self, request: Request) -> dict[str, int] | None:
         if self.usage is None:
@@ -132,31 +135,14 @@ class ScriptedReply(Answering):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Auto(Answering):
-    """The smallest valid instance of the schema in the request, or a fixed text where it has none. Made by `auto`."""
+class Computed(Answering):
+    """A JSON body that is made from the request."""
 
-    instances: Instances
-    text: str = "text"
-
-    def body(self, request: Request) -> Mapping[str, Any]:
-        """The completion."""
-        return ScriptedReply(contents=(self.content(request),)).body(request)
-
-    def content(self, request: Request) -> Any:
-        """The instance or the text."""
-        return self.text if request.schema is None else self.instances.make(request.schema)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Models(Answering):
-    """The models that there are."""
-
-    names: tuple[str, ...]
+    make: Callable[[Request], Mapping[str, Any]]
 
     def body(self, request: Request) -> Mapping[str, Any]:
-        """The list."""
-        models = [{"id": name, "object": "model", "created": 0, "owned_by": "evalflow"} for name in self.names]
-        return {"object": "list", "data": models}
+        """The body."""
+        return self.make(request)
 
 
 def reply(
@@ -197,7 +183,7 @@ def no_choices() -> ScriptedReply:
     return ScriptedReply(contents=())
 
 
-def auto(*, length: int | Mapping[str, int] = 1, values: Mapping[str, Any] | None = None, text: str = "text") -> Auto:
+def auto(*, length: int | Mapping[str, int] = 1, values: Mapping[str, Any] | None = None, text: str = "text") -> Step:
     """The smallest valid instance of whatever schema the request carries.
 
     Args:
@@ -205,7 +191,52 @@ def auto(*, length: int | Mapping[str, int] = 1, values: Mapping[str, Any] | Non
         values: What a property is, by its name, wherever it occurs: {"verdict": "supported"}.
         text: What a request without a schema gets.
     """
-    return Auto(instances=Instances(length=length, values=values or {}), text=text)
+    instances = Instances(length=length, values=values or {})
+
+    def completion(request: Request) -> Mapping[str, Any]:
+        content = text if request.schema is None else instances.make(request.schema)
+        return reply(content).body(request)
+
+    return Computed(make=completion)
+
+
+def embeddings(vectors: Sequence[Sequence[float]] | None = None) -> Computed:
+    """A reply to an embeddings request, as numbers or as base64, as the request wants it.
+
+    Args:
+        vectors: One for each text in the request; by default those of `vector`.
+    """
+
+    def body(request: Request) -> Mapping[str, Any]:
+        packed = request.body.get("encoding_format") == "base64"
+        tokens = sum(len(text) for text in request.inputs) // 4
+        return {
+            "object": "list",
+            "model": request.model,
+            "data": [
+                {"object": "embedding", "index": index, "embedding": _packed(numbers) if packed else list(numbers)}
+                for index, numbers in enumerate(vectors or map(vector, request.inputs))
+            ],
+            "usage": {"prompt_tokens": tokens, "total_tokens": tokens},
+        }
+
+    return Computed(make=body)
+
+
+def vector(text: str, dimensions: int = 16) -> list[float]:
+    """A unit vector that depends on every character of a text; those of different texts are nearly orthogonal.
+
+    Args:
+        text: Any text.
+        dimensions: At most 32.
+    """
+    numbers = [byte / 127.5 - 1 for byte in hashlib.sha256(text.encode()).digest()[:dimensions]]
+    length = math.hypot(*numbers)
+    return [number / length for number in numbers]
+
+
+def _packed(numbers: Sequence[float]) -> str:
+    return base64.b64encode(struct.pack(f"<{len(numbers)}f", *numbers)).decode()
 
 
 def _written(content: Any, request: Request) -> str:
@@ -221,3 +252,17 @@ def as_step(value: Any) -> Step:
     if value is None:
         return auto()
     return value if isinstance(value, Step) else reply(value)
+
+
+def _token(token: str, alternatives: Alternatives, top: int) -> dict[str, Any]:
+    word = token.lstrip()
+    space = token[: len(token) - len(word)]
+    likely = alternatives.get(word, {word: 1.0})
+    ranked = sorted(likely.items(), key=lambda item: -item[1])[:top]
+    chosen = _entry(token, likely.get(word, 0.0))
+    return {**chosen, "top_logprobs": [_entry(space + other, probability) for other, probability in ranked]}
+
+
+def _entry(token: str, probability: float) -> dict[str, Any]:
+    logprob = math.log(probability) if probability > 0 else _IMPOSSIBLE
+    return {"token": token, "logprob": logprob, "bytes": list(token.encode())}
