@@ -21,7 +21,7 @@ from evalflow.report.wording import folded, literal, method, number, plain_line,
 
 if TYPE_CHECKING:
     from evalflow.stats.agreement import Agreement
-    from evalflow.stats.alt_test import AltTest
+    from evalflow.stats.raters import AltTest
     from evalflow.summary.agreement import Raters
     from evalflow.summary.calibration import CalibrationRow
 

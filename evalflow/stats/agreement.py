@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from evalflow.lazy import np
 from evalflow.stats.arrays import ROUNDING, cluster_sums, constant
 from evalflow.stats.bootstrap import few_units
-from evalflow.stats.intervals import CONFIDENCE, cr1, interval, t_interval, wilson
+from evalflow.stats.intervals import cr1, interval, t_interval, wilson
 from evalflow.stats.labelled import human_interval, sample, unseen_variance
 
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from evalflow.stats.arrays import Floats
 
 
-Distance = Literal["plain", "linear", "quadratic"]
-"""Weight of a disagreement: always 1, the distance of the two values, or its square."""
+Distance = Literal["plain", "quadratic"]
+"""Weight of a disagreement: always 1, or the square of the distance of the two values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +58,6 @@ def accuracy(
     judge: ArrayLike,
     clusters: ArrayLike | None = None,
     weights: ArrayLike | None = None,
-    *,
-    confidence: float = CONFIDENCE,
 ) -> Agreement:
     """Share of answers to which both raters give the same value.
 
@@ -68,10 +66,9 @@ def accuracy(
         judge: The judge's, of the same kind.
         clusters: The cluster of each answer; None if each stands alone.
         weights: Number of answers each stands for; None if all were equally likely to be labelled.
-        confidence: Coverage.
     """
     same = (np.asarray(human) == np.asarray(judge)).astype(np.float64)
-    return _share(same, clusters, weights, "no answers", confidence)
+    return _share(same, clusters, weights, "no answers")
 
 
 def class_rates(
@@ -79,8 +76,6 @@ def class_rates(
     judge: ArrayLike,
     clusters: ArrayLike | None = None,
     weights: ArrayLike | None = None,
-    *,
-    confidence: float = CONFIDENCE,
 ) -> dict[Any, Agreement]:
     """Recall of each class: of the answers that people give it, the share that the judge gives it too.
 
@@ -96,7 +91,7 @@ def class_rates(
         there = people == one
         same = (found[there] == one).astype(np.float64)
         own, stands_for = (None if side is None else side[there] for side in (names, shares))
-        rates[one.item()] = _share(same, own, stands_for, "no answer has this label", confidence)
+        rates[one.item()] = _share(same, own, stands_for, "no answer has this label")
     return rates
 
 
@@ -106,8 +101,6 @@ def cohen_kappa(
     distance: Distance = "plain",
     clusters: ArrayLike | None = None,
     weights: ArrayLike | None = None,
-    *,
-    confidence: float = CONFIDENCE,
 ) -> Agreement:
     """Agreement beyond chance, given each rater's class frequencies: 1 - observed / expected disagreement.
 
@@ -122,7 +115,6 @@ def cohen_kappa(
             counts.
         clusters: The cluster of each answer; None if each stands alone.
         weights: Number of answers each stands for; None if all were equally likely to be labelled.
-        confidence: Coverage.
 
     Returns:
         Undefined for fewer than two answers, and if both give all answers the same class.
@@ -141,13 +133,13 @@ def cohen_kappa(
     if not distances.any():
         sums = cluster_sums(count / n, clusters)
         trials = 1 / float((sums**2).sum()) if weights is not None else sums.size
-        low, _ = wilson(trials, trials, confidence)
+        low, _ = wilson(trials, trials)
         lowest = 1 - (1 - float(low)) * largest / expected
         return Agreement(value, max(-1.0, lowest), 1.0, None, n, f"wilson{'' if sums.size == n else '_clusters'}")
     influence = (observed / expected * (chance + chance_judge - 2 * expected) - (distances - observed)) / expected
     units = np.arange(n) if clusters is None else np.unique(np.asarray(clusters), return_inverse=True)[1]
     unseen = unseen_variance(distances, None if weights is None else count / n, units, largest / expected)
-    return from_influence(value, influence * count, clusters, confidence, unseen)
+    return from_influence(value, influence * count, clusters, unseen)
 
 
 def normalised_weights(weights: ArrayLike | None, n: int) -> Floats:
@@ -162,7 +154,6 @@ def from_influence(
     value: float,
     influence: Floats,
     clusters: ArrayLike | None,
-    confidence: float = CONFIDENCE,
     unseen: float = 0.0,
 ) -> Agreement:
     """A measure in -1..1 with the interval from the answers' influences on it.
@@ -171,7 +162,6 @@ def from_influence(
         value: The measure.
         influence: Each answer's influence, times n; their mean is 0.
         clusters: The cluster of each answer; None if each stands alone.
-        confidence: Coverage.
         unseen: Variance to add, as of `unseen_variance`.
     """
     n = influence.size
@@ -182,7 +172,7 @@ def from_influence(
     clustered = groups < n
     error = float(cr1(n, groups, squares)) if clustered else float(np.sqrt(squares)) / n
     error = float(np.sqrt(error**2 + unseen))
-    low, high = t_interval(value, error, groups - 1 if clustered else np.inf, confidence)
+    low, high = t_interval(value, error, groups - 1 if clustered else np.inf)
     if error < ROUNDING:
         return undefined(n, "clusters do not differ" if clustered else "answers do not differ", value)
     bounds = max(-1.0, float(low)), min(1.0, float(high))
@@ -195,15 +185,13 @@ def delta_method(name: str, n: int, groups: int) -> str:
     return name + ("_cr1_t" if groups < n else "") + (f": {note}" if note else "")
 
 
-def _share(
-    same: Floats, clusters: ArrayLike | None, weights: ArrayLike | None, without: str, confidence: float
-) -> Agreement:
+def _share(same: Floats, clusters: ArrayLike | None, weights: ArrayLike | None, without: str) -> Agreement:
     if not same.size:
         return undefined(0, without)
     if weights is None:
-        found = interval(same, clusters, confidence=confidence)
+        found = interval(same, clusters)
     else:
-        found = human_interval(sample(same, same, [], clusters=clusters, weights=weights), True, confidence)
+        found = human_interval(sample(same, same, [], clusters=clusters, weights=weights), True)
     value = float(same @ normalised_weights(weights, same.size)) / same.size
     return Agreement(value, found.low, found.high, found.std_error, same.size, found.method)
 
@@ -218,9 +206,7 @@ def _numbers(human: ArrayLike, judge: ArrayLike, distance: Distance) -> tuple[Fl
 
 
 def _distance(x: Floats, y: Floats, distance: Distance) -> Floats:
-    if distance == "plain":
-        return (x != y).astype(np.float64)
-    return np.abs(x - y) if distance == "linear" else (x - y) ** 2
+    return (x != y).astype(np.float64) if distance == "plain" else (x - y) ** 2
 
 
 def _expected(x: Floats, others: Floats, count: Floats, distance: Distance) -> Floats:
@@ -230,17 +216,12 @@ def _expected(x: Floats, others: Floats, count: Floats, distance: Distance) -> F
         centre = float(others @ count) / n
         return (x - centre) ** 2 + float((others - centre) ** 2 @ count) / n
     order = np.argsort(others, kind="stable")
-    ordered = others[order]
-    below, sums = (np.concatenate([[0.0], np.cumsum(side)]) for side in (count[order], (others * count)[order]))
-    above = np.searchsorted(ordered, x, side="right")
-    if distance == "plain":
-        return 1 - (below[above] - below[np.searchsorted(ordered, x, side="left")]) / n
-    return (x * (2 * below[above] - n) + sums[-1] - 2 * sums[above]) / n
+    ordered, below = others[order], np.concatenate([[0.0], np.cumsum(count[order])])
+    left, right = (np.searchsorted(ordered, x, side=side) for side in ("left", "right"))
+    return 1 - (below[right] - below[left]) / n
 
 
-def auroc(
-    human: ArrayLike, judge: ArrayLike, clusters: ArrayLike | None = None, *, confidence: float = CONFIDENCE
-) -> Agreement:
+def auroc(human: ArrayLike, judge: ArrayLike, clusters: ArrayLike | None = None) -> Agreement:
     """Probability that an answer that people pass has a higher score than one that they fail; ties count half.
 
     The area under the ROC curve, with the standard error of DeLong, DeLong & Clarke-Pearson 1988 (Biometrics 44:837).
@@ -249,7 +230,6 @@ def auroc(
         human: 1 or True if people pass the answer, else 0.
         judge: The judge's scores.
         clusters: The cluster of each answer; None if each stands alone.
-        confidence: Coverage.
 
     Returns:
         Undefined if people pass all, or none.
@@ -264,7 +244,7 @@ def auroc(
     if value in (0.0, 1.0):
         return undefined(n, f"no {'fail is above a pass' if value else 'pass is above a fail'}", value)
     influence = (others - value) * n / np.where(passed, *counts)
-    found = from_influence(value, influence, clusters, confidence)
+    found = from_influence(value, influence, clusters)
     low = None if found.low is None else max(0.0, found.low)
     return Agreement(value, low, found.high, found.std_error, n, found.method)
 

@@ -1,4 +1,4 @@
-"""Array types and helpers that all statistics share."""
+"""Array types, the confidence level, and helpers that all statistics share."""
 
 from __future__ import annotations
 
@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Ints = NDArray[np.int64]
     Bools = NDArray[np.bool_]
+
+CONFIDENCE = 0.95
+"""Coverage of every interval."""
+LOWER, UPPER = 0.5 - CONFIDENCE / 2, 0.5 + CONFIDENCE / 2
 
 # Differences below this share of the largest value are rounding errors.
 ROUNDING = 1e-12

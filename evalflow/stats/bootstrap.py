@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from evalflow.lazy import np
-from evalflow.stats.arrays import ROUNDING
+from evalflow.stats.arrays import LOWER, ROUNDING, UPPER
 
 if TYPE_CHECKING:
     from evalflow.stats.arrays import Floats, Ints
@@ -41,13 +41,13 @@ def resample(counts: Floats, weights: Ints, seed: int) -> Floats:
     return np.concatenate([rng.multinomial(n, weights / n, size=size) @ counts for size in sizes])
 
 
-def percentiles(values: Floats, confidence: float = 0.95) -> tuple[float, float]:
+def percentiles(values: Floats) -> tuple[float, float]:
     """Percentile interval of resampled values (Efron & Tibshirani 1993, ch. 13)."""
-    low, high = np.quantile(values, (0.5 - confidence / 2, 0.5 + confidence / 2))
+    low, high = np.quantile(values, (LOWER, UPPER))
     return float(low), float(high)
 
 
-def percentile_bounds(values: Floats, confidence: float = 0.95) -> Bounds:
+def percentile_bounds(values: Floats) -> Bounds:
     """Percentile interval and standard error of resampled values, leaving out NaN.
 
     Returns:
@@ -56,7 +56,7 @@ def percentile_bounds(values: Floats, confidence: float = 0.95) -> Bounds:
     defined = values[~np.isnan(values)]
     if defined.size < (1 - MAX_UNDEFINED) * values.size:
         return None, None, None, f"none: undefined in {1 - defined.size / values.size:.0%} of the resamples"
-    low, high = percentiles(defined, confidence)
+    low, high = percentiles(defined)
     if low == high:
         return None, None, None, "none: the resamples do not differ"
     return low, high, float(defined.std(ddof=1)), ""
@@ -87,7 +87,7 @@ def bootstrap_method(name: str, units: int, *, clustered: bool, what: str = "cas
     return name.format("cluster_" if clustered else "") + (f": {note}" if note else "")
 
 
-def bootstrap_t(scores: Floats, seed: int = 0, confidence: float = 0.95) -> tuple[Floats, Floats]:
+def bootstrap_t(scores: Floats, seed: int = 0) -> tuple[Floats, Floats]:
     """Bootstrap-t interval of a mean (Efron & Tibshirani 1993, sec. 12.5).
 
     It uses the quantiles of t* = (mean* - mean) / se* instead of Student's, so that a skewed sample has a skewed
@@ -97,7 +97,6 @@ def bootstrap_t(scores: Floats, seed: int = 0, confidence: float = 0.95) -> tupl
     Args:
         scores: One sample per row, shape (rows, n), n at least 2; no row with all scores equal.
         seed: Seed of the draws. All rows share them, so that a row's interval does not depend on the other rows.
-        confidence: Coverage.
     """
     rows, n = scores.shape
     rng = np.random.default_rng([seed, n])
@@ -106,7 +105,7 @@ def bootstrap_t(scores: Floats, seed: int = 0, confidence: float = 0.95) -> tupl
     centred = scores - mean[:, None]
     error = scores.std(axis=1, ddof=1) / np.sqrt(n)
     low, high = np.empty(rows), np.empty(rows)
-    ends = (0.5 - confidence / 2, 0.5 + confidence / 2)
+    ends = (LOWER, UPPER)
     # Order statistics, not interpolated quantiles: there is no mean of a number and infinity.
     at = [round(end * (_DRAWS_OF_T + 1)) - 1 for end in ends]
     step = max(1, _CHUNK // _DRAWS_OF_T)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from evalflow.stats.arrays import Floats, Ints
 
 
-Measure = Literal["kappa", "spearman", "accuracy"]
+Measure = Literal["kappa", "spearman"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ def agreements(
     """Compare several judges with the same labels.
 
     Args:
-        human: One label per answer; for kappa and accuracy the number of a class.
+        human: One label per answer; for kappa the number of a class.
         judges: Verdicts, shape (judges, answers), on the labels' scale.
         measure: Measure of agreement.
         clusters: Cluster of each answer; None if each stands alone.
@@ -101,8 +101,6 @@ def agreements(
 
 def _agreement(human: Floats, judges: Floats, weights: Floats, measure: Measure) -> Floats:
     """Agreement of each judge; NaN if undefined."""
-    if measure == "accuracy":
-        return (judges == human) @ weights / weights.sum()
     one = _spearman if measure == "spearman" else _kappa
     return np.array([one(human, judge, weights) for judge in judges])
 

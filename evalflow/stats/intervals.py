@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from evalflow.lazy import np, pl
 from evalflow.records import Figure
+from evalflow.stats.arrays import UPPER
 from evalflow.stats.bootstrap import FEW_CASES, FEW_CLUSTERS, bootstrap_t
 from evalflow.stats.quantiles import normal_quantile, student_quantile
 
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from evalflow.stats.arrays import Bools, Floats, Ints
 
 
-CONFIDENCE = 0.95
 # Sums of squares below this, relative to the scores' own size, are rounding, not variation.
 _ROUNDING = 1e-24
 _FEW = f"t: fewer than {FEW_CASES} cases"
@@ -87,16 +87,15 @@ class Moments:
     cluster_ss: Floats
 
 
-def wilson(k: ArrayLike, n: ArrayLike, confidence: float = CONFIDENCE) -> tuple[Floats, Floats]:
+def wilson(k: ArrayLike, n: ArrayLike) -> tuple[Floats, Floats]:
     """Score interval of a proportion (Wilson 1927, JASA 22:209). Unlike Wald's it has a width at 0 and at n successes.
 
     Args:
         k: Successes, 0..n.
         n: Trials; the bounds are NaN if 0.
-        confidence: Coverage, such as 0.95.
     """
     trials = np.asarray(n, dtype=np.float64)
-    z2 = normal_quantile(0.5 + confidence / 2) ** 2
+    z2 = normal_quantile(UPPER) ** 2
     with np.errstate(divide="ignore", invalid="ignore"):
         p = np.asarray(k, dtype=np.float64) / trials
         centre = (p + z2 / (2 * trials)) / (1 + z2 / trials)
@@ -104,12 +103,10 @@ def wilson(k: ArrayLike, n: ArrayLike, confidence: float = CONFIDENCE) -> tuple[
     return np.clip(centre - half, 0, 1), np.clip(centre + half, 0, 1)
 
 
-def t_interval(
-    mean: ArrayLike, std_error: ArrayLike, df: ArrayLike, confidence: float = CONFIDENCE
-) -> tuple[Floats, Floats]:
+def t_interval(mean: ArrayLike, std_error: ArrayLike, df: ArrayLike) -> tuple[Floats, Floats]:
     """Mean +- t * std_error with Student's t at `df` degrees of freedom (Miller 2024, arXiv:2411.00640)."""
     centre = np.asarray(mean, dtype=np.float64)
-    half = student_quantile(df, 0.5 + confidence / 2) * np.asarray(std_error, dtype=np.float64)
+    half = student_quantile(df, UPPER) * np.asarray(std_error, dtype=np.float64)
     return centre - half, centre + half
 
 
@@ -152,7 +149,6 @@ def interval(
     clusters: ArrayLike | None = None,
     *,
     bounded: bool = False,
-    confidence: float = CONFIDENCE,
     seed: int = 0,
 ) -> Interval:
     """The interval of the mean of these case scores, by this module's rules.
@@ -161,11 +157,10 @@ def interval(
         scores: One score per case, the mean of its repeats.
         clusters: The cluster of each case; None if each stands alone.
         bounded: Whether scores lie in 0..1; the interval is then clipped to it.
-        confidence: Coverage.
         seed: Seed of the bootstrap.
     """
     samples = {0: np.asarray(scores, dtype=np.float64)}
-    return intervals(moments(scores, clusters), samples, bounded=bounded, confidence=confidence, seed=seed)[0]
+    return intervals(moments(scores, clusters), samples, bounded=bounded, seed=seed)[0]
 
 
 def intervals(
@@ -173,7 +168,6 @@ def intervals(
     samples: Mapping[int, Floats] | None = None,
     *,
     bounded: ArrayLike = False,
-    confidence: float = CONFIDENCE,
     seed: int = 0,
 ) -> Intervals:
     """The intervals of many means, by this module's rules.
@@ -183,7 +177,6 @@ def intervals(
         samples: Scores of rows with fewer than FEW_CASES cases, whose skew the moments do not show. Other rows have a
             t interval.
         bounded: Which rows hold scores in 0..1; their bounds are clipped to it.
-        confidence: Coverage.
         seed: Seed of the bootstrap.
     """
     clustered = m.clusters < m.n
@@ -191,16 +184,16 @@ def intervals(
         error = np.where(clustered, cr1(m.n, m.clusters, m.cluster_ss), m.std / np.sqrt(m.n))
     method = _methods(m, clustered)
     trials = np.where(clustered, m.clusters, m.n)
-    low, high = t_interval(m.mean, error, trials - 1, confidence)
+    low, high = t_interval(m.mean, error, trials - 1)
     clip = np.broadcast_to(np.asarray(bounded, dtype=bool), low.shape)
     low, high = np.where(clip, np.clip(low, 0, 1), low), np.where(clip, np.clip(high, 0, 1), high)
     resampled = {row: s for row, s in (samples or {}).items() if clip[row] and method[row] == _FEW}
     t_low, t_high = (np.where([row in resampled for row in range(low.size)], bound, np.nan) for bound in (low, high))
-    for rows, bounds in _bootstrap_t(resampled, seed, confidence):
+    for rows, bounds in _bootstrap_t(resampled, seed):
         low[rows], high[rows] = bounds
         method[rows] = f"bootstrap_{_FEW}"
     by_wilson = np.isin(method, ("wilson", "wilson_clusters"))
-    w_low, w_high = wilson(m.mean * trials, trials, confidence)
+    w_low, w_high = wilson(m.mean * trials, trials)
     low, high = np.where(by_wilson, w_low, low), np.where(by_wilson, w_high, high)
     none = np.char.startswith(method.astype(str), "none")
     error = np.where(none | (m.low == m.high), np.nan, error)
@@ -242,16 +235,14 @@ def _methods(m: Moments, clustered: Bools) -> NDArray[Any]:
     return np.asarray(chosen, dtype=object)
 
 
-def _bootstrap_t(
-    samples: Mapping[int, Floats], seed: int, confidence: float
-) -> Iterator[tuple[list[int], tuple[Floats, Floats]]]:
+def _bootstrap_t(samples: Mapping[int, Floats], seed: int) -> Iterator[tuple[list[int], tuple[Floats, Floats]]]:
     """Rows and their bounds within 0..1; rows with the same number of cases are computed together."""
     by_size: dict[int, list[int]] = {}
     for row, scores in samples.items():
         by_size.setdefault(len(scores), []).append(row)
     for rows in by_size.values():
         # Sorted, so that the order of the scores does not change the interval.
-        low, high = bootstrap_t(np.sort(np.stack([samples[row] for row in rows]), axis=1), seed, confidence)
+        low, high = bootstrap_t(np.sort(np.stack([samples[row] for row in rows]), axis=1), seed)
         yield rows, (np.clip(low, 0, 1), np.clip(high, 0, 1))
 
 

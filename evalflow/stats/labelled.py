@@ -1,14 +1,14 @@
-"""Partly labelled answers: the labels' own mean, the judge's bias against them, and their variances."""
+"""Partly labelled answers: the labels' own mean, the judge's bias against them, and a test for sampling bias."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from evalflow.lazy import np
-from evalflow.stats.arrays import ROUNDING, cluster_codes, constant
+from evalflow.stats.arrays import ROUNDING, cluster_codes, constant, mean_ranks
 from evalflow.stats.intervals import Interval, interval, t_interval, wilson
-from evalflow.stats.paired import newcombe, paired_table
+from evalflow.stats.paired import newcombe, paired_table, t_test
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -71,14 +71,14 @@ def sample(
     return Sample(y, f, u, own, others, None if w is None else w / w.sum())
 
 
-def human_interval(s: Sample, binary: bool, confidence: float) -> Interval:
+def human_interval(s: Sample, binary: bool) -> Interval:
     """The interval of the labels' mean, without the judge.
 
     For weighted labels Wilson's interval uses the effective sample size (Korn & Graubard 1998, Survey Methodology
     24:193); if all are equal, (sum w)^2 / sum w^2 (Kish 1965, sec. 11.2).
     """
     if s.weights is None or s.labelled_units < 2:
-        return interval(s.labels, s.units if s.clustered else None, confidence=confidence)
+        return interval(s.labels, s.units if s.clustered else None)
     if not binary and constant(s.labels):
         return Interval(None, None, None, "none: all labels equal")
     mean = s.mean(s.labels)
@@ -86,24 +86,24 @@ def human_interval(s: Sample, binary: bool, confidence: float) -> Interval:
     error = float(np.sqrt(cluster_variance(sums, s.units) + unseen_variance(s.labels, s.weights, s.units, s.step)))
     if binary and not s.clustered:
         trials = mean * (1 - mean) / error**2 if error else 1 / float((s.weights**2).sum())
-        low, high = wilson(mean * trials, trials, confidence)
+        low, high = wilson(mean * trials, trials)
         return Interval(float(low), float(high), error or None, "wilson_weighted")
-    low, high = t_interval(mean, error, s.labelled_units - 1, confidence)
+    low, high = t_interval(mean, error, s.labelled_units - 1)
     return Interval(float(low), float(high), error, "cr1_t_weighted" if s.clustered else "t_weighted")
 
 
-def bias_interval(s: Sample, confidence: float) -> tuple[float | None, float | None]:
+def bias_interval(s: Sample) -> tuple[float | None, float | None]:
     """The interval of the judge's mean minus the labels' mean: Newcombe's for paired pass rates, otherwise t."""
     off = s.judged - s.labels
     shares = bool(np.isin(s.labels, (0.0, 1.0)).all() and np.isin(s.judged, (0.0, 1.0)).all())
     if off.size and shares and s.weights is None and not s.clustered:
-        return newcombe(*paired_table(s.labels, s.judged), confidence)
+        return newcombe(*paired_table(s.labels, s.judged))
     if s.labelled_units < 2 or constant(off):
         return None, None
     share = np.full(off.size, 1 / off.size) if s.weights is None else s.weights
     seen = cluster_variance(np.bincount(s.units, share * (off - s.mean(off))), s.units)
     error = float(np.sqrt(seen + unseen_variance(off, s.weights, s.units, s.step)))
-    low, high = t_interval(s.mean(off), error, s.labelled_units - 1, confidence)
+    low, high = t_interval(s.mean(off), error, s.labelled_units - 1)
     return float(low), float(high)
 
 
@@ -133,3 +133,90 @@ def cluster_variance(sums: ArrayLike, units: Ints) -> float:
     """Sum of the squared cluster sums, times G / (G - 1) for G clusters; NaN for one."""
     groups, squares = int(np.unique(units).size), float((np.asarray(sums, dtype=np.float64) ** 2).sum())
     return squares * groups / (groups - 1) if groups > 1 else np.nan
+
+
+BIAS_LEVEL = 0.01
+"""Below this p-value the labelled answers are taken to be a biased sample."""
+FEW_LABELLED_CLUSTERS = 7
+"""With fewer labelled clusters the test has almost no power, since t with so few degrees of freedom is wide."""
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingBias:
+    """The difference between labelled answers and the others.
+
+    Attributes:
+        labelled, rest: Mean score of the labelled answers, and of the others.
+        p_value: Of the difference; None if one side is empty, or nothing varies.
+        method: fisher, mann_whitney, or score_cr0 for clustered answers.
+        clusters: Number of clusters of labelled answers; None if each answer stands alone.
+    """
+
+    labelled: float | None
+    rest: float | None
+    p_value: float | None
+    method: str
+    clusters: int | None = None
+
+    @property
+    def has_power(self) -> bool:
+        """Whether there are enough clusters for the test."""
+        return self.clusters is None or self.clusters >= FEW_LABELLED_CLUSTERS
+
+    @property
+    def biased(self) -> bool:
+        """Whether the labelled answers are unlikely to be a random sample."""
+        return self.p_value is not None and self.p_value < BIAS_LEVEL
+
+
+def sampling_bias(
+    labelled: ArrayLike,
+    rest: ArrayLike,
+    clusters: ArrayLike | None = None,
+    rest_clusters: ArrayLike | None = None,
+) -> SamplingBias:
+    """Compare the judge's scores of labelled answers with its scores of the others, two-sided.
+
+    Fisher's exact test for two values (Fisher 1922, JRSS 85:87), else the Mann-Whitney test with ties (Mann & Whitney
+    1947, Ann. Math. Stat. 18:50); a score test over clusters if answers share them.
+
+    Args:
+        labelled: The judge's scores, or whether the answer passed, of the labelled answers.
+        rest: The same of all others.
+        clusters: The cluster of each labelled answer; None where each stands alone.
+        rest_clusters: Those of the others, by the same names.
+    """
+    a, b = np.asarray(labelled, dtype=np.float64), np.asarray(rest, dtype=np.float64)
+    labelled_mean, rest_mean = (float(side.mean()) if side.size else None for side in (a, b))
+    values = np.unique(np.concatenate([a, b]))
+    codes = None
+    if clusters is not None and rest_clusters is not None:
+        names, codes = np.unique(np.concatenate([clusters, rest_clusters]), return_inverse=True)
+        codes = None if names.size == codes.size else codes
+    clustered = None if codes is None else int(np.unique(codes[: a.size]).size)
+    method = "score_cr0" if codes is not None else "fisher" if values.size <= 2 else "mann_whitney"
+    if not a.size or not b.size or values.size < 2:
+        return SamplingBias(labelled_mean, rest_mean, None, method, clustered)
+    p = _independent_test(a, b, method) if codes is None else _clustered_test(a, b, codes)
+    return SamplingBias(labelled_mean, rest_mean, p, method, clustered)
+
+
+def _independent_test(a: Floats, b: Floats, method: str) -> float:
+    from scipy import stats  # pyright: ignore[reportMissingTypeStubs]
+
+    untyped: Any = stats
+    if method == "mann_whitney":
+        return float(untyped.mannwhitneyu(a, b).pvalue)
+    high = max(a.max(), b.max())
+    table = [[int((side == high).sum()), int((side != high).sum())] for side in (a, b)]
+    return float(untyped.fisher_exact(table).pvalue)
+
+
+def _clustered_test(a: Floats, b: Floats, codes: Ints) -> float | None:
+    """p-value over clusters; None if a side has a single cluster."""
+    ranks = mean_ranks(np.concatenate([a, b]))
+    drawn = np.repeat([1.0, 0.0], [a.size, b.size])
+    parts = np.bincount(codes, (drawn - drawn.mean()) * (ranks - ranks.mean()))
+    fewest = min(np.unique(side).size for side in (codes[: a.size], codes[a.size :]))
+    error = float(np.sqrt((parts**2).sum()))
+    return t_test(float(parts.sum()), error, fewest - 1) if fewest > 1 and error else None

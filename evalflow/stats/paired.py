@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from evalflow.lazy import np
 from evalflow.records import TOLERANCE
-from evalflow.stats.arrays import cluster_sums
-from evalflow.stats.intervals import CONFIDENCE, FEW_CLUSTERS, cr1, t_interval, wilson
+from evalflow.stats.arrays import CONFIDENCE, cluster_sums
+from evalflow.stats.intervals import FEW_CLUSTERS, cr1, t_interval, wilson
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -52,7 +52,7 @@ def mcnemar(only_a: int, only_b: int, *, mid_p: bool = False) -> float:
     return min(1.0, p)
 
 
-def newcombe(both: int, only_a: int, only_b: int, neither: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
+def newcombe(both: int, only_a: int, only_b: int, neither: int) -> tuple[float, float]:
     """Interval of the share that passes in B minus that in A, on the same cases.
 
     Newcombe 1998 (Statistics in Medicine 17:2635), method 10: Wilson's bounds, combined by the correlation of the two
@@ -62,7 +62,7 @@ def newcombe(both: int, only_a: int, only_b: int, neither: int, confidence: floa
     if not n:
         return math.nan, math.nan
     k_a, k_b = both + only_a, both + only_b
-    low, high = wilson([k_b, k_a], [n, n], confidence)
+    low, high = wilson([k_b, k_a], [n, n])
     p_b, p_a = k_b / n, k_a / n
     phi = _phi(both, only_a, only_b, neither)
     down, up = (p_b - low[0], high[1] - p_a), (high[0] - p_b, p_a - low[1])
@@ -275,7 +275,6 @@ def _method(n: int, groups: int, error: float | None, flips: str) -> str:
     return f"paired_cr1_t{flips}{few}"
 
 
-ALPHA = 0.025
 _Z2 = NormalDist().inv_cdf(0.975) ** 2
 _CLOSE = 1e-6
 
@@ -285,17 +284,15 @@ class WithinMargin:
     """The result of testing a difference against a margin.
 
     Attributes:
-        bound: Lower one-sided bound of the difference at level 1 - alpha.
         p_not_inferior: p-value for non-inferiority: the difference is above -margin.
         p_equivalent: p-value for equivalence: it lies between -margin and margin (TOST, Schuirmann 1987).
     """
 
-    bound: float
     p_not_inferior: float
     p_equivalent: float
 
 
-def within_margin(difference: float, std_error: float, df: float, margin: float, alpha: float = ALPHA) -> WithinMargin:
+def within_margin(difference: float, std_error: float, df: float, margin: float) -> WithinMargin:
     """Test a difference, positive where B is better, against a margin.
 
     Args:
@@ -303,14 +300,12 @@ def within_margin(difference: float, std_error: float, df: float, margin: float,
         std_error: Of the difference, above 0.
         df: Its degrees of freedom.
         margin: How much worse is still acceptable, above 0.
-        alpha: One-sided level; 0.025 goes with a 95 % interval.
     """
-    from scipy.special import stdtr, stdtrit  # pyright: ignore[reportMissingTypeStubs]
+    from scipy.special import stdtr  # pyright: ignore[reportMissingTypeStubs]
 
-    bound = difference - float(stdtrit(df, 1 - alpha)) * std_error
     lower = float(stdtr(df, -(difference + margin) / std_error))
     upper = float(stdtr(df, (difference - margin) / std_error))
-    return WithinMargin(bound, lower, max(lower, upper))
+    return WithinMargin(lower, max(lower, upper))
 
 
 def cases_needed(value: float, low: float, high: float, limit: float, n: int) -> int | None:

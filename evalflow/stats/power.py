@@ -6,6 +6,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Callable
 
+from evalflow.stats.arrays import UPPER
 from evalflow.stats.intervals import wilson
 from evalflow.stats.quantiles import normal_quantile, student_quantile
 
@@ -27,17 +28,15 @@ def detectable_difference(
     return (quantile(1 - alpha / 2, df) + quantile(power, df)) * std_error
 
 
-def paired_variance(spread: float, noise_a: float, noise_b: float, repeats_a: float = 1, repeats_b: float = 1) -> float:
-    """Variance of one case's difference: spread + noise_a / repeats_a + noise_b / repeats_b (Miller 2024, section 5).
+def paired_variance(spread: float, noise_a: float, noise_b: float) -> float:
+    """Variance of one case's difference (Miller 2024, section 5).
 
     Args:
         spread: Variance of the true difference over cases.
         noise_a: Variance of a case's score about its mean, in A.
         noise_b: The same in B.
-        repeats_a: Repeats of each case in A; infinite removes the noise.
-        repeats_b: The same in B.
     """
-    return spread + noise_a / repeats_a + noise_b / repeats_b
+    return spread + noise_a + noise_b
 
 
 def cases_needed(variance: float, difference: float, *, alpha: float = ALPHA, power: float = POWER) -> float:
@@ -89,29 +88,28 @@ def flips_expected(rate: float, difference: float, correlation: float = 0.0) -> 
     return max(abs(difference), rate * (1 - other) + other * (1 - rate) - 2 * together)
 
 
-def cases_for_width(variance: float, width: float, confidence: float = 0.95) -> int:
+def cases_for_width(variance: float, width: float) -> int:
     """Smallest number of cases whose t interval of the mean is no wider than `width`.
 
     Args:
         variance: Of one case's score.
         width: Full width, more than 0.
-        confidence: Coverage.
     """
 
     def width_of(n: int) -> float:
-        return 2 * quantile(0.5 + confidence / 2, n - 1) * math.sqrt(variance / n)
+        return 2 * quantile(UPPER, n - 1) * math.sqrt(variance / n)
 
     return _fewest(lambda n: width_of(n) <= width)
 
 
-def cases_for_rate_width(rate: float, width: float, confidence: float = 0.95) -> int:
+def cases_for_rate_width(rate: float, width: float) -> int:
     """Smallest number of cases whose Wilson interval is no wider than `width` at this pass rate."""
-    return _fewest(lambda n: rate_width(rate, n, confidence) <= width)
+    return _fewest(lambda n: rate_width(rate, n) <= width)
 
 
-def rate_width(rate: float, cases: float, confidence: float = 0.95) -> float:
+def rate_width(rate: float, cases: float) -> float:
     """Width of the Wilson interval of a pass rate."""
-    low, high = wilson(rate * cases, cases, confidence)
+    low, high = wilson(rate * cases, cases)
     return float(high - low)
 
 

@@ -31,8 +31,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from evalflow.lazy import np
-from evalflow.stats.arrays import constant
-from evalflow.stats.intervals import CONFIDENCE, FEW_CLUSTERS, Interval, t_interval
+from evalflow.stats.arrays import UPPER, constant
+from evalflow.stats.intervals import FEW_CLUSTERS, Interval, t_interval
 from evalflow.stats.labelled import (
     Sample,
     bias_interval,
@@ -93,7 +93,7 @@ class CorrectedMean:
 def corrected_mean(
     labels: ArrayLike, judged: ArrayLike, unlabelled: ArrayLike, *, clusters: ArrayLike | None = None,
     unlabelled_clusters: ArrayLike | None = None, weights: ArrayLike | None = None, binary: bool | None = None,
-    confidence: float = CONFIDENCE, seed: int = 0,
+    seed: int = 0,
 ) -> CorrectedMean:  # fmt: skip
     """Estimate people's mean over all answers.
 
@@ -105,20 +105,19 @@ def corrected_mean(
         unlabelled_clusters: Those of the others, by the same names.
         weights: 1 / the sampling probability of each labelled answer; None if all were equally likely.
         binary: Whether labels are 0 or 1; None to detect it.
-        confidence: Coverage.
         seed: Seed of the folds, which do not depend on the order of the answers.
     """
     s = sample(
         labels, judged, unlabelled, clusters=clusters, unlabelled_clusters=unlabelled_clusters, weights=weights
     )  # fmt: skip
     binary = bool(np.isin(s.labels, (0.0, 1.0)).all()) if binary is None else binary
-    human = human_interval(s, binary, confidence)
-    bias_low, bias_high = bias_interval(s, confidence)
+    human = human_interval(s, binary)
+    bias_low, bias_high = bias_interval(s)
     mean, off = (s.mean(s.labels), s.mean(s.judged - s.labels)) if s.labels.size else (None, None)
     everything = np.concatenate([s.judged, s.unlabelled])
     raw = float(everything.mean()) if everything.size else None
-    estimate, found, lambda_ = _estimate(s, mean, human, confidence, seed)
-    saved = _saved(s, human, found, binary, confidence) if lambda_ else (None if lambda_ is None else 0)
+    estimate, found, lambda_ = _estimate(s, mean, human, seed)
+    saved = _saved(s, human, found, binary) if lambda_ else (None if lambda_ is None else 0)
     return CorrectedMean(
         estimate, found.low, found.high, found.std_error, found.method, lambda_, raw, mean, human.low, human.high,
         off, bias_low, bias_high, s.labels.size, s.unlabelled.size, saved,
@@ -182,9 +181,7 @@ def crossfitted(s: Sample, folds: Ints) -> Floats:
     return lambdas
 
 
-def _estimate(
-    s: Sample, mean: float | None, human: Interval, confidence: float, seed: int
-) -> tuple[float | None, Interval, float | None]:
+def _estimate(s: Sample, mean: float | None, human: Interval, seed: int) -> tuple[float | None, Interval, float | None]:
     """The estimate, its interval and the mean lambda."""
     n, groups = s.labels.size, s.labelled_units
     if n < MIN_LABELS:
@@ -201,7 +198,7 @@ def _estimate(
         method = human.method if human.low is None else f"{human.method.split(':')[0]}: labels alone, {why}"
         return mean, replace(human, method=method), 0.0
     value, error = rectified(_centred(s), lambdas)
-    low, high = (float(end) for end in t_interval(value, error, groups - 1, confidence))
+    low, high = (float(end) for end in t_interval(value, error, groups - 1))
     return value, Interval(low, high, error, _method(s, groups, cross)), s.mean(lambdas)
 
 
@@ -230,7 +227,7 @@ def _method(s: Sample, groups: int, cross: bool) -> str:
     return name if cross else f"{name}: fewer than {CROSSFIT_LABELS} {what}"
 
 
-def _saved(s: Sample, human: Interval, found: Interval, binary: bool, confidence: float) -> int | None:
+def _saved(s: Sample, human: Interval, found: Interval, binary: bool) -> int | None:
     """Number of additional labels that would make the interval as narrow without the judge.
 
     For clusters, more clusters of the same kind: the width shrinks with the root of their number.
@@ -239,12 +236,12 @@ def _saved(s: Sample, human: Interval, found: Interval, binary: bool, confidence
         return None
     width, n = found.high - found.low, s.labels.size
     if binary and not s.clustered and s.weights is None:
-        return cases_for_rate_width(float(s.labels.mean()), width, confidence) - n
+        return cases_for_rate_width(float(s.labels.mean()), width) - n
     if s.clustered:
         if human.low is None or human.high is None:
             return None
         return round(n * ((human.high - human.low) / width) ** 2) - n
-    return None if not human.std_error else cases_for_width(n * human.std_error**2, width, confidence) - n
+    return None if not human.std_error else cases_for_width(n * human.std_error**2, width) - n
 
 
 def _folds(s: Sample, seed: int) -> Ints:
@@ -281,8 +278,6 @@ def rogan_gladen(
     fails: int,
     sensitivity: float,
     passes: int,
-    *,
-    confidence: float = CONFIDENCE,
 ) -> CorrectedRate:
     """The share of answers that people would pass (Rogan & Gladen).
 
@@ -293,7 +288,6 @@ def rogan_gladen(
         fails: How many people failed.
         sensitivity: Share of the answers passed by people that the judge passes too, 0..1.
         passes: How many people passed.
-        confidence: Coverage.
 
     Returns:
         No estimate without labels of both kinds, and where the judge is no better than chance.
@@ -303,7 +297,7 @@ def rogan_gladen(
         return CorrectedRate(None, None, None, None, f"none: no {missing}")
     if specificity + sensitivity <= 1:
         return CorrectedRate(None, None, None, None, "none: the judge is no better than chance")
-    z = quantile(0.5 + confidence / 2)
+    z = quantile(UPPER)
     size, fail, success = n + z**2, fails + 2, passes + 2
     p = (n * rate + z**2 / 2) / size
     q0, q1 = (fails * specificity + 1) / fail, (passes * sensitivity + 1) / success
@@ -340,13 +334,12 @@ class Spread:
     shared: float
     design_effect: float = 1.0
 
-    def width(self, n: ArrayLike, answers: float = math.inf, confidence: float = CONFIDENCE) -> Floats:
+    def width(self, n: ArrayLike, answers: float = math.inf) -> Floats:
         """Expected width of the corrected interval.
 
         Args:
             n: Labels, MIN_LABELS or more and less than `answers`; one or many.
             answers: Number of answers that the judge scores, labelled ones included; may be infinite.
-            confidence: Coverage.
         """
         from scipy.special import stdtrit  # pyright: ignore[reportMissingTypeStubs]
 
@@ -358,17 +351,16 @@ class Spread:
             lambda_ = np.where(labels < CROSSFIT_LABELS, 1.0, tuned)
         residual = self.labels - 2 * lambda_ * self.shared + lambda_**2 * self.judged
         variance = (lambda_**2 * self.judged / rest + residual / labels) * self.design_effect
-        quantile = stdtrit(labels - 1, 0.5 + confidence / 2)
+        quantile = stdtrit(labels - 1, UPPER)
         width: Floats = 2 * quantile * np.sqrt(variance)
         return width
 
-    def labels_for(self, width: float, answers: float = math.inf, confidence: float = CONFIDENCE) -> int | None:
+    def labels_for(self, width: float, answers: float = math.inf) -> int | None:
         """Smallest number of labels whose corrected interval is no wider than `width`.
 
         Args:
             width: Full width, more than 0.
             answers: Number of answers that the judge scores, labelled ones included; may be infinite.
-            confidence: Coverage.
 
         Returns:
             None if it is wider even with labels of all but two answers.
@@ -377,7 +369,7 @@ class Spread:
         start, step = MIN_LABELS, 1_000
         while start <= most:
             n = np.arange(start, min(start + step, most + 1))
-            enough = np.flatnonzero(self.width(n, answers, confidence) <= width)
+            enough = np.flatnonzero(self.width(n, answers) <= width)
             if enough.size:
                 return int(n[enough[0]])
             start, step = start + step, 2 * step

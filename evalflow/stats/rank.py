@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from evalflow.lazy import np
 from evalflow.stats.agreement import Agreement, delta_method, normalised_weights, undefined
-from evalflow.stats.arrays import cluster_sums, constant, mean_ranks
-from evalflow.stats.intervals import CONFIDENCE, FEW_CLUSTERS, t_interval
+from evalflow.stats.arrays import UPPER, cluster_sums, constant, mean_ranks
+from evalflow.stats.intervals import FEW_CLUSTERS, t_interval
 from evalflow.stats.power import quantile
 
 if TYPE_CHECKING:
@@ -37,8 +37,6 @@ def correlation(
     kind: Correlation = "spearman",
     clusters: ArrayLike | None = None,
     weights: ArrayLike | None = None,
-    *,
-    confidence: float = CONFIDENCE,
 ) -> Agreement:
     """The correlation of two scores of the same answers.
 
@@ -51,7 +49,6 @@ def correlation(
         clusters: The cluster of each answer; None if each stands alone.
         weights: Number of answers each stands for; None if all were equally likely to be labelled. Weighted ranks are
             those among all answers, and n is the effective sample size (Kish 1965).
-        confidence: Coverage.
 
     Returns:
         Undefined for fewer than three answers, if a side gives all of them one score, and for Kendall's with weights.
@@ -77,14 +74,12 @@ def correlation(
     if groups < 2:
         return undefined(n, "one cluster", value)
     error = math.sqrt(variance * effect)
-    half = quantile(0.5 + confidence / 2, math.inf if groups == n else groups - 1) * error
+    half = quantile(UPPER, math.inf if groups == n else groups - 1) * error
     low, high = (math.tanh(math.atanh(value) + end) for end in (-half, half))
     return Agreement(value, low, high, (1 - value**2) * error, n, delta_method("fisher", n, groups))
 
 
-def grouped_spearman(
-    groups: ArrayLike, human: ArrayLike, judge: ArrayLike, *, confidence: float = CONFIDENCE
-) -> Agreement:
+def grouped_spearman(groups: ArrayLike, human: ArrayLike, judge: ArrayLike) -> Agreement:
     """Spearman's correlation within each group, such as a document, averaged over the groups.
 
     Groups in which a side gives only one score are left out. This differs from the correlation over all answers, which
@@ -107,7 +102,7 @@ def grouped_spearman(
     if used < 2 or constant(each):
         return undefined(used, "one group" if used == 1 else "the groups do not differ", value)
     error = float(each.std(ddof=1)) / math.sqrt(used)
-    low, high = t_interval(value, error, used - 1, confidence)
+    low, high = t_interval(value, error, used - 1)
     method = f"t: fewer than {FEW_CLUSTERS} groups" if used < FEW_CLUSTERS else "t"
     return Agreement(value, max(-1.0, float(low)), min(1.0, float(high)), error, used, method)
 

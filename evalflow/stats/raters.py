@@ -1,4 +1,4 @@
-"""Agreement among people: intraclass correlation, Fleiss' kappa, Gwet's AC1, Krippendorff's alpha, noise ceiling."""
+"""Agreement among people: reliability, Fleiss' kappa, Gwet's AC1, Krippendorff's alpha; can a judge replace one?"""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from evalflow.lazy import np
 from evalflow.stats.agreement import Agreement, undefined
 from evalflow.stats.arrays import mean_ranks
 from evalflow.stats.bootstrap import bootstrap_method, percentile_bounds, resample
-from evalflow.stats.intervals import CONFIDENCE
+from evalflow.stats.paired import adjust
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -18,48 +18,23 @@ if TYPE_CHECKING:
     from evalflow.stats.arrays import Floats, Ints
 
 
-@dataclass(frozen=True, slots=True)
-class Reliability:
-    """Intraclass correlations (Shrout & Fleiss 1979, Psychological Bulletin 86:420); None where undefined.
+def mean_reliability(ratings: ArrayLike) -> float | None:
+    """Reliability of an answer's mean over k raters, who may differ by answer: the intraclass correlation ICC(1, k).
 
-    Attributes:
-        icc1: One rating; each answer has its own raters (one-way random).
-        icc2: One rating; all answers have the same raters, a sample of all raters (two-way random).
-        icc3: One rating by these very raters; a rater's overall strictness does not matter (two-way mixed).
-        icc1k, icc2k, icc3k: The same for the mean of the k raters.
-    """
-
-    icc1: float | None
-    icc2: float | None
-    icc3: float | None
-    icc1k: float | None
-    icc2k: float | None
-    icc3k: float | None
-
-
-def icc(ratings: ArrayLike) -> Reliability:
-    """Intraclass correlations of a table without gaps.
+    Shrout & Fleiss 1979 (Psychological Bulletin 86:420), one-way random. None where undefined.
 
     Args:
-        ratings: Shape (answers, raters), two of each or more.
+        ratings: Shape (answers, raters), without gaps.
     """
     table = np.asarray(ratings, dtype=np.float64)
     n, k = table.shape
     if n < 2 or k < 2:
-        return Reliability(None, None, None, None, None, None)
+        return None
     whole = table - table.mean()
-    rows, columns = k * float((whole.mean(axis=1) ** 2).sum()), n * float((whole.mean(axis=0) ** 2).sum())
+    rows = k * float((whole.mean(axis=1) ** 2).sum())
     within = max(0.0, float((whole**2).sum()) - rows)
     between, inside = rows / (n - 1), within / (n * (k - 1))
-    raters, rest = columns / (k - 1), max(0.0, within - columns) / ((n - 1) * (k - 1))
-    return Reliability(
-        _ratio(between - inside, between + (k - 1) * inside),
-        _ratio(between - rest, between + (k - 1) * rest + k * (raters - rest) / n),
-        _ratio(between - rest, between + (k - 1) * rest),
-        _ratio(between - inside, between),
-        _ratio(between - rest, between + (raters - rest) / n),
-        _ratio(between - rest, between),
-    )
+    return _ratio(between - inside, between)
 
 
 def spearman_brown(reliability: float, times: float) -> float:
@@ -112,32 +87,28 @@ def _ratio(above: float, below: float) -> float | None:
     return above / below if below > 1e-12 else None
 
 
-Level = Literal["nominal", "ordinal", "interval", "ratio"]
+Level = Literal["ordinal", "interval"]
 # More clusters than this are resampled in random parcels: the same variance at far less cost.
 _MANY = 1_000
-_DIFFERENT = 1_000
 
 
 def krippendorff_alpha(
     ratings: ArrayLike,
-    level: Level = "nominal",
+    level: Level = "interval",
     clusters: ArrayLike | None = None,
     *,
-    confidence: float = CONFIDENCE,
     seed: int = 0,
 ) -> Agreement:
-    """Alpha over the answers that have two ratings or more.
+    """Krippendorff's alpha over the answers that have two ratings or more.
 
     Args:
-        ratings: Shape (raters, answers), numbers, NaN for a missing rating; classes by their number.
-        level: Level of measurement. For ratio, values must not be negative.
+        ratings: Shape (raters, answers), numbers, NaN for a missing rating.
+        level: Whether the distance of two ratings counts, or only their order.
         clusters: The cluster of each answer; None if each stands alone.
-        confidence: Coverage.
         seed: Seed of the bootstrap.
 
     Returns:
-        Undefined if no answer has two ratings, if all ratings are equal, and for more than 1,000 different nominal or
-        ratio values.
+        Undefined if no answer has two ratings, and if all ratings are equal.
     """
     table = np.asarray(ratings, dtype=np.float64)
     paired = (~np.isnan(table)).sum(axis=0) >= 2
@@ -147,49 +118,28 @@ def krippendorff_alpha(
     groups = np.arange(n) if clusters is None else np.unique(np.asarray(clusters)[paired], return_inverse=True)[1]
     size = int(groups.max()) + 1
     parcels = np.random.default_rng(seed).permutation(size)[groups] % _MANY
-    distances = None
-    if level in ("interval", "ordinal"):
-        totals = _moments(table, level, parcels)
-    else:
-        values = np.unique(table[~np.isnan(table)])
-        if values.size > _DIFFERENT:
-            return undefined(n, f"more than {_DIFFERENT:,} different values")
-        distances = _distances(values, level)
-        totals = _counts(table, values, distances, parcels)
+    totals = _parcel_sums(table, level, parcels)
     # Sorted, so that the order of the answers does not change the interval.
     totals = totals[np.lexsort(totals.T)]
-    value = float(_alpha(totals.sum(axis=0)[None, :], distances)[0])
+    value = float(_alpha(totals.sum(axis=0)[None, :])[0])
     if np.isnan(value):
         return undefined(n, "all ratings are equal")
-    return _interval(value, totals, distances, (n, size), confidence, seed)
-
-
-def _interval(
-    value: float, totals: Floats, distances: Floats | None, sizes: tuple[int, int], confidence: float, seed: int
-) -> Agreement:
-    n, groups = sizes
-    if groups < 2:
+    if size < 2:
         return undefined(n, "one answer" if n == 1 else "one cluster", value)
-    draws = _alpha(resample(totals, np.ones(len(totals), dtype=np.int64), seed), distances)
-    low, high, error, why = percentile_bounds(draws, confidence)
-    method = why or bootstrap_method("{}bootstrap", groups, clustered=groups < n, what="answers")
+    low, high, error, why = percentile_bounds(_alpha(resample(totals, np.ones(len(totals), dtype=np.int64), seed)))
+    method = why or bootstrap_method("{}bootstrap", size, clustered=size < n, what="answers")
     return Agreement(value, low, high, error, n, method)
 
 
-def _alpha(totals: Floats, distances: Floats | None) -> Floats:
+def _alpha(totals: Floats) -> Floats:
     """Alpha for each row of column totals; NaN if the ratings do not differ."""
-    n, observed = totals[:, 0], totals[:, 1]
-    if distances is None:
-        first, second = totals[:, 2], totals[:, 3]
-        expected = 2 * (n * second - first**2)
-        least = 1e-12 * n * second
-    else:
-        expected, least = ((totals[:, 2:] @ distances) * totals[:, 2:]).sum(axis=1), 1e-12
-    share = np.divide((n - 1) * observed, expected, out=np.full(n.shape, np.nan), where=expected > least)
+    n, observed, first, second = (totals[:, i] for i in range(4))
+    expected = 2 * (n * second - first**2)
+    share = np.divide((n - 1) * observed, expected, out=np.full(n.shape, np.nan), where=expected > 1e-12 * n * second)
     return 1 - share
 
 
-def _moments(table: Floats, level: Level, parcels: Ints) -> Floats:
+def _parcel_sums(table: Floats, level: Level, parcels: Ints) -> Floats:
     """Per parcel: number of ratings, their disagreement, and sums of values and squares about the overall mean."""
     given = ~np.isnan(table)
     values = table.copy()
@@ -203,25 +153,86 @@ def _moments(table: Floats, level: Level, parcels: Ints) -> Floats:
     return np.stack([np.bincount(parcels, column) for column in columns], axis=1).astype(np.float64)
 
 
-def _counts(table: Floats, values: Floats, distances: Floats, parcels: Ints) -> Floats:
-    """Per parcel: number of ratings, their disagreement, and the count of each value."""
-    given = ~np.isnan(table)
-    places = np.where(given, np.searchsorted(values, np.where(given, table, values[0])), 0)
-    m = given.sum(axis=0)
-    observed = np.zeros(m.size)
-    for i in range(len(table)):
-        for j in range(i):
-            observed += 2 * np.where(given[i] & given[j], distances[places[i], places[j]], 0)
-    size = int(parcels.max()) + 1
-    cells = (np.broadcast_to(parcels, table.shape) * values.size + places)[given]
-    counts = np.bincount(cells, minlength=size * values.size).reshape(size, values.size)
-    columns = [np.bincount(parcels, column) for column in (m, observed / (m - 1))]
-    return np.column_stack([*columns, counts]).astype(np.float64)
+EPSILON = 0.2
+"""Cost advantage of the judge: 0.2 for experts, 0.15 for trained people, 0.1 for a crowd (section 3 of the paper)."""
+MIN_PEOPLE = 3
+MIN_ANSWERS = 30
+_LEVEL = 0.05
+
+Nearness = Literal["accuracy", "neg_rmse"]
+"""accuracy: share of the others who give the same label; neg_rmse: minus the root mean squared distance to them."""
 
 
-def _distances(values: Floats, level: Level) -> Floats:
-    """Disagreement of each pair of values."""
-    if level == "nominal":
-        return 1 - np.eye(values.size)
-    sums = values[:, None] + values
-    return np.divide(values[:, None] - values, sums, out=np.zeros(sums.shape), where=sums != 0) ** 2
+@dataclass(frozen=True, slots=True)
+class AltTest:
+    """The result of the test.
+
+    Attributes:
+        passes: Whether the judge can replace half of the people or more; None if there is no test.
+        winning_rate: Share of the people whom it can replace.
+        advantage: Share of the answers on which the judge is at least as near to the others as the person; mean over
+            people.
+        p_values, advantages: By person, NaN for one who shares no answers with others; p-values not adjusted.
+        method: Text after a colon is a caveat, or the reason why there is no test.
+    """
+
+    passes: bool | None
+    winning_rate: float | None
+    advantage: float | None
+    p_values: Floats
+    advantages: Floats
+    method: str
+
+
+def alt_test(people: ArrayLike, judge: ArrayLike, nearness: Nearness = "accuracy") -> AltTest:
+    """The alternative annotator test: can a judge replace a person?
+
+    Each person is left out in turn, and the judge and that person are both compared with the others. For each answer d
+    is 1 if the person is at least as near to the others as the judge, minus 1 if the judge is at least as near as the
+    person. The judge can replace the person if the mean of d is below EPSILON, by a one-sided t test, adjusted over
+    people after Benjamini & Yekutieli. The judge passes if it can replace half of the people or more (Calderon et al.
+    2025, arXiv:2501.10970).
+
+    Args:
+        people: Shape (people, answers), NaN for a missing label; classes by their number.
+        judge: The judge's value of each answer.
+        nearness: accuracy for classes, neg_rmse for values whose distance counts.
+    """
+    table, own = np.asarray(people, dtype=np.float64), np.asarray(judge, dtype=np.float64)
+    nothing = np.full(len(table), np.nan)
+    if len(table) < MIN_PEOPLE:
+        return AltTest(None, None, None, nothing, nothing, f"none: fewer than {MIN_PEOPLE} people")
+    p_values, advantages, sizes = nothing.copy(), nothing.copy(), np.zeros(len(table))
+    for person in range(len(table)):
+        others = np.delete(table, person, axis=0)
+        shared = ~np.isnan(table[person]) & ~np.isnan(others).all(axis=0)
+        sizes[person] = shared.sum()
+        if shared.sum() < 2:
+            continue
+        theirs = _near(table[person, shared], others[:, shared], nearness)
+        judges = _near(own[shared], others[:, shared], nearness)
+        advantages[person] = (judges >= theirs).mean()
+        p_values[person] = _below((theirs >= judges).astype(np.float64) - (judges >= theirs))
+    tested = ~np.isnan(p_values)
+    if tested.sum() < MIN_PEOPLE:
+        return AltTest(None, None, None, p_values, advantages, f"none: fewer than {MIN_PEOPLE} people share answers")
+    rate = float((adjust(p_values, "by")[tested] < _LEVEL).mean())
+    few = f": fewer than {MIN_ANSWERS} answers of a person" if sizes[tested].min() < MIN_ANSWERS else ""
+    return AltTest(rate >= 0.5, rate, float(advantages[tested].mean()), p_values, advantages, f"alt_test_by{few}")
+
+
+def _near(values: Floats, others: Floats, nearness: Nearness) -> Floats:
+    """How near each value is to the others' of the same answer."""
+    if nearness == "accuracy":
+        return np.where(np.isnan(others), 0, others == values).sum(axis=0) / (~np.isnan(others)).sum(axis=0)
+    return -np.sqrt(np.nanmean((others - values) ** 2, axis=0))
+
+
+def _below(d: Floats) -> float:
+    """One-sided p-value of a mean of at least EPSILON."""
+    from scipy.special import stdtr  # pyright: ignore[reportMissingTypeStubs]
+
+    error = float(d.std(ddof=1)) / np.sqrt(d.size)
+    if not error > 0:
+        return float(d.mean() >= EPSILON)
+    return float(stdtr(d.size - 1, (d.mean() - EPSILON) / error))

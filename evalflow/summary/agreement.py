@@ -9,9 +9,17 @@ from typing import TYPE_CHECKING, Any
 from evalflow.lazy import np, pl
 from evalflow.records import passes
 from evalflow.stats.agreement import Agreement, accuracy, auroc, class_rates, cohen_kappa, undefined
-from evalflow.stats.alt_test import AltTest, alt_test
 from evalflow.stats.rank import Correlation, correlation, grouped_spearman
-from evalflow.stats.raters import fleiss_kappa, gwet_ac1, icc, krippendorff_alpha, noise_ceiling, spearman_brown
+from evalflow.stats.raters import (
+    AltTest,
+    alt_test,
+    fleiss_kappa,
+    gwet_ac1,
+    krippendorff_alpha,
+    mean_reliability,
+    noise_ceiling,
+    spearman_brown,
+)
 from evalflow.summary.slices import cluster_name
 
 if TYPE_CHECKING:
@@ -218,7 +226,7 @@ def _counts(ratings: Floats) -> Floats | None:
 def _reliability(ratings: Floats, alpha: float | None) -> float | None:
     """Reliability of an answer's mean label: the intraclass correlation, or from alpha if some labels are missing."""
     given = ~np.isnan(ratings)
-    found = icc(ratings).icc1k if given.all() else None
+    found = mean_reliability(ratings) if given.all() else None
     if found is None and alpha is not None:
         found = spearman_brown(alpha, float(given.sum(axis=1).mean())) if alpha > 0 else None
     return found if found is not None and found >= 0 else None

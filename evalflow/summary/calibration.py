@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from evalflow.lazy import np, pl
 from evalflow.stats.agreement import Agreement
 from evalflow.stats.intervals import Interval, interval
+from evalflow.stats.labelled import BIAS_LEVEL, SamplingBias, sampling_bias
 from evalflow.stats.paired import adjust
 from evalflow.stats.prediction import CorrectedMean, CorrectedRate, corrected_mean, rogan_gladen
-from evalflow.stats.sampling_bias import LEVEL, SamplingBias, sampling_bias
 from evalflow.summary.agreement import (
     SERIES,
     Classes,
@@ -71,7 +71,7 @@ def uneven_tags(answers: pl.DataFrame) -> list[TagShare]:
         return []
     p = adjust([one.p_value for one in found], "holm")
     adjusted = [replace(one, p_value=float(value)) for one, value in zip(found, p, strict=True)]
-    return [one for one in adjusted if one.p_value < LEVEL]
+    return [one for one in adjusted if one.p_value < BIAS_LEVEL]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from evalflow.stats.sampling_bias import sampling_bias
+from evalflow.stats.labelled import sampling_bias
 
 
 def test_two_values_are_held_by_fisher_s_exact_test():
