@@ -17,9 +17,7 @@ from pathlib import Path
 from evalflow.calls.client import CallSession
 from evalflow.config.targets import CommandTargetConfig
 from evalflow.errors import Problem, TargetError, UserError
-from evalflow.llm.chat import canonical
-from evalflow.records import Case
-from evalflow.targets.service import Heard, Slots, digest, payload
+from evalflow.targets.service import Heard, Slots, Way, digest
 
 MAX_OUTPUT = 8 * 1024**2
 """Bytes of a reply."""
@@ -30,7 +28,7 @@ SHOWN_ERRORS = 10
 _CHUNK = 2**16
 
 
-class CommandWay:
+class CommandWay(Way):
     """Starts the command in a process group of its own, which is killed when its time is over or the run is stopped.
 
     Args:
@@ -47,16 +45,7 @@ class CommandWay:
             hint = "argv is a list: the program, then its arguments; a path is taken from the working directory"
             raise UserError(Problem(f"there is no program {self._argv[0]!r}", "target.argv", hint))
         self._slots = Slots(("command", *self._argv), config, session)
-        self._identity = digest(["command", self._argv, list(_contents(self._argv))])
-
-    @property
-    def identity(self) -> str:
-        """The command line, and what is in the files that it names."""
-        return self._identity
-
-    def render(self, case: Case) -> bytes:
-        """The case as JSON. See `Way`."""
-        return canonical(payload(case))
+        self.identity = digest(["command", self._argv, list(_contents(self._argv))])
 
     async def ask(self, data: bytes) -> Heard:
         """Start the command and wait for its output. See `Way`."""
@@ -69,9 +58,6 @@ class CommandWay:
                 error.error_type, told, error.raw, requests=error.requests, latency_s=error.latency_s
             ) from None
         return replace(heard, aside=_told(errors))
-
-    async def close(self) -> None:
-        """Nothing to release: every process ends with its call."""
 
     async def _run(self, errors: bytearray, data: bytes) -> bytes:
         loop = asyncio.get_running_loop()

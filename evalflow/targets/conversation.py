@@ -34,17 +34,9 @@ class ConversationTarget:
     """
 
     def __init__(self, target: Target) -> None:
+        self.name = target.name
+        self.identity = target.identity
         self._target = target
-
-    @property
-    def name(self) -> str:
-        """The target's column value."""
-        return self._target.name
-
-    @property
-    def identity(self) -> str:
-        """The target's identity."""
-        return self._target.identity
 
     async def answer(self, case: Case, repeat: int) -> Answer:
         """The answer to the last message, with the conversation as played, and the cost and time of all turns.

@@ -55,23 +55,13 @@ class OpenAITarget:
         *,
         client: ChatClient | None = None,
     ) -> None:
-        self._config = config
-        self._name = name
+        self.name = name
         self._forms = forms
         self._system = _template(config.system_prompt, "target.system_prompt", prompts)
         self._prompt = _template(config.prompt, "target.prompt", prompts)
-        self._client = client or ChatClient(config, "target", session)
-
-    @property
-    def name(self) -> str:
-        """The column value."""
-        return self._name
-
-    @property
-    def identity(self) -> str:
-        """A digest of all that decides its answers, the templates' text included."""
         texts = [template.digest if template else None for template in (self._system, self._prompt)]
-        return identity("openai", self._config, DECISIVE, texts)
+        self.identity = identity("openai", config, DECISIVE, texts)
+        self._client = client or ChatClient(config, "target", session)
 
     def render(self, case: Case) -> tuple[Message, ...]:
         """The messages that are sent for a case.
@@ -91,7 +81,7 @@ class OpenAITarget:
 
     async def answer(self, case: Case, repeat: int) -> Answer:
         """Ask the model; a failure is an answer in state `error`. See `Target`."""
-        begun = blank(case, self._name, repeat)
+        begun = blank(case, self.name, repeat)
         try:
             sent = [{"role": message.role, "content": message.content} for message in self.render(case)]
             if not sent:

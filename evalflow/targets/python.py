@@ -20,9 +20,7 @@ from evalflow.calls.client import CallSession
 from evalflow.calls.faults import of_exception
 from evalflow.config.targets import PythonTargetConfig
 from evalflow.errors import CallError, InfrastructureError, Problem, TargetError, UserError
-from evalflow.llm.chat import canonical
-from evalflow.records import Case
-from evalflow.targets.service import Heard, Slots, digest, payload
+from evalflow.targets.service import Heard, Slots, Way, digest
 
 HINT = "name a callable that Python finds from the working directory: target.call=package.module:callable"
 
@@ -88,7 +86,7 @@ class Threads:
         return value
 
 
-class PythonWay:
+class PythonWay(Way):
     """Calls a coroutine function in the event loop, and any other callable in a thread of its own.
 
     Args:
@@ -103,24 +101,12 @@ class PythonWay:
         module, self._callable = _imported(config.call)
         self._slots = Slots(("python", config.call), config, session)
         self._threads = Threads(config.call, config.concurrency.max, config.timeout_s)
-        self._identity = digest(["python", config.call, list(_sources(module))])
-
-    @property
-    def identity(self) -> str:
-        """The callable's name, and the source of its module, or of the package that this is in."""
-        return self._identity
-
-    def render(self, case: Case) -> bytes:
-        """The case as JSON: the callable is given what it says, and can change nothing of the case. See `Way`."""
-        return canonical(payload(case))
+        self.identity = digest(["python", config.call, list(_sources(module))])
 
     async def ask(self, data: bytes) -> Heard:
         """Call it. See `Way`."""
         threaded = not inspect.iscoroutinefunction(self._callable)
         return await self._slots.run(data, self._call, self._threads.room if threaded else None)
-
-    async def close(self) -> None:
-        """Nothing to release. A thread that never ends does not keep the process."""
 
     async def _call(self, data: bytes) -> bytes:
         case = from_json(data)

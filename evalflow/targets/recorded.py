@@ -20,22 +20,13 @@ class RecordedTarget:
     """
 
     def __init__(self, name: str, *, demo: bool = False) -> None:
-        self._name = name
+        self.name = name
+        self.identity = "demo" if demo else "recorded"
         self._demo = demo
-
-    @property
-    def name(self) -> str:
-        """The column value."""
-        return self._name
-
-    @property
-    def identity(self) -> str:
-        """Which of the data's answers; the data themselves are in the manifest."""
-        return "demo" if self._demo else "recorded"
 
     async def answer(self, case: Case, repeat: int) -> Answer:
         """The case's own answer."""
-        return recorded_answer(case, self._name, repeat, demo=self._demo)
+        return recorded_answer(case, self.name, repeat, demo=self._demo)
 
     async def close(self) -> None:
         """Nothing to release."""
@@ -57,14 +48,9 @@ def recorded_answer(case: Case, target: str, repeat: int, *, demo: bool = False)
     metadata = (example.metadata if example else None) or {} if demo else case.metadata
     failure = None if demo else case.failure
     status = "error" if failure is not None else "absent" if answer is None and actual is None else "answered"
-    return Answer(
-        dataset=case.dataset,
-        index=case.index,
-        case_id=case.id,
-        target=target,
-        target_repeat=repeat,
+    return replace(
+        blank(case, target, repeat),
         status=status,
-        messages=case.messages,
         answer=answer,
         actual=actual,
         contexts=case.contexts,
@@ -75,13 +61,7 @@ def recorded_answer(case: Case, target: str, repeat: int, *, demo: bool = False)
 
 
 def blank(case: Case, target: str, repeat: int) -> Answer:
-    """The answer to a case before anything is known of it.
-
-    Args:
-        case: The case.
-        target: The column value.
-        repeat: The target's repeat.
-    """
+    """The answer to a case before anything is known of it."""
     return Answer(
         dataset=case.dataset,
         index=case.index,
@@ -115,24 +95,15 @@ class MissingTarget:
     """
 
     def __init__(self, live: Target, forms: Mapping[str, Form]) -> None:
+        self.name = f"recorded+{live.name}"
+        self.identity = f"recorded+{live.identity}"
         self._live = live
         self._forms = forms
-        self._recorded = RecordedTarget(self.name)
-
-    @property
-    def name(self) -> str:
-        """The column value."""
-        return f"recorded+{self._live.name}"
-
-    @property
-    def identity(self) -> str:
-        """The live target's, marked."""
-        return f"recorded+{self._live.identity}"
 
     async def answer(self, case: Case, repeat: int) -> Answer:
         """The recorded answer, else a generated one."""
         if getattr(case, self._forms[case.dataset].generates) is not None:
-            return await self._recorded.answer(case, repeat)
+            return recorded_answer(case, self.name, repeat)
         return replace(await self._live.answer(case, repeat), target=self.name)
 
     async def close(self) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from evalflow.calls.client import CallSession
 from evalflow.config.kinds import Kinds
@@ -25,6 +25,9 @@ from evalflow.protocols import Target
 from evalflow.targets.conversation import ConversationTarget
 from evalflow.targets.recorded import MissingTarget, RecordedTarget
 from evalflow.targets.reply import Form
+
+if TYPE_CHECKING:
+    from evalflow.targets.service import Way
 
 Forms = Mapping[str, Form]
 Generate = Literal[False, True, "missing", "demo"]
@@ -49,9 +52,9 @@ def target_kinds() -> Kinds[TargetKind]:
     builtin = {
         "recorded": lambda: TargetKind(RecordedTargetConfig, _recorded),
         "openai": lambda: TargetKind(OpenAITargetConfig, _openai),
-        "http": lambda: TargetKind(HttpTargetConfig, _http),
-        "command": lambda: TargetKind(CommandTargetConfig, _command),
-        "python": lambda: TargetKind(PythonTargetConfig, _python),
+        "http": lambda: TargetKind(HttpTargetConfig, _service),
+        "command": lambda: TargetKind(CommandTargetConfig, _service),
+        "python": lambda: TargetKind(PythonTargetConfig, _service),
     }
     return Kinds("target", "evalflow.targets", builtin)
 
@@ -106,21 +109,19 @@ def _openai(config: OpenAITargetConfig, name: str, prompts: Prompts, forms: Form
     return OpenAITarget(config, name, prompts, forms, session)
 
 
-def _http(config: HttpTargetConfig, name: str, prompts: Prompts, forms: Forms, session: CallSession) -> Target:
+def _service(config: Any, name: str, prompts: Prompts, forms: Forms, session: CallSession) -> Target:
     from evalflow.targets.service import HttpWay, ServiceTarget
 
-    return ServiceTarget(HttpWay(config, prompts, session), config, name, forms, session)
+    way: Way
+    match config:
+        case CommandTargetConfig():
+            from evalflow.targets.command import CommandWay
 
+            way = CommandWay(config, session)
+        case PythonTargetConfig():
+            from evalflow.targets.python import PythonWay
 
-def _command(config: CommandTargetConfig, name: str, _: Prompts, forms: Forms, session: CallSession) -> Target:
-    from evalflow.targets.command import CommandWay
-    from evalflow.targets.service import ServiceTarget
-
-    return ServiceTarget(CommandWay(config, session), config, name, forms, session)
-
-
-def _python(config: PythonTargetConfig, name: str, _: Prompts, forms: Forms, session: CallSession) -> Target:
-    from evalflow.targets.python import PythonWay
-    from evalflow.targets.service import ServiceTarget
-
-    return ServiceTarget(PythonWay(config, session), config, name, forms, session)
+            way = PythonWay(config, session)
+        case _:
+            way = HttpWay(config, prompts, session)
+    return ServiceTarget(way, config, name, forms, session)

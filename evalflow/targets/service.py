@@ -7,10 +7,11 @@ import hashlib
 import json
 import re
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 from evalflow.apart import apart
 from evalflow.calls.budget import Account
@@ -44,22 +45,24 @@ class Heard:
     aside: str = ""
 
 
-class Way(Protocol):
-    """How a program is reached."""
+class Way(ABC):
+    """How a program is reached.
 
-    @property
-    def identity(self) -> str:
-        """All that decides its replies, beside what is sent."""
-        ...
+    Attributes:
+        identity: All that decides its replies, beside what is sent.
+    """
+
+    identity: str
 
     def render(self, case: Case) -> bytes:
-        """What is sent for a case.
+        """What is sent for a case; the case as JSON.
 
         Raises:
             UserError: It cannot be made of this case.
         """
-        ...
+        return canonical(payload(case))
 
+    @abstractmethod
     async def ask(self, data: bytes) -> Heard:
         """Send it and wait for the reply.
 
@@ -68,11 +71,9 @@ class Way(Protocol):
             InfrastructureError: Every further call would fail too.
             BudgetError: The budget does not cover it.
         """
-        ...
 
-    async def close(self) -> None:
-        """Let go of what it holds."""
-        ...
+    async def close(self) -> None:  # noqa: B027 - most hold nothing
+        """Release connections."""
 
 
 class ServiceTarget:
@@ -91,24 +92,15 @@ class ServiceTarget:
     ) -> None:
         self._way = way
         self._reader = ReplyReader(config)
-        self._mapping = config.model_dump(mode="json", include={"answer", "actual", "contexts", "metadata"})
-        self._name = name
+        mapping = config.model_dump(mode="json", include={"answer", "actual", "contexts", "metadata"})
+        self.name = name
+        self.identity = digest([way.identity, mapping])
         self._forms = forms
         self._once = session.once
 
-    @property
-    def name(self) -> str:
-        """The column value."""
-        return self._name
-
-    @property
-    def identity(self) -> str:
-        """A digest of all that decides its answers."""
-        return digest([self._way.identity, self._mapping])
-
     async def answer(self, case: Case, repeat: int) -> Answer:
         """Ask the program; a failure is an answer in state `error`. See `Target`."""
-        begun = blank(case, self._name, repeat)
+        begun = blank(case, self.name, repeat)
         form = self._forms[case.dataset]
         try:
             data = self._way.render(case)
@@ -137,7 +129,7 @@ class ServiceTarget:
         )
 
     async def close(self) -> None:
-        """Let go of connections and processes."""
+        """Release connections."""
         await self._way.close()
 
     async def _paid(self, data: bytes, form: Form) -> tuple[tuple[ParsedReply, Entry], Entry]:
@@ -330,7 +322,7 @@ class _Received:
     usage: Usage | None = None
 
 
-class HttpWay:
+class HttpWay(Way):
     """Sends the case to a service, under its limiter and the run's budget, and tries again what may pass.
 
     Args:
@@ -347,6 +339,8 @@ class HttpWay:
         self, config: HttpTargetConfig, prompts: Prompts, session: CallSession, *, policy: RetryPolicy | None = None
     ) -> None:
         self._config = config
+        headers = {name: value for name, value in (config.headers or {}).items() if not SECRET_NAME.search(name)}
+        self.identity = digest(["http", config.method, without_user(config.url), headers, config.body])
         self._body = Body(config.body, "target.body", prompts)
         bounds = config.concurrency
         self._gateway = Gateway(
@@ -359,13 +353,6 @@ class HttpWay:
             account=account(session),
             dialect=SERVICE,
         )
-
-    @property
-    def identity(self) -> str:
-        """The request without the body, which `render` makes, and without secrets."""
-        config = self._config
-        headers = {name: value for name, value in (config.headers or {}).items() if not SECRET_NAME.search(name)}
-        return digest(["http", config.method, without_user(config.url), headers, config.body])
 
     def render(self, case: Case) -> bytes:
         """The body. See `Way`."""
