@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from evalflow.records import Answer, Ask, Case, Embedded, FigureSpec, Outcome, Reply, ScoreRecord
+from evalflow.records import Answer, Ask, Case, Embedded, FigureSpec, JudgeInfo, Outcome, Reply, ScoreRecord
 
 if TYPE_CHECKING:
     from evalflow.config.schema import MetricConfig
@@ -37,42 +37,8 @@ class Judge(Protocol):
     """Who scores."""
 
     @property
-    def name(self) -> str:
-        """The column value."""
-        ...
-
-    @property
-    def nature(self) -> str:
-        """One phrase on what it is, shown over every table."""
-        ...
-
-    @property
-    def identity(self) -> str:
-        """A digest of all that decides its replies."""
-        ...
-
-    @property
-    def calibrated(self) -> bool:
-        """Whether a threshold on its scores means anything."""
-        ...
-
-    @property
-    def weighted(self) -> bool:
-        """Whether scores are always expectations over its probabilities."""
-        ...
-
-    @property
-    def tasks(self) -> frozenset[str] | None:
-        """The tasks it can answer; None: anything."""
-        ...
-
-    @property
-    def remote(self) -> bool:
-        """Whether it sends what it is asked to an endpoint, where it takes requests, tokens and perhaps money."""
-        ...
-
-    def explain_refusal(self, task: str | None) -> str | None:
-        """Why it cannot answer a step of this task (None: a free prompt), and what to do; None where it can."""
+    def info(self) -> JudgeInfo:
+        """What is known of it before it is asked."""
         ...
 
     async def ask(self, ask: Ask) -> Reply:
@@ -94,28 +60,8 @@ class Embedder(Protocol):
     """Who turns texts into vectors, so that the meanings of two can be compared."""
 
     @property
-    def name(self) -> str:
-        """The value of the column `judge` for scores that rest on it."""
-        ...
-
-    @property
-    def nature(self) -> str:
-        """One phrase on what it is, shown over every table."""
-        ...
-
-    @property
-    def identity(self) -> str:
-        """A digest of all that decides its vectors."""
-        ...
-
-    @property
-    def calibrated(self) -> bool:
-        """Whether a threshold on its similarities means anything."""
-        ...
-
-    @property
-    def remote(self) -> bool:
-        """Whether it sends texts to an endpoint."""
+    def info(self) -> JudgeInfo:
+        """What is known of it; its name is the value of the column `judge` for scores that rest on it."""
         ...
 
     async def embed(self, texts: Sequence[str]) -> Embedded:

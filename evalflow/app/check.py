@@ -49,7 +49,7 @@ def _facts(found: Inspection) -> dict[str, Any]:
     return {
         "datasets": dict(found.cases),
         "metrics": {name: {"judge": judge} for name, judge in recipe.judge_of.items()},
-        "judges": {name: judge.nature for name, judge in found.judges.items()},
+        "judges": {name: judge.info.nature for name, judge in found.judges.items()},
         "target": found.parts.target.name,
         "target_calls": Redactor(secrets_of(settings)).text(settings.run.target.calls or "") or None,
         "thresholds": [

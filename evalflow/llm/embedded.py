@@ -18,7 +18,7 @@ from pydantic import BaseModel, ValidationError
 from evalflow.errors import JudgeError
 from evalflow.llm.evidence import Evidence, sentences, states_something, weigh, windows
 from evalflow.llm.minilm import MiniLM
-from evalflow.records import Reply, Usage
+from evalflow.records import JudgeInfo, Reply, Usage
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
@@ -142,12 +142,21 @@ class EmbeddedJudge:
         config: Its name, and whether thresholds count.
     """
 
-    nature = "text overlap and sentence similarity, not an LLM"
     tasks = frozenset({"extract_claims", "verify_claims", "rate_relevance"})
 
     def __init__(self, config: EmbeddedJudgeConfig) -> None:
-        self._config = config
         self._minilm = MiniLM()
+        decisive = f"embedded {VERSION}; {self._minilm.identity}"
+        self.info = JudgeInfo(
+            name=config.name or "embedded",
+            nature="text overlap and sentence similarity, not an LLM",
+            identity=hashlib.sha256(decisive.encode()).hexdigest()[:16],
+            calibrated=config.calibrated,
+            remote=False,
+            weighted=True,  # its support is graded
+            tasks=self.tasks,
+            limits="the embedded judge is no language model",
+        )
         # Threads, because the scoring is CPU-bound and must not hold up the event loop.
         self._workers = ThreadPoolExecutor(min(MAX_WORKERS, os.cpu_count() or 1), thread_name_prefix="embedded-judge")
         self._answers: Mapping[str, Callable[[Ask], Filled]] = {
@@ -156,47 +165,13 @@ class EmbeddedJudge:
             "rate_relevance": self._rate,
         }
 
-    @property
-    def name(self) -> str:
-        """The column value."""
-        return self._config.name or "embedded"
-
-    @property
-    def identity(self) -> str:
-        """A digest of the scorer's version and of the embedding model's."""
-        parts = f"embedded {VERSION}; {self._minilm.identity}"
-        return hashlib.sha256(parts.encode()).hexdigest()[:16]
-
-    @property
-    def calibrated(self) -> bool:
-        """Whether a threshold on its scores means anything; false unless configured otherwise."""
-        return self._config.calibrated
-
-    @property
-    def weighted(self) -> bool:
-        """Always: its support is graded, and scores are expectations over it."""
-        return True
-
-    @property
-    def remote(self) -> bool:
-        """Never: all of it happens in this process."""
-        return False
-
-    def explain_refusal(self, task: str | None) -> str | None:
-        """Why it cannot answer a step of this task, and the next step; None where it can."""
-        if task in self.tasks:
-            return None
-        asked = f"the task {task!r}" if task else "a free prompt"
-        known = ", ".join(sorted(self.tasks))
-        return f"the embedded judge is no language model and cannot answer {asked}, only {known}; name an LLM judge"
-
     async def ask(self, ask: Ask) -> Reply:
         """Answer one of its tasks; the same question always gets the same reply.
 
         Raises:
             JudgeError: `unsupported`: the step is no task of its own, or its variables or reply have another shape.
         """
-        refusal = self.explain_refusal(ask.task)
+        refusal = self.info.explain_refusal(ask.task)
         if refusal:
             raise JudgeError("unsupported", f"{ask.metric}, step {ask.step}: {refusal}")
         return await asyncio.get_running_loop().run_in_executor(self._workers, self._reply, ask)
@@ -222,7 +197,7 @@ class EmbeddedJudge:
             usage=Usage(),
             cost_usd=0.0,
             latency_s=time.perf_counter() - started,
-            identity=self.identity,
+            identity=self.info.identity,
         )
 
     def _verify(self, ask: Ask) -> Filled:

@@ -25,7 +25,7 @@ from evalflow.errors import CallError
 from evalflow.llm.chat import canonical, cost, identity
 from evalflow.llm.endpoint import connect
 from evalflow.llm.minilm import MiniLM
-from evalflow.records import Embedded, Usage
+from evalflow.records import Embedded, JudgeInfo, Usage
 
 GATHER_S = 0.005
 """How long the first text of a batch waits for others."""
@@ -203,8 +203,6 @@ class OpenAIEmbedder:
         UserError: The API key's variable is not set, or a budget in dollars meets an unknown price.
     """
 
-    remote = True
-
     def __init__(
         self,
         config: OpenAIEmbedderConfig,
@@ -217,32 +215,17 @@ class OpenAIEmbedder:
         session = session or CallSession()
         link = connect(config, "embedder", session, reply_tokens=0, transport=transport, policy=policy)
         self._config = config
-        self._name = name
+        self.info = JudgeInfo(
+            name=name,
+            nature=f"embeddings of {config.model}",
+            identity=identity("openai-embeddings", config, DECISIVE),
+            calibrated=config.calibrated,
+        )
         self._gateway, self._limiter, self._place = link.gateway, link.limiter, link.place
         self._once = session.once
         fixed = {"model": config.model, "dimensions": config.dimensions}
         self._fixed = {key: value for key, value in fixed.items() if value is not None}
         self._batcher = Batcher(self._send, config.batch)
-
-    @property
-    def name(self) -> str:
-        """The column value."""
-        return self._name
-
-    @property
-    def nature(self) -> str:
-        """What it is."""
-        return f"embeddings of {self._config.model}"
-
-    @property
-    def identity(self) -> str:
-        """A digest of all that decides its vectors."""
-        return identity("openai-embeddings", self._config, DECISIVE)
-
-    @property
-    def calibrated(self) -> bool:
-        """Whether a threshold on its similarities means anything."""
-        return self._config.calibrated
 
     async def embed(self, texts: Sequence[str]) -> Embedded:
         """One vector for each text. See `Embedder`."""
@@ -353,29 +336,17 @@ class EmbeddedEmbedder:
         config: Its name, and whether thresholds count.
     """
 
-    remote = False
-    nature = "sentence embeddings, all-MiniLM-L6-v2"
-
     def __init__(self, config: EmbeddedEmbedderConfig) -> None:
-        self._config = config
         self._minilm = MiniLM()
+        self.info = JudgeInfo(
+            name=config.name or "minilm",
+            nature="sentence embeddings, all-MiniLM-L6-v2",
+            identity=hashlib.sha256(f"embedder {self._minilm.identity}".encode()).hexdigest()[:16],
+            calibrated=config.calibrated,
+            remote=False,
+        )
         # Threads, because the model is CPU-bound and must not hold up the event loop.
         self._workers = ThreadPoolExecutor(min(MAX_WORKERS, os.cpu_count() or 1), thread_name_prefix="embedder")
-
-    @property
-    def name(self) -> str:
-        """The column value."""
-        return self._config.name or "minilm"
-
-    @property
-    def identity(self) -> str:
-        """A digest of the model and of the packages that run it."""
-        return hashlib.sha256(f"embedder {self._minilm.identity}".encode()).hexdigest()[:16]
-
-    @property
-    def calibrated(self) -> bool:
-        """Whether a threshold on its similarities means anything."""
-        return self._config.calibrated
 
     async def embed(self, texts: Sequence[str]) -> Embedded:
         """One unit vector of 384 numbers for each text."""

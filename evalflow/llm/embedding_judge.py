@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 
 from pydantic import BaseModel
 
 from evalflow.errors import CallError, JudgeError
 from evalflow.protocols import Embedder, Judge
-from evalflow.records import EMBED, Ask, Reply
+from evalflow.records import EMBED, Ask, JudgeInfo, Reply
 
 
 class EmbeddingJudge:
@@ -18,40 +19,9 @@ class EmbeddingJudge:
         embedder: Who makes the vectors.
     """
 
-    weighted = False
-    tasks = frozenset({EMBED})
-
     def __init__(self, embedder: Embedder) -> None:
         self._embedder = embedder
-
-    @property
-    def name(self) -> str:
-        """The embedder's."""
-        return self._embedder.name
-
-    @property
-    def nature(self) -> str:
-        """What the embedder is."""
-        return self._embedder.nature
-
-    @property
-    def identity(self) -> str:
-        """The embedder's."""
-        return self._embedder.identity
-
-    @property
-    def calibrated(self) -> bool:
-        """Whether a threshold on similarities means anything."""
-        return self._embedder.calibrated
-
-    @property
-    def remote(self) -> bool:
-        """Whether texts are sent to an endpoint."""
-        return self._embedder.remote
-
-    def explain_refusal(self, task: str | None) -> str | None:
-        """Why it cannot answer: it makes vectors only."""
-        return None if task == EMBED else f"an embedder makes vectors and cannot answer {task!r}"
+        self.info = replace(embedder.info, tasks=frozenset({EMBED}), limits="an embedder makes vectors")
 
     async def ask(self, ask: Ask) -> Reply:
         """The vectors of the ask's items.
@@ -60,7 +30,7 @@ class EmbeddingJudge:
             JudgeError: They could not be embedded.
             InfrastructureError, BudgetError: No further call can be made.
         """
-        refusal = self.explain_refusal(ask.task)
+        refusal = self.info.explain_refusal(ask.task)
         if refusal:
             raise JudgeError("unsupported", f"{ask.metric}, step {ask.step}: {refusal}")
         try:
@@ -86,7 +56,7 @@ class EmbeddingJudge:
             saved_usd=made.saved_usd,
             latency_s=made.latency_s,
             cached=made.cached,
-            identity=self.identity,
+            identity=self.info.identity,
         )
 
     async def close(self) -> None:
@@ -107,47 +77,17 @@ class JudgeWithEmbedder:
     def __init__(self, judge: Judge, embedder: Judge) -> None:
         self._judge = judge
         self._embedder = embedder
-
-    @property
-    def name(self) -> str:
-        """Both names."""
-        return f"{self._judge.name} + {self._embedder.name}"
-
-    @property
-    def nature(self) -> str:
-        """What both are."""
-        return f"{self._judge.nature}; {self._embedder.nature}"
-
-    @property
-    def identity(self) -> str:
-        """A digest of both identities."""
-        both = f"{self._judge.identity} {self._embedder.identity}"
-        return hashlib.sha256(both.encode()).hexdigest()[:16]
-
-    @property
-    def calibrated(self) -> bool:
-        """Whether a threshold means anything with the one and with the other."""
-        return self._judge.calibrated and self._embedder.calibrated
-
-    @property
-    def weighted(self) -> bool:
-        """Whether the judge's verdicts are always expectations."""
-        return self._judge.weighted
-
-    @property
-    def tasks(self) -> frozenset[str] | None:
-        """The tasks of both; None where the judge can answer any."""
-        tasks = self._judge.tasks
-        return None if tasks is None else tasks | (self._embedder.tasks or frozenset())
-
-    @property
-    def remote(self) -> bool:
-        """Whether one of them sends what it is asked to an endpoint."""
-        return self._judge.remote or self._embedder.remote
-
-    def explain_refusal(self, task: str | None) -> str | None:
-        """Why the one that would be asked cannot answer."""
-        return self._for(task).explain_refusal(task)
+        one, other = judge.info, embedder.info
+        self.info = JudgeInfo(
+            name=f"{one.name} + {other.name}",
+            nature=f"{one.nature}; {other.nature}",
+            identity=hashlib.sha256(f"{one.identity} {other.identity}".encode()).hexdigest()[:16],
+            calibrated=one.calibrated and other.calibrated,
+            remote=one.remote or other.remote,
+            weighted=one.weighted,
+            tasks=None if one.tasks is None else one.tasks | (other.tasks or frozenset()),
+            limits=one.limits,
+        )
 
     async def ask(self, ask: Ask) -> Reply:
         """Have it answered by whom it is for.
@@ -156,10 +96,8 @@ class JudgeWithEmbedder:
             JudgeError: The question could not be answered.
             InfrastructureError, BudgetError: No further call can be made.
         """
-        return await self._for(ask.task).ask(ask)
+        makes_vectors = ask.task in (self._embedder.info.tasks or ())
+        return await (self._embedder if makes_vectors else self._judge).ask(ask)
 
     async def close(self) -> None:
         """Nothing: both are closed by whom they were made by."""
-
-    def _for(self, task: str | None) -> Judge:
-        return self._embedder if task in (self._embedder.tasks or ()) else self._judge

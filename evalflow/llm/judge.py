@@ -22,7 +22,7 @@ from evalflow.llm import logprobs, samples
 from evalflow.llm.chat import ChatClient, Completion, identity
 from evalflow.llm.contract import Contract, InvalidReply, prepared
 from evalflow.llm.logprobs import choices
-from evalflow.records import Ask, Distribution, Reply, Usage
+from evalflow.records import Ask, Distribution, JudgeInfo, Reply, Usage
 
 DECISIVE = ("base_url", "model", "mode", "strict", "temperature", "max_tokens", "reasks", "logprobs")
 TOP_LOGPROBS = 20
@@ -72,10 +72,6 @@ class OpenAIJudge:
         UserError: The API key's variable is not set, or `strict` is set for a mode that has no such thing.
     """
 
-    weighted = False
-    tasks = None
-    remote = True
-
     def __init__(
         self,
         config: OpenAIJudgeConfig,
@@ -89,35 +85,16 @@ class OpenAIJudge:
             what = f"strict has no effect in mode {config.mode}"
             raise UserError(Problem(what, "judge.strict", "use judge.mode=json_schema, or tools"))
         self._config = config
-        self._name = name
+        self.info = JudgeInfo(
+            name=name,
+            nature=f"LLM {config.model}",
+            identity=identity("openai", config, DECISIVE),
+            calibrated=config.calibrated,
+        )
         self._client = client or ChatClient(config, "judge", session)
-        self._identity = identity("openai", config, DECISIVE)
         self._folder = contracts
         self._contracts: dict[type[BaseModel], Contract] = {}
         self._warned = False
-
-    @property
-    def name(self) -> str:
-        """The column value."""
-        return self._name
-
-    @property
-    def nature(self) -> str:
-        """What it is."""
-        return f"LLM {self._config.model}"
-
-    @property
-    def identity(self) -> str:
-        """A digest of all that decides its replies."""
-        return self._identity
-
-    @property
-    def calibrated(self) -> bool:
-        """Whether a threshold on its scores means anything."""
-        return self._config.calibrated
-
-    def explain_refusal(self, task: str | None) -> None:
-        """It refuses no task."""
 
     def opening(self, ask: Ask) -> tuple[HttpRequest, int]:
         """What is sent first for an ask, and how many such requests are sent at once."""
@@ -246,7 +223,7 @@ class OpenAIJudge:
             cost_usd=cost_usd,
             paid=(short(key),),
             latency_s=entry.latency_s,
-            identity=self._identity,
+            identity=self.info.identity,
         )
 
     def _refused(self, completion: Completion, spent: _Spent) -> JudgeError:
@@ -278,7 +255,7 @@ class OpenAIJudge:
         """Say once that what the configuration promises did not come."""
         if not self._warned:
             what = "%s: judge.logprobs is true, and no token probabilities could be read; drawing %d samples instead"
-            log.warning(what, self._name, count)
+            log.warning(what, self.info.name, count)
         self._warned = True
 
     def _weighed(self, ask: Ask, parsed: BaseModel, completion: Completion) -> logprobs.Weighed | None:

@@ -11,7 +11,7 @@ from evalflow.config.panels import CascadeConfig, MembersConfig, PanelConfig
 from evalflow.errors import Problem, UserError
 from evalflow.llm.embedding_judge import JudgeWithEmbedder
 from evalflow.protocols import Judge
-from evalflow.records import Ask, Reply
+from evalflow.records import Ask, JudgeInfo, Reply
 
 
 class Panel:
@@ -32,7 +32,6 @@ class Panel:
     def __init__(self, config: MembersConfig, name: str, members: Sequence[Judge]) -> None:
         self.config = config
         self.members = tuple(members)
-        self._name = name
         problems = [
             problem
             for place, member in enumerate(members)
@@ -41,53 +40,7 @@ class Panel:
         ]
         if problems:
             raise UserError(problems)
-
-    @property
-    def name(self) -> str:
-        """The column value."""
-        return self._name
-
-    @property
-    def nature(self) -> str:
-        """What it is, and what its members are."""
-        natures = [member.nature for member in self.members]
-        if isinstance(self.config, CascadeConfig):
-            return f"cascade below {self.config.escalate_below:g}: {', then '.join(natures)}"
-        how = self.config.vote if isinstance(self.config, PanelConfig) else self.config.kind
-        return f"panel of {len(natures)}, {how}: {'; '.join(natures)}"
-
-    @property
-    def identity(self) -> str:
-        """A digest of its members' identities and of how their scores become one."""
-        how = self.config.model_dump(mode="json", exclude={"name", "members", "calibrated", "thresholds"})
-        text = json.dumps([how, *zip(self.config.asked, [one.identity for one in self.members], strict=True)])
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-    @property
-    def calibrated(self) -> bool:
-        """Whether a threshold on its scores means anything."""
-        return self.config.calibrated and all(member.calibrated for member in self.members)
-
-    @property
-    def weighted(self) -> bool:
-        """Whether the scores of all of them are always expectations."""
-        return all(member.weighted for member in self.members)
-
-    @property
-    def tasks(self) -> frozenset[str] | None:
-        """The tasks that all of them can answer; None: anything."""
-        limited = [member.tasks for member in self.members if member.tasks is not None]
-        return limited[0].intersection(*limited) if limited else None
-
-    @property
-    def remote(self) -> bool:
-        """Whether one of them sends what it is asked to an endpoint."""
-        return any(member.remote for member in self.members)
-
-    def explain_refusal(self, task: str | None) -> str | None:
-        """Why one of them cannot answer."""
-        refusals = ((member.name, member.explain_refusal(task)) for member in self.members)
-        return next((f"the member {name}: {refusal}" for name, refusal in refusals if refusal), None)
+        self.info = _together(config, name, [member.info for member in members])
 
     async def ask(self, ask: Ask) -> Reply:
         """Have its first member answer.
@@ -114,7 +67,7 @@ def with_embedder(judge: Judge, embedder: Judge) -> Judge:
     if not isinstance(judge, Panel):
         return JudgeWithEmbedder(judge, embedder)
     members = [JudgeWithEmbedder(member, embedder) for member in judge.members]
-    return Panel(judge.config, f"{judge.name} + {embedder.name}", members)
+    return Panel(judge.config, f"{judge.info.name} + {embedder.info.name}", members)
 
 
 def sounding(ask: Ask, config: CascadeConfig) -> Ask:
@@ -122,11 +75,35 @@ def sounding(ask: Ask, config: CascadeConfig) -> Ask:
     return ask if ask.embeds else replace(ask, logprobs=True, samples=max(ask.samples, config.samples or 1))
 
 
+def _together(config: MembersConfig, name: str, members: Sequence[JudgeInfo]) -> JudgeInfo:
+    """What is known of several judges as one: what holds for each of them."""
+    natures = [member.nature for member in members]
+    if isinstance(config, CascadeConfig):
+        nature = f"cascade below {config.escalate_below:g}: {', then '.join(natures)}"
+    else:
+        how = config.vote if isinstance(config, PanelConfig) else config.kind
+        nature = f"panel of {len(natures)}, {how}: {'; '.join(natures)}"
+    decisive = config.model_dump(mode="json", exclude={"name", "members", "calibrated", "thresholds"})
+    text = json.dumps([decisive, *zip(config.asked, [one.identity for one in members], strict=True)])
+    limited = [(member.tasks, member) for member in members if member.tasks is not None]
+    tasks = frozenset[str].intersection(*(tasks for tasks, _ in limited)) if limited else None
+    return JudgeInfo(
+        name=name,
+        nature=nature,
+        identity=hashlib.sha256(text.encode()).hexdigest()[:16],
+        calibrated=config.calibrated and all(member.calibrated for member in members),
+        remote=any(member.remote for member in members),
+        weighted=all(member.weighted for member in members),
+        tasks=tasks,
+        limits=f"the member {limited[0][1].name}: {limited[0][1].limits}" if limited else "it",
+    )
+
+
 def _alike(one: str, first: Judge, other: str, second: Judge) -> list[Problem]:
     key = f"judge.members.{other}"
-    if first.identity == second.identity:
+    if first.info.identity == second.info.identity:
         what = f"the members {one} and {other} are the same judge, whose opinion would count twice"
         return [Problem(what, key, f"give one of them another model: {key}.model=...")]
-    if first.name == second.name:
-        return [Problem(f"the members {one} and {other} are both called {first.name!r}", key, f"{key}.name=...")]
+    if first.info.name == second.info.name:
+        return [Problem(f"the members {one} and {other} are both called {first.info.name!r}", key, f"{key}.name=...")]
     return []

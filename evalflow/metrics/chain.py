@@ -122,7 +122,7 @@ class ChainMetric(BaseMetric[C], Generic[C]):
                 seen[step.config.id] = await _observe(step, scope, judge, seen, trail)
         except JudgeError as error:
             return Outcome(status="error", error_type=error.error_type, error=str(error), steps=tuple(trail))
-        return self._conclude(seen, trail, weighted=judge.weighted or scope.logprobs)
+        return self._conclude(seen, trail, weighted=judge.info.weighted or scope.logprobs)
 
     def _scope(self, fields: Mapping[str, Any], repeat: int) -> Scope:
         variables = {field: fields[field] for field in self._needed}

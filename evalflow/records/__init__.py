@@ -1,7 +1,7 @@
 """The values that everything passes along, all frozen; a score is returned, never state on a metric."""
 
 from evalflow.records.answers import RECORDED_FAILURE, Answer, AnswerStatus, Case, Context, Message, Usage
-from evalflow.records.replies import EMBED, Ask, Distribution, Embedded, Reply
+from evalflow.records.replies import EMBED, Ask, Distribution, Embedded, JudgeInfo, Reply
 from evalflow.records.scores import (
     TOLERANCE,
     Direction,
@@ -29,6 +29,7 @@ __all__ = [
     "Embedded",
     "Figure",
     "FigureSpec",
+    "JudgeInfo",
     "Label",
     "Message",
     "Outcome",

@@ -52,6 +52,39 @@ class Ask:
 
 
 @record(kw_only=True)
+class JudgeInfo:
+    """What is known of a judge or an embedder before it is asked.
+
+    Attributes:
+        name: The column value.
+        nature: One phrase on what it is, shown over every table.
+        identity: A digest of all that decides its replies.
+        calibrated: Whether a threshold on its scores means anything.
+        remote: Whether it sends what it is asked to an endpoint, where it takes requests, tokens and perhaps money.
+        weighted: Whether scores are always expectations over its probabilities.
+        tasks: The tasks it can answer; None: anything.
+        limits: Why it cannot answer anything else, as the beginning of a sentence.
+    """
+
+    name: str
+    nature: str
+    identity: str
+    calibrated: bool = True
+    remote: bool = True
+    weighted: bool = False
+    tasks: frozenset[str] | None = None
+    limits: str = "it"
+
+    def explain_refusal(self, task: str | None) -> str | None:
+        """Why it cannot answer a step of this task (None: a free prompt), and what to do; None where it can."""
+        if self.tasks is None or task in self.tasks:
+            return None
+        asked = f"the task {task!r}" if task else "a free prompt"
+        known = ", ".join(sorted(self.tasks))
+        return f"{self.limits} and cannot answer {asked}, only {known}; name an LLM judge"
+
+
+@record(kw_only=True)
 class Reply:
     """A judge's answer to an Ask, valid against its reply model.
 

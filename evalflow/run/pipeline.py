@@ -250,7 +250,7 @@ class Pipeline:
 
 
 def _name(judge: Judge | None) -> str | None:
-    return judge.name if judge else None
+    return judge.info.name if judge else None
 
 
 def _first(failures: ExceptionGroup[EvalflowError]) -> EvalflowError:

@@ -29,6 +29,7 @@ class MeteredJudge:
     """
 
     def __init__(self, judge: Judge, tally: Tally) -> None:
+        self.info = judge.info
         self._judge = judge
         self._tally = tally
         self._usage: Usage | None = None
@@ -42,45 +43,6 @@ class MeteredJudge:
         self._sent: Usage | None = None
         self._saved: float | None = 0.0
         self._paid: tuple[int, ...] = ()
-
-    @property
-    def name(self) -> str:
-        """The judge's column value."""
-        return self._judge.name
-
-    @property
-    def nature(self) -> str:
-        """What the judge is."""
-        return self._judge.nature
-
-    @property
-    def identity(self) -> str:
-        """The judge's identity."""
-        return self._judge.identity
-
-    @property
-    def calibrated(self) -> bool:
-        """Whether a threshold on its scores means anything."""
-        return self._judge.calibrated
-
-    @property
-    def weighted(self) -> bool:
-        """Whether scores are always expectations."""
-        return self._judge.weighted
-
-    @property
-    def tasks(self) -> frozenset[str] | None:
-        """The tasks it can answer."""
-        return self._judge.tasks
-
-    @property
-    def remote(self) -> bool:
-        """Whether it sends what it is asked to an endpoint."""
-        return self._judge.remote
-
-    def explain_refusal(self, task: str | None) -> str | None:
-        """Why the judge cannot answer a task."""
-        return self._judge.explain_refusal(task)
 
     async def ask(self, ask: Ask) -> Reply:
         """Ask the judge, and count; a call that failed has been paid for too."""
@@ -264,7 +226,7 @@ class Scorer:
         if not isinstance(pair.judge, Panel):
             meter = MeteredJudge(pair.judge, self._tally)
             found = await self._deadlines.attempt(pair.metric.score(case, answer, meter, repeat))
-            return [Judgement(meter.fill(_outcome(found)), pair.judge.name, meter.bill())]
+            return [Judgement(meter.fill(_outcome(found)), pair.judge.info.name, meter.bill())]
         if isinstance(pair.judge.config, CascadeConfig):
             return await self._cascade(pair.judge, pair.judge.config, pair, case, answer, repeat)
         assert isinstance(pair.judge.config, PanelConfig)
@@ -276,13 +238,15 @@ class Scorer:
         """All members at once."""
         async with asyncio.TaskGroup() as sitting:
             tasks = [
-                sitting.create_task(self._by(MeteredJudge(member, self._tally), pair, case, answer, repeat, panel.name))
+                sitting.create_task(
+                    self._by(MeteredJudge(member, self._tally), pair, case, answer, repeat, panel.info.name)
+                )
                 for member in panel.members
             ]
         said = [task.result() for task in tasks]
         weights = [(config.weights or {}).get(name, 1.0) for name in config.asked]
-        parts = {member.name: one.outcome for member, one in zip(panel.members, said, strict=True)}
-        return [*said, Judgement(vote(parts, weights, config, pair.metric.config.direction), panel.name)]
+        parts = {member.info.name: one.outcome for member, one in zip(panel.members, said, strict=True)}
+        return [*said, Judgement(vote(parts, weights, config, pair.metric.config.direction), panel.info.name)]
 
     async def _cascade(
         self, cascade: Panel, config: CascadeConfig, pair: Pair, case: Case, answer: Answer, repeat: int
@@ -293,21 +257,21 @@ class Scorer:
         for member in cascade.members:
             last = member is cascade.members[-1]
             meter = MeteredJudge(member, self._tally) if last else SoundingMeter(member, self._tally, config)
-            one = await self._by(meter, pair, case, answer, repeat, cascade.name)
+            one = await self._by(meter, pair, case, answer, repeat, cascade.info.name)
             said.append(one)
             if isinstance(meter, SoundingMeter):
-                confidences[member.name] = meter.confidence
+                confidences[member.info.name] = meter.confidence
             if one.outcome.status == "skipped" or _sure(one.outcome, meter, config):
                 break
-        parts = {member.name: one.outcome for member, one in zip(cascade.members, said, strict=False)}
-        return [*said, Judgement(settle(parts, confidences), cascade.name)]
+        parts = {member.info.name: one.outcome for member, one in zip(cascade.members, said, strict=False)}
+        return [*said, Judgement(settle(parts, confidences), cascade.info.name)]
 
     async def _by(
         self, meter: MeteredJudge, pair: Pair, case: Case, answer: Answer, repeat: int, member_of: str | None = None
     ) -> Judgement:
         """What one judge says."""
         outcome = _outcome(await self._deadlines.attempt(pair.metric.score(case, answer, meter, repeat)))
-        return Judgement(meter.fill(outcome), meter.name, meter.bill(), member_of)
+        return Judgement(meter.fill(outcome), meter.info.name, meter.bill(), member_of)
 
 
 def _outcome(found: Outcome | Failed) -> Outcome:

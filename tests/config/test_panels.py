@@ -39,27 +39,30 @@ def test_the_form_of_the_documentation_is_read(tmp_path: Path) -> None:
     text = "defaults: [openai@members.first, ollama@members.second]\nkind: panel\nvote: mean\n"
     (tmp_path / "judge" / "mine.yaml").write_text(text)
     judge = judge_of("judge=mine", *PANEL[1:], folder=tmp_path)
-    assert (judge.name, [member.name for member in judge.members]) == ("mine", ["first:gpt-4.1-mini", "second:two"])
-    assert judge.nature == "panel of 2, mean: LLM gpt-4.1-mini; LLM two"
+    assert (judge.info.name, [member.info.name for member in judge.members]) == (
+        "mine",
+        ["first:gpt-4.1-mini", "second:two"],
+    )
+    assert judge.info.nature == "panel of 2, mean: LLM gpt-4.1-mini; LLM two"
 
 
 def test_a_cascade_asks_in_its_order() -> None:
     judge = judge_of(*CASCADE)
-    assert [member.name for member in judge.members] == ["second:two", "first:gpt-4.1-mini"]
-    assert judge.nature == "cascade below 0.8: LLM two, then LLM gpt-4.1-mini"
+    assert [member.info.name for member in judge.members] == ["second:two", "first:gpt-4.1-mini"]
+    assert judge.info.nature == "cascade below 0.8: LLM two, then LLM gpt-4.1-mini"
 
 
 def test_each_key_of_a_member_can_be_changed() -> None:
     plain, changed = judge_of(*PANEL), judge_of(*PANEL, "judge.members.first.model=other", "judge.name=ours")
-    assert (changed.name, changed.members[0].name) == ("ours", "first:other")
-    assert changed.identity != plain.identity
-    assert judge_of(*PANEL, "judge.vote=median").identity != plain.identity
-    assert judge_of(*PANEL, "judge.name=ours").identity == plain.identity
+    assert (changed.info.name, changed.members[0].info.name) == ("ours", "first:other")
+    assert changed.info.identity != plain.info.identity
+    assert judge_of(*PANEL, "judge.vote=median").info.identity != plain.info.identity
+    assert judge_of(*PANEL, "judge.name=ours").info.identity == plain.info.identity
 
 
 def test_a_metric_changes_single_keys_of_members() -> None:
     own = judge_of(*PANEL, "+metric.faithfulness.judge={members: {second: {model: three}}}")
-    assert [member.name for member in own.members] == ["first:gpt-4.1-mini", "second:three"]
+    assert [member.info.name for member in own.members] == ["first:gpt-4.1-mini", "second:three"]
 
 
 @pytest.mark.parametrize(

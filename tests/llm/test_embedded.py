@@ -60,12 +60,12 @@ def verify(judge: Judge, items: Any, against: Any = (CONTEXT,), model: type[Base
 
 
 def test_it_says_what_it_is(judge: EmbeddedJudge) -> None:
-    assert judge.name == "embedded"
-    assert judge.nature == "text overlap and sentence similarity, not an LLM"
-    assert judge.weighted
-    assert not judge.calibrated
+    assert judge.info.name == "embedded"
+    assert judge.info.nature == "text overlap and sentence similarity, not an LLM"
+    assert judge.info.weighted
+    assert not judge.info.calibrated
     named = EmbeddedJudge(EmbeddedJudgeConfig(kind="embedded", name="mine", calibrated=True))
-    assert (named.name, named.calibrated) == ("mine", True)
+    assert (named.info.name, named.info.calibrated) == ("mine", True)
 
 
 def test_claims_are_the_sentences_that_state_something(judge: EmbeddedJudge) -> None:
@@ -100,7 +100,7 @@ def test_a_reply_costs_nothing_and_carries_its_own_json(judge: EmbeddedJudge) ->
     reply = verify(judge, ("It opened in 1987.",))
     assert (reply.usage, reply.cost_usd, reply.reasks) == (Usage(), 0.0, 0)
     assert Verdicts.model_validate_json(reply.raw) == reply.parsed
-    assert reply.identity == judge.identity
+    assert reply.identity == judge.info.identity
     assert reply.latency_s > 0
 
 
@@ -204,9 +204,9 @@ def test_what_it_is_not_made_for_is_refused_by_name(
 
 
 def test_refusals_can_be_had_before_a_run(judge: EmbeddedJudge) -> None:
-    assert judge.explain_refusal("verify_claims") is None
-    assert judge.explain_refusal("rate_relevance") is None
-    assert "no language model" in (judge.explain_refusal(None) or "")
+    assert judge.info.explain_refusal("verify_claims") is None
+    assert judge.info.explain_refusal("rate_relevance") is None
+    assert "no language model" in (judge.info.explain_refusal(None) or "")
 
 
 def test_making_one_loads_nothing_heavy() -> None:

@@ -121,7 +121,7 @@ async def test_the_cosine_through_an_embedder_in_the_place_of_a_judge(build: Bui
     async with Endpoint(embed=lambda _: embeddings([[1.0, 0.0], [1.0, 1.0]])) as endpoint:
         judge = EmbeddingJudge(build(endpoint.url))
         assert await cosines(judge, "m", "a", ["b"]) == [pytest.approx(0.5**0.5)]
-        assert (judge.name, judge.remote, judge.tasks) == ("e", True, {"embed"})
+        assert (judge.info.name, judge.info.remote, judge.info.tasks) == ("e", True, {"embed"})
         with pytest.raises(JudgeError, match="cannot answer"):
             await judge.ask(replace(embedding_ask("m", "a"), task=None))
 

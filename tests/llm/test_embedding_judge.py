@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from evalflow.config.endpoints import EmbeddedJudgeConfig
 from evalflow.llm.embedded import EmbeddedJudge
 from evalflow.llm.embedding_judge import EmbeddingJudge, JudgeWithEmbedder
-from evalflow.records import EMBED, Ask, Embedded
+from evalflow.records import EMBED, Ask, Embedded, JudgeInfo
 
 pytestmark = pytest.mark.anyio
 
@@ -20,10 +20,8 @@ class Vectors(BaseModel):
 
 
 class Embedder:
-    name, nature, identity, remote, refusal = "vectors", "written vectors", "e1", True, None
-
     def __init__(self, calibrated: bool = True) -> None:
-        self.calibrated = calibrated
+        self.info = JudgeInfo(name="vectors", nature="written vectors", identity="e1", calibrated=calibrated)
 
     async def embed(self, texts: Any) -> Embedded:
         return Embedded(vectors=[[1.0]] * len(texts))
@@ -39,18 +37,18 @@ def judge() -> EmbeddedJudge:
 
 def test_it_is_named_after_both_and_is_what_both_are(judge: EmbeddedJudge) -> None:
     both = JudgeWithEmbedder(judge, EmbeddingJudge(Embedder()))
-    assert both.name == "overlap + vectors"
-    assert both.nature.endswith("; written vectors")
-    assert both.identity not in (judge.identity, "e1")
-    assert (both.calibrated, both.remote) == (True, True)
-    assert both.tasks == judge.tasks | {EMBED}
-    assert JudgeWithEmbedder(judge, EmbeddingJudge(Embedder(calibrated=False))).calibrated is False
+    assert both.info.name == "overlap + vectors"
+    assert both.info.nature.endswith("; written vectors")
+    assert both.info.identity not in (judge.info.identity, "e1")
+    assert (both.info.calibrated, both.info.remote) == (True, True)
+    assert both.info.tasks == judge.tasks | {EMBED}
+    assert JudgeWithEmbedder(judge, EmbeddingJudge(Embedder(calibrated=False))).info.calibrated is False
 
 
 async def test_each_is_asked_what_it_can_answer(judge: EmbeddedJudge) -> None:
     both = JudgeWithEmbedder(judge, EmbeddingJudge(Embedder()))
     ask = Ask(metric="m", step="s", task=EMBED, messages=(), reply_model=Vectors, variables={}, items=("a", "b"))
     assert (await both.ask(ask)).parsed.model_dump() == {"results": [[1.0], [1.0]]}
-    assert both.explain_refusal(EMBED) is None
-    assert "no language model" in (both.explain_refusal(None) or "")
+    assert both.info.explain_refusal(EMBED) is None
+    assert "no language model" in (both.info.explain_refusal(None) or "")
     await both.close()

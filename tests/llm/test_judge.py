@@ -274,7 +274,7 @@ def test_the_identity_changes_with_what_decides_replies_only() -> None:
         _judge(price=PRICE),
         _judge(thresholds={"a": 1}),
     ]
-    assert len({judge.identity for judge in same}) == 1
+    assert len({judge.info.identity for judge in same}) == 1
     other = [
         _judge(model="o"),
         _judge(base_url="http://127.0.0.1/v1"),
@@ -283,12 +283,12 @@ def test_the_identity_changes_with_what_decides_replies_only() -> None:
         _judge(max_tokens=9),
         _judge(strict=True),
     ]
-    assert len({judge.identity for judge in [same[0], *other]}) == 7
+    assert len({judge.info.identity for judge in [same[0], *other]}) == 7
 
 
 def test_it_says_what_it_is() -> None:
     judge = _judge(calibrated=False)
-    assert (judge.name, judge.nature, judge.calibrated, judge.weighted, judge.tasks) == (
+    assert (judge.info.name, judge.info.nature, judge.info.calibrated, judge.info.weighted, judge.info.tasks) == (
         "n",
         "LLM m",
         False,

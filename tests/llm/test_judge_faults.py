@@ -164,7 +164,9 @@ async def test_the_key_is_sent_and_never_shown(build: Build, monkeypatch: pytest
         await judge.ask(ASK)
         with pytest.raises(JudgeError) as failed:
             await judge.ask(ASK)
-    assert KEY not in f"{failed.value!r} {failed.value} {failed.value.raw} {judge!r} {judge.identity} {vars(judge)}"
+    assert (
+        KEY not in f"{failed.value!r} {failed.value} {failed.value.raw} {judge!r} {judge.info.identity} {vars(judge)}"
+    )
     assert "***" in str(failed.value)
 
 

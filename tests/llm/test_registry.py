@@ -28,9 +28,9 @@ def plugins(monkeypatch: pytest.MonkeyPatch) -> list[EntryPoint]:
 def test_each_kind_has_its_model_and_its_default_name() -> None:
     assert judge_config_model("openai") is OpenAIJudgeConfig
     assert judge_config_model("embedded") is EmbeddedJudgeConfig
-    assert build_judge(OpenAIJudgeConfig.model_validate(KEYLESS), "ollama").name == "ollama:m"
-    assert build_judge(OpenAIJudgeConfig.model_validate({**KEYLESS, "name": "x"}), "ollama").name == "x"
-    assert build_judge(EmbeddedJudgeConfig(kind="embedded"), "embedded").name == "embedded"
+    assert build_judge(OpenAIJudgeConfig.model_validate(KEYLESS), "ollama").info.name == "ollama:m"
+    assert build_judge(OpenAIJudgeConfig.model_validate({**KEYLESS, "name": "x"}), "ollama").info.name == "x"
+    assert build_judge(EmbeddedJudgeConfig(kind="embedded"), "embedded").info.name == "embedded"
 
 
 @pytest.mark.parametrize(

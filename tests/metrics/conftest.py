@@ -13,7 +13,7 @@ from evalflow.errors import JudgeError
 from evalflow.metrics.registry import build_metric, metric_config_model
 from evalflow.prompts import Prompts
 from evalflow.protocols import Metric
-from evalflow.records import Answer, Ask, Case, Context, Message, Outcome, Reply, Usage
+from evalflow.records import Answer, Ask, Case, Context, JudgeInfo, Message, Outcome, Reply, Usage
 
 ROOT = Path(__file__).parents[2]
 SHIPPED = sorted((ROOT / "conf" / "metric").glob("*.yaml"))
@@ -38,8 +38,12 @@ class ScriptedJudge:
     tasks: frozenset[str] | None = None
     remote: bool = False
 
-    def explain_refusal(self, task: str | None) -> str | None:
-        return None
+    @property
+    def info(self) -> JudgeInfo:
+        return JudgeInfo(
+            name=self.name, nature=self.nature, identity=self.identity, calibrated=self.calibrated,
+            remote=self.remote, weighted=self.weighted, tasks=self.tasks,
+        )  # fmt: skip
 
     async def ask(self, ask: Ask) -> Reply:
         self.asked.append(ask)

@@ -19,7 +19,7 @@ from pydantic import BaseModel
 
 from evalflow.config.schema import FIELDS
 from evalflow.prompts import fenced
-from evalflow.records import Answer, Case, Context, Message, Reply
+from evalflow.records import Answer, Case, Context, JudgeInfo, Message, Reply
 from tests.metrics.injections import MARK, TEXTS
 
 ROOT = Path(__file__).parents[2]
@@ -63,15 +63,11 @@ def parsed(prompt: str) -> tuple[str, list[Fence]]:
 class QuotingJudge:
     """Says whatever the reply model allows, with a hostile text wherever it allows text."""
 
-    name = identity = nature = "quoting"
-    calibrated, weighted, remote, tasks = True, False, False, None
+    info = JudgeInfo(name="quoting", nature="quoting", identity="quoting", remote=False)
 
     def __init__(self, text: str) -> None:
         self._text = text
         self.prompts: list[str] = []
-
-    def explain_refusal(self, task: str | None) -> str | None:
-        return None
 
     async def ask(self, ask: Any) -> Reply:
         self.prompts.append("\n".join(message.content for message in ask.messages))

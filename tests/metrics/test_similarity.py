@@ -3,12 +3,13 @@
 import pytest
 
 from evalflow.errors import UserError
+from evalflow.records import JudgeInfo
 
 
 class Embedder:
     """Gives written vectors, in the place of a judge."""
 
-    name, weighted = "vectors", False
+    info = JudgeInfo(name="vectors", nature="", identity="")
 
     def __init__(self, *vectors):
         self.vectors = list(vectors)

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from evalflow.config.schema import MetricConfig
 from evalflow.protocols import Judge, Prepared
-from evalflow.records import Answer, Ask, Case, Outcome, Reply, ScoreRecord
+from evalflow.records import Answer, Ask, Case, JudgeInfo, Outcome, Reply, ScoreRecord
 
 
 class Grade(BaseModel):
@@ -60,8 +60,12 @@ class FakeJudge:
     remote: bool = True
     asked: list[Ask] = field(default_factory=list)
 
-    def explain_refusal(self, task: str | None) -> str | None:
-        return f"no {task}" if task == "unknown" else None
+    @property
+    def info(self) -> JudgeInfo:
+        return JudgeInfo(
+            name=self.name, nature=self.nature, identity=self.identity, calibrated=self.calibrated,
+            remote=self.remote, weighted=self.weighted, tasks=self.tasks,
+        )  # fmt: skip
 
     async def ask(self, ask: Ask) -> Reply:
         reply = self.replies[min(len(self.asked), len(self.replies) - 1)]

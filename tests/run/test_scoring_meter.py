@@ -84,7 +84,5 @@ async def test_a_judge_that_sends_nothing_adds_no_request(kit):
 async def test_a_meter_is_the_judge_to_whoever_asks_and_does_not_close_it(kit):
     inner = kit.judge(name="n", identity="i", weighted=True, calibrated=False, tasks=frozenset({"x"}))
     meter: Judge = MeteredJudge(inner, Tally())
-    for name in ("name", "nature", "identity", "calibrated", "weighted", "tasks", "remote"):
-        assert getattr(meter, name) == getattr(inner, name), name
-    assert (meter.explain_refusal("unknown"), meter.explain_refusal(None)) == ("no unknown", None)
+    assert meter.info == inner.info
     await meter.close()

@@ -145,7 +145,7 @@ class Parts:
     @property
     def judges(self) -> dict[str, Judge]:
         """The judges by name, the embedder among them."""
-        return {judge.name: judge for pair in self.pairs for judge in (pair.judge, pair.embedder) if judge}
+        return {judge.info.name: judge for pair in self.pairs for judge in (pair.judge, pair.embedder) if judge}
 
     @property
     def datasets(self) -> Mapping[str, DatasetConfig]:
@@ -162,9 +162,9 @@ class Parts:
 
     def prices(self) -> dict[str, dict[str, Any] | None]:
         """What is known of the price of each judge, of the embedder and of the target, by their names."""
-        judges = {judge.name: config for pair in self.pairs for judge, config in self.asked(pair)}
+        judges = {judge.info.name: config for pair in self.pairs for judge, config in self.asked(pair)}
         configs: dict[str, Any] = {self.target.name: self.settings.run.target, **judges}
-        configs |= {pair.embedder.name: self.settings.run.embedder for pair in self.pairs if pair.embedder}
+        configs |= {pair.embedder.info.name: self.settings.run.embedder for pair in self.pairs if pair.embedder}
         return {name: price_facts(config) for name, config in configs.items()}
 
     def width(self) -> int:
@@ -272,9 +272,9 @@ def _judges(settings: Settings, demand: Demand, session: CallSession, problems: 
             except UserError as error:
                 problems += [problem for problem in error.problems if problem not in problems]
                 continue
-            clash = next((judge for _, judge in built if judge.name == known.name), None)
+            clash = next((judge for _, judge in built if judge.info.name == known.info.name), None)
             if clash:
-                problems.append(_same_name("judge", known.name, f"metric.{name}.judge.name"))
+                problems.append(_same_name("judge", known.info.name, f"metric.{name}.judge.name"))
             built.append((config, known))
         judges[name] = known
     return judges
@@ -289,8 +289,8 @@ def _embedder(
     except UserError as error:
         problems += error.problems
         return None
-    if any(judge.name == embedder.name for judge in judges.values()):
-        problems.append(_same_name("judge", embedder.name, "embedder.name"))
+    if any(judge.info.name == embedder.info.name for judge in judges.values()):
+        problems.append(_same_name("judge", embedder.info.name, "embedder.name"))
     return embedder
 
 
@@ -330,10 +330,10 @@ def alike(parts: Parts) -> Iterator[str]:
             continue
         families = {_family(config) for _, config in parts.asked(pair)}
         family = families.pop()
-        if not families and family and pair.judge.name not in told:
-            told.add(pair.judge.name)
+        if not families and family and pair.judge.info.name not in told:
+            told.add(pair.judge.info.name)
             yield (
-                f"all members of the panel {pair.judge.name} are {family} models: what one of them overlooks the "
+                f"all members of the panel {pair.judge.info.name} are {family} models: what one of them overlooks the "
                 "others are likely to overlook as well; take members of several families"
             )
 
@@ -349,7 +349,7 @@ def silence(judge: Judge, config: Any, asks: Sequence[Ask]) -> str | None:
     verdicts = [ask for ask in asks if not ask.embeds and choices(_row(ask))]
     if not verdicts:
         return "it is asked for no verdict out of few, such as a label, yes or no, or a grade" if asks else None
-    if judge.weighted:
+    if judge.info.weighted:
         return None
     silent = next((ask for ask in verdicts if ask.samples == 1 and not _read(ask, config)), None)
     if silent is None:
@@ -362,8 +362,8 @@ def silence(judge: Judge, config: Any, asks: Sequence[Ask]) -> str | None:
 def refused(cascade: Panel, place: int, metric: str, why: str) -> Problem:
     """The problem of a cascade that could not tell when to escalate."""
     name = list(cascade.config.asked)[place]
-    what = f"{metric}: {cascade.members[place].name} gives no probability of its verdicts ({why}), so that the cascade "
-    what += "could not tell when to ask the next one"
+    what = f"{metric}: {cascade.members[place].info.name} gives no probability of its verdicts ({why}), so that the "
+    what += "cascade could not tell when to ask the next one"
     hint = f"draw several replies, judge.samples=5; or judge.members.{name}.logprobs=true where the endpoint gives them"
     return Problem(what, f"judge.members.{name}", hint)
 

@@ -205,7 +205,7 @@ def facts_of(inspection: Inspection) -> dict[str, Any]:
                 "description": one.metric.config.description,
                 "version": one.metric.config.version,
                 "prompt_sha256": parts.prompts.digest(one.metric.prompts) if one.metric.prompts else None,
-                "judge": one.judge.name if one.judge else None,
+                "judge": one.judge.info.name if one.judge else None,
                 "asks": one.metric.asks,
                 "embeds": one.metric.embeds,
                 "bounded": one.metric.bounded,
@@ -215,9 +215,9 @@ def facts_of(inspection: Inspection) -> dict[str, Any]:
         },
         "judges": {
             name: {
-                "nature": judge.nature,
-                "identity": judge.identity,
-                "calibrated": judge.calibrated,
+                "nature": judge.info.nature,
+                "identity": judge.info.identity,
+                "calibrated": judge.info.calibrated,
                 **_members(judge),
             }
             for name, judge in inspection.judges.items()
@@ -231,7 +231,7 @@ def _members(judge: Judge) -> dict[str, Any]:
     """What kind of several judges it is, and their names in the order in which they are asked; nothing of one."""
     if not isinstance(judge, Panel):
         return {}
-    return {"kind": judge.config.kind, "members": [member.name for member in judge.members]}
+    return {"kind": judge.config.kind, "members": [member.info.name for member in judge.members]}
 
 
 def _pinned(parts: Parts) -> dict[str, Any]:

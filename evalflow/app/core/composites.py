@@ -218,5 +218,5 @@ def composites(parts: Parts, scored: Mapping[str, ScoreName]) -> tuple[dict[str,
 
 def _judge(metric: Metric, scored: Mapping[str, ScoreName]) -> Judge | None:
     """Whoever judges the parts, as one."""
-    judges = {judge.name: judge for part in metric.parts if (judge := scored[part].judge)}
+    judges = {judge.info.name: judge for part in metric.parts if (judge := scored[part].judge)}
     return reduce(JudgeWithEmbedder, judges.values()) if judges else None

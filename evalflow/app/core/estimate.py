@@ -86,7 +86,7 @@ class Estimator:
             items = max(1, len(ask.items or ()))
             reply = (0, 0) if ask.embeds else (BRIEF * items, WORDY * items)
             for judge, config, put, surely in self._asked(pair, ask):
-                if judge.remote:
+                if judge.info.remote:
                     _count(total, _length(put), reply, times * _draws(put, config), config, surely=surely)
 
     def _hear(self, pair: Pair, metric: str, asks: Sequence[Ask]) -> None:
@@ -128,7 +128,7 @@ class Estimator:
         """What is sent once."""
         once = Estimate()
         for pair in self._parts.pairs:
-            if pair.judge is None or not single(pair.judge)[0].remote:
+            if pair.judge is None or not single(pair.judge)[0].info.remote:
                 continue
             try:
                 asks = pair.metric.preparation()

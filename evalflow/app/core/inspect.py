@@ -107,7 +107,7 @@ class Inspection:
     @property
     def judges(self) -> dict[str, Judge]:
         """Those that will be asked, by name; an embedder among them."""
-        return {one.judge.name: one.judge for one in self.scored.values() if one.judge}
+        return {one.judge.info.name: one.judge for one in self.scored.values() if one.judge}
 
     def recipe(self) -> Recipe:
         """How results are derived from the run's files."""
@@ -115,7 +115,7 @@ class Inspection:
         return Recipe(
             settings,
             {name: one.metric for name, one in self.scored.items()},
-            {name: one.judge.name if one.judge else None for name, one in self.scored.items()},
+            {name: one.judge.info.name if one.judge else None for name, one in self.scored.items()},
             scorers_of(
                 settings,
                 {name: Asking(one.declared, one.metric.asks, one.metric.embeds) for name, one in self.scored.items()},
@@ -136,7 +136,7 @@ class Inspection:
         """Judges that are the very model they judge."""
         target = _model(self.parts.settings.run.target)
         asked = (one for pair in self.parts.pairs for one in self.parts.asked(pair))
-        own = {judge.name for judge, config in asked if target is not None and _model(config) == target}
+        own = {judge.info.name for judge, config in asked if target is not None and _model(config) == target}
         return [
             f"the judge {name} is the model that it judges ({target}), and models tend to prefer their own answers "
             "(self-preference); hold it against a judge of another family: judge=openai judge.model=NAME"
@@ -220,7 +220,7 @@ def _model(config: object) -> str | None:
 
 def refusal_of(metric: Metric, judge: Judge | None) -> tuple[str, str] | None:
     """The first step of a metric that its judge has no answer to, and why; None where there is none."""
-    refusals = ((step, judge.explain_refusal(task)) for step, task in metric.tasks.items() if judge)
+    refusals = ((step, judge.info.explain_refusal(task)) for step, task in metric.tasks.items() if judge)
     return next(((step, refusal) for step, refusal in refusals if refusal), None)
 
 

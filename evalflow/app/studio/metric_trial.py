@@ -180,7 +180,7 @@ def preview_metric(space: Workspace, bot: str, draft: MetricDraft, row: Mapping[
         prompts = [sent_prompt(pair, ask) for pair in pairs for ask in pair.metric.preview(case, answer)]
         judge = next((pair.judge for pair in pairs if pair.judge), None)
         nothing = "" if prompts else _why_nothing(pairs, case, answer)
-        name, nature = (judge.name, judge.nature) if judge else (None, "")
+        name, nature = (judge.info.name, judge.info.nature) if judge else (None, "")
         return PromptPreview(name, nature, prompts, nothing)
 
 
@@ -215,7 +215,7 @@ async def write_steps(space: Workspace, bot: str, draft: MetricDraft) -> Written
         finally:
             await parts.close()
     steps = cast("Steps", reply.parsed).steps
-    return WrittenSteps(steps, cast("Judge", pair.judge).name, reply.usage, reply.cost_usd, reply.latency_s)
+    return WrittenSteps(steps, cast("Judge", pair.judge).info.name, reply.usage, reply.cost_usd, reply.latency_s)
 
 
 async def try_metric(space: Workspace, bot: str, draft: MetricDraft, row: Mapping[str, Any]) -> TrialResult:

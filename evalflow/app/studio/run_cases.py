@@ -167,7 +167,8 @@ async def _calls(saved: Saved, case: Case, answer: Answer, score: Score) -> list
             bound for own in parts.pairs for bound, _ in own.bound(case, 1) if bound.metric.name == score.metric
         )
         if isinstance(pair.judge, Panel):
-            what = f"{pair.judge.name} is made of {len(pair.judge.members)} judges, and what each was sent is not kept"
+            name, members = pair.judge.info.name, pair.judge.members
+            what = f"{name} is made of {len(members)} judges, and what each was sent is not kept"
             raise UserError(Problem(what, "run", "the run's report has the steps of each"))
         _expect_the_same(saved, parts, pair, score)
         replayed = _Replayed(pair.judge, score.steps or ())
@@ -200,7 +201,7 @@ def _expect_the_same(saved: Saved, parts: Parts, pair: Pair, score: Score) -> No
     digest = parts.prompts.digest(pair.metric.prompts) if pair.metric.prompts else None
     if facts["prompt_sha256"] != digest:
         what = f"the templates of {score.metric} have changed since the run, which did not freeze them"
-    elif pair.judge is None or pair.judge.identity != known:
+    elif pair.judge is None or pair.judge.info.identity != known:
         what = f"the judge of {score.metric} is not configured as it was in the run"
     else:
         return
@@ -246,4 +247,4 @@ class _Replayed:
             parsed = ask.reply_model.model_validate(said if ask.items is None else {"results": said})
         except ValueError:
             raise JudgeError("schema", "the reply is not one to this ask") from None
-        return Reply(parsed=parsed, raw="", probabilities=None, identity=self.judge.identity)
+        return Reply(parsed=parsed, raw="", probabilities=None, identity=self.judge.info.identity)

@@ -326,7 +326,7 @@ class GEvalMetric(ChainMetric[GEvalMetricConfig]):
             return self
         ask = self._writing_ask()
         prompt = ask.messages[-1].content
-        key = key_of(criteria, judge.identity, prompt)
+        key = key_of(criteria, judge.info.identity, prompt)
         entry = prepared.get(key)
         if entry is None:
             try:
@@ -353,7 +353,7 @@ class GEvalMetric(ChainMetric[GEvalMetricConfig]):
         if self._plan.borrowed is not None:
             return self._plan.borrowed
         reply = await judge.ask(ask)
-        return entry_of(self.name, criteria, judge.name, judge.identity, ask.messages[-1].content, reply)
+        return entry_of(self.name, criteria, judge.info.name, judge.info.identity, ask.messages[-1].content, reply)
 
     def _with(self, plan: _Plan) -> Self:
         return type(self)(self.name, self.config, self._steps, self._rule, self._writing, plan)
