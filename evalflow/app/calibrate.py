@@ -22,24 +22,21 @@ from evalflow.app.core.calibration import (
     with_means,
 )
 from evalflow.app.core.certificates import Issued, certify
-from evalflow.app.core.comparison import open_scored
 from evalflow.app.core.label_sheets import write_sample
 from evalflow.app.core.labels import RunLabels, bound_labels, finished_runs, labels_of_sweep, other_runs
-from evalflow.app.core.locate import find_folder, jobs_of
-from evalflow.app.core.rewrite import rewrite
-from evalflow.app.core.saved import load
+from evalflow.app.core.rederive import rewrite
+from evalflow.app.core.saved import find_folder, jobs_of, open_scored
 from evalflow.app.core.screen import shown
 from evalflow.app.core.sweep import write_sweep
 from evalflow.errors import Problem, UserError, command
+from evalflow.lazy import pl
 from evalflow.report.calibration import Calibration, print_calibration, print_corrected, write_calibration
 from evalflow.report.sweep import print_choice
 from evalflow.report.wording import literal
 from evalflow.run.folder import RunFolder
 
 if TYPE_CHECKING:
-    import polars as pl
-
-    from evalflow.app.core.comparison import ScoredRun
+    from evalflow.app.core.saved import SavedRun
 
 
 def hold_against(folder: RunFolder, people: RunLabels) -> tuple[Calibration, list[Issued]] | None:
@@ -52,8 +49,8 @@ def hold_against(folder: RunFolder, people: RunLabels) -> tuple[Calibration, lis
     Returns:
         None where none of the labelled answers was scored.
     """
-    run, saved = open_scored(folder, folder.path.name), load(folder)
-    found = calibration_of(saved, run, people)
+    run = open_scored(folder)
+    found = calibration_of(run, people)
     if found is None:
         return None
     keep_calibration(folder, found, people)
@@ -131,7 +128,7 @@ def calibrate_sweep(folder: Path, jobs: Sequence[Path], labels: str | None, *, s
 
 
 def _hold_all(
-    runs: Mapping[str, ScoredRun], people: Mapping[str, RunLabels], halves: Mapping[str, pl.DataFrame]
+    runs: Mapping[str, SavedRun], people: Mapping[str, RunLabels], halves: Mapping[str, pl.DataFrame]
 ) -> tuple[dict[str, Calibration], dict[str, Sequence[Issued]]]:
     """The calibrations and certificates of the runs that have labels left for it."""
     found: dict[str, Calibration] = {}
@@ -180,8 +177,7 @@ def calibrate(options: argparse.Namespace, console: Console) -> int:
         hint = "leave it out: one run chooses no judge, so all its labels correct"
         raise UserError(Problem("--no-split is for a sweep over judges", "command line", hint))
     folder = RunFolder(path)
-    run = open_scored(folder, path.name)
-    people = bound_labels(load(folder), run, options.labels, other_runs(path))
+    people = bound_labels(open_scored(folder), options.labels, other_runs(path))
     held = hold_against(folder, people)
     if held is None:
         hint = f"only scored answers can be calibrated; look at them: {command('cases', folder.path)}"

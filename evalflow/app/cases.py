@@ -5,22 +5,18 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.console import Console
 
 from evalflow.app.core.derive import answered_rows
-from evalflow.app.core.locate import find_run
-from evalflow.app.core.saved import load
+from evalflow.app.core.saved import find_run, open_run
 from evalflow.datasets import tag_levels, tag_name
 from evalflow.errors import Problem, UserError, command, did_you_mean
+from evalflow.lazy import pl
 from evalflow.report.cases import print_case
 from evalflow.report.results_csv import AnsweredCase, as_answered
 from evalflow.run.folder import RunFolder
-
-if TYPE_CHECKING:
-    import polars as pl
-
 
 _SCORE_KEYS = (
     "metric", "judge", "member_of", "repeat", "status", "score", "threshold", "passed", "reason", "error_type", "error",
@@ -38,8 +34,6 @@ def show_cases(options: argparse.Namespace, console: Console) -> int:
     Raises:
         UserError: There is no such run, metric, tag or case, the limit is negative, or the run has no tables yet.
     """
-    import polars as pl
-
     if options.limit < 0:
         raise UserError(Problem(f"--limit is {options.limit}", "command line", "--limit 0 shows all cases"))
     folder = find_run(options.run, "cases")
@@ -65,8 +59,6 @@ def show_cases(options: argparse.Namespace, console: Console) -> int:
 
 
 def _matching(scores: pl.LazyFrame, folder: RunFolder, options: argparse.Namespace) -> pl.LazyFrame:
-    import polars as pl
-
     every = scores
     for column, given in (("metric", options.metric), ("case_id", options.id)):
         if given is None:
@@ -86,8 +78,6 @@ def _matching(scores: pl.LazyFrame, folder: RunFolder, options: argparse.Namespa
 
 def _tagged(scores: pl.LazyFrame, folder: RunFolder, given: str) -> pl.Expr:
     """Whether a score's case has this tag, or one below it."""
-    import polars as pl
-
     tag = tag_name(given)
     found = scores.select(pl.col("tags").explode().unique().drop_nulls()).collect()["tags"].to_list()
     known = {level for own in found for level in tag_levels(own)}
@@ -99,8 +89,6 @@ def _tagged(scores: pl.LazyFrame, folder: RunFolder, given: str) -> pl.Expr:
 
 
 def _can_fail(folder: RunFolder) -> bool:
-    import polars as pl
-
     return bool(pl.scan_parquet(folder.scores).select(pl.col("threshold").is_not_null().any()).collect().item())
 
 
@@ -112,8 +100,7 @@ def case_rows(folder: RunFolder, scores: pl.LazyFrame, wanted: pl.DataFrame) -> 
         scores: Rows of its scores.parquet.
         wanted: dataset and case_id of the cases.
     """
-    saved = load(folder)
-    yield from map(_described, answered_rows(saved, scores, set(wanted.iter_rows())))
+    yield from map(_described, answered_rows(open_run(folder), scores, set(wanted.iter_rows())))
 
 
 def _described(row: AnsweredCase) -> dict[str, Any]:

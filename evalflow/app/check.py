@@ -12,9 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from evalflow.app.core.assemble import assemble, composed_settings, with_default_judge
-from evalflow.app.core.baseline import baseline_problems
 from evalflow.app.core.begin import facts_of
-from evalflow.app.core.composites import thresholds
 from evalflow.app.core.inspect import Inspection, inspect
 from evalflow.app.core.logs import secrets_of
 from evalflow.errors import Problem, UserError
@@ -32,9 +30,7 @@ def check(overrides: Sequence[str], config_dir: Path | None, console: Console, *
     if flags:
         raise UserError(Problem(f"check does not take {flags[0]}", "command line", "check one composition at a time"))
     found = inspect(assemble(composed_settings(with_default_judge(overrides, config_dir), config_dir)))
-    problems = baseline_problems(found.gates, found.parts.settings.run, facts_of(found))
-    if problems:
-        raise UserError(problems)
+    facts_of(found)
     facts = _facts(found)
     if as_json:
         console.file.write(json.dumps(facts, indent=2, ensure_ascii=False) + "\n")
@@ -44,19 +40,19 @@ def check(overrides: Sequence[str], config_dir: Path | None, console: Console, *
 
 
 def _facts(found: Inspection) -> dict[str, Any]:
-    recipe = found.recipe()
+    rules = found.rules()
     settings = found.parts.settings
     return {
         "datasets": dict(found.cases),
-        "metrics": {name: {"judge": judge} for name, judge in recipe.judge_of.items()},
+        "metrics": {name: {"judge": metric.judge} for name, metric in rules.metrics.items()},
         "judges": {name: judge.info.nature for name, judge in found.judges.items()},
         "target": found.parts.target.name,
         "target_calls": Redactor(secrets_of(settings)).text(settings.run.target.calls or "") or None,
         "thresholds": [
             {"metric": t.metric, "judge": t.judge, "threshold": t.value, "direction": t.direction}
-            for t in thresholds(recipe)
+            for t in rules.thresholds()
         ],
-        "gates": [str(gate) for gate in recipe.gates],
+        "gates": [str(gate) for gate in rules.gates],
         "scores": found.cells,
         "notices": found.notices(),
         "estimate": asdict(found.estimate),

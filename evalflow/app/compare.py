@@ -8,21 +8,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import Literal, get_args
 
 from rich.console import Console
 
-from evalflow.app.core.comparison import How, ScoredRun, compare_pairs, open_scored
-from evalflow.app.core.locate import find_folder, find_run, jobs_of
+from evalflow.app.core.comparison import How, compare_pairs
+from evalflow.app.core.saved import SavedRun, find_folder, find_run, jobs_of, open_scored
 from evalflow.app.core.screen import shown
 from evalflow.errors import Problem, UserError
+from evalflow.lazy import pl
 from evalflow.report.comparison import print_comparison, write_comparison
 from evalflow.run.folder import RunFolder
 from evalflow.summary.compare import by_case
-
-if TYPE_CHECKING:
-    import polars as pl
-
 
 _ANOTHER = (
     "name the folder of another run, such as one of outputs/runs: `compare` takes A and B, or A for the latest as B"
@@ -54,7 +51,7 @@ def compare(options: argparse.Namespace, console: Console) -> int:
     return 0
 
 
-def _pairs(given: Sequence[str]) -> tuple[Path, list[tuple[ScoredRun, ScoredRun]]]:
+def _pairs(given: Sequence[str]) -> tuple[Path, list[tuple[SavedRun, SavedRun]]]:
     """The runs to compare, and the folder that the page goes to."""
     if len(given) > 2:
         raise UserError(
@@ -63,7 +60,7 @@ def _pairs(given: Sequence[str]) -> tuple[Path, list[tuple[ScoredRun, ScoredRun]
     jobs = jobs_of(find_folder(given[0] if given else None)) if len(given) < 2 else None
     if jobs is not None:
         folder = find_folder(given[0] if given else None)
-        runs = [open_scored(RunFolder(job), job.name) for job in jobs if RunFolder(job).scores.is_file()]
+        runs = [open_scored(RunFolder(job)) for job in jobs if RunFolder(job).scores.is_file()]
         if len(runs) < 2:
             raise UserError(Problem("fewer than two runs of this sweep have scores", str(folder)))
         return folder, list(combinations(runs, 2))
@@ -72,7 +69,7 @@ def _pairs(given: Sequence[str]) -> tuple[Path, list[tuple[ScoredRun, ScoredRun]
     a, b = find_run(given[0]), find_run(given[1] if len(given) > 1 else None)
     if a.path == b.path:
         raise UserError(Problem("this is one run, not two", str(a.path), _ANOTHER))
-    return b.path, [(open_scored(a, a.path.name), open_scored(b, b.path.name))]
+    return b.path, [(open_scored(a), open_scored(b))]
 
 
 Sort = Literal["all", "flipped", "worse", "better", "lost", "answer"]
@@ -121,8 +118,6 @@ class Changes:
     """
 
     def __init__(self, table: pl.DataFrame) -> None:
-        import polars as pl
-
         self.common = table.select("dataset", "case_id").n_unique()
         self._changed = table.filter(pl.col("all"))
         self.counts: Mapping[Sort, int] = {
@@ -138,8 +133,6 @@ class Changes:
             offset: How many are left out before.
             limit: How many at most.
         """
-        import polars as pl
-
         order = pl.col("weight")
         ordered = self._changed.filter(pl.col(sort)).sort(
             order if sort != "better" else -order, "place", maintain_order=True
@@ -154,7 +147,7 @@ class Changes:
         return [Change(**row) for row in worst.slice(offset, limit).iter_rows(named=True)]
 
 
-def cells_between(a: ScoredRun, b: ScoredRun, cases: Sequence[tuple[str, str, str, bool]]) -> pl.DataFrame:
+def cells_between(a: SavedRun, b: SavedRun, cases: Sequence[tuple[str, str, str, bool]]) -> pl.DataFrame:
     """A row for each case and metric that both runs have.
 
     Args:
@@ -167,8 +160,6 @@ def cells_between(a: ScoredRun, b: ScoredRun, cases: Sequence[tuple[str, str, st
         `place` in A's order, and `weight`: the change, of a metric that goes beyond 1 as a share of its greatest, so
         that one in other units does not push all others away.
     """
-    import polars as pl
-
     schema = {"dataset": pl.String, "case_id": pl.String, "question": pl.String, "answer": pl.Boolean}
     known = pl.LazyFrame(cases, schema=schema, orient="row")
     lower = [name for name, traits in (a.traits | b.traits).items() if not traits.higher_is_better]
@@ -197,8 +188,6 @@ def cells_between(a: ScoredRun, b: ScoredRun, cases: Sequence[tuple[str, str, st
     )
 
 
-def _side(run: ScoredRun, side: str) -> pl.LazyFrame:
-    import polars as pl
-
+def _side(run: SavedRun, side: str) -> pl.LazyFrame:
     place = [pl.col("place")] if side == "a" else []
     return by_case(run.scores()).select(*_KEY, *place, pl.col("score", "passed").name.suffix(f"_{side}"))

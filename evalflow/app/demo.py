@@ -15,9 +15,9 @@ from rich.console import Console
 
 from evalflow import datasets
 from evalflow.app.core.assemble import composed_settings, with_default_judge
-from evalflow.app.core.composites import Recipe
+from evalflow.app.core.cases import answer_in_data
 from evalflow.app.core.derive import Derived
-from evalflow.app.core.reading import standing_answer
+from evalflow.app.core.result_rules import ResultRules
 from evalflow.app.core.screen import TerminalScreen, shown
 from evalflow.app.run import execute
 from evalflow.config.schema import DatasetConfig, RunConfig
@@ -75,9 +75,9 @@ class _Screen(TerminalScreen):
         super().__init__(out, err)
         self._replacing = replacing
 
-    def ends(self, folder: RunFolder, manifest: dict[str, Any], recipe: Recipe, derived: Derived) -> None:
-        super().ends(folder, manifest, recipe, derived)
-        run = recipe.settings.run
+    def ends(self, folder: RunFolder, manifest: dict[str, Any], rules: ResultRules, derived: Derived) -> None:
+        super().ends(folder, manifest, rules, derived)
+        run = rules.settings.run
         with AnswerBook() as book:
             book.add(folder.answers, run.dataset)
 
@@ -86,7 +86,7 @@ class _Screen(TerminalScreen):
 
             for name, config in run.dataset.items():
                 if config.generates == "answer":
-                    self._fill(name, config, recipe.settings.key("dataset", name), example)
+                    self._fill(name, config, rules.settings.key("dataset", name), example)
 
     def _fill(self, name: str, config: DatasetConfig, key: str, example: Callable[[Case], Message | None]) -> None:
         wanted = filled = 0
@@ -139,7 +139,7 @@ def _pairs(
 def _example(run: RunConfig, book: AnswerBook, case: Case, target: str) -> Message | None:
     """The first answer that the target gave to the case, with its metadata."""
     for repeat in range(run.repeats.target):
-        answer = book.get(case.dataset, case.id, target, repeat) or standing_answer(run, case, target, repeat)
+        answer = book.get(case.dataset, case.id, target, repeat) or answer_in_data(run, case, target, repeat)
         if answer and answer.status == "answered" and answer.answer is not None:
             return Message("assistant", answer.answer, answer.metadata or None)
     return None

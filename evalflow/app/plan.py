@@ -10,11 +10,9 @@ from dataclasses import replace
 
 from rich.console import Console
 
-from evalflow.app.core.comparison import open_scored
 from evalflow.app.core.labels import bound_labels
-from evalflow.app.core.locate import find_run
 from evalflow.app.core.pilot import Pilot, pilot, related
-from evalflow.app.core.saved import load
+from evalflow.app.core.saved import find_run, open_scored
 from evalflow.errors import Problem, UserError, command
 from evalflow.report.plan import Goal, LabelRow, PlanReport, PlanRow, print_plan
 from evalflow.stats.paired import standard_error
@@ -68,8 +66,8 @@ def measured_labels(options: argparse.Namespace) -> tuple[list[LabelRow], dict[s
         UserError: There is no such run, there are no labels, or some are wrong.
     """
     folder = find_run(options.runs[-1] if options.runs else None, "plan", "--from")
-    run = open_scored(folder, folder.path.name)
-    people = bound_labels(load(folder), run, options.labels)
+    run = open_scored(folder)
+    people = bound_labels(run, options.labels)
     rows: list[LabelRow] = []
     said: dict[str, list[str]] = {}
     answers = labelled_scores(run.scores(), people.frame).sort("metric", "judge", maintain_order=True)

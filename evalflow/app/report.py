@@ -10,11 +10,12 @@ from pathlib import Path
 from rich.console import Console
 
 from evalflow.app.core.calibration import rank_again
-from evalflow.app.core.locate import find_folder, is_override, jobs_of
-from evalflow.app.core.rewrite import rewrite
+from evalflow.app.core.rederive import rewrite
+from evalflow.app.core.saved import find_folder, is_override, jobs_of
 from evalflow.app.core.screen import shown
 from evalflow.app.core.sweep import write_sweep
 from evalflow.errors import Problem, UserError, command
+from evalflow.lazy import pl
 from evalflow.report.wording import literal, number, percent
 from evalflow.run.folder import RunFolder
 
@@ -48,8 +49,6 @@ def report_again(words: Sequence[str], console: Console) -> int:
 
 def _numbers(run: Path) -> dict[str, str]:
     """What a run's summary and its exit code say, as it is printed; nothing where there is no summary yet."""
-    import polars as pl
-
     folder = RunFolder(run)
     table = run / "summary.parquet"
     if not table.is_file():

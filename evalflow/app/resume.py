@@ -8,9 +8,8 @@ from typing import Any
 
 import yaml
 
-from evalflow.app.core.locate import find_run
-from evalflow.app.core.reading import RunOrder
-from evalflow.app.core.saved import composed_of, read_manifest
+from evalflow.app.core.begin import RunOrder
+from evalflow.app.core.saved import composed_of, find_run, read_manifest
 from evalflow.app.core.trusted import ProgramError, agree, expect_agreed
 from evalflow.app.run import Screen, run
 from evalflow.config.schema import BudgetConfig

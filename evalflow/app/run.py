@@ -13,16 +13,23 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from evalflow.app.core.assemble import Parts, assemble, settings_of, with_default_judge
-from evalflow.app.core.baseline import baseline_problems
-from evalflow.app.core.begin import facts_of, finished_before, open_folder, open_manifest, prepare
-from evalflow.app.core.calibration import standing_calibration
-from evalflow.app.core.certificates import certified, certify
-from evalflow.app.core.composites import Recipe
+from evalflow.app.core.begin import (
+    RunOrder,
+    earlier_answers,
+    facts_of,
+    finished_before,
+    open_folder,
+    open_manifest,
+    prepare,
+    sharing_target,
+)
+from evalflow.app.core.calibration import saved_calibration
+from evalflow.app.core.certificates import certify, with_certificates
 from evalflow.app.core.derive import Derived, derive, report
 from evalflow.app.core.inspect import Inspection, inspect
 from evalflow.app.core.logs import log_to, secrets_of
-from evalflow.app.core.reading import RunOrder, answered, remembering
-from evalflow.app.core.saved import Saved
+from evalflow.app.core.result_rules import ResultRules
+from evalflow.app.core.saved import SavedRun
 from evalflow.app.core.sweep import SweepTables, open_sweep, write_sweep
 from evalflow.app.core.trusted import agree
 from evalflow.config.load import HydraJob, launch
@@ -64,7 +71,7 @@ class Watcher(Protocol):
     def scored(self, record: ScoreRecord) -> None:
         """A score of a metric that is `verbose` is written."""
 
-    def ends(self, folder: RunFolder, manifest: dict[str, Any], recipe: Recipe, derived: Derived) -> None:
+    def ends(self, folder: RunFolder, manifest: dict[str, Any], rules: ResultRules, derived: Derived) -> None:
         """All files are written."""
 
 
@@ -109,21 +116,21 @@ def run(order: RunOrder, watcher: Watcher) -> int:
             log.error("%s", error)
             raise
         finally:
-            recipe = inspection.recipe()
-            derived = derive(folder, recipe)
+            rules = inspection.rules()
+            derived = derive(folder, rules)
             if status == "done" and derived.cells < inspection.cells:
                 incomplete = _incomplete(order, inspection)
                 status, code = "failed", incomplete.exit_code
             code = derived.exit_code if status == "done" else code
             ended = manifests.closing(opening, status, code, tally, derived.states, time.monotonic() - started)
             if status == "done":
-                derived = _calibrated(Saved(folder, ended, recipe), derived)
-            ended = certified(ended, folder)
+                derived = _calibrated(SavedRun(folder, ended), derived)
+            ended = with_certificates(ended, folder)
             folder.write_manifest(ended)
-            _report(folder, recipe, derived, inspection, ended)
+            _report(folder, rules, derived, inspection, ended)
         if incomplete:
             raise incomplete
-        watcher.ends(folder, ended, recipe, derived)
+        watcher.ends(folder, ended, rules, derived)
     return derived.exit_code
 
 
@@ -135,19 +142,15 @@ def _checked(order: RunOrder) -> tuple[Inspection, dict[str, Any]]:
     """
     parts = assemble(settings_of(order.composed), order.run_id)
     inspection = inspect(parts)
-    facts = facts_of(inspection)
-    problems = baseline_problems(inspection.gates, parts.settings.run, facts)
-    if problems:
-        raise UserError(problems)
-    return inspection, open_manifest(order, facts)
+    return inspection, open_manifest(order, facts_of(inspection))
 
 
-def _calibrated(saved: Saved, derived: Derived) -> Derived:
+def _calibrated(run: SavedRun, derived: Derived) -> Derived:
     """The run's judges held against the labels that the data bring along, where they do."""
-    found = standing_calibration(saved)
+    found = saved_calibration(run)
     if found is None:
         return derived
-    for one in certify(found, derived.scores, saved.folder):
+    for one in certify(found, derived.scores, run.folder):
         log.info("certificate of %s for %s: %s", one.judge, one.metric, one.path or one.why)
     return replace(derived, calibration=found)
 
@@ -156,9 +159,11 @@ def _kept(folder: RunFolder) -> str:
     return f"the scores are kept; put the data back, then: {command('report', folder.path)}"
 
 
-def _report(folder: RunFolder, recipe: Recipe, derived: Derived, found: Inspection, manifest: dict[str, Any]) -> None:
+def _report(
+    folder: RunFolder, rules: ResultRules, derived: Derived, found: Inspection, manifest: dict[str, Any]
+) -> None:
     try:
-        report(folder, recipe, derived, found.selected(), manifest)
+        report(folder, rules, derived, found.selected(), manifest)
     except UserError as error:
         raise InfrastructureError(f"the reports cannot be written: {error}", _kept(folder)) from None
 
@@ -166,20 +171,20 @@ def _report(folder: RunFolder, recipe: Recipe, derived: Derived, found: Inspecti
 def _score(order: RunOrder, found: Inspection, journal: JournalSink, tally: Tally, watcher: Watcher) -> None:
     """Ask and score what is not finished. An interrupt finishes the cases under way, a second one stops at once."""
     parts, run = found.parts, found.parts.settings.run
-    finished = finished_before(order, parts, found.recipe().bounded, tally)
+    finished = finished_before(order, parts, found.rules().bounded, tally)
     if journal.torn:
         log.warning("cut off %d bytes of a line that was never finished", journal.torn)
     if order.resumed is not None and tally.done == found.cells:
         watcher.nothing_left(tally, RunFolder(order.folder))
 
-    async def work(known: ExitStack) -> bool:
+    async def work(resources: ExitStack) -> bool:
         following = asyncio.create_task(watcher.follow(tally))
         try:
             plan = RunPlan(
                 run_id=order.run_id,
-                target=remembering(order, parts, known),
-                answered=answered(order, parts, known),
-                pairs=await prepare(parts.pairs, RunFolder(order.folder), tally, watcher),
+                target=sharing_target(order, parts, resources),
+                answered=earlier_answers(order, parts, resources),
+                pairs=await prepare(parts.pairs, RunFolder(order.folder), tally, watcher.prepared),
                 target_repeats=run.repeats.target,
                 judge_repeats=run.repeats.judge,
                 width=parts.width(),
@@ -198,8 +203,8 @@ def _score(order: RunOrder, found: Inspection, journal: JournalSink, tally: Tall
             following.cancel()
             await parts.close()
 
-    with ExitStack() as known:
-        if asyncio.run(work(known)):
+    with ExitStack() as resources:
+        if asyncio.run(work(resources)):
             raise KeyboardInterrupt
     journal.check()
 
@@ -208,7 +213,7 @@ def _incomplete(order: RunOrder, found: Inspection) -> IncompleteError:
     """Which scores a run lacks though it was not stopped."""
     parts, repeats = found.parts, found.parts.settings.run.repeats
     plan = RunPlan(order.run_id, parts.target, tuple(parts.pairs), repeats.target, repeats.judge)
-    finished = read_finished(RunFolder(order.folder), Tally(), found.recipe().bounded, errors_too=True).cells
+    finished = read_finished(RunFolder(order.folder), Tally(), found.rules().bounded, errors_too=True).cells
     names = [
         f"{case.dataset}/{case.id} {pair.metric.name}"
         + (f" (answer {answer}, repeat {repeat})" if answer or repeat else "")

@@ -11,8 +11,8 @@ from rich.console import Console
 
 from evalflow.app.cases import case_rows
 from evalflow.app.core.assemble import with_default_judge
-from evalflow.app.core.composites import Recipe
 from evalflow.app.core.derive import Derived
+from evalflow.app.core.result_rules import ResultRules
 from evalflow.app.core.screen import TerminalScreen
 from evalflow.app.run import execute
 from evalflow.errors import Problem, UserError
@@ -58,11 +58,11 @@ def run_tiamat(test: str, overrides: Sequence[str], out: Console, err: Console) 
 class _Screen(TerminalScreen):
     """Shows each dataset with each metric, case by case, before the summary."""
 
-    def ends(self, folder: RunFolder, manifest: dict[str, Any], recipe: Recipe, derived: Derived) -> None:
+    def ends(self, folder: RunFolder, manifest: dict[str, Any], rules: ResultRules, derived: Derived) -> None:
         distinct = derived.scores.select("dataset", "case_id").unique(maintain_order=True)
         wanted = distinct.group_by("dataset", maintain_order=True).head(_SHOWN).collect()
         print_pairs(self._out, list(case_rows(folder, derived.scores, wanted)), native_means(derived.scores))
-        super().ends(folder, manifest, recipe, derived)
+        super().ends(folder, manifest, rules, derived)
 
 
 def _written(imported: ImportedConfig) -> Path:

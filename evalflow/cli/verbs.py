@@ -36,7 +36,7 @@ def _check(words: list[str]) -> int:
 
 
 def _resume(words: list[str]) -> int:
-    from evalflow.app.core.locate import is_override
+    from evalflow.app.core.saved import is_override
     from evalflow.app.core.screen import TerminalScreen
     from evalflow.app.resume import resume
 

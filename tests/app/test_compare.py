@@ -8,7 +8,7 @@ from pathlib import Path
 import polars as pl
 
 from evalflow.app.compare import Changes, cells_between
-from evalflow.app.core.comparison import ScoredRun
+from evalflow.app.core.saved import SavedRun
 from evalflow.run.folder import RunFolder
 
 Cell = tuple[str, str, float | None, bool | None]
@@ -31,7 +31,7 @@ B: list[Cell] = [
 ]  # fmt: skip
 
 
-def scored(folder: Path, cells: Sequence[Cell]) -> ScoredRun:
+def scored(folder: Path, cells: Sequence[Cell]) -> SavedRun:
     folder.mkdir()
     frame = pl.DataFrame(cells, schema=SCHEMA, orient="row").with_columns(
         dataset=pl.lit("d"), judge=pl.lit(None, pl.String), group=pl.lit(None, pl.String),
@@ -41,7 +41,7 @@ def scored(folder: Path, cells: Sequence[Cell]) -> ScoredRun:
     frame.write_parquet(run.scores)
     facts = {name: {"key": name, "bounded": name == "good", "figures": None} for name in ("good", "slow")}
     config = {"metric": {"good": {}, "slow": {"direction": "lower_is_better"}}}
-    return ScoredRun(folder.name, run, {"metrics": facts, "config": config})
+    return SavedRun(run, {"metrics": facts, "config": config}, folder.name)
 
 
 def changes(folder: Path, other_answers: Sequence[str] = ("said", "flips")) -> Changes:

@@ -8,9 +8,9 @@ import pytest
 from pydantic import BaseModel
 
 from evalflow.app.core.assemble import assemble, settings_of
+from evalflow.app.core.cases import Reading
 from evalflow.app.core.inspect import inspect
 from evalflow.app.core.options import find_option, options
-from evalflow.app.core.reading import Reading
 from evalflow.config.load import compose
 from evalflow.config.schema import DatasetConfig, MetricConfig
 from evalflow.llm.registry import judge_config_model

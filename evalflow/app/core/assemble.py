@@ -6,11 +6,10 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
-from itertools import islice
 from pathlib import Path
 from typing import Any, cast
 
-from evalflow import datasets
+from evalflow.app.core.cases import offered
 from evalflow.calls.budget import Budget
 from evalflow.calls.cache import Cache
 from evalflow.calls.client import CallSession
@@ -18,20 +17,18 @@ from evalflow.calls.single_flight import Once
 from evalflow.config.address import SECRET_NAME
 from evalflow.config.endpoints import Concurrency
 from evalflow.config.load import Composed, compose
-from evalflow.config.panels import CascadeConfig, each_judge, single_judges
+from evalflow.config.panels import each_judge, single_judges
 from evalflow.config.schema import DatasetConfig, JudgeConfig, RunConfig, TargetConfig
 from evalflow.config.targets import PythonTargetConfig
 from evalflow.config.validate import Settings, validate
-from evalflow.errors import Problem, UserError, did_you_mean
-from evalflow.llm.logprobs import choices
-from evalflow.llm.panel import Panel, single, with_embedder
+from evalflow.errors import Problem, UserError
+from evalflow.llm.panel import single, with_embedder
 from evalflow.llm.prices import price_facts, priced
 from evalflow.llm.registry import build_embedder, build_judge, embedder_config_model, judge_config_model
 from evalflow.metrics.registry import build_metric, metric_config_model
 from evalflow.prompts import Prompts
 from evalflow.protocols import Judge, Metric, Target
-from evalflow.records import Ask, Case
-from evalflow.run.plan import Draw
+from evalflow.records import Case
 from evalflow.run.scoring import Pair
 from evalflow.targets.registry import build_target, target_config_model
 from evalflow.targets.reply import Form
@@ -81,42 +78,6 @@ def _needs(metric: Metric, cases: Iterable[Case]) -> tuple[bool, bool]:
         if asks and embeds:
             break
     return asks, embeds
-
-
-def offered(run: RunConfig) -> Iterator[Case]:
-    """The cases of all datasets, streamed; of each those with one of its `tags`, and of these the first `limit`.
-
-    Raises:
-        UserError: The data are wrong, or no case has one of the tags.
-    """
-    for name, config in run.dataset.items():
-        cases = datasets.read(name, config)
-        yield from islice(_tagged(name, config.tags, cases) if config.tags else cases, run.limit)
-
-
-def _tagged(dataset: str, tags: Sequence[str], cases: Iterable[Case]) -> Iterator[Case]:
-    wanted = {datasets.tag_name(tag) for tag in tags}
-    known: set[str] = set()
-    for case in cases:
-        own = {level for tag in case.tags for level in datasets.tag_levels(tag)}
-        known |= own
-        if wanted & own:
-            yield case
-    absent = sorted(wanted - known)
-    if absent:
-        where = f"dataset.{dataset}.tags"
-        raise UserError(
-            [Problem(f"no case of {dataset} has the tag {tag!r}", where, did_you_mean(tag, known)) for tag in absent]
-        )
-
-
-def select(run: RunConfig) -> Iterator[Case]:
-    """The cases that the run is about, in input order. With `sample` the data are read twice."""
-    draw = Draw(run.sample, run.seed)
-    if run.sample is not None:
-        for case in offered(run):
-            draw.offer(case)
-    yield from draw.pick(offered(run))
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,73 +278,6 @@ def _same_name(what: str, name: str, key: str) -> Problem:
         "configuration",
         f"name one of them: {key}=...",
     )
-
-
-_FAMILY = re.compile(r"[a-z]+")
-
-
-def alike(parts: Parts) -> Iterator[str]:
-    """Panels whose members are models of one family, as far as their names tell."""
-    told: set[str] = set()
-    for pair in parts.pairs:
-        if not isinstance(pair.judge, Panel) or isinstance(pair.judge.config, CascadeConfig):
-            continue
-        families = {_family(config) for _, config in parts.asked(pair)}
-        family = families.pop()
-        if not families and family and pair.judge.info.name not in told:
-            told.add(pair.judge.info.name)
-            yield (
-                f"all members of the panel {pair.judge.info.name} are {family} models: what one of them overlooks the "
-                "others are likely to overlook as well; take members of several families"
-            )
-
-
-def silence(judge: Judge, config: Any, asks: Sequence[Ask]) -> str | None:
-    """Why a member of a cascade could not say how sure it is of what it answers; None where it can.
-
-    Args:
-        judge: The member.
-        config: Its configuration.
-        asks: What it is asked about one answer, as the cascade puts it.
-    """
-    verdicts = [ask for ask in asks if not ask.embeds and choices(_row(ask))]
-    if not verdicts:
-        return "it is asked for no verdict out of few, such as a label, yes or no, or a grade" if asks else None
-    if judge.info.weighted:
-        return None
-    silent = next((ask for ask in verdicts if ask.samples == 1 and not _read(ask, config)), None)
-    if silent is None:
-        return None
-    logprobs = getattr(config, "gives_logprobs", False)
-    why = "token probabilities of a list are not read" if logprobs else "its endpoint gives no token probabilities"
-    return f"step {silent.step}: {why}"
-
-
-def refused(cascade: Panel, place: int, metric: str, why: str) -> Problem:
-    """The problem of a cascade that could not tell when to escalate."""
-    name = list(cascade.config.asked)[place]
-    what = f"{metric}: {cascade.members[place].info.name} gives no probability of its verdicts ({why}), so that the "
-    what += "cascade could not tell when to ask the next one"
-    hint = f"draw several replies, judge.samples=5; or judge.members.{name}.logprobs=true where the endpoint gives them"
-    return Problem(what, f"judge.members.{name}", hint)
-
-
-def _row(ask: Ask) -> Any:
-    """The model of one verdict: of the reply, or of each of its results."""
-    from evalflow.llm.embedded import item_type
-
-    return ask.reply_model if ask.items is None else item_type(ask.reply_model.model_fields["results"])
-
-
-def _read(ask: Ask, config: Any) -> bool:
-    return ask.items is None and getattr(config, "gives_logprobs", False)
-
-
-def _family(config: object) -> str | None:
-    """The first word of a model's name: gpt of openai/gpt-4.1-mini."""
-    model: str | None = getattr(config, "model", None)
-    found = _FAMILY.match(model.rpartition("/")[2].lower()) if model else None
-    return found.group() if found else None
 
 
 _PASSWORD = re.compile(r"://[^/@:]*:(?!\$\{)[^/@]+@")

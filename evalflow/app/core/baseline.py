@@ -1,26 +1,29 @@
-"""The run that gates compare with: found before anything is asked, and held against once there are scores."""
+"""The run that another one is compared with: its answers, for metrics and people, and its scores, for gates."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from evalflow.app.core.comparison import ScoredRun, open_scored, unlike_metrics
-from evalflow.app.core.locate import find_run
+from evalflow.app.core.cases import BASELINE
+from evalflow.app.core.comparison import unlike_metrics
+from evalflow.app.core.saved import SavedRun, find_run, open_scored
 from evalflow.config.schema import RunConfig
+from evalflow.config.validate import Settings
 from evalflow.errors import Problem, UserError, command, did_you_mean
+from evalflow.lazy import pl
 from evalflow.protocols import Measured
+from evalflow.records import Case
 from evalflow.summary.compare import ComparisonRow, Traits, compare_cases, pair_scores
 from evalflow.summary.gates import Gate
 
-if TYPE_CHECKING:
-    import polars as pl
 
-
-def open_baseline(run: RunConfig) -> ScoredRun:
-    """The baseline of a run that has gates against it, or compares its answers.
+def open_baseline(run: RunConfig) -> SavedRun:
+    """The baseline of a run that has one.
 
     Raises:
         UserError: It is no run, was written by another version, or has no scores.
@@ -29,12 +32,72 @@ def open_baseline(run: RunConfig) -> ScoredRun:
     try:
         return open_scored(find_run(run.baseline), "baseline")
     except UserError as error:
+        where = f"baseline={run.baseline}"
         raise UserError(
-            [
-                Problem(f"the baseline cannot be read: {p.what}", f"baseline={run.baseline}", p.hint)
-                for p in error.problems
-            ]
+            [Problem(f"the baseline cannot be read: {p.what}", where, p.hint) for p in error.problems]
         ) from None
+
+
+class BaselineAnswers:
+    """The first answers of a run, found by where their cases stand in its cases.jsonl."""
+
+    def __init__(self, run: SavedRun) -> None:
+        self._file = run.folder.cases
+        sizes = {name: facts["cases"] for name, facts in run.manifest["datasets"].items()}
+        self._places = dict(self._found(sizes))
+
+    @classmethod
+    def of(cls, settings: Settings) -> BaselineAnswers:
+        """The answers of a run's baseline.
+
+        Raises:
+            UserError: The baseline is no run, was written by another version, or has no scores.
+        """
+        run = settings.run
+        try:
+            return cls(open_baseline(run))
+        except UserError as error:
+            problems = _target_problems(str(run.baseline), settings.composed.conf_folders)
+            raise UserError(problems or error.problems) from None
+
+    def beside(self, case: Case) -> Case:
+        """The case with the other run's answer among its `vars`; without one where it asked something else there."""
+        known = self._row(case)
+        if known is None or known.get("answer") is None or _asked_in_row(known) != _asked(case):
+            return replace(case, vars={name: value for name, value in case.vars.items() if name != BASELINE})
+        return replace(case, vars={**case.vars, BASELINE: known["answer"]})
+
+    def _row(self, case: Case) -> dict[str, Any] | None:
+        place = self._places.get(_digest(case.dataset, case.id))
+        if place is None:
+            return None
+        with self._file.open("rb") as lines:
+            lines.seek(place)
+            return json.loads(lines.readline())
+
+    def _found(self, sizes: dict[str, int]) -> Iterator[tuple[int, int]]:
+        if not self._file.is_file():
+            return
+        with self._file.open("rb") as lines:
+            for dataset, cases in sizes.items():
+                for _ in range(cases):
+                    place = lines.tell()
+                    line = lines.readline()
+                    if line:
+                        yield _digest(dataset, json.loads(line)["id"]), place
+
+
+def _asked_in_row(row: Mapping[str, Any]) -> list[str]:
+    return [message["content"] for message in row["messages"] if message["role"] != "assistant"]
+
+
+def _asked(case: Case) -> list[str]:
+    return [message.content for message in case.messages if message.role != "assistant"]
+
+
+def _digest(dataset: str, case_id: str) -> int:
+    text = f"{dataset}\0{case_id}"
+    return int.from_bytes(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big")
 
 
 def baseline_problems(gates: Sequence[Gate], run: RunConfig, facts: Mapping[str, Any]) -> list[Problem]:
@@ -45,29 +108,27 @@ def baseline_problems(gates: Sequence[Gate], run: RunConfig, facts: Mapping[str,
         run: Its configuration.
         facts: What run.json will say of the parts of the run.
     """
-    if run.baseline is None:
-        return []
-    wanted = [gate for gate in gates if gate.baseline]
     try:
         baseline = open_baseline(run)
     except UserError as error:
         folders = [Path(folder) for folder in facts["search_folders"]["conf"]]
-        return list(target_problems(run.baseline, folders) or error.problems)
+        return _target_problems(str(run.baseline), folders) or list(error.problems)
     where, known = f"baseline={run.baseline}", baseline.manifest["metrics"]
     # As a manifest gives them out again: the anchors of a scale under text.
     now: dict[str, Any] = json.loads(json.dumps(facts))
     problems: list[Problem] = []
-    for name in dict.fromkeys(gate.metric for gate in wanted if gate.metric in now["metrics"]):
+    wanted = (gate.metric for gate in gates if gate.baseline and gate.metric in now["metrics"])
+    for name in dict.fromkeys(str(metric) for metric in wanted):
         if name not in known:
-            problems.append(Problem(f"the baseline has no metric {name!r}", where, did_you_mean(str(name), known)))
+            problems.append(Problem(f"the baseline has no metric {name!r}", where, did_you_mean(name, known)))
             continue
         hint = "run the baseline again as this run is, and name that"
-        problems += [Problem(o.what, where, hint) for o in unlike_metrics(str(name), baseline.manifest, now)]
+        problems += [Problem(o.what, where, hint) for o in unlike_metrics(name, baseline.manifest, now)]
     return problems
 
 
-def target_problems(name: str, conf_folders: Iterable[Path]) -> list[Problem]:
-    """What to say to somebody who names a target: a run has one, so the other one's answers are another run."""
+def _target_problems(name: str, conf_folders: Iterable[Path]) -> list[Problem]:
+    """What to say to somebody who names a target as the baseline."""
     if not any((folder / "target" / f"{name}.yaml").is_file() for folder in conf_folders):
         return []
     hint = f"let it answer in a run of its own, target={name} generate=true, and name that run's folder"
@@ -80,8 +141,6 @@ def baseline_summary(run: RunConfig) -> pl.DataFrame:
     Raises:
         UserError: The baseline cannot be read any more.
     """
-    import polars as pl
-
     path = open_baseline(run).folder.path
     try:
         return pl.read_parquet(path / "summary.parquet")
@@ -104,6 +163,4 @@ def differences(
         for name, metric in metrics.items()
     }
     by_class = any(gate.baseline and "[" in gate.statistic for gate in gates)
-    return compare_cases(
-        pairing, ("baseline", "this run"), traits, by_tag=True, by_class=by_class, seed=run.seed
-    )  # fmt: skip
+    return compare_cases(pairing, ("baseline", "this run"), traits, by_tag=True, by_class=by_class, seed=run.seed)

@@ -1,33 +1,56 @@
-"""How a run begins, or goes on: its folder, its manifest, and what an earlier part of it has finished and spent."""
+"""How a run begins, or goes on: its folder, its manifest, and what earlier runs have finished and spent."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import ExitStack
 from copy import deepcopy
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 from evalflow import datasets
 from evalflow.app.core.assemble import Parts
 from evalflow.app.core.inspect import Inspection
-from evalflow.app.core.reading import RunOrder
 from evalflow.bill import NOTHING
 from evalflow.calls.budget import Amount
 from evalflow.calls.cache_store import Entry
+from evalflow.config.load import Composed
 from evalflow.errors import Problem, UserError, command
 from evalflow.files import write_atomically
 from evalflow.llm.panel import Panel
 from evalflow.paths import private_folder
-from evalflow.protocols import Judge, Metric
+from evalflow.protocols import Judge, Metric, Target
 from evalflow.records import Case, Outcome, Usage
 from evalflow.run import manifest as manifests
 from evalflow.run.deadline import Deadlines, Failed
 from evalflow.run.folder import RunFolder
-from evalflow.run.journal import Finished, read_finished
+from evalflow.run.journal import AnswerBook, Finished, RememberingTarget, read_finished
 from evalflow.run.manifest import Tally
 from evalflow.run.plan import PreparedFile
 from evalflow.run.scoring import MeteredJudge, Pair
+
+
+@dataclass(frozen=True, slots=True)
+class RunOrder:
+    """What to run.
+
+    Attributes:
+        composed: The configuration.
+        folder: Where to write.
+        latest: What `outputs/latest` is to point to: the folder itself, or its sweep's; None leaves it alone.
+        siblings: Finished runs of the same sweep, whose answers are used again.
+        resumed: run.json of the run that is to be finished; None for a new run.
+        retry_errors: Whether a resumed run asks again what ended in error.
+    """
+
+    composed: Composed
+    folder: Path
+    run_id: str
+    latest: Path | None
+    siblings: Sequence[Path] = ()
+    resumed: dict[str, Any] | None = None
+    retry_errors: bool = False
 
 
 def open_folder(order: RunOrder) -> RunFolder:
@@ -82,13 +105,13 @@ def finished_before(order: RunOrder, parts: Parts, bounded: Collection[str], tal
         errors_too=not order.retry_errors,
         failed_too=any(metric.stops for metric in parts.metrics.values()),
     )
-    told = manifests.take_up(tally, order.resumed)
+    counted = manifests.take_up(tally, order.resumed)
     if session.budget:
         own = Amount(tally.requests, tally.input_tokens + tally.output_tokens, tally.cost_usd)
         session.budget.spent = before + own
 
     def claimed(entry: Entry, cost_usd: float | None) -> None:
-        if told:
+        if counted:
             tally.retract_call(entry.requests, entry.usage, cost_usd)
         elif session.budget:
             usage = entry.usage or Usage()
@@ -97,6 +120,41 @@ def finished_before(order: RunOrder, parts: Parts, bounded: Collection[str], tal
     if session.once:
         session.once.settled, session.once.claimed = finished.paid, claimed
     return finished
+
+
+def sharing_target(order: RunOrder, parts: Parts, resources: ExitStack) -> Target:
+    """The target; what another run of the same sweep has asked it already is not asked again."""
+    if parts.settings.run.generate is False or not order.siblings:
+        return parts.target
+    book = resources.enter_context(AnswerBook())
+    for path in order.siblings:
+        sibling = RunFolder(path)
+        manifest = sibling.read_manifest()
+        if manifest["target"]["identity"] == parts.target.identity:
+            book.add(sibling.answers, _same_data(manifest, parts))
+    return RememberingTarget(parts.target, book)
+
+
+def _same_data(manifest: dict[str, Any], parts: Parts) -> list[str]:
+    """The datasets that another run has read from the same data in the same way."""
+    settings = parts.settings
+    mine = settings.composed.storable["dataset"]
+    keys = {name: settings.keys["dataset", name] for name in parts.datasets}
+    return [
+        name
+        for name, config in parts.datasets.items()
+        if manifest["config"]["dataset"].get(keys[name]) == mine[keys[name]]
+        and manifest["datasets"][name]["sha256"] == datasets.digest(config)
+    ]
+
+
+def earlier_answers(order: RunOrder, parts: Parts, resources: ExitStack) -> AnswerBook | None:
+    """The answers that an earlier part of this run has got; None where there can be none."""
+    if parts.settings.run.generate is False or not order.resumed:
+        return None
+    book = resources.enter_context(AnswerBook())
+    book.add(RunFolder(order.folder).answers, parts.datasets)
+    return book
 
 
 def _spent_before(order: RunOrder) -> Amount:
@@ -113,15 +171,10 @@ def _spent_before(order: RunOrder) -> Amount:
     return spent
 
 
-class Reader(Protocol):
-    """Who is told what was made."""
-
-    def prepared(self, metric: str, entry: Mapping[str, Any], folder: RunFolder) -> None:
-        """Something was made; `entry` is that of prepared.json."""
-
-
-async def prepare(pairs: Sequence[Pair], folder: RunFolder, tally: Tally, reader: Reader) -> tuple[Pair, ...]:
-    """The metrics, ready to score. What the run has made before is used again; what is made now is kept and counted.
+async def prepare(
+    pairs: Sequence[Pair], folder: RunFolder, tally: Tally, written: Callable[[str, Mapping[str, Any], RunFolder], None]
+) -> tuple[Pair, ...]:
+    """The metrics, ready to score. Entries that prepared.json has are used again; `written` is called for new ones.
 
     Raises:
         UserError: prepared.json is not what was written.
@@ -131,8 +184,8 @@ async def prepare(pairs: Sequence[Pair], folder: RunFolder, tally: Tally, reader
     ready: list[Pair] = []
     for pair in pairs:
         judge = MeteredJudge(pair.judge, tally) if pair.judge else None
-        told = _Told(file, pair.metric.name, judge, folder, reader)
-        metric = await Deadlines(None).attempt(pair.metric.prepare(judge, told), UserError)
+        entries = _BilledEntries(file, pair.metric.name, judge, folder, written)
+        metric = await Deadlines(None).attempt(pair.metric.prepare(judge, entries), UserError)
         if isinstance(metric, Failed):
             metric = cast("Metric", _Unprepared(pair.metric, metric))
         ready.append(replace(pair, metric=metric))
@@ -157,29 +210,43 @@ class _Unprepared:
         return Outcome(status="error", error_type=self._failed.error_type, error=what)
 
 
-class _Told:
-    """Implements Prepared around the file; adds to an entry what it took, and tells what is new."""
+@dataclass(frozen=True, slots=True)
+class _BilledEntries:
+    """Implements Prepared around the file: adds what an entry cost."""
 
-    def __init__(
-        self, file: PreparedFile, metric: str, judge: MeteredJudge | None, folder: RunFolder, reader: Reader
-    ) -> None:
-        self._file = file
-        self._metric = metric
-        self._judge = judge
-        self._folder = folder
-        self._reader = reader
+    file: PreparedFile
+    metric: str
+    judge: MeteredJudge | None
+    folder: RunFolder
+    written: Callable[[str, Mapping[str, Any], RunFolder], None]
 
     def get(self, key: str) -> Mapping[str, Any] | None:
-        return self._file.get(key)
+        return self.file.get(key)
 
     def put(self, key: str, entry: Mapping[str, Any]) -> None:
-        cost, bill = (self._judge.cost_usd, self._judge.bill()) if self._judge else (0.0, NOTHING)
-        self._file.put(key, {**entry, "cost_usd": cost, "bill": asdict(bill)})
-        self._reader.prepared(self._metric, entry, self._folder)
+        cost, bill = (self.judge.cost_usd, self.judge.bill()) if self.judge else (0.0, NOTHING)
+        self.file.put(key, {**entry, "cost_usd": cost, "bill": asdict(bill)})
+        self.written(self.metric, entry, self.folder)
 
 
 def facts_of(inspection: Inspection) -> dict[str, Any]:
-    """Configuration, data, prompts, metrics, judges and target: what a resumed run must find unchanged."""
+    """Configuration, data, prompts, metrics, judges and target: what a resumed run must find unchanged.
+
+    Raises:
+        UserError: The baseline that gates ask for is no run, or measured something else.
+    """
+    facts = _facts_of(inspection)
+    run = inspection.parts.settings.run
+    if run.baseline is not None:
+        from evalflow.app.core.baseline import baseline_problems
+
+        problems = baseline_problems(inspection.gates, run, facts)
+        if problems:
+            raise UserError(problems)
+    return facts
+
+
+def _facts_of(inspection: Inspection) -> dict[str, Any]:
     parts = inspection.parts
     composed = parts.settings.composed
     return {
@@ -218,7 +285,7 @@ def facts_of(inspection: Inspection) -> dict[str, Any]:
                 "nature": judge.info.nature,
                 "identity": judge.info.identity,
                 "calibrated": judge.info.calibrated,
-                **_members(judge),
+                **_panel_facts(judge),
             }
             for name, judge in inspection.judges.items()
         },
@@ -227,18 +294,14 @@ def facts_of(inspection: Inspection) -> dict[str, Any]:
     }
 
 
-def _members(judge: Judge) -> dict[str, Any]:
-    """What kind of several judges it is, and their names in the order in which they are asked; nothing of one."""
+def _panel_facts(judge: Judge) -> dict[str, Any]:
     if not isinstance(judge, Panel):
         return {}
     return {"kind": judge.config.kind, "members": [member.info.name for member in judge.members]}
 
 
 def _pinned(parts: Parts) -> dict[str, Any]:
-    """The configuration, with what it borrows from another run under its real name.
-
-    `outputs/latest` is this very run from now on, and would lead nowhere when it is resumed.
-    """
+    """The configuration, with the real path of each run that it names: `outputs/latest` is soon this run itself."""
     config = deepcopy(parts.settings.composed.storable)
     if parts.settings.run.baseline is not None:
         config["baseline"] = parts.settings.run.baseline

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evalflow.app.core.certificates import key_of
-from evalflow.app.core.comparison import ScoredRun, open_scored
 from evalflow.app.core.derive import answered_rows, without_unanswered
 from evalflow.app.core.labels import RunLabels, labels_of_data
-from evalflow.app.core.saved import Saved
+from evalflow.app.core.saved import SavedRun, open_scored
 from evalflow.errors import Problem, UserError
 from evalflow.files import write_atomically
+from evalflow.lazy import pl
 from evalflow.report.calibration import Calibration
 from evalflow.report.results_csv import as_answered
 from evalflow.report.sweep import full_cost
@@ -26,8 +26,6 @@ from evalflow.summary.calibration import calibrate_scores
 from evalflow.summary.judge_choice import JudgeInRun, choose, chooses
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from evalflow.summary.calibration import CalibrationRow
 
 
@@ -35,15 +33,14 @@ log = logging.getLogger("evalflow")
 _LISTED = 25
 
 
-def calibration_of(saved: Saved, run: ScoredRun, people: RunLabels) -> Calibration | None:
+def calibration_of(run: SavedRun, people: RunLabels) -> Calibration | None:
     """Hold a run's judges against people; None where none of the labelled answers was scored.
 
     Args:
-        saved: The run.
-        run: Its scores.
+        run: The run.
         people: Labels of its answers.
     """
-    scores = without_unanswered(saved, run.scores())
+    scores = without_unanswered(run, run.scores())
     rows = calibrate_scores(scores, people.frame, run.traits, seed=run.manifest["config"]["seed"])
     if not rows:
         return None
@@ -54,7 +51,7 @@ def calibration_of(saved: Saved, run: ScoredRun, people: RunLabels) -> Calibrati
         left_out=people.left_out,
         notes=[*people.notes, *_notes(rows)],
         rests_on=people.rests_on,
-        disagreements=_with_texts(saved, run, rows),
+        disagreements=_with_texts(run, rows),
     )
 
 
@@ -65,7 +62,7 @@ def keep_calibration(folder: RunFolder, found: Calibration, people: RunLabels) -
     write_atomically(folder.calibration, text + "\n")
 
 
-def standing_calibration(saved: Saved) -> Calibration | None:
+def saved_calibration(run: SavedRun) -> Calibration | None:
     """The calibration of a run by the labels that it was calibrated with before, else by those of its data.
 
     What is found is kept in the run's folder. It takes no time where there are no labels.
@@ -73,21 +70,20 @@ def standing_calibration(saved: Saved) -> Calibration | None:
     Returns:
         None where there are no labels of its answers.
     """
-    run = ScoredRun(saved.folder.path.name, saved.folder, saved.manifest)
-    people = kept_labels(saved.folder)
+    people = saved_labels(run.folder)
     if (
         people is None
-        and saved.manifest["status"] == "done"
-        and any(facts["labelled"] for facts in saved.manifest["datasets"].values())
+        and run.manifest["status"] == "done"
+        and any(facts["labelled"] for facts in run.manifest["datasets"].values())
     ):
-        people = _of_data(saved, run)
-    found = calibration_of(saved, run, people) if people else None
+        people = _of_data(run)
+    found = calibration_of(run, people) if people else None
     if found is not None and people is not None:
-        keep_calibration(saved.folder, found, people)
+        keep_calibration(run.folder, found, people)
     return found
 
 
-def kept_labels(folder: RunFolder) -> RunLabels | None:
+def saved_labels(folder: RunFolder) -> RunLabels | None:
     """The labels that a run was calibrated with; None where it was not.
 
     Raises:
@@ -105,9 +101,9 @@ def kept_labels(folder: RunFolder) -> RunLabels | None:
         raise UserError(Problem("this is no calibration", str(folder.calibration), hint)) from None
 
 
-def _of_data(saved: Saved, run: ScoredRun) -> RunLabels | None:
+def _of_data(run: SavedRun) -> RunLabels | None:
     try:
-        return labels_of_data(saved, run)
+        return labels_of_data(run)
     except UserError as error:
         what = "the data's own labels are not used, since %d of them are wrong, such as: %s (all: evalflow calibrate)"
         log.warning(what, len(error.problems), error.problems[0])
@@ -121,13 +117,13 @@ def _notes(rows: Sequence[CalibrationRow]) -> Iterator[str]:
         yield "labels carry weights, so each stands for as many answers as it was drawn for"
 
 
-def _with_texts(saved: Saved, run: ScoredRun, rows: Sequence[CalibrationRow]) -> list[dict[str, Any]]:
+def _with_texts(run: SavedRun, rows: Sequence[CalibrationRow]) -> list[dict[str, Any]]:
     """The worst disagreements of all rows, with question and answer."""
     listed = [one for row in rows for one in disagreements(row, _LISTED)]
     listed = sorted(listed, key=lambda one: -abs(one["difference"]))
     wanted = {(one["dataset"], one["case_id"]) for one in listed}
     texts: dict[tuple[Any, ...], tuple[str, str]] = {}
-    for row in answered_rows(saved, run.scores(), wanted) if wanted else ():
+    for row in answered_rows(run, run.scores(), wanted) if wanted else ():
         case = as_answered(row.case, row.answer)
         texts[case.dataset, case.id, row.target, row.target_repeat] = case.question or "", case.answer or ""
     for one in listed:
@@ -154,7 +150,7 @@ class Ranked:
     notes: Sequence[str]
 
 
-def rivals(runs: Mapping[str, ScoredRun], labels: Mapping[str, pl.DataFrame]) -> dict[Series, list[JudgeInRun]]:
+def rivals(runs: Mapping[str, SavedRun], labels: Mapping[str, pl.DataFrame]) -> dict[Series, list[JudgeInRun]]:
     """The judges of each dataset, metric and target, where labels tell them apart; none where all are the same.
 
     A judge that is asked in other words is another one: to choose a prompt flatters it as much as to choose a model.
@@ -163,8 +159,6 @@ def rivals(runs: Mapping[str, ScoredRun], labels: Mapping[str, pl.DataFrame]) ->
         runs: By name.
         labels: Of each run's answers, as `label_frame` gives them.
     """
-    import polars as pl
-
     found: dict[Series, list[JudgeInRun]] = {}
     identities: dict[Series, set[str]] = {}
     for name, run in runs.items():
@@ -180,10 +174,8 @@ def rivals(runs: Mapping[str, ScoredRun], labels: Mapping[str, pl.DataFrame]) ->
     return {key: own for key, own in found.items() if len(identities[key]) > 1}
 
 
-def dealt(run: ScoredRun, labels: pl.DataFrame, seed: int) -> pl.DataFrame:
+def dealt(run: SavedRun, labels: pl.DataFrame, seed: int) -> pl.DataFrame:
     """The labelled answers with `choosing`: whether their labels choose the judge."""
-    import polars as pl
-
     groups = run.scores().select("dataset", "case_id", "group").unique().collect()
     answers = labels.unique(_ANSWER, maintain_order=True).join(groups, on=["dataset", "case_id"], how="left")
     rows = answers.select("group", "case_id", "answer_hash").iter_rows()
@@ -228,7 +220,7 @@ def rank(found: Mapping[Series, Sequence[JudgeInRun]], halves: Mapping[str, pl.D
 
 
 def with_means(
-    boards: Sequence[Mapping[str, Any]], runs: Mapping[str, ScoredRun], rows: Mapping[str, Sequence[Mapping[str, Any]]]
+    boards: Sequence[Mapping[str, Any]], runs: Mapping[str, SavedRun], rows: Mapping[str, Sequence[Mapping[str, Any]]]
 ) -> list[dict[str, Any]]:
     """Boards with `cost_usd` and `corrected` (estimate, ci_low, ci_high, n_labels, method) of each judge.
 
@@ -295,7 +287,7 @@ def _choosing(one: JudgeInRun, halves: Mapping[str, pl.DataFrame]) -> JudgeInRun
 def _told(
     row: Mapping[str, Any],
     board: Mapping[str, Any],
-    runs: Mapping[str, ScoredRun],
+    runs: Mapping[str, SavedRun],
     rows: Mapping[str, Sequence[Mapping[str, Any]]],
 ) -> dict[str, Any]:
     """A judge's place, with what its run takes, and its corrected mean."""

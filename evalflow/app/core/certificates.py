@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 from rich.console import Console
 
-from evalflow.app.core.comparison import declared_meaning, prepared_steps
+from evalflow.app.core.saved import declared_meaning, prepared_steps
 from evalflow.errors import Problem, UserError
 from evalflow.files import write_atomically
+from evalflow.lazy import pl
 from evalflow.paths import private_folder
 from evalflow.report.calibration import Calibration, alt_of, value_of
 from evalflow.report.header import certificate_table, verdict_of
@@ -30,8 +31,6 @@ from evalflow.stats.prediction import MIN_LABELS
 from evalflow.summary.noise import consistency, replies
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from evalflow.summary.calibration import CalibrationRow
 
 
@@ -149,7 +148,7 @@ def print_certificates(console: Console, *, as_json: bool) -> int:
     return 0
 
 
-def certified(manifest: Mapping[str, Any], folder: RunFolder, kept_in: Path = CERTIFICATES) -> dict[str, Any]:
+def with_certificates(manifest: Mapping[str, Any], folder: RunFolder, kept_in: Path = CERTIFICATES) -> dict[str, Any]:
     """The manifest with what certificates say of each metric's judge.
 
     `certificate` of a metric has a certificate's fields but for the key, and `stale`, a list of what has changed since,
@@ -237,8 +236,6 @@ def certify(found: Calibration, scores: pl.LazyFrame, folder: RunFolder) -> list
 def _issue(
     row: CalibrationRow, judge: str, manifest: Mapping[str, Any], scores: pl.LazyFrame, folder: RunFolder
 ) -> Issued:
-    import polars as pl
-
     why = _refused(row)
     if why:
         return Issued(row.metric, judge, None, why)

@@ -8,15 +8,12 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from evalflow.app.core.saved import load, read_cases, read_manifest
+from evalflow.app.core.saved import SavedRun, declared_meaning, prepared_steps
 from evalflow.errors import Problem, UserError, command
-from evalflow.records import FigureSpec
 from evalflow.report.comparison import Comparison, FlippedCases, flips
-from evalflow.run.folder import RunFolder
 from evalflow.summary.compare import (
     ComparisonRow,
     Pairing,
-    Traits,
     adjusted,
     compare_cases,
     compare_samples,
@@ -24,15 +21,11 @@ from evalflow.summary.compare import (
 )
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from evalflow.stats.paired import Adjustment
 
 
 Kind = Literal["metric", "prompt", "judge", "cases"]
 KINDS: tuple[Kind, ...] = ("metric", "prompt", "judge", "cases")
-# What a metric's configuration may differ in while its scores mean the same.
-_FREE = ("threshold", "gate", "description", "family", "judge", "steps_from")
 _SHOWN = 3
 
 
@@ -49,47 +42,7 @@ class Obstacle:
     what: str
 
 
-@dataclass(frozen=True, slots=True)
-class ScoredRun:
-    """A run that has scores to compare."""
-
-    name: str
-    folder: RunFolder
-    manifest: dict[str, Any]
-
-    def scores(self) -> pl.LazyFrame:
-        """The columns of scores.parquet."""
-        import polars as pl
-
-        return pl.scan_parquet(self.folder.scores)
-
-    @property
-    def traits(self) -> dict[str, Traits]:
-        """What a comparison has to know of each metric."""
-        return {
-            name: Traits(
-                _declared(self.manifest, name).get("direction") != "lower_is_better",
-                facts["bounded"],
-                FigureSpec(**facts["figures"]) if facts["figures"] else None,
-            )
-            for name, facts in self.manifest["metrics"].items()
-        }
-
-
-def open_scored(folder: RunFolder, name: str) -> ScoredRun:
-    """A run's manifest and scores.
-
-    Raises:
-        UserError: They are of another version, or the run ended before its tables were written.
-    """
-    manifest = read_manifest(folder)
-    if not folder.scores.is_file():
-        hint = f"write them: {command('report', folder.path)}"
-        raise UserError(Problem("the run ended before its tables were written", str(folder.path), hint))
-    return ScoredRun(name, folder, manifest)
-
-
-def obstacles(a: ScoredRun, b: ScoredRun) -> list[Obstacle]:
+def obstacles(a: SavedRun, b: SavedRun) -> list[Obstacle]:
     """Everything that keeps the two from being compared, in the order of `KINDS`."""
     found = [*other_versions(_versions(a), _versions(b)), *_unlike(a, b)]
     changed = _changed_cases(a, b)
@@ -100,7 +53,7 @@ def obstacles(a: ScoredRun, b: ScoredRun) -> list[Obstacle]:
     return sorted(found, key=lambda obstacle: KINDS.index(obstacle.kind))
 
 
-def declared_obstacles(a: ScoredRun, b: ScoredRun) -> list[Obstacle]:
+def declared_obstacles(a: SavedRun, b: SavedRun) -> list[Obstacle]:
     """What of `obstacles` shows without a look at scores or cases: quick enough to be asked of many runs."""
     found = [*other_versions(_declared_versions(a), _declared_versions(b)), *_unlike(a, b)]
     return sorted(found, key=lambda obstacle: KINDS.index(obstacle.kind))
@@ -156,19 +109,7 @@ def other_versions(
             yield Obstacle("metric", what)
 
 
-def declared_meaning(manifest: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """What of a metric's configuration decides what its scores mean; its version, which stands apart, is left out."""
-    return {key: value for key, value in _declared(manifest, name).items() if key not in (*_FREE, "version")}
-
-
-def prepared_steps(folder: RunFolder, name: str) -> list[Any]:
-    """The steps that were written for a metric of a run, without their cost and where they were copied from."""
-    path = folder.prepared
-    entries: dict[str, dict[str, Any]] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    return [entry["steps"] for entry in entries.values() if entry.get("metric") == name]
-
-
-def _unlike(a: ScoredRun, b: ScoredRun) -> Iterator[Obstacle]:
+def _unlike(a: SavedRun, b: SavedRun) -> Iterator[Obstacle]:
     shared = [name for name in a.manifest["metrics"] if name in b.manifest["metrics"]]
     for name in shared:
         yield from unlike_metrics(name, a.manifest, b.manifest)
@@ -178,26 +119,21 @@ def _unlike(a: ScoredRun, b: ScoredRun) -> Iterator[Obstacle]:
             yield Obstacle("prompt", what)
 
 
-def _declared(manifest: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """The configuration of a metric; of a case's check, that of the metric which brought it along."""
-    return manifest["config"]["metric"][manifest["metrics"][name]["key"]]
-
-
 def _identity(manifest: Mapping[str, Any], judge: str | None) -> Any:
     return None if judge is None else manifest["judges"][judge]["identity"]
 
 
-def _versions(run: ScoredRun) -> dict[str, int]:
+def _versions(run: SavedRun) -> dict[str, int]:
     """The version of each metric that has scores, the checks of the cases included."""
     table = run.scores().select("metric", "metric_version").unique().sort("metric").collect(engine="streaming")
     return dict(table.iter_rows())
 
 
-def _declared_versions(run: ScoredRun) -> dict[str, int]:
+def _declared_versions(run: SavedRun) -> dict[str, int]:
     return {name: facts["version"] for name, facts in run.manifest["metrics"].items()}
 
 
-def _changed_cases(a: ScoredRun, b: ScoredRun) -> list[str]:
+def _changed_cases(a: SavedRun, b: SavedRun) -> list[str]:
     """Ids of cases that ask or expect something else in the two runs; files that are the same are not read."""
     left, right = a.manifest["datasets"], b.manifest["datasets"]
     shared = [name for name in left if name in right and left[name]["sha256"] != right[name]["sha256"]]
@@ -207,9 +143,9 @@ def _changed_cases(a: ScoredRun, b: ScoredRun) -> list[str]:
     return [key[1] for key, digest in _digests(b) if known.get(key, digest) != digest]
 
 
-def _digests(run: ScoredRun) -> Iterator[tuple[tuple[str, str], bytes]]:
+def _digests(run: SavedRun) -> Iterator[tuple[tuple[str, str], bytes]]:
     """What a case asks and expects, as a digest; what a target said to it plays no part."""
-    for case in read_cases(run.folder, run.manifest):
+    for case in run.cases():
         asked = [message.content for message in case.messages if message.role != "assistant"]
         text = json.dumps([asked, case.reference, case.expected], default=str, sort_keys=True)
         yield (case.dataset, case.id), hashlib.sha256(text.encode(errors="surrogatepass")).digest()
@@ -251,7 +187,7 @@ class How:
             raise UserError(Problem(what, "margin", "say how much worse is acceptable, such as 0.02"))
 
 
-def compare_pairs(pairs: Sequence[tuple[ScoredRun, ScoredRun]], how: How) -> Comparison:
+def compare_pairs(pairs: Sequence[tuple[SavedRun, SavedRun]], how: How) -> Comparison:
     """Compare run B with run A, for each pair; all differences are one family.
 
     Args:
@@ -310,7 +246,7 @@ def compare_pairs(pairs: Sequence[tuple[ScoredRun, ScoredRun]], how: How) -> Com
     )
 
 
-def compare_two(a: ScoredRun, b: ScoredRun, how: How) -> tuple[list[ComparisonRow], Pairing]:
+def compare_two(a: SavedRun, b: SavedRun, how: How) -> tuple[list[ComparisonRow], Pairing]:
     """The differences of two runs case by case, not yet adjusted for their number, and the cases that they share."""
     pairing = pair_scores(a.scores(), b.scores())
     by = {"by_tag": how.by_tag, "by_class": how.by_class}
@@ -318,7 +254,7 @@ def compare_two(a: ScoredRun, b: ScoredRun, how: How) -> tuple[list[ComparisonRo
     return compare_cases(pairing, (a.name, b.name), a.traits | b.traits, **by, seed=seed), pairing
 
 
-def _samples(a: ScoredRun, b: ScoredRun, how: How) -> tuple[list[ComparisonRow], list[str]]:
+def _samples(a: SavedRun, b: SavedRun, how: How) -> tuple[list[ComparisonRow], list[str]]:
     """Two runs as samples of different cases, and what a reader should know of that."""
     by = {"by_tag": how.by_tag, "by_class": how.by_class}
     names, seed = (a.name, b.name), b.manifest["config"]["seed"]
@@ -329,7 +265,7 @@ def _samples(a: ScoredRun, b: ScoredRun, how: How) -> tuple[list[ComparisonRow],
     return rows, []
 
 
-def _notes(a: ScoredRun, b: ScoredRun, pairing: Pairing, names: tuple[str, str]) -> Iterator[str]:
+def _notes(a: SavedRun, b: SavedRun, pairing: Pairing, names: tuple[str, str]) -> Iterator[str]:
     """Cases that are in one run alone or not scored in both, and metrics that only one run has."""
     for row in pairing.counts.iter_rows(named=True):
         where = f"{row['dataset']}, {row['metric']}"
@@ -355,14 +291,13 @@ def _same_cases(rows: Sequence[ComparisonRow]) -> Iterator[str]:
             yield f"{row.dataset}, {row.metric}: the cases of {tags} are those of {row.tag or 'all'}, and compared once"
 
 
-def _questions(runs: dict[str, ScoredRun], listed: Sequence[FlippedCases]) -> Iterator[tuple[tuple[str, str], str]]:
+def _questions(runs: dict[str, SavedRun], listed: Sequence[FlippedCases]) -> Iterator[tuple[tuple[str, str], str]]:
     """The questions of the cases that are listed, by dataset and id."""
     for found in listed:
         wanted = {(row["dataset"], row["case_id"]) for row in found.rows}
         if not wanted:
             continue
         run = runs[found.pair[1]]
-        is_written = run.folder.cases.is_file()
-        for case in read_cases(run.folder, run.manifest) if is_written else load(run.folder).cases():
+        for case in run.cases():
             if (case.dataset, case.id) in wanted:
                 yield (case.dataset, case.id), case.question or ""

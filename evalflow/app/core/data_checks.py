@@ -10,7 +10,7 @@ from typing import Any
 
 from evalflow import datasets
 from evalflow.app.core.assemble import Parts
-from evalflow.app.core.reading import NEED, foreseen
+from evalflow.app.core.cases import BASELINE, placeholder_answer
 from evalflow.config.explain import override
 from evalflow.config.schema import RunConfig
 from evalflow.config.validate import Settings
@@ -28,7 +28,7 @@ GENERATED = ("answer", "actual")
 """What a live target fills: one of them, as the dataset says."""
 
 
-class Census:
+class DataChecks:
     """Looks at every case once, in little memory."""
 
     def __init__(self, parts: Parts) -> None:
@@ -55,7 +55,7 @@ class Census:
         self._check_id(case)
         if case.index < ENOUGH:
             self._columns.setdefault(case.dataset, {}).update(dict.fromkeys(case.vars))
-        answer = foreseen(self._run, case)
+        answer = placeholder_answer(self._run, case)
         self._recorded[case.dataset] += is_recorded(case, answer)
         fields = fields_of(case, answer)
         for metric, bound in self._bind(case):
@@ -167,7 +167,7 @@ class Census:
         known = f"; columns without a field: {', '.join(columns)}" if columns else ""
         what = f"{metric.name} needs {need}, and no case of {dataset} has it{known}"
         hint = f"map it: {override(f'{key}.fields.{field}', example)}"
-        if need == NEED:
+        if need == f"vars.{BASELINE}":
             what = f"{metric.name} compares with the baseline's answers, and there is none to a case of {dataset}"
             hint = "name a run of the same cases: baseline=outputs/runs/..."
         if generate is False and need == generates:
@@ -183,7 +183,7 @@ _TOLD = 20
 """Wrong labels that are named."""
 
 
-class DataLabels:
+class LabelChecks:
     """Looks at the labels of one case after the other, and keeps what is wrong with them.
 
     Args:

@@ -7,11 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from evalflow.app.core.assemble import Parts, refused, silence
-from evalflow.app.core.reading import foreseen
+from evalflow.app.core.assemble import Parts
+from evalflow.app.core.cases import placeholder_answer
 from evalflow.config.endpoints import Price
 from evalflow.config.panels import CascadeConfig
 from evalflow.errors import Problem, UserError
+from evalflow.llm.logprobs import choices
 from evalflow.llm.panel import Panel, single, sounding
 from evalflow.protocols import Judge
 from evalflow.records import Answer, Ask, Case
@@ -48,7 +49,7 @@ class Estimator:
 
     Attributes:
         problems: Prompts that cannot be rendered.
-        silent: Members of cascades that could not say how sure they are, by metric and place.
+        unsure: Members of cascades that could not say how sure they are, by metric and place.
     """
 
     def __init__(self, parts: Parts) -> None:
@@ -56,7 +57,7 @@ class Estimator:
         self._cases: Counter[str] = Counter()
         self._sums: defaultdict[str, Estimate] = defaultdict(Estimate)
         self.problems: list[Problem] = []
-        self.silent: dict[tuple[str, int], Problem] = {}
+        self.unsure: dict[tuple[str, int], Problem] = {}
         self._once = self._preparation()
 
     def add(self, case: Case) -> None:
@@ -64,7 +65,7 @@ class Estimator:
         run = self._parts.settings.run
         self._cases[case.dataset] += 1
         total = self._sums[case.dataset]
-        answer = foreseen(run, case)
+        answer = placeholder_answer(run, case)
         if answer.requests:
             text = sum(len(message.content) for message in case.messages)
             times = run.repeats.target * answer.requests
@@ -81,7 +82,7 @@ class Estimator:
         except UserError as error:
             self.problems += [problem for problem in error.problems if problem not in self.problems]
             return
-        self._hear(pair, bound.metric.name, asks)
+        self._check_cascade(pair, bound.metric.name, asks)
         for ask in asks:
             items = max(1, len(ask.items or ()))
             reply = (0, 0) if ask.embeds else (BRIEF * items, WORDY * items)
@@ -89,15 +90,15 @@ class Estimator:
                 if judge.info.remote:
                     _count(total, _length(put), reply, times * _draws(put, config), config, surely=surely)
 
-    def _hear(self, pair: Pair, metric: str, asks: Sequence[Ask]) -> None:
+    def _check_cascade(self, pair: Pair, metric: str, asks: Sequence[Ask]) -> None:
         """Note which members of a cascade could not say how sure they are."""
         if not isinstance(pair.judge, Panel) or not isinstance(pair.judge.config, CascadeConfig):
             return
         put = [sounding(ask, pair.judge.config) for ask in asks]
         for place, (judge, config) in enumerate(self._parts.asked(pair)[:-1]):
-            why = silence(judge, config, put)
+            why = _no_probability(judge, config, put)
             if why:
-                self.silent[metric, place] = refused(pair.judge, place, metric, why)
+                self.unsure[metric, place] = _unsure(pair.judge, place, metric, why)
 
     def _asked(self, pair: Pair, ask: Ask) -> Iterator[tuple[Judge, Any, Ask, bool]]:
         """Who is asked, with what, and whether for sure: a cascade's members but the first may never be."""
@@ -187,3 +188,44 @@ def _length(ask: Ask) -> int:
         return sum(len(str(item)) for item in ask.items or ())
     schema = len(str(ask.reply_model.model_json_schema()))
     return schema + sum(len(message.content) for message in ask.messages)
+
+
+def _no_probability(judge: Judge, config: Any, asks: Sequence[Ask]) -> str | None:
+    """Why a member of a cascade could not say how sure it is of what it answers; None where it can.
+
+    Args:
+        judge: The member.
+        config: Its configuration.
+        asks: What it is asked about one answer, as the cascade puts it.
+    """
+    verdicts = [ask for ask in asks if not ask.embeds and choices(_row(ask))]
+    if not verdicts:
+        return "it is asked for no verdict out of few, such as a label, yes or no, or a grade" if asks else None
+    if judge.info.weighted:
+        return None
+    silent = next((ask for ask in verdicts if ask.samples == 1 and not _read(ask, config)), None)
+    if silent is None:
+        return None
+    logprobs = getattr(config, "gives_logprobs", False)
+    why = "token probabilities of a list are not read" if logprobs else "its endpoint gives no token probabilities"
+    return f"step {silent.step}: {why}"
+
+
+def _unsure(cascade: Panel, place: int, metric: str, why: str) -> Problem:
+    """The problem of a cascade that could not tell when to escalate."""
+    name = list(cascade.config.asked)[place]
+    what = f"{metric}: {cascade.members[place].info.name} gives no probability of its verdicts ({why}), so that the "
+    what += "cascade could not tell when to ask the next one"
+    hint = f"draw several replies, judge.samples=5; or judge.members.{name}.logprobs=true where the endpoint gives them"
+    return Problem(what, f"judge.members.{name}", hint)
+
+
+def _row(ask: Ask) -> Any:
+    """The model of one verdict: of the reply, or of each of its results."""
+    from evalflow.llm.embedded import item_type
+
+    return ask.reply_model if ask.items is None else item_type(ask.reply_model.model_fields["results"])
+
+
+def _read(ask: Ask, config: Any) -> bool:
+    return ask.items is None and getattr(config, "gives_logprobs", False)

@@ -2,92 +2,55 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 
-from evalflow.app.core.assemble import Parts, alike
-from evalflow.app.core.composites import Asking, Recipe, ScoreName, composites, scorers_of, thresholds, undecided_parts
-from evalflow.app.core.data_checks import Census, DataLabels
+from evalflow.app.core.assemble import Parts
+from evalflow.app.core.cases import BASELINE, Reading
+from evalflow.app.core.data_checks import DataChecks, LabelChecks
 from evalflow.app.core.estimate import Estimate, Estimator
-from evalflow.app.core.reading import Reading, baseline_answers
+from evalflow.app.core.result_rules import ResultRules, RunMetric, known_metrics, unusable_parts
+from evalflow.config.panels import CascadeConfig
 from evalflow.config.validate import Settings
 from evalflow.errors import Problem, UserError, did_you_mean
+from evalflow.llm.embedding_judge import JudgeWithEmbedder
+from evalflow.llm.panel import Panel
 from evalflow.protocols import Judge, Measured, Metric
 from evalflow.records import EMBED, Case
 from evalflow.run.plan import Draw
-from evalflow.summary.gates import SHARES, Gate, parse_gates
-
-
-def gates_of(settings: Settings, metrics: Mapping[str, Measured], problems: list[Problem]) -> Sequence[Gate]:
-    """The gates of a run; what is wrong with them goes to `problems`.
-
-    Args:
-        settings: The run's.
-        metrics: By the names that their scores have.
-        problems: Where to complain.
-    """
-    try:
-        return parse_gates(settings.run.gate, metrics, settings.run.baseline)
-    except UserError as error:
-        problems += error.problems
-        return ()
-
-
-def undecidable_gates(recipe: Recipe) -> Iterator[Problem]:
-    """Gates on a pass rate where nothing will pass or fail, for want of a threshold."""
-    judged = {threshold.metric for threshold in thresholds(recipe)}
-    for gate in recipe.gates:
-        concerned = list(recipe.metrics) if gate.metric is None else [gate.metric]
-        if gate.statistic not in SHARES or judged & {*concerned}:
-            continue
-        name = concerned[0]
-        judge, metric = recipe.judge_of[name], recipe.metrics[name].config
-        who = f"{gate.metric} has no" if gate.metric else "no metric has a"
-        what = f"there is no {gate.statistic}: {who} threshold"
-        hint = f"metric.{name}.threshold=0.8"
-        if judge is not None and metric.threshold is not None:
-            what += f" that holds with the judge {judge}, which is not calibrated"
-            hint = f"say where its scores pass: 'judge.thresholds={{{name}: 0.5}}'"
-        yield Problem(what, f"gate.{gate.about}.{gate.statistic}", hint)
-
-
-def wrong_thresholds(settings: Settings, metrics: Mapping[str, Measured]) -> Iterator[Problem]:
-    """Thresholds of judges and of the embedder for what is no metric, or where no score can be.
-
-    A judge may well have some for metrics that this run leaves out.
-    """
-    run = settings.run
-    files = (file for folder in settings.composed.conf_folders for file in (folder / "metric").glob("[!_]*.yaml"))
-    known = {*run.metric, *metrics, *(file.stem for file in files)}
-    own = {name: (metric.judge or {}).get("thresholds") for name, metric in run.metric.items()}
-    declared = {"judge": run.judge.thresholds, "embedder": run.embedder.thresholds}
-    declared |= {f"metric.{name}.judge": found for name, found in own.items()}
-    for key, stated in declared.items():
-        for name, value in (stated or {}).items():
-            where = f"{key}.thresholds.{name}"
-            if name not in known:
-                yield Problem(f"there is no metric {name!r}", where, did_you_mean(name, known))
-            elif name in metrics and metrics[name].bounded and not 0 <= float(value) <= 1:
-                yield Problem(f"{float(value):g} is no threshold of {name}", where, "its scores lie in 0..1")
-
+from evalflow.summary.gates import Gate, parse_gates
 
 SAMPLE = 20
 """How many cases of each dataset prompts are rendered against."""
 
 
-@dataclass(slots=True)
-class Inspection:
-    """What was found.
+@dataclass(frozen=True, slots=True)
+class ScoredMetric:
+    """A metric that will score the run's answers.
 
     Attributes:
-        parts: What was inspected.
-        reading: All cases.
+        judge: Who is asked for the scores, or for those that a composite is made of; None where nobody is.
+        declared: The name of the metric in the configuration, which may bind to several.
+    """
+
+    metric: Metric
+    judge: Judge | None
+    declared: str
+
+
+@dataclass(slots=True)
+class Inspection:
+    """What is known of a run before the first request.
+
+    Attributes:
+        draw: Which cases are selected.
         cases: Selected cases by dataset.
         labelled: Those of them that bring people's labels along.
         cells: Scores the run will have.
-        draw: Which cases are selected.
-        scored: What the scores will be called, in order, and what makes them.
+        scored: By the names that scores will have, in order.
         gates: The conditions that decide the exit code.
         estimate: Requests, tokens and cost.
         remarks: What about the data people should know.
@@ -99,7 +62,7 @@ class Inspection:
     cases: Counter[str] = field(default_factory=Counter[str])
     labelled: Counter[str] = field(default_factory=Counter[str])
     cells: int = 0
-    scored: dict[str, ScoreName] = field(default_factory=dict[str, ScoreName])
+    scored: dict[str, ScoredMetric] = field(default_factory=dict[str, ScoredMetric])
     gates: Sequence[Gate] = ()
     estimate: Estimate = field(default_factory=Estimate)
     remarks: Sequence[str] = ()
@@ -109,20 +72,21 @@ class Inspection:
         """Those that will be asked, by name; an embedder among them."""
         return {one.judge.info.name: one.judge for one in self.scored.values() if one.judge}
 
-    def recipe(self) -> Recipe:
-        """How results are derived from the run's files."""
-        settings = self.parts.settings
-        return Recipe(
-            settings,
-            {name: one.metric for name, one in self.scored.items()},
-            {name: one.judge.info.name if one.judge else None for name, one in self.scored.items()},
-            scorers_of(
-                settings,
-                {name: Asking(one.declared, one.metric.asks, one.metric.embeds) for name, one in self.scored.items()},
-            ),
-            [name for name, one in self.scored.items() if one.metric.asks],
-            self.gates,
-        )
+    def rules(self) -> ResultRules:
+        """How results will follow from the scores."""
+        metrics = {
+            name: RunMetric(
+                one.metric.config,
+                one.metric.bounded,
+                one.metric.figures,
+                one.declared,
+                one.judge.info.name if one.judge else None,
+                one.metric.asks,
+                one.metric.embeds,
+            )
+            for name, one in self.scored.items()
+        }
+        return ResultRules(self.parts.settings, metrics, self.gates)
 
     def notices(self) -> list[str]:
         """What people should know before they read the numbers."""
@@ -130,9 +94,9 @@ class Inspection:
             f"{key} comes from {file}, in place of the packaged one"
             for key, file in self.parts.settings.composed.shadowed
         ]
-        return [*shadows, *self.remarks, *self._partial_judges(), *alike(self.parts), *self._unfenced()]
+        return [*shadows, *self.remarks, *self._self_judging(), *_similar_panels(self.parts), *self._unfenced()]
 
-    def _partial_judges(self) -> list[str]:
+    def _self_judging(self) -> list[str]:
         """Judges that are the very model they judge."""
         target = _model(self.parts.settings.run.target)
         asked = (one for pair in self.parts.pairs for one in self.parts.asked(pair))
@@ -144,7 +108,7 @@ class Inspection:
         ]
 
     def _unfenced(self) -> list[str]:
-        """Prompts that show a judge what it judges as if it were theirs."""
+        """Prompts that show the judge texts as if they were instructions."""
         return [
             f"metric {name}: its prompt {prompt} shows {' and '.join(shown)} without `fenced`, so that a text in there "
             "could pass for an instruction"
@@ -165,33 +129,52 @@ def inspect(parts: Parts) -> Inspection:
         UserError: With every problem that was found.
     """
     run = parts.settings.run
-    found = Inspection(parts, Reading(run, baseline_answers(parts.settings)), Draw(run.sample, run.seed))
-    census, estimator, labels = Census(parts), Estimator(parts), DataLabels(parts.settings)
+    baseline = None
+    if run.baseline is not None and any(f"vars.{BASELINE}" in metric.needs for metric in run.metric.values()):
+        from evalflow.app.core.baseline import BaselineAnswers
+
+        baseline = BaselineAnswers.of(parts.settings)
+    found = Inspection(parts, Reading(run, baseline), Draw(run.sample, run.seed))
+    checks, estimator, labels = DataChecks(parts), Estimator(parts), LabelChecks(parts.settings)
     for case in found.reading:
-        census.add(case)
+        checks.add(case)
         found.draw.offer(case)
         if run.sample is None:
             _count(found, estimator, labels, case)
     if run.sample is not None:
         for case in found.selected():
             _count(found, estimator, labels, case)
-    made, unmade = composites(parts, found.scored)
-    found.scored |= made
+    unusable = _add_composites(found)
+    problems = [*_judges_that_cannot(found), *checks.problems(), *labels.problems()]
+    problems += [*estimator.problems, *estimator.unsure.values(), *unusable]
     measured = {name: one.metric for name, one in found.scored.items()}
-    problems = [*_judges_that_cannot(found), *census.problems(), *labels.problems()]
-    problems += [*estimator.problems, *estimator.silent.values(), *unmade]
-    problems += wrong_thresholds(parts.settings, measured)
-    found.gates = gates_of(parts.settings, measured, problems)
-    recipe = found.recipe()
-    problems += [*undecided_parts(recipe, thresholds(recipe)), *undecidable_gates(recipe)]
-    found.remarks = [*census.remarks(), *labels.remarks()]
+    problems += _wrong_thresholds(parts.settings, measured)
+    try:
+        found.gates = parse_gates(run.gate, measured, run.baseline)
+    except UserError as error:
+        problems += error.problems
+    problems += found.rules().undecided()
+    found.remarks = [*checks.remarks(), *labels.remarks()]
     if problems:
         raise UserError(problems)
     found.estimate = estimator.scaled(found.cases)
     return found
 
 
-def _count(found: Inspection, estimator: Estimator, labels: DataLabels, case: Case) -> None:
+def _add_composites(found: Inspection) -> list[Problem]:
+    """Add the composites, with whoever judges their parts as one judge; return what is wrong with them."""
+    wrong = unusable_parts(found.parts.settings, {name: one.metric for name, one in found.scored.items()})
+    composites: dict[str, ScoredMetric] = {}
+    for name, metric in found.parts.metrics.items():
+        if metric.parts and name not in wrong:
+            judges = {judge.info.name: judge for part in metric.parts if (judge := found.scored[part].judge)}
+            judge = reduce(JudgeWithEmbedder, judges.values()) if judges else None
+            composites[name] = ScoredMetric(metric, judge, name)
+    found.scored |= composites
+    return [problem for problems in wrong.values() for problem in problems]
+
+
+def _count(found: Inspection, estimator: Estimator, labels: LabelChecks, case: Case) -> None:
     run = found.parts.settings.run
     found.cases[case.dataset] += 1
     found.labelled[case.dataset] += bool(case.labels)
@@ -200,13 +183,13 @@ def _count(found: Inspection, estimator: Estimator, labels: DataLabels, case: Ca
         try:
             bound = pair.bound(case, run.repeats.judge)
         except UserError:
-            return  # the census tells of it
+            return  # DataChecks reports it
         if pair.metric.parts and pair.metric.config.covers(case.dataset):
             measured[pair.metric.name] = pair.metric
         for one, repeats in bound:
             found.cells += repeats * run.repeats.target
             measured[one.metric.name] = one.metric
-            found.scored.setdefault(one.metric.name, ScoreName(one.metric, one.judge, pair.metric.name))
+            found.scored.setdefault(one.metric.name, ScoredMetric(one.metric, one.judge, pair.metric.name))
     labels.add(case, measured)
     if found.cases[case.dataset] <= SAMPLE:
         estimator.add(case)
@@ -236,7 +219,7 @@ def _judges_that_cannot(found: Inspection) -> Iterator[Problem]:
             yield Problem(f"{name}, step {refused[0]}: {refused[1]}", f"metric.{one.declared}", hint)
 
 
-def _way_around(found: Inspection, name: str, refused: ScoreName) -> str:
+def _way_around(found: Inspection, name: str, refused: ScoredMetric) -> str:
     """The checks of the same metric that nobody is asked for; nothing to say of a metric that is no check."""
     if name == refused.declared:
         return ""
@@ -244,3 +227,48 @@ def _way_around(found: Inspection, name: str, refused: ScoreName) -> str:
     identifiers = dict.fromkeys(other.partition("#")[0] for other in free)
     key = found.parts.settings.key("metric", refused.declared)
     return f"\n  or run the checks that need none: '{key}.only=[{','.join(identifiers)}]'" if identifiers else ""
+
+
+def _wrong_thresholds(settings: Settings, metrics: Mapping[str, Measured]) -> Iterator[Problem]:
+    """Thresholds of judges and of the embedder for what is no metric, or where no score can be.
+
+    A judge may well have some for metrics that this run leaves out.
+    """
+    run = settings.run
+    known = known_metrics(settings) | {*metrics}
+    own = {name: (metric.judge or {}).get("thresholds") for name, metric in run.metric.items()}
+    declared = {"judge": run.judge.thresholds, "embedder": run.embedder.thresholds}
+    declared |= {f"metric.{name}.judge": found for name, found in own.items()}
+    for key, stated in declared.items():
+        for name, value in (stated or {}).items():
+            where = f"{key}.thresholds.{name}"
+            if name not in known:
+                yield Problem(f"there is no metric {name!r}", where, did_you_mean(name, known))
+            elif name in metrics and metrics[name].bounded and not 0 <= float(value) <= 1:
+                yield Problem(f"{float(value):g} is no threshold of {name}", where, "its scores lie in 0..1")
+
+
+_FAMILY = re.compile(r"[a-z]+")
+
+
+def _similar_panels(parts: Parts) -> Iterator[str]:
+    """Notices on panels whose members are models of one family, as far as their names tell."""
+    named: set[str] = set()
+    for pair in parts.pairs:
+        if not isinstance(pair.judge, Panel) or isinstance(pair.judge.config, CascadeConfig):
+            continue
+        families = {_family(config) for _, config in parts.asked(pair)}
+        family = families.pop()
+        if not families and family and pair.judge.info.name not in named:
+            named.add(pair.judge.info.name)
+            yield (
+                f"all members of the panel {pair.judge.info.name} are {family} models: what one of them overlooks the "
+                "others are likely to overlook as well; take members of several families"
+            )
+
+
+def _family(config: object) -> str | None:
+    """The first word of a model's name: gpt of openai/gpt-4.1-mini."""
+    model: str | None = getattr(config, "model", None)
+    found = _FAMILY.match(model.rpartition("/")[2].lower()) if model else None
+    return found.group() if found else None

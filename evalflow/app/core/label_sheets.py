@@ -11,10 +11,8 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from evalflow import datasets
-from evalflow.app.core.comparison import ScoredRun, open_scored
 from evalflow.app.core.derive import answered_rows, without_unanswered
-from evalflow.app.core.locate import find_run
-from evalflow.app.core.saved import Saved, load
+from evalflow.app.core.saved import SavedRun, find_run, open_scored
 from evalflow.app.core.screen import shown
 from evalflow.errors import Problem, UserError, command, did_you_mean
 from evalflow.labels import (
@@ -31,14 +29,13 @@ from evalflow.labels import (
     score_strata,
     tag_stratum,
 )
+from evalflow.lazy import pl
 from evalflow.metrics.scale import label_scale, scale_in_words
 from evalflow.report.label_sheet import shown_case, write_label_sheet
 from evalflow.report.results_csv import as_answered
 from evalflow.report.wording import literal
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from evalflow.report.results_csv import AnsweredCase
 
 
@@ -50,24 +47,19 @@ _MOST = 20
 class _Source:
     """What answers are drawn from: a run, and the metrics that they are to be labelled on, with how each is graded."""
 
-    saved: Saved
-    run: ScoredRun
+    run: SavedRun
     metrics: Mapping[str, str]
 
     def scores(self) -> pl.LazyFrame:
         """Cells of these metrics that people can label: those that a judge scored, or failed at."""
-        import polars as pl
-
         judged = self._own().filter(pl.col("status").is_in(["scored", "error"]))
-        return without_unanswered(self.saved, judged)
+        return without_unanswered(self.run, judged)
 
     def count(self) -> int:
         """How many answers the run has of these metrics, whatever their state."""
         return self._own().select(CELL).unique().collect().height
 
     def _own(self) -> pl.LazyFrame:
-        import polars as pl
-
         return self.run.scores().filter(pl.col("metric").is_in(list(self.metrics)) & pl.col("member_of").is_null())
 
 
@@ -83,8 +75,8 @@ def write_sample(options: argparse.Namespace, console: Console) -> int:
     """
     path = Path(options.out) if options.out else SHEET
     folder = find_run(options.run, "calibrate", "--sample", "50")
-    run, saved = open_scored(folder, folder.path.name), load(folder)
-    source = _Source(saved, run, _graded(saved, options.metric))
+    run = open_scored(folder)
+    source = _Source(run, _graded(run, options.metric))
     problems = list(_option_problems(options, path, source))
     if problems:
         raise UserError(problems)
@@ -140,14 +132,12 @@ def _without(candidates: Sequence[UnlabelledAnswer], total: int) -> Iterator[str
         yield f"{left} of {total} answers are left out: skipped, undefined, or the target gave none"
 
 
-def _graded(saved: Saved, wanted: str | None) -> dict[str, str]:
+def _graded(run: SavedRun, wanted: str | None) -> dict[str, str]:
     """The metric that is wanted, else those whose scores a judge gave, else all; with how people grade them."""
-    known = saved.recipe.metrics
+    known = run.rules.metrics
     if wanted is not None and wanted not in known:
-        raise UserError(
-            Problem(f"the run has no metric {wanted!r}", str(saved.folder.path), did_you_mean(wanted, known))
-        )
-    names = [wanted] if wanted else [name for name in known if saved.recipe.judge_of[name]] or list(known)
+        raise UserError(Problem(f"the run has no metric {wanted!r}", str(run.folder.path), did_you_mean(wanted, known)))
+    names = [wanted] if wanted else [name for name in known if run.rules.metrics[name].judge] or list(known)
     scales = {name: label_scale(known[name].config, bounded=known[name].bounded) for name in names}
     return {name: scale_in_words(scale) for name, scale in scales.items()}
 
@@ -167,8 +157,6 @@ def _option_problems(options: argparse.Namespace, path: Path, source: _Source) -
 
 
 def _candidates(source: _Source) -> Iterator[UnlabelledAnswer]:
-    import polars as pl
-
     group = pl.col("group").fill_null(pl.col("case_id"))
     own = pl.col("score").mean(), pl.col("tags").first(), group.first()
     answers = source.scores().group_by(CELL, maintain_order=True).agg(*own)
@@ -214,7 +202,7 @@ def _fresh(source: _Source, drawn: Drawn, sheet: Sheet, path: Path) -> list[dict
         UserError: The sheet has another answer for what was drawn.
     """
     made: dict[Key, list[dict[str, Any]]] = {}
-    for row in answered_rows(source.saved, source.scores(), {key[:2] for key in drawn.weights}):
+    for row in answered_rows(source.run, source.scores(), {key[:2] for key in drawn.weights}):
         key = (row.case.dataset, row.case.id, row.target, row.target_repeat)
         if key not in drawn.weights or row.answer is None:
             continue
@@ -242,7 +230,7 @@ def _weight(drawn: Drawn, key: Key) -> float:
 
 def _tell(console: Console, path: Path, source: _Source, *, by_group: bool) -> None:
     for name, scale in source.metrics.items():
-        description = source.saved.recipe.metrics[name].config.description
+        description = source.run.rules.metrics[name].config.description
         console.print(literal(f"{name}: {description} Write {scale}."))
     words = "Fill the columns value and by, without a look at the judge's scores. "
     words += (

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evalflow import datasets, paths
-from evalflow.app.core.comparison import ScoredRun, open_scored
 from evalflow.app.core.derive import answered_rows
-from evalflow.app.core.saved import Saved, load
+from evalflow.app.core.saved import SavedRun, open_scored
 from evalflow.app.core.screen import shown
 from evalflow.errors import Problem, UserError, command
 from evalflow.labels import (
@@ -27,14 +26,13 @@ from evalflow.labels import (
     parse,
     parse_case,
 )
+from evalflow.lazy import pl
 from evalflow.metrics.scale import label_scale, read_label
 from evalflow.metrics.steps import is_recorded
 from evalflow.run.folder import RunFolder
 from evalflow.summary.agreement import label_frame
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from evalflow.report.results_csv import AnsweredCase
 
 
@@ -61,12 +59,11 @@ class RunLabels:
     rests_on: str = "all labels"
 
 
-def bound_labels(saved: Saved, run: ScoredRun, file: str | None, elsewhere: Elsewhere = HERE) -> RunLabels:
+def bound_labels(run: SavedRun, file: str | None, elsewhere: Elsewhere = HERE) -> RunLabels:
     """Read labels and bind them to the run's answers.
 
     Args:
-        saved: The run.
-        run: Its scores.
+        run: The run.
         file: A labels file, which counts instead of what the data bring along; None for the latter.
         elsewhere: What other runs of its sweep have.
 
@@ -74,7 +71,7 @@ def bound_labels(saved: Saved, run: ScoredRun, file: str | None, elsewhere: Else
         UserError: There are no labels, none is of an answer of the run, or some are wrong; with every problem that was
             found.
     """
-    found = read_labels(saved, run, file, elsewhere)
+    found = read_labels(run, file, elsewhere)
     if not found.frame.height:
         n = sum(found.left_out.values()) - found.left_out["blank"]
         raise UserError(
@@ -83,48 +80,46 @@ def bound_labels(saved: Saved, run: ScoredRun, file: str | None, elsewhere: Else
     return found
 
 
-def read_labels(saved: Saved, run: ScoredRun, file: str | None, elsewhere: Elsewhere = HERE) -> RunLabels:
+def read_labels(run: SavedRun, file: str | None, elsewhere: Elsewhere = HERE) -> RunLabels:
     """Like `bound_labels`, but none of the labels has to be of an answer of the run.
 
     Raises:
         UserError: There are no labels, or some are wrong; with every problem that was found.
     """
     path = paths.resolve(file) if file else None
-    found = _of_file(path) if path else _of_data(saved)
+    found = _of_file(path) if path else _of_data(run)
     source = shown(path) if path else OF_DATA
     if not found.given and not found.problems:
         raise UserError(_nothing(source, found))
-    known = {*elsewhere.metrics, *_known_metrics(saved, found.given)} if path else set[str]()
-    bound, left, problems = _bind(saved, run, found.given, replace(elsewhere, metrics=known))
+    known = {*elsewhere.metrics, *_known_metrics(run, found.given)} if path else set[str]()
+    bound, left, problems = _bind(run, found.given, replace(elsewhere, metrics=known))
     problems = [*found.problems, *problems]
     if problems:
         raise UserError(_shortened(problems, source))
     return _as_labels(bound, source, left, found.blank)
 
 
-def labels_of_data(saved: Saved, run: ScoredRun) -> RunLabels | None:
+def labels_of_data(run: SavedRun) -> RunLabels | None:
     """The labels that the data bring along; None where none of them is of an answer of the run.
 
     Raises:
         UserError: Some are wrong.
     """
-    found = _of_data(saved)
-    bound, left, problems = _bind(saved, run, found.given, HERE) if found.given else ([], LeftOut(), [])
+    found = _of_data(run)
+    bound, left, problems = _bind(run, found.given, HERE) if found.given else ([], LeftOut(), [])
     if found.problems or problems:
         raise UserError(_shortened([*found.problems, *problems], OF_DATA))
     return _as_labels(bound, OF_DATA, left, 0) if bound else None
 
 
-def _bind(
-    saved: Saved, run: ScoredRun, given: Sequence[Given], elsewhere: Elsewhere
-) -> tuple[list[Bound], LeftOut, list[Problem]]:
+def _bind(run: SavedRun, given: Sequence[Given], elsewhere: Elsewhere) -> tuple[list[Bound], LeftOut, list[Problem]]:
     scales = {
         name: partial(read_label, label_scale(metric.config, bounded=metric.bounded))
-        for name, metric in saved.recipe.metrics.items()
+        for name, metric in run.rules.metrics.items()
     }
-    config = saved.recipe.settings.run
+    config = run.rules.settings.run
     partly = config.limit is not None or config.sample is not None
-    return bind(given, _answered(saved, run, given), scales, replace(elsewhere, partial=partly))
+    return bind(given, _answered(run, given), scales, replace(elsewhere, partial=partly))
 
 
 def _as_labels(bound: Sequence[Bound], source: str, left: LeftOut, blank: int) -> RunLabels:
@@ -172,20 +167,18 @@ def _of_file(path: Path) -> Parsed:
     return Parsed(found.given, found.blank, [*broken, *found.problems])
 
 
-def _of_data(saved: Saved) -> Parsed:
-    parsed = [parse_case(case) for case in saved.cases() if case.labels]
+def _of_data(run: SavedRun) -> Parsed:
+    parsed = [parse_case(case) for case in run.cases() if case.labels]
     # The data may well bring labels along for metrics that this run is not about.
-    given = [one for part in parsed for one in part.given if one.label.metric in saved.recipe.metrics]
+    given = [one for part in parsed for one in part.given if one.label.metric in run.rules.metrics]
     return Parsed(given, 0, [problem for part in parsed for problem in part.problems])
 
 
-def _answered(saved: Saved, run: ScoredRun, given: Sequence[Given]) -> Iterator[LabelledAnswer]:
+def _answered(run: SavedRun, given: Sequence[Given]) -> Iterator[LabelledAnswer]:
     """The answers to the cases that labels name."""
-    import polars as pl
-
     ids = {one.label.case_id for one in given}
     keys = run.scores().select("dataset", "case_id").filter(pl.col("case_id").is_in(ids)).unique().collect()
-    for row in answered_rows(saved, run.scores(), set(keys.iter_rows())):
+    for row in answered_rows(run, run.scores(), set(keys.iter_rows())):
         if row.answer is not None:
             yield _as_answered(row)
 
@@ -197,10 +190,10 @@ def _as_answered(row: AnsweredCase) -> LabelledAnswer:
     return LabelledAnswer(case.dataset, case.id, row.target, row.target_repeat, answer_hash(row.answer), recorded)
 
 
-def _known_metrics(saved: Saved, given: Sequence[Given]) -> set[str]:
+def _known_metrics(run: SavedRun, given: Sequence[Given]) -> set[str]:
     """Metrics that exist though the run did not score them, among those that labels of a file name."""
     named = {one.label.metric for one in given}
-    folders = saved.recipe.settings.composed.conf_folders
+    folders = run.rules.settings.composed.conf_folders
     return {name for name in named if any((folder / "metric" / f"{name}.yaml").is_file() for folder in folders)}
 
 
@@ -227,7 +220,7 @@ def _shortened(problems: Sequence[Problem], source: str) -> Sequence[Problem]:
     return [*problems[:_MOST], Problem(f"and {more} more like these", source)] if more > 0 else problems
 
 
-def finished_runs(folder: Path, jobs: Sequence[Path]) -> tuple[dict[str, ScoredRun], list[str]]:
+def finished_runs(folder: Path, jobs: Sequence[Path]) -> tuple[dict[str, SavedRun], list[str]]:
     """The runs of a sweep that have scores, by their folders' names, and a note for each that is not complete.
 
     Args:
@@ -252,7 +245,7 @@ def finished_runs(folder: Path, jobs: Sequence[Path]) -> tuple[dict[str, ScoredR
     return runs, notes
 
 
-def labels_of_sweep(runs: Mapping[str, ScoredRun], file: str | None) -> dict[str, RunLabels]:
+def labels_of_sweep(runs: Mapping[str, SavedRun], file: str | None) -> dict[str, RunLabels]:
     """The labels of each run, which may be none where another run has some.
 
     Args:
@@ -263,7 +256,7 @@ def labels_of_sweep(runs: Mapping[str, ScoredRun], file: str | None) -> dict[str
         UserError: There are no labels, some are wrong, or none is of an answer of any run.
     """
     elsewhere = _everything(runs.values())
-    found = {name: read_labels(load(run.folder), run, file, elsewhere) for name, run in runs.items()}
+    found = {name: read_labels(run, file, elsewhere) for name, run in runs.items()}
     if not any(one.frame.height for one in found.values()):
         why = "; ".join(dict.fromkeys(note for one in found.values() for note in one.notes))
         source = next(iter(found.values())).source
@@ -285,7 +278,7 @@ def other_runs(folder: Path) -> Elsewhere:
     return _everything([open_scored(one, one.path.name) for one in others if one.scores.is_file()])
 
 
-def _everything(runs: Iterable[ScoredRun]) -> Elsewhere:
+def _everything(runs: Iterable[SavedRun]) -> Elsewhere:
     """The metrics and cases of all runs."""
     metrics: set[str] = set()
     cases: dict[str, set[str]] = {}

@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from evalflow.app.core.comparison import How, ScoredRun, compare_two, obstacles
-from evalflow.app.core.saved import Described
+from evalflow.app.core.comparison import How, compare_two, obstacles
+from evalflow.app.core.result_rules import RunMetric
+from evalflow.app.core.saved import SavedRun
 from evalflow.config.schema import MetricConfig
+from evalflow.lazy import pl
 from evalflow.summary.compare import ComparisonRow, adjusted, by_case
 from evalflow.summary.summarise import summarise
-
-if TYPE_CHECKING:
-    import polars as pl
-
 
 _BOARD = ("dataset", "metric", "judge")
 _SHOWN = ("run", "target", "value", "ci_low", "ci_high", "n", "n_scored")
@@ -23,7 +21,7 @@ _RATE = {"value": "pass_rate", "ci_low": "pass_rate_low", "ci_high": "pass_rate_
 _REVERSED = {"better": "worse", "worse": "better", "cannot_tell": "cannot_tell"}
 
 
-def leaderboards(runs: Sequence[ScoredRun], summary: pl.DataFrame) -> list[dict[str, Any]]:
+def leaderboards(runs: Sequence[SavedRun], summary: pl.DataFrame) -> list[dict[str, Any]]:
     """A board for each dataset, metric, judge and statistic that several runs have, as details of the sweep's summary.
 
     The statistics are the mean, the pass rate and the figures over all classes; what is one number has one board. The
@@ -34,8 +32,6 @@ def leaderboards(runs: Sequence[ScoredRun], summary: pl.DataFrame) -> list[dict[
         runs: The sweep's runs that have scores.
         summary: Their summaries, with the column `run` in front.
     """
-    import polars as pl
-
     by_name = {run.name: run for run in runs}
     differences = _differences(runs)
     found: list[dict[str, Any]] = []
@@ -62,7 +58,7 @@ def leaderboards(runs: Sequence[ScoredRun], summary: pl.DataFrame) -> list[dict[
     return found
 
 
-def _differences(runs: Sequence[ScoredRun]) -> list[ComparisonRow]:
+def _differences(runs: Sequence[SavedRun]) -> list[ComparisonRow]:
     """What `compare` says of the sweep: all pairs that can be compared, as one family."""
     pairs = [(a, b) for a, b in combinations(runs, 2) if not obstacles(a, b)]
     how = How()
@@ -91,7 +87,7 @@ class _Coverage:
         left_out: How many cases some of them have scored, and others not.
     """
 
-    runs: Sequence[ScoredRun]
+    runs: Sequence[SavedRun]
     common: pl.DataFrame
     left_out: int
 
@@ -100,9 +96,7 @@ class _Coverage:
         return not self.left_out
 
 
-def _coverage(runs: Sequence[ScoredRun], about: Mapping[str, Any]) -> _Coverage:
-    import polars as pl
-
+def _coverage(runs: Sequence[SavedRun], about: Mapping[str, Any]) -> _Coverage:
     none = pl.DataFrame(schema={"case_id": pl.String, "len": pl.UInt32})
     scored = [by_case(_scores(run, about)).drop_nulls("score").select("case_id").collect() for run in runs]
     counts = pl.concat(scored).group_by("case_id").len() if scored else none
@@ -110,19 +104,15 @@ def _coverage(runs: Sequence[ScoredRun], about: Mapping[str, Any]) -> _Coverage:
     return _Coverage(runs, common, counts.height - common.height)
 
 
-def _scores(run: ScoredRun, about: Mapping[str, Any]) -> pl.LazyFrame:
-    import polars as pl
-
+def _scores(run: SavedRun, about: Mapping[str, Any]) -> pl.LazyFrame:
     return run.scores().filter((pl.col("dataset") == about["dataset"]) & (pl.col("metric") == about["metric"]))
 
 
-def _on(run: ScoredRun, cases: pl.DataFrame, about: Mapping[str, Any]) -> pl.DataFrame:
+def _on(run: SavedRun, cases: pl.DataFrame, about: Mapping[str, Any]) -> pl.DataFrame:
     """The run's summary over some cases alone."""
-    import polars as pl
-
     traits = run.traits[about["metric"]]
     config = MetricConfig(kind="", direction="higher_is_better" if traits.higher_is_better else "lower_is_better")
-    measured = {about["metric"]: Described(config, traits.bounded, traits.figures)}
+    measured = {about["metric"]: RunMetric(config, traits.bounded, traits.figures)}
     scores = _scores(run, about).join(cases.lazy(), on="case_id", how="semi")
     rows = summarise(scores, measured, run.manifest["config"]["seed"]).frame
     return rows.filter(pl.col("tag").is_null()).select(pl.lit(run.name).alias("run"), pl.all())
@@ -130,8 +120,6 @@ def _on(run: ScoredRun, cases: pl.DataFrame, about: Mapping[str, Any]) -> pl.Dat
 
 def _standings(rows: pl.DataFrame) -> Iterator[tuple[str, pl.DataFrame]]:
     """The rows of each statistic that have a value; the pass rate's are columns of the mean's."""
-    import polars as pl
-
     figures = rows.filter(~pl.col("statistic").str.contains("[", literal=True) & (pl.col("statistic") != "mean"))
     means = rows.filter(pl.col("statistic") == "mean")
     yield "mean", means.drop_nulls("value").select(_SHOWN)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from evalflow.app.core.comparison import ScoredRun, obstacles, open_scored
-from evalflow.app.core.locate import find_run
+from evalflow.app.core.comparison import obstacles
+from evalflow.app.core.saved import SavedRun, find_run, open_scored
 from evalflow.errors import Problem, UserError
+from evalflow.lazy import pl
 from evalflow.run.journal import read_answers
 from evalflow.stats.paired import standard_error
 from evalflow.stats.variance import Components
@@ -16,10 +17,6 @@ from evalflow.summary.compare import pair_scores
 from evalflow.summary.noise import components_of
 from evalflow.summary.plan import Basis, difference_variance
 from evalflow.summary.slices import own_cells, repeats_of
-
-if TYPE_CHECKING:
-    import polars as pl
-
 
 _SLICE = ("dataset", "metric", "target", "judge")
 
@@ -76,7 +73,7 @@ def pilot(runs: Sequence[str], metric: str | None, correlation: float | None, *v
         what = "two pilot runs know their correlation" if len(runs) == 2 else f"{len(runs)} pilot runs"
         raise UserError(Problem(what, "command line", "--from RUN --correlation R, or --from RUN_A RUN_B"))
     found = [find_run(run, *verb) for run in runs or [None]]
-    opened = [open_scored(folder, folder.path.name) for folder in found]
+    opened = [open_scored(folder) for folder in found]
     if len(opened) == 2:
         hint = "two pilots are runs that compare takes as they are"
         unlike = [Problem(o.what, f"{opened[0].name} and {opened[1].name}", hint) for o in obstacles(*opened)]
@@ -101,7 +98,7 @@ def related(correlation: float | None) -> str:
     return f"stated: two runs' scores of a case correlate by {correlation:g}"
 
 
-def _singles(run: ScoredRun, metric: str | None, correlation: float | None) -> Iterator[Basis]:
+def _singles(run: SavedRun, metric: str | None, correlation: float | None) -> Iterator[Basis]:
     slices = _slices(run, metric)
     for key, one in slices.items():
         said = [f"measured: {_measured(one.parts)}, on {one.parts.cases} cases of {run.name}", related(correlation)]
@@ -112,10 +109,8 @@ def _singles(run: ScoredRun, metric: str | None, correlation: float | None) -> I
         )  # fmt: skip
 
 
-def _pairs(a: ScoredRun, b: ScoredRun, metric: str | None) -> Iterator[Basis]:
+def _pairs(a: SavedRun, b: SavedRun, metric: str | None) -> Iterator[Basis]:
     """The metrics of which both runs have one judge and target, on the cases that both have scored."""
-    import polars as pl
-
     first, second = ({key[:2]: one for key, one in _slices(run, metric).items()} for run in (a, b))
     pairing = pair_scores(a.scores(), b.scores()).cases
     for key in (key for key in second if key in first):
@@ -138,9 +133,7 @@ def _pairs(a: ScoredRun, b: ScoredRun, metric: str | None) -> Iterator[Basis]:
         )  # fmt: skip
 
 
-def _slices(run: ScoredRun, metric: str | None) -> dict[tuple[Any, ...], _Slice]:
-    import polars as pl
-
+def _slices(run: SavedRun, metric: str | None) -> dict[tuple[Any, ...], _Slice]:
     cells = own_cells(run.scores())
     cells = cells if metric is None else cells.filter(pl.col("metric") == metric)
     keys = cells.select("part", *_SLICE).unique().collect(engine="streaming")
@@ -189,7 +182,7 @@ def _unknown(one: _Slice) -> Iterator[str]:
         yield "assumed: new cases come in groups as large as the pilot's"
 
 
-def _cost(run: ScoredRun) -> Cost | None:
+def _cost(run: SavedRun) -> Cost | None:
     """What an answer and a judgement would have cost without any reply from the cache; None where unknown."""
     manifest = run.manifest
     total = _sum(manifest.get("cost_usd"), manifest.get("saved_usd"))

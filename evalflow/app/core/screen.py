@@ -9,9 +9,9 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from evalflow.app.core.composites import Recipe
 from evalflow.app.core.derive import Derived
 from evalflow.app.core.inspect import Inspection
+from evalflow.app.core.result_rules import ResultRules
 from evalflow.app.core.sweep import SweepTables
 from evalflow.errors import EvalflowError, Problem, UserError, command
 from evalflow.files import write_atomically
@@ -84,12 +84,12 @@ class TerminalScreen:
         """A score, with the steps that led to it."""
         print_score(self._err, record)
 
-    def ends(self, folder: RunFolder, manifest: dict[str, Any], recipe: Recipe, derived: Derived) -> None:
+    def ends(self, folder: RunFolder, manifest: dict[str, Any], rules: ResultRules, derived: Derived) -> None:
         """The table, the worst cases, and where to read on."""
         if self._sweeping:
             self._out.print(literal(run_line(folder.path.name, manifest, derived.summary.frame)), soft_wrap=True)
             return
-        directions = {name: metric.config.direction for name, metric in recipe.metrics.items()}
+        directions = {name: metric.config.direction for name, metric in rules.metrics.items()}
         self._out.print()
         print_summary(self._out, manifest, derived.summary.frame, directions)
         print_corrected(self._out, derived.calibration)

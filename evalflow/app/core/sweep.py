@@ -6,18 +6,16 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from evalflow.app.core.comparison import ScoredRun
 from evalflow.app.core.leaderboard import leaderboards
+from evalflow.app.core.saved import SavedRun
+from evalflow.lazy import pl
 from evalflow.paths import private_folder
 from evalflow.report.sweep import agreement, write_sweep_report
 from evalflow.run.folder import RunFolder
 from evalflow.run.manifest import SCHEMA, now
 from evalflow.summary.summarise import Summary, write_summary
-
-if TYPE_CHECKING:
-    import polars as pl
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,15 +59,13 @@ def write_sweep(folder: Path, jobs: Sequence[Path], failures: Mapping[str, str] 
         jobs: The folders of the runs that have something to show, in order.
         failures: Runs that ended early, by folder name, and why; None: those that run.json names.
     """
-    import polars as pl
-
     runs: list[tuple[str, dict[str, Any], pl.DataFrame]] = []
     for job in jobs:
         manifest = RunFolder(job).read_manifest()
         runs.append((job.name, manifest, pl.read_parquet(job / "summary.parquet")))
     summary = pl.concat([frame.select(pl.lit(name).alias("run"), pl.all()) for name, _, frame in runs])
     agreed = agreement([pl.scan_parquet(RunFolder(job).scores) for job in jobs])
-    boards = leaderboards([ScoredRun(name, RunFolder(folder / name), about) for name, about, _ in runs], summary)
+    boards = leaderboards([SavedRun(RunFolder(folder / name), about, name) for name, about, _ in runs], summary)
     write_summary(Summary(summary, boards), folder)
     opened = RunFolder(folder).read_manifest()
     failed: Mapping[str, str] = opened.get("failed", {}) if failures is None else failures

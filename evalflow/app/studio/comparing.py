@@ -11,13 +11,11 @@ from evalflow.app.compare import Changes, cells_between
 from evalflow.app.core.comparison import (
     How,
     Obstacle,
-    ScoredRun,
     compare_pairs,
     declared_obstacles,
     obstacles,
-    open_scored,
 )
-from evalflow.app.core.locate import find_run
+from evalflow.app.core.saved import SavedRun, find_run, open_scored
 from evalflow.app.studio.bots import get_bot
 from evalflow.app.studio.datasets import list_datasets
 from evalflow.app.studio.run_types import Run
@@ -61,7 +59,7 @@ def candidates(space: Workspace, run_id: str) -> list[ComparableRun]:
     return sorted(found, key=lambda candidate: bool(candidate.obstacles))
 
 
-def candidate(other: Run, scored: ScoredRun) -> ComparableRun:
+def candidate(other: Run, scored: SavedRun) -> ComparableRun:
     """A run that has results as one that another is held against."""
     try:
         return ComparableRun(other, declared_obstacles(scored_of(other), scored))
@@ -108,13 +106,13 @@ def obstacles_between(space: Workspace, a: str, b: str) -> list[Obstacle]:
     return obstacles(*_pair(space, a, b))
 
 
-def _pair(space: Workspace, a: str, b: str) -> tuple[ScoredRun, ScoredRun]:
+def _pair(space: Workspace, a: str, b: str) -> tuple[SavedRun, SavedRun]:
     if a == b:
         raise UserError(Problem("this is one run, not two", "b", "choose another run"))
     return scored_of(get_run(space, a)), scored_of(get_run(space, b))
 
 
-def scored_of(run: Run) -> ScoredRun:
+def scored_of(run: Run) -> SavedRun:
     """The manifest and scores of a run.
 
     Raises:

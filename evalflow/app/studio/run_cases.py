@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from evalflow.app.core.assemble import Parts, assemble
-from evalflow.app.core.reading import standing_answer
-from evalflow.app.core.saved import Saved, load
+from evalflow.app.core.cases import answer_in_data
+from evalflow.app.core.saved import SavedRun, open_run
 from evalflow.app.studio.metric_trial import SentPrompt, keyless, sent_prompt
 from evalflow.app.studio.runs import run_row
 from evalflow.app.studio.scores import Score, answer_scores, get_score
@@ -92,7 +92,7 @@ def get_run_case(
 def _whole_case(folder: RunFolder, found: Mapping[str, Any]) -> tuple[Case | None, str]:
     """The case from the run's own files, or why it cannot be read."""
     try:
-        case, answer = case_and_answer(load(folder), found)
+        case, answer = case_and_answer(open_run(folder), found)
         return as_answered(case, answer), ""
     except UserError as error:
         return None, str(error)
@@ -100,7 +100,7 @@ def _whole_case(folder: RunFolder, found: Mapping[str, Any]) -> tuple[Case | Non
         return None, f"{folder.path}: {error.strerror}"
 
 
-def case_and_answer(saved: Saved, found: Mapping[str, Any]) -> tuple[Case, Answer | None]:
+def case_and_answer(saved: SavedRun, found: Mapping[str, Any]) -> tuple[Case, Answer | None]:
     """A case and what was said to it, from the run's own files.
 
     Args:
@@ -114,11 +114,11 @@ def case_and_answer(saved: Saved, found: Mapping[str, Any]) -> tuple[Case, Answe
     case = next((case for case in saved.cases() if (case.dataset, case.id) == wanted), None)
     if case is None:
         raise UserError(Problem(f"{saved.folder.path} does not hold case {found['case_id']!r} any more", "case"))
-    run = saved.recipe.settings.run
+    run = saved.rules.settings.run
     with AnswerBook() as book:
         book.add(saved.folder.answers, run.dataset, case_id=found["case_id"])
         known = book.get(*wanted, found["target"], found["target_repeat"])
-    return case, known or standing_answer(run, case, found["target"], found["target_repeat"])
+    return case, known or answer_in_data(run, case, found["target"], found["target_repeat"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,8 +148,8 @@ def score_prompts(space: Workspace, run_id: str, score_id: str) -> list[JudgeCal
         return []
     folder = RunFolder(Path(run_row(space, run_id)["folder"]))
     try:
-        saved = load(folder)
-        if isinstance(saved.recipe.metrics[score.metric].config, CompositeMetricConfig):
+        saved = open_run(folder)
+        if isinstance(saved.rules.metrics[score.metric].config, CompositeMetricConfig):
             return []  # its parts asked, and their prompts stand with them
         position = {name: getattr(score, name) for name in ("dataset", "case_id", "target", "target_repeat")}
         case, answer = case_and_answer(saved, position)
@@ -160,7 +160,7 @@ def score_prompts(space: Workspace, run_id: str, score_id: str) -> list[JudgeCal
     return asyncio.run(_calls(saved, case, answer, score))
 
 
-async def _calls(saved: Saved, case: Case, answer: Answer, score: Score) -> list[JudgeCall]:
+async def _calls(saved: SavedRun, case: Case, answer: Answer, score: Score) -> list[JudgeCall]:
     parts = _parts(saved, score.metric)
     try:
         pair = next(
@@ -181,9 +181,9 @@ async def _calls(saved: Saved, case: Case, answer: Answer, score: Score) -> list
         await parts.close()
 
 
-def _parts(saved: Saved, metric: str) -> Parts:
+def _parts(saved: SavedRun, metric: str) -> Parts:
     """The metric and its judge alone, as the run had them, with the cache to be looked into."""
-    settings = keyless(saved.recipe.settings)
+    settings = keyless(saved.rules.settings)
     run = settings.run
     declared = saved.manifest["metrics"][metric]["declared"]
     kept = Path(run.cache.path).expanduser()
@@ -194,7 +194,7 @@ def _parts(saved: Saved, metric: str) -> Parts:
     return assemble(replace(settings, run=only, judges=judges), session=session)
 
 
-def _expect_the_same(saved: Saved, parts: Parts, pair: Pair, score: Score) -> None:
+def _expect_the_same(saved: SavedRun, parts: Parts, pair: Pair, score: Score) -> None:
     """See that what renders the prompts is what the run had."""
     facts = saved.manifest["metrics"][score.metric]
     known = saved.manifest["judges"].get(score.judge, {}).get("identity")

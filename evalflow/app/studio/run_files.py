@@ -12,9 +12,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, get_args
 
 from evalflow.app.core.process import working_on
-from evalflow.app.core.rewrite import rewrite
-from evalflow.app.core.run_facts import facts_of_run
-from evalflow.app.core.saved import declared, load, override_of
+from evalflow.app.core.rederive import facts_of_run, original_thresholds, override_of, rewrite
+from evalflow.app.core.saved import open_run
 from evalflow.app.studio.metrics import MetricDefinition, MetricDraft, list_library, list_metrics, update_metric
 from evalflow.app.studio.run_types import ENDED, Run
 from evalflow.app.studio.runs import get_run, run_row
@@ -210,11 +209,11 @@ def _rewrite(
     try:
         with working_on(folder.path):
             row = _ended_row(space, run_id, expected)  # as it is while nothing else works on it
-            saved = load(folder)
+            saved = open_run(folder)
             refuse_elsewhere(space, saved.manifest["config"])
-            if metric not in saved.recipe.metrics:
-                raise not_found("metric", metric, list(saved.recipe.metrics))
-            threshold = declared(saved).get(metric) if is_back else value
+            if metric not in saved.rules.metrics:
+                raise not_found("metric", metric, list(saved.rules.metrics))
+            threshold = original_thresholds(saved).get(metric) if is_back else value
             manifest = rewrite(folder, [override_of(saved, metric, threshold)])
             found = {"facts": facts_of_run(folder)}
             if row["exit_code"] is not None and manifest["status"] == "done":
@@ -260,8 +259,8 @@ def _own_metric(space: Workspace, run: Run, metric: str) -> MetricDefinition:
 
 def _counts(run: Run, metric: str) -> bool:
     """Whether a threshold in the metric's own definition decides anything, with the judge of this run."""
-    saved = load(RunFolder(run.folder))
-    scorer, asked = saved.recipe.scorers[metric], saved.recipe.judge_of[metric] is not None
+    saved = open_run(RunFolder(run.folder))
+    scorer, asked = saved.rules.scorer(metric), saved.rules.metrics[metric].judge is not None
     return not asked or (scorer.calibrated and metric not in (scorer.thresholds or {}))
 
 

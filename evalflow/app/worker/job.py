@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from evalflow.app.core import process
-from evalflow.app.core.run_facts import facts_of_run
+from evalflow.app.core.rederive import facts_of_run
 from evalflow.app.studio.space import Workspace
 from evalflow.app.worker.live import Follower, LiveScores
 from evalflow.app.worker.load import load_scores

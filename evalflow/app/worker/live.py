@@ -10,9 +10,9 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evalflow.app.core.reading import standing_answer
-from evalflow.app.core.run_facts import facts_of_metrics
-from evalflow.app.core.saved import Saved, load
+from evalflow.app.core.cases import answer_in_data
+from evalflow.app.core.rederive import facts_of_metrics
+from evalflow.app.core.saved import SavedRun, open_run
 from evalflow.app.worker.load import answer_row, score_row, step_rows, tag_rows
 from evalflow.records import Answer, Case
 from evalflow.run.folder import RunFolder
@@ -50,8 +50,8 @@ class LiveScores:
     """
 
     def __init__(self, run: int, folder: RunFolder) -> None:
-        saved = load(folder)
-        self._run, self._config = run, saved.recipe.settings.run
+        saved = open_run(folder)
+        self._run, self._config = run, saved.rules.settings.run
         self._repeats = self._config.repeats.target
         self._places = _Places(saved, self._repeats)
         self._waiting: dict[int, _Answered] = {}
@@ -106,7 +106,7 @@ class LiveScores:
         """Whether no other answer will come in its place."""
         if found.said is not None:
             return found.said.status != "error"
-        return standing_answer(self._config, case, *found.pair) is not None
+        return answer_in_data(self._config, case, *found.pair) is not None
 
     def _find(self, line: Line) -> _Answered | None:
         place = self._places.get(line["dataset"], line["case_id"])
@@ -128,7 +128,7 @@ class LiveScores:
             rows.answers_out.append(position)
         else:
             rows.tagged += tag_rows(self._run, position, case)
-        said = said or standing_answer(self._config, case, *found.pair)
+        said = said or answer_in_data(self._config, case, *found.pair)
         rows.answered.append(answer_row(self._run, position, case, said, found.pair))
 
     def _add_scores(self, rows: _Rows, position: int, lines: Sequence[Line], known: Mapping[Cell, Line]) -> None:
@@ -167,7 +167,7 @@ class _Places:
         repeats: Answers to a case.
     """
 
-    def __init__(self, saved: Saved, repeats: int) -> None:
+    def __init__(self, saved: SavedRun, repeats: int) -> None:
         self._cases: Iterator[Case] = saved.cases()
         self._repeats = repeats
         self._at: dict[tuple[str, str], tuple[int, Case | None]] = {}

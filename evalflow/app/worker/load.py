@@ -6,14 +6,13 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from evalflow.app.core.reading import standing_answer
-from evalflow.app.core.saved import load
+from evalflow.app.core.cases import answers_of
+from evalflow.app.core.saved import open_run
 from evalflow.app.studio.space import Workspace
 from evalflow.datasets import tag_levels
 from evalflow.records import Answer, Case
 from evalflow.report.results_csv import AnsweredCase, as_answered, rows
 from evalflow.run.folder import RunFolder
-from evalflow.run.journal import AnswerBook
 from evalflow.store import scores
 from evalflow.store.tables import storable
 
@@ -105,18 +104,9 @@ def load_scores(space: Workspace, run: int, folder: RunFolder) -> Iterator[int]:
     Raises:
         UserError: Its files are of another version, or what it was made from is gone.
     """
-    import polars as pl
-
-    saved = load(folder)
-    settings = saved.recipe.settings.run
-    with AnswerBook() as book:
-        book.add(folder.answers, settings.dataset)
-
-        def answer_of(case: Case, target: str, repeat: int) -> Answer | None:
-            known = book.get(case.dataset, case.id, target, repeat)
-            return known or standing_answer(settings, case, target, repeat)
-
-        found = enumerate(rows(saved.cases(), answer_of, pl.scan_parquet(folder.scores)))
+    saved = open_run(folder)
+    with answers_of(folder, saved.rules.settings.run) as answers:
+        found = enumerate(rows(saved.cases(), answers, saved.scores()))
         done = 0
         while (tables := _some(run, found)) is not None:
             with space.database.writing(in_turn=False) as connection:

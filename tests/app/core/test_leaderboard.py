@@ -12,9 +12,10 @@ import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evalflow.app.core.comparison import How, ScoredRun, compare_pairs
+from evalflow.app.core.comparison import How, compare_pairs
 from evalflow.app.core.leaderboard import leaderboards
-from evalflow.app.core.saved import Described
+from evalflow.app.core.result_rules import RunMetric
+from evalflow.app.core.saved import SavedRun
 from evalflow.config.schema import MetricConfig
 from evalflow.errors import UserError
 from evalflow.run.folder import RunFolder
@@ -28,7 +29,7 @@ Scores = Sequence[float | None]
 def sweep(folder: Path, runs: Mapping[str, Scores], direction: Any = "higher_is_better") -> list[dict[str, Any]]:
     """The boards of some runs, after a check that none says other than `compare` of the sweep and of its pairs."""
     opened = [_run(folder / name, scores, direction) for name, scores in runs.items()]
-    described = {"m": Described(MetricConfig(kind="judge", direction=direction), bounded=True, figures=None)}
+    described = {"m": RunMetric(MetricConfig(kind="judge", direction=direction), bounded=True, figures=None)}
     summary = pl.concat(
         [summarise(run.scores(), described).frame.select(pl.lit(run.name).alias("run"), pl.all()) for run in opened]
     )
@@ -37,7 +38,7 @@ def sweep(folder: Path, runs: Mapping[str, Scores], direction: Any = "higher_is_
     return boards
 
 
-def _agrees(boards: Sequence[Mapping[str, Any]], runs: Sequence[ScoredRun]) -> None:
+def _agrees(boards: Sequence[Mapping[str, Any]], runs: Sequence[SavedRun]) -> None:
     of_sweep = {} if not boards else _verdicts(list(combinations(runs, 2)))
     by_name = {run.name: run for run in runs}
     for board in boards:
@@ -52,7 +53,7 @@ def _agrees(boards: Sequence[Mapping[str, Any]], runs: Sequence[ScoredRun]) -> N
             assert {row["verdict"] for row in ranked[1:]} <= {"worse", "cannot_tell"}
 
 
-def _verdicts(pairs: Sequence[tuple[ScoredRun, ScoredRun]]) -> dict[tuple[str, str, str], tuple[str, float | None]]:
+def _verdicts(pairs: Sequence[tuple[SavedRun, SavedRun]]) -> dict[tuple[str, str, str], tuple[str, float | None]]:
     """Of B against A, both ways round."""
     other_way = {"better": "worse", "worse": "better", "cannot_tell": "cannot_tell"}
     try:
@@ -69,7 +70,7 @@ def _verdicts(pairs: Sequence[tuple[ScoredRun, ScoredRun]]) -> dict[tuple[str, s
     return found
 
 
-def _run(folder: Path, scores: Scores, direction: Any) -> ScoredRun:
+def _run(folder: Path, scores: Scores, direction: Any) -> SavedRun:
     folder.mkdir()
     run = RunFolder(folder)
     cells = [
@@ -88,7 +89,7 @@ def _run(folder: Path, scores: Scores, direction: Any) -> ScoredRun:
         "datasets": {"d": {"sha256": "same", "cases": len(scores)}},
         "status": "done",
     }
-    return ScoredRun(folder.name, run, manifest)
+    return SavedRun(run, manifest, folder.name)
 
 
 def test_a_run_that_skipped_the_hard_cases_does_not_lead(tmp_path: Path) -> None:

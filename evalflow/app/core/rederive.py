@@ -1,0 +1,188 @@
+"""Change the thresholds and gates of a finished run, and derive its results again."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from dataclasses import replace
+from typing import Any, cast
+
+import yaml
+
+from evalflow.app.core.calibration import saved_calibration
+from evalflow.app.core.certificates import with_certificates
+from evalflow.app.core.derive import derive, evaluate_run_gates, report
+from evalflow.app.core.saved import SavedRun, open_run
+from evalflow.errors import Problem, UserError, did_you_mean
+from evalflow.lazy import pl
+from evalflow.report.calibration import write_calibration
+from evalflow.report.header import judge_lines
+from evalflow.run.folder import RunFolder, refuse_links
+from evalflow.run.plan import PreparedFile
+from evalflow.summary.journal import json_line
+
+
+def rewrite(folder: RunFolder, overrides: Sequence[str] = ()) -> dict[str, Any]:
+    """Derive everything of a run again: tables, calibration, reports and run.json.
+
+    Args:
+        folder: The run's.
+        overrides: Of what is derived, such as thresholds; kept in run.json.
+
+    Returns:
+        run.json as it is now.
+
+    Raises:
+        UserError: An override would need new scores, or what the run was made from is gone.
+    """
+    refuse_links(folder)
+    run = open_run(folder)
+    run = replace(run, manifest=overridden(run.manifest, overrides)) if overrides else run
+    derived = derive(folder, run.rules)
+    derived = replace(derived, calibration=saved_calibration(run))
+    if derived.calibration is not None and folder.calibration_page.is_file():
+        write_calibration(folder.calibration_page, derived.calibration)
+    manifest = {**with_certificates(run.manifest, folder), "scores": derived.states}
+    if manifest["status"] == "done":
+        manifest["exit_code"] = derived.exit_code
+    report(folder, run.rules, derived, run.cases(), manifest)
+    folder.write_manifest(manifest)
+    return manifest
+
+
+_METRIC_KEYS = ("threshold", "gate", "of", "op", "may_lack")
+_RUN_KEYS = ("gate", "judge.thresholds", "max_error_rate", "baseline")
+_CHANGEABLE = re.compile(rf"\+?(metric\.\w+\.({'|'.join(_METRIC_KEYS)}|of\.\w+)|{'|'.join(map(re.escape, _RUN_KEYS))})")
+"""What may be changed of a finished run."""
+
+
+def overridden(manifest: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
+    """The manifest with other thresholds, gates or rules of composites: what a run's scores mean, not what they are.
+
+    Args:
+        manifest: run.json.
+        overrides: `metric.NAME.threshold=X`, `metric.NAME.gate={...}`, `judge.thresholds={...}`, `gate={...}`,
+            `max_error_rate=X`; of a composite `metric.NAME.of.PART=X`, `metric.NAME.op=X` and the like.
+
+    Raises:
+        UserError: An override would need new scores.
+    """
+    config = deepcopy(manifest["config"])
+    problems: list[Problem] = []
+    for override in overrides:
+        key, _, text = override.partition("=")
+        *parents, last = key.lstrip("+").split(".")
+        here: Any = config
+        for parent in parents:
+            here = cast("dict[str, Any]", here).get(parent) if isinstance(here, dict) else None
+        if not _CHANGEABLE.fullmatch(key) or not isinstance(here, dict):
+            problems.append(_unchangeable(key, config))
+            continue
+        here[last] = yaml.safe_load(text)
+    if problems:
+        raise UserError(problems)
+    return {**manifest, "config": config, "overrides": [*manifest["overrides"], *overrides]}
+
+
+def _unchangeable(key: str, config: dict[str, Any]) -> Problem:
+    """Why a key of a finished run cannot be changed, and which keys can."""
+    group, _, below = key.lstrip("+").partition(".")
+    metrics: dict[str, Any] = config["metric"]
+    name, _, last = below.partition(".")
+    if group == "metric" and name not in metrics:
+        return Problem(f"the run has no metric {name!r}", "command line", did_you_mean(name, metrics))
+    if group == "metric" and last:
+        known = [part for part in _METRIC_KEYS if part in metrics[name]]
+        if last not in metrics[name] and not last.startswith("of."):
+            return Problem(f"the metric {name} has no key {last!r}", "command line", did_you_mean(last, known))
+    elif group not in config:
+        return Problem(f"there is no key {group!r}", "command line", did_you_mean(group, _RUN_KEYS))
+    keys = ", ".join((*_RUN_KEYS, *(f"metric.NAME.{part}" for part in _METRIC_KEYS)))
+    what = f"{key} cannot be changed after the run"
+    return Problem(what, "command line", f"these can: {keys}; for all else start a new run")
+
+
+def current_thresholds(run: SavedRun) -> dict[str, float]:
+    """The threshold of each metric that has one, as it counts now."""
+    return {limit.metric: limit.value for limit in run.rules.thresholds()}
+
+
+def original_thresholds(run: SavedRun) -> dict[str, float]:
+    """The threshold of each metric that had one when the run was made; those of now if that is not known any more."""
+    path = run.folder.path / ".hydra" / "config.yaml"  # `report` changes run.json, and never this
+    if not path.is_file():
+        return current_thresholds(run)
+    made: Mapping[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
+    config = deepcopy(run.manifest["config"])
+    for name, metric in config["metric"].items():
+        metric["threshold"] = made["metric"][name].get("threshold")
+    config["judge"]["thresholds"] = made["judge"].get("thresholds")
+    return current_thresholds(replace(run, manifest={**run.manifest, "config": config}))
+
+
+def override_of(run: SavedRun, metric: str, value: float | None) -> str:
+    """The override of `report` by which a metric has that threshold, or none.
+
+    A judge's own threshold for a metric goes before the metric's, which does not count at all where the judge is not
+    calibrated.
+
+    Raises:
+        UserError: No override gives it, as where the metric is strict.
+    """
+    scorer, found = run.rules.scorer(metric), run.rules.metrics[metric]
+    own = dict(scorer.thresholds or {})
+    if found.judge is not None and (metric in own or not scorer.calibrated):
+        own = {name: limit for name, limit in {**own, metric: value}.items() if limit is not None}
+        limits = ", ".join(f"{name}: {limit!r}" for name, limit in own.items())
+        override = f"judge.thresholds={{{limits}}}" if own else "judge.thresholds=null"
+    else:
+        override = f"metric.{found.declared}.threshold={'null' if value is None else repr(value)}"
+    changed = replace(run, manifest=overridden(run.manifest, [override]))
+    if current_thresholds(changed).get(metric) != value:
+        what = f"the threshold of {metric} is fixed by its definition"
+        raise UserError(Problem(what, "threshold", "a strict metric passes what is perfect, and nothing else"))
+    return override
+
+
+def facts_of_run(folder: RunFolder) -> dict[str, Any]:
+    """What the scores of a finished run mean, as the database has it; see `Run.facts`."""
+    run = open_run(folder)
+    before, now = original_thresholds(run), current_thresholds(run)
+    changed = [name for name in run.rules.metrics if before.get(name) != now.get(name)]
+    summary = json.loads((folder.path / "summary.json").read_text(encoding="utf-8"))
+    _, gates = evaluate_run_gates(run.rules, pl.read_parquet(folder.path / "summary.parquet"), run.scores())
+    return {
+        "metrics": facts_of_metrics(run),
+        "summary": [row for row in summary["rows"] if row["tag"] is None],
+        "gates": json.loads(json_line(gates)),
+        "datasets": {name: facts["cases"] for name, facts in run.manifest["datasets"].items()},
+        "target": run.manifest["target"]["name"],
+        "judges": run.manifest["judges"],
+        "kept": list(dict.fromkeys(override_of(run, name, now.get(name)) for name in changed)),
+        "seed": run.rules.settings.run.seed,
+        "wrote_steps": sorted({entry["metric"] for entry in PreparedFile(folder).entries() if entry.get("steps")}),
+    }
+
+
+def facts_of_metrics(run: SavedRun) -> list[dict[str, Any]]:
+    """The facts of each metric of a run, which may still be under way."""
+    limits, original, judges = current_thresholds(run), original_thresholds(run), run.manifest["judges"]
+    facts: list[dict[str, Any]] = []
+    for name, metric in run.rules.metrics.items():
+        own = {judge: about for judge, about in judges.items() if judge == metric.judge}
+        judged = judge_lines({"metrics": {name: run.manifest["metrics"][name]}, "judges": own})[0]
+        facts.append(
+            {
+                "name": name,
+                "judge": metric.judge,
+                "threshold": limits.get(name),
+                "declared": original.get(name),
+                "direction": metric.config.direction,
+                "bounded": metric.bounded,
+                "description": metric.config.description,
+                "judged": judged,
+            }
+        )
+    return facts

@@ -1,0 +1,176 @@
+"""How a run's results follow from its scores: metrics with their judges, thresholds, composites and gates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from evalflow.config.schema import EmbedderConfig, JudgeConfig, MetricConfig
+from evalflow.config.validate import Settings
+from evalflow.errors import Problem, did_you_mean
+from evalflow.metrics.combine import BY_PASSING, CompositeMetricConfig
+from evalflow.protocols import Measured
+from evalflow.records import FigureSpec
+from evalflow.summary.composites import Composite, Source
+from evalflow.summary.gates import SHARES, Gate
+from evalflow.summary.summarise import Threshold
+
+
+@dataclass(frozen=True, slots=True)
+class RunMetric:
+    """A metric that a run has scores of; implements Measured.
+
+    Attributes:
+        declared: The metric's name in the configuration, which may bind to several.
+        judge: The judge column of its scores; None for a metric that needs no judge.
+        asks: Whether it asks a judge.
+        embeds: Whether it asks the embedder.
+    """
+
+    config: MetricConfig
+    bounded: bool
+    figures: FigureSpec | None
+    declared: str = ""
+    judge: str | None = None
+    asks: bool = False
+    embeds: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ResultRules:
+    """What is needed beside a run's files to derive its results.
+
+    Attributes:
+        metrics: By the names that their scores have.
+        gates: The conditions that decide the exit code.
+    """
+
+    settings: Settings
+    metrics: Mapping[str, RunMetric]
+    gates: Sequence[Gate]
+
+    @property
+    def bounded(self) -> list[str]:
+        """The metrics whose scores lie in 0..1."""
+        return [name for name, metric in self.metrics.items() if metric.bounded]
+
+    def scorer(self, name: str) -> JudgeConfig | EmbedderConfig:
+        """The judge or embedder whose thresholds hold for a metric.
+
+        The scorer of a composite is calibrated if those of all its parts are.
+        """
+        metric = self.metrics[name]
+        config = self.settings.scorer(metric.declared, asks=metric.asks, embeds=metric.embeds)
+        if isinstance(metric.config, CompositeMetricConfig):
+            parts = {part: self.metrics[part] for part in metric.config.weights if part in self.metrics}
+            judged = [self.scorer(part).calibrated for part, one in parts.items() if one.asks or one.embeds]
+            config = config.model_copy(update={"calibrated": all(judged)})
+        return config
+
+    def thresholds(self) -> list[Threshold]:
+        """The threshold of each metric that has one with its judge.
+
+        A judge's own threshold for a metric comes first. The metric's own counts only if the judge is calibrated:
+        the scores of others rank answers, but do not show which are good enough.
+        """
+        found: list[Threshold] = []
+        for name, metric in self.metrics.items():
+            value = metric.config.threshold
+            if metric.judge is not None:
+                scorer = self.scorer(name)
+                value = (scorer.thresholds or {}).get(name, value if scorer.calibrated else None)
+            if value is not None:
+                found.append(Threshold(name, metric.judge, value, metric.config.direction))
+        return found
+
+    def composites(self) -> list[Composite]:
+        """The composites that are computed from the scores; their parts must be usable (see `unusable_parts`)."""
+        limits = {limit.metric: limit.value for limit in self.thresholds()}
+        return [
+            Composite(
+                name,
+                metric.judge,
+                metric.config,
+                {
+                    part: Source(self.metrics[part].asks, self.metrics[part].config.direction, limits.get(part))
+                    for part in metric.config.weights
+                },
+            )
+            for name, metric in self.metrics.items()
+            if isinstance(metric.config, CompositeMetricConfig)
+        ]
+
+    def undecided(self) -> Iterator[Problem]:
+        """Parts of composites and gates on pass rates that need a threshold and have none."""
+        for composite in self.composites():
+            for name, source in composite.sources.items():
+                if composite.config.op in BY_PASSING and source.limit is None:
+                    what, hint = self._no_threshold(f"{name} has no threshold", name)
+                    what += f", and {composite.config.op} is about what passes"
+                    yield Problem(what, f"metric.{composite.name}.of", hint)
+        limited = {threshold.metric for threshold in self.thresholds()}
+        for gate in self.gates:
+            concerned = list(self.metrics) if gate.metric is None else [gate.metric]
+            if gate.statistic in SHARES and not limited & {*concerned}:
+                who = f"{gate.metric} has no" if gate.metric else "no metric has a"
+                what, hint = self._no_threshold(f"there is no {gate.statistic}: {who} threshold", concerned[0])
+                yield Problem(what, f"gate.{gate.about}.{gate.statistic}", hint)
+
+    def _no_threshold(self, what: str, name: str) -> tuple[str, str]:
+        """The problem, and how to set a threshold that holds with the metric's judge."""
+        metric = self.metrics[name]
+        if metric.judge is None or metric.config.threshold is None:
+            return what, f"metric.{name}.threshold=0.8"
+        what += f" that holds with the judge {metric.judge}, which is not calibrated"
+        return what, f"say where its scores pass: 'judge.thresholds={{{name}: 0.5}}'"
+
+
+def unusable_parts(settings: Settings, scored: Mapping[str, Measured]) -> dict[str, list[Problem]]:
+    """The parts of composites that are missing or do not fit, by the composite's name.
+
+    Args:
+        settings: The run's.
+        scored: The metrics that the run has scores of.
+    """
+    found: dict[str, list[Problem]] = {}
+    for name, config in settings.run.metric.items():
+        if isinstance(config, CompositeMetricConfig):
+            faults = ((part, _misfit(settings, scored, config, part)) for part in config.weights)
+            problems = [*_absent(settings, scored, name, config)]
+            problems += [Problem(f"{part} {fault}", f"metric.{name}.of") for part, fault in faults if fault]
+            found |= {name: problems} if problems else {}
+    return found
+
+
+def _absent(
+    settings: Settings, scored: Mapping[str, Measured], name: str, config: CompositeMetricConfig
+) -> Iterator[Problem]:
+    declared = settings.run.metric
+    absent = [part for part in config.weights if part not in declared and part not in scored]
+    if not absent:
+        return
+    known = known_metrics(settings)
+    wrong = next((part for part in absent if part not in known), None)
+    hint = did_you_mean(wrong, known) if wrong else f"'metric=[{','.join([*absent, *declared])}]'"
+    yield Problem(f"it is made of {', '.join(absent)}, which this run does not score", f"metric.{name}.of", hint)
+
+
+def _misfit(settings: Settings, scored: Mapping[str, Measured], config: CompositeMetricConfig, part: str) -> str | None:
+    """Why a metric of the run cannot be a part; None also for a metric that the run does not have."""
+    declared = settings.run.metric.get(part)
+    if declared is None and part not in scored:
+        return None
+    if isinstance(declared, CompositeMetricConfig):
+        return f"is a composite itself; name what it is made of: {', '.join(declared.weights)}"
+    if declared is None or part not in scored:
+        return "stands for checks that only some cases bring; name metrics that score every case"
+    if not scored[part].bounded:
+        return "has scores beyond 0..1, which cannot be put together with others"
+    beyond = [name for name in settings.run.dataset if config.covers(name) and not declared.covers(name)]
+    return f"does not score the dataset {beyond[0]}; set `datasets` of both to the same" if beyond else None
+
+
+def known_metrics(settings: Settings) -> set[str]:
+    """The metrics of the run and of its config folders."""
+    files = (file for folder in settings.composed.conf_folders for file in folder.glob("metric/[!_]*.yaml"))
+    return {*settings.run.metric, *(file.stem for file in files)}
