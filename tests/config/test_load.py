@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -16,6 +13,7 @@ from evalflow.app.core.assemble import composed_settings, settings_of
 from evalflow.cli import run_command
 from evalflow.config.load import compose
 from evalflow.errors import UserError
+from tests.cli.conftest import Program
 
 Folder = Callable[[dict[str, str]], Path]
 
@@ -213,12 +211,6 @@ def test_threads_may_compose_together() -> None:
         assert [values["seed"] for values in found] == list(seeds)
 
 
-def run(*arguments: str, cwd: Path, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    """The program itself."""
-    command = [sys.executable, "-m", "evalflow", *arguments]
-    return subprocess.run(command, cwd=cwd, env={**os.environ, **(env or {})}, capture_output=True, text=True)
-
-
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -232,7 +224,7 @@ def run(*arguments: str, cwd: Path, env: dict[str, str] | None = None) -> subpro
     ],
 )
 def test_mistakes_end_with_2_and_without_a_traceback(arguments: tuple[str, ...], tmp_path: Path) -> None:
-    done = run(*arguments, cwd=tmp_path)
+    done = Program(tmp_path)(*arguments)
     assert done.returncode == 2, done.stderr
     assert "Traceback" not in done.stderr
     assert "error:" in done.stderr
@@ -242,7 +234,7 @@ def test_mistakes_end_with_2_and_without_a_traceback(arguments: tuple[str, ...],
 
 def test_a_resolved_configuration_names_secrets_and_does_not_show_them(tmp_path: Path) -> None:
     arguments = ("dataset=rag", "metric=exact_match", "judge=openai", "judge.model=m", "--cfg", "job", "--resolve")
-    done = run(*arguments, cwd=tmp_path, env={"OPENAI_API_KEY": "sk-very-secret"})
+    done = Program(tmp_path)(*arguments, OPENAI_API_KEY="sk-very-secret")
     assert done.returncode == 0, done.stderr
     assert "api_key_env: OPENAI_API_KEY" in done.stdout
     assert "sk-very-secret" not in done.stdout + done.stderr
@@ -250,7 +242,7 @@ def test_a_resolved_configuration_names_secrets_and_does_not_show_them(tmp_path:
 
 def test_two_runs_started_together_share_no_folder(tmp_path: Path) -> None:
     with ThreadPoolExecutor(2) as pool:
-        done = list(pool.map(lambda _: run("dataset=rag", "metric=exact_match", cwd=tmp_path), range(2)))
+        done = list(pool.map(lambda _: Program(tmp_path).process("dataset=rag", "metric=exact_match"), range(2)))
     assert [one.returncode for one in done] == [0, 0], done[0].stderr
     assert len(list((tmp_path / "outputs" / "runs").iterdir())) == 2
 
@@ -258,7 +250,7 @@ def test_two_runs_started_together_share_no_folder(tmp_path: Path) -> None:
 def test_shadowing_is_said(tmp_path: Path, folder: Folder) -> None:
     own = folder({"dataset/rag.yaml": "# @package dataset.rag\npath: mine.jsonl\n"})
     (tmp_path / "mine.jsonl").write_text('{"question": "q", "answer": "a", "reference": "a"}\n', encoding="utf-8")
-    done = run("--config-dir", str(own), "dataset=rag", "metric=exact_match", cwd=tmp_path)
+    done = Program(tmp_path)("--config-dir", str(own), "dataset=rag", "metric=exact_match")
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("in place of the packaged") == 1
 

@@ -6,13 +6,13 @@ import os
 import re
 import shlex
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import yaml
 
 from evalflow.testing import Endpoint
+from tests.cli.conftest import Program
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -35,11 +35,10 @@ def named_files() -> list[tuple[str, str]]:
 
 
 def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    words = shlex.split(command)
-    assert words[0] == "python", command
-    return subprocess.run(
-        [sys.executable, *words[1:]], cwd=folder, env={**os.environ, "COLUMNS": "80"}, capture_output=True, text=True
-    )
+    """Run a command of a page in this process."""
+    python, flag, package, *words = shlex.split(command)
+    assert (python, flag, package) == ("python", "-m", "evalflow"), command
+    return Program(folder)(*words)
 
 
 def test_the_two_commands_come_first() -> None:

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
-import subprocess
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,8 +13,8 @@ import pytest
 
 from evalflow.testing import Endpoint, Request
 from evalflow.testing.replies import Answering
+from tests.docs.test_readme import ROOT, blocks, run
 
-ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "targets.md").read_text(encoding="utf-8")
 ADDRESS = "http://127.0.0.1:8000/ask"
 
@@ -36,13 +33,9 @@ class Guarded(Answering):
         }
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
-
-
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    for text in [*blocks("yaml"), *blocks("python")]:
+    for text in [*blocks("yaml", PAGE), *blocks("python", PAGE)]:
         name = re.match(r"# (\S+)\n", text)
         assert name
         (tmp_path / name[1]).parent.mkdir(parents=True, exist_ok=True)
@@ -51,18 +44,16 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_every_command_works(folder: Path) -> None:
-    commands = [line for block in blocks("bash") for line in block.splitlines()]
+    commands = [line for block in blocks("bash", PAGE) for line in block.splitlines()]
     assert len(commands) == 5
     with Endpoint(lambda _: Guarded()) as endpoint:
         config = folder / "conf" / "target" / "guarded.yaml"
         config.write_text(config.read_text().replace(ADDRESS, f"{endpoint.url}/chat/completions"))
         for command in commands:
-            words = shlex.split(command)
-            assert words[0] == "python"
             before = endpoint.count
-            done = subprocess.run([sys.executable, *words[1:]], cwd=folder, capture_output=True, text=True)
+            done = run(command, folder)
             assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
-            if "check" in words:
+            if "evalflow check" in command:
                 assert endpoint.count == before
                 assert f"guarded · POST {endpoint.url}/chat/completions" in done.stdout
                 continue

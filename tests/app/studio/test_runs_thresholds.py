@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import shlex
-import subprocess
-import sys
 import time
 from typing import Any
 
@@ -19,6 +17,8 @@ from evalflow.app.studio.scores import ScoreFilter, distribution, neighbours, pa
 from evalflow.app.studio.space import NotFoundError, TakenError, Workspace
 from evalflow.app.worker import Worker
 from evalflow.errors import UserError
+
+from ...cli.conftest import Program
 
 GRADED: dict[str, Any] = {
     "kind": "recorded",
@@ -75,7 +75,7 @@ def test_it_is_kept_with_all_that_follows_and_given_back(space: Workspace, run: 
     assert "is 0.100" in (run.folder / "summary.md").read_text() or "0.85" in (run.folder / "report.html").read_text()
     assert json.loads((run.folder / "run.json").read_text())["exit_code"] == 1
     assert high.repeat.endswith("++metric.graded.threshold=0.85")
-    assert subprocess.run([sys.executable, *shlex.split(high.repeat)[1:]], check=False).returncode == 1
+    assert Program(space.root)(*shlex.split(high.repeat)[3:]).returncode == 1
     back = run_files.restore_threshold(space, run.run_id, "graded")
     assert found(back) == found(run)
     assert back.repeat == run.repeat

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -21,6 +19,7 @@ from evalflow.config.literal import escaped, escaped_but_environment, read_yaml,
 from evalflow.config.load import resolved
 from evalflow.errors import UserError
 
+from ...cli.conftest import Program
 from ...config.test_load import BOMB
 
 # What YAML, OmegaConf or Hydra could take for something else, and any other text.
@@ -84,7 +83,7 @@ def test_an_export_runs_on_the_command_line(space: Workspace, tmp_path: Path) ->
     cases.add_cases(space, "mine", [{"question": "q", "answer": "a", "reference": "a"}])
     export_files(space, tmp_path / "out", "helper", ["mine"])
     words = ["--config-dir", "out/conf", "dataset=mine", "metric=same", "target=helper"]
-    done = subprocess.run([sys.executable, "-m", "evalflow", *words], capture_output=True, text=True, check=False)
+    done = Program(tmp_path)(*words)
     assert done.returncode == 0, done.stderr
     with pytest.raises(UserError, match="not empty"):
         export_files(space, tmp_path / "out", "helper")

@@ -26,6 +26,7 @@ from evalflow.app.worker import Worker
 from evalflow.errors import InfrastructureError
 from evalflow.testing import Endpoint, Request, status
 
+from ...cli.conftest import Program
 from ...postgres import cluster
 
 PATIENCE_S = 120
@@ -338,7 +339,7 @@ def test_a_run_of_the_command_line_is_opened_and_repeated(space: Workspace, tmp_
         definition = "# @package metric.long\nkind: check\nneeds: [answer]\nchecks: [{op: not_regex, pattern: loan}]\n"
         (tmp_path / "mine" / "metric" / "long.yaml").write_text(definition, encoding="utf-8")
         words = ["--config-dir", "mine", "dataset=rag", "metric=long", "limit=3"]
-    subprocess.run([sys.executable, "-m", "evalflow", *words], check=True, capture_output=True)
+    assert Program(tmp_path)(*words).returncode == 0
     run = runs.open_run(space, tmp_path / "outputs" / "latest")
     done = until(space, run, Worker(space), ended)
     found = by_case(space, run)
@@ -348,9 +349,9 @@ def test_a_run_of_the_command_line_is_opened_and_repeated(space: Workspace, tmp_
 
 def repeated(run: Run) -> dict[str, tuple[str, float | None]]:
     """The scores of the run's own command, run again."""
-    words = shlex.split(run.repeat.replace("python", sys.executable, 1))
-    subprocess.run([*words, "cache.mode=off"], check=True, capture_output=True)
-    lines = (Path("outputs/latest") / "scores.jsonl").read_text(encoding="utf-8").splitlines()
+    program = Program(Path.cwd())
+    assert program(*shlex.split(run.repeat)[3:], "cache.mode=off").returncode == 0
+    lines = (program.latest / "scores.jsonl").read_text(encoding="utf-8").splitlines()
     return {row["case_id"]: (row["status"], row["score"]) for row in map(json.loads, lines)}
 
 
