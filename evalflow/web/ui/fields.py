@@ -32,7 +32,7 @@ class NameField:
     def __init__(self, example: str, value: str = "") -> None:
         help = f"Any title, e.g. “{example}” (file name: {name_of(example)})."
         self.field = line(About("Name", help, example, required=True), value)
-        self._preview = text("", classes="aside").props("aria-live=polite")
+        self._preview = text("", classes="aside kept").props("aria-live=polite")
         self.field.on_value_change(self._show_name)
         self.field.on("blur", self._settle)
 

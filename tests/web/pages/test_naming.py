@@ -51,9 +51,11 @@ def test_a_title_is_typed_and_its_name_seen_and_changed(visit: Visit, pages: Ser
     name = field(page, "Name")
     name.press_sequentially("Fees & Refunds")
     seen(page, "File name: fees_refunds")
+    place = page.get_by_role("button", name="Create", exact=True).bounding_box()
     name.press("Tab")
     page.wait_for_function("document.querySelector('input[type=text]').value === 'fees_refunds'")
     page.get_by_text("File name: fees_refunds").wait_for(state="detached")
+    assert page.get_by_role("button", name="Create", exact=True).bounding_box() == place  # a click would miss it
     name.fill(f"Fees {width}")
     press(page, "Create")
     page.wait_for_url(re.compile(f"/datasets/fees_{width}$"))
