@@ -6,7 +6,6 @@ operations of Python, so that what the work calls must come back by itself: `pat
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import ctypes
 import threading
@@ -95,6 +94,8 @@ def within(seconds: float, what: str, work: Callable[[], T]) -> T:
 
 async def apart(work: Callable[[], T]) -> T:
     """Do the work away from the event loop; it ends soon where the task that waits for it is cancelled."""
+    import asyncio  # TLS and all, which most who import this module do not need
+
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[None] = loop.create_future()
 

@@ -181,3 +181,15 @@ def _known(read: Callable[[str], Any], pattern: str) -> Pattern | None:
     expect_small(pattern)
     found = read(pattern)
     return None if found is None else Pattern(pattern, found)
+
+
+def look_up(path: str, fields: Mapping[str, Any]) -> Any:
+    """The field, or what a dotted path such as `metadata.category` leads to inside of it; None where absent."""
+    if "." not in path:
+        return fields.get(path)
+    here: Any = fields
+    for part in path.split("."):
+        if not isinstance(here, Mapping):
+            return None
+        here = cast("Mapping[str, Any]", here).get(part)
+    return here

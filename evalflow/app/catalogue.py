@@ -10,19 +10,15 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pydantic_core import PydanticUndefined
 from rich import box
 from rich.console import Console, Group
 from rich.padding import Padding
 from rich.table import Table
 
 from evalflow.app.core.options import GROUPS, Option, find_option, options
-from evalflow.app.core.suggest import Catalogue, Fit, calls_of
+from evalflow.app.core.suggest import Catalogue, Fit
 from evalflow.errors import command
-from evalflow.metrics.base import Calls
-from evalflow.metrics.registry import metric_kinds
-from evalflow.paths import prompt_dirs
-from evalflow.prompts import Prompts
+from evalflow.metrics.registry import Calls, calls_of, metric_kinds
 from evalflow.report.wording import literal, plain
 
 if TYPE_CHECKING:
@@ -69,6 +65,8 @@ def keys_of(kind: str) -> list[dict[str, Any]]:
 
 
 def _keys(config: type[BaseModel]) -> Iterator[dict[str, Any]]:
+    from pydantic_core import PydanticUndefined
+
     told = _meanings(config)
     for name, field in config.model_fields.items():
         default = field.get_default(call_default_factory=True, validated_data={})
@@ -209,6 +207,9 @@ def print_option(name: str, config_dir: Path | None, console: Console, *, as_jso
         members = [one for one in everything if one.group == "metric" and one.values.get("kind") == name]
         return print_kind(name, members, console, as_json=as_json)
     option = find_option(name, config_dir)
+    from evalflow.paths import prompt_dirs
+    from evalflow.prompts import Prompts  # Jinja, which `list` does not need
+
     templates = Prompts(prompt_dirs(config_dir))
     names = dict.fromkeys(part for prompt in option.prompts for part in templates.parts(prompt))
     prompts = {name: templates.source(name) for name in names}

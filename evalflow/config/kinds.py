@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cache
-from importlib.metadata import EntryPoint, EntryPoints, entry_points
-from typing import Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
 from evalflow.errors import Problem, UserError, did_you_mean
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint, EntryPoints
 
 T = TypeVar("T")
 
@@ -15,6 +17,8 @@ T = TypeVar("T")
 @cache
 def installed_points() -> EntryPoints:
     """The entry points of all installed packages. Their files are read once, since there can be hundreds."""
+    from importlib.metadata import entry_points
+
     return cast("EntryPoints", entry_points())  # what Python 3.11 gives instead has the same `select`
 
 

@@ -16,8 +16,12 @@ from pathlib import Path
 from typing import Any, cast
 
 from hydra import compose as hydra_compose
-from hydra import initialize_config_dir
 from hydra import main as hydra_main
+from hydra import version
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from hydra._internal.hydra import Hydra
+from hydra._internal.utils import create_config_search_path
+from hydra.core.default_element import ResultDefault
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
@@ -145,7 +149,11 @@ def launch(
         argv, sys.argv = sys.argv, ["evalflow", *flags, *overrides]  # argparse wants them apart
         try:
             with composing(config_dir, run_id, overrides):
-                hydra_main(str(share_dir() / "conf"), hydra_plugins.PRIMARY, version_base="1.3")(task)()
+                if flags or any(word.lstrip("+").startswith("hydra.mode=") for word in overrides):
+                    hydra_main(_packaged(), hydra_plugins.PRIMARY, version_base="1.3")(task)()
+                else:  # hydra.main would compose twice, first to learn that this is no sweep
+                    with _hydra() as hydra:
+                        hydra.run(hydra_plugins.PRIMARY, task, [*overrides, "hydra.mode=RUN"])
         except AbsentKeyError as error:
             raise _explained(error, overrides, config_dir, check) from None
         finally:
@@ -167,6 +175,32 @@ def resolved(storable: Mapping[str, Any]) -> dict[str, Any]:
         return cast("dict[str, Any]", OmegaConf.to_container(OmegaConf.create(dict(storable)), resolve=True))
 
 
+class _Loader(ConfigLoaderImpl):
+    """Hydra's loader, which remembers the files of its last composition: to ask it for them is to load them again."""
+
+    defaults: Sequence[ResultDefault] = ()
+
+    def _compose_config_from_defaults_list(self, defaults: list[ResultDefault], repo: Any) -> DictConfig:
+        self.defaults = defaults
+        return super()._compose_config_from_defaults_list(defaults, repo)
+
+
+@contextmanager
+def _hydra() -> Generator[Hydra]:
+    """What `hydra.initialize_config_dir` sets up, with our loader."""
+    version.setbase("1.3")
+    hydra = Hydra("evalflow", _Loader(create_config_search_path(_packaged())))
+    GlobalHydra.instance().initialize(hydra)
+    try:
+        yield hydra
+    finally:
+        GlobalHydra.instance().clear()
+
+
+def _packaged() -> str:
+    return str(share_dir() / "conf")
+
+
 @contextmanager
 def _umask(mask: int) -> Generator[int]:
     """What the whole process leaves out of the rights of new files; gives the mask that held before."""
@@ -179,10 +213,7 @@ def _umask(mask: int) -> Generator[int]:
 
 def _compose(overrides: Sequence[str], config_dir: Path | None, run_id: str, *, complete: bool = True) -> Composed:
     """Compose; with `complete`, a mandatory value that is not given is an error."""
-    with (
-        composing(config_dir, run_id, overrides),
-        initialize_config_dir(str(share_dir() / "conf"), job_name="evalflow", version_base="1.3"),
-    ):
+    with composing(config_dir, run_id, overrides), _hydra():
         config = hydra_compose(hydra_plugins.PRIMARY, list(overrides), return_hydra_config=True)
         return _plain(config, config.hydra.runtime.choices, tuple(overrides), config_dir, complete=complete)
 
@@ -247,7 +278,10 @@ def _plain(
 def _check_packages(folders: Sequence[Path], overrides: Sequence[str]) -> dict[str, Path]:
     """The file behind each part; every dataset and metric file must sit in its own package, or two would merge."""
     loader = GlobalHydra.instance().config_loader()
-    defaults = loader.compute_defaults_list(hydra_plugins.PRIMARY, list(overrides), RunMode.RUN).defaults
+    if isinstance(loader, _Loader):
+        defaults = loader.defaults
+    else:
+        defaults = loader.compute_defaults_list(hydra_plugins.PRIMARY, list(overrides), RunMode.RUN).defaults
     sources: dict[str, Path] = {}
     problems: list[Problem] = []
     for part in defaults:

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ValidationError
 from evalflow.errors import JudgeError
 from evalflow.llm.evidence import Evidence, sentences, states_something, weigh, windows
 from evalflow.llm.minilm import MiniLM
-from evalflow.records import JudgeInfo, Reply, Usage
+from evalflow.records import EVIDENCE_TASKS, JudgeInfo, Reply, Usage
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
@@ -142,7 +142,7 @@ class EmbeddedJudge:
         config: Its name, and whether thresholds count.
     """
 
-    tasks = frozenset({"extract_claims", "verify_claims", "rate_relevance"})
+    tasks = EVIDENCE_TASKS
 
     def __init__(self, config: EmbeddedJudgeConfig) -> None:
         self._minilm = MiniLM()

@@ -10,7 +10,6 @@ from pydantic import Field
 
 from evalflow.config.schema import MetricConfig
 from evalflow.errors import Problem, UserError
-from evalflow.frozen import record
 from evalflow.metrics.steps import fields_of, obstacle
 from evalflow.prompts import Prompts
 from evalflow.protocols import Judge, Prepared
@@ -23,21 +22,6 @@ class UnitMetricConfig(MetricConfig):
     """A metric whose scores lie in 0..1, and so its threshold too."""
 
     threshold: float | None = Field(default=None, ge=0, le=1)
-
-
-@record()
-class Calls:
-    """How often a metric calls a judge or an embedder, where every step has something to ask about.
-
-    Attributes:
-        low: For one score, at least.
-        high: For one score, at most; None where the case decides.
-        once: Once a run, beforehand.
-    """
-
-    low: int = 0
-    high: int | None = 0
-    once: int = 0
 
 
 class BaseMetric(Generic[C]):
@@ -71,11 +55,6 @@ class BaseMetric(Generic[C]):
             UserError: With all that is wrong and can be known without data.
         """
         return cls(name, config)
-
-    @classmethod
-    def calls(cls, declared: Mapping[str, Any]) -> Calls:  # noqa: ARG003 - none, whatever it says
-        """How many calls it takes, as far as its YAML tells before it is validated."""
-        return Calls()
 
     def preview(self, case: Case, answer: Answer) -> Sequence[Ask]:
         """The asks that scoring would lead to."""

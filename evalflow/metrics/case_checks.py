@@ -11,6 +11,7 @@ from typing import Any, Literal, Self
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, TypeAdapter, model_validator
 
 from evalflow.config.schema import MetricConfig, Strict, Word
+from evalflow.jsonvalues import look_up
 from evalflow.metrics.base import BaseMetric, FieldMetric, scored
 from evalflow.metrics.chain import ChainConfig, ChainMetric
 from evalflow.metrics.cosine import CosineMetric
@@ -19,7 +20,7 @@ from evalflow.metrics.json_schema import written
 from evalflow.metrics.operations import NormalForm, as_number
 from evalflow.metrics.returns import BoolType, FieldType, StrType
 from evalflow.metrics.rules import Rule, ValueRule
-from evalflow.metrics.steps import PreparedStep, StepConfig, build_steps, fields_of, look_up
+from evalflow.metrics.steps import PreparedStep, StepConfig, build_steps, fields_of
 from evalflow.prompts import Prompts
 from evalflow.protocols import Judge
 from evalflow.records import Answer, Ask, Case, Outcome, passes

@@ -8,11 +8,12 @@ from typing import Any, Generic, Literal, TypeVar, cast
 
 from evalflow.errors import JudgeError, UserError
 from evalflow.frozen import record
-from evalflow.metrics.base import BaseMetric, Calls, UnitMetricConfig
+from evalflow.jsonvalues import look_up
+from evalflow.metrics.base import BaseMetric, UnitMetricConfig
 from evalflow.metrics.reasons import reason_of
 from evalflow.metrics.returns import Observed, rows_at
 from evalflow.metrics.rules import Rule, evaluate
-from evalflow.metrics.steps import LISTS, PreparedStep, fields_of, items_in, look_up, obstacle, root, stand_in
+from evalflow.metrics.steps import LISTS, PreparedStep, fields_of, items_in, obstacle, root, stand_in
 from evalflow.prompts import render
 from evalflow.protocols import Judge
 from evalflow.records import Answer, Ask, Case, Distribution, Message, Outcome, Reply
@@ -73,12 +74,6 @@ class ChainMetric(BaseMetric[C], Generic[C]):
         self._steps = tuple(steps)
         self._rule = rule
         self._needed = tuple(dict.fromkeys(map(root, config.needs)))
-
-    @classmethod
-    def calls(cls, declared: Mapping[str, Any]) -> Calls:
-        """One for each step; one in all where its kind has no steps of one's own."""
-        steps = len(declared.get("steps") or ("one",))
-        return Calls(steps, steps)
 
     def preview(self, case: Case, answer: Answer) -> Sequence[Ask]:
         """The asks that scoring would lead to, with stand-ins for the replies; empty where nothing would be asked.

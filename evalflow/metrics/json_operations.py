@@ -11,7 +11,7 @@ from pydantic import ConfigDict, Field, model_validator
 
 from evalflow.apart import TooSlow, apart
 from evalflow.config.schema import Word
-from evalflow.jsonvalues import Path, json_path
+from evalflow.jsonvalues import Path, json_path, look_up
 from evalflow.metrics.json_schema import Fault, NoJson, json_of, json_schema, written
 from evalflow.metrics.operations import (
     BaseOperation,
@@ -21,7 +21,6 @@ from evalflow.metrics.operations import (
     TextOperation,
     quoted,
 )
-from evalflow.metrics.steps import look_up
 from evalflow.patterns import Pattern, compiled
 from evalflow.records import Outcome
 

@@ -13,8 +13,8 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from evalflow.config.schema import Strict, Word
+from evalflow.jsonvalues import look_up
 from evalflow.metrics.json_schema import written
-from evalflow.metrics.steps import look_up
 from evalflow.patterns import Pattern, compiled
 
 NormalForm = Literal["NFC", "NFKC", "NFD", "NFKD"]

@@ -5,36 +5,72 @@ Third parties add theirs as entry points of the group `evalflow.metrics`, each a
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from functools import partial
 from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from evalflow.config.kinds import Kinds
+from evalflow.frozen import record
 
 if TYPE_CHECKING:
     from evalflow.config.schema import MetricConfig
     from evalflow.prompts import Prompts
     from evalflow.protocols import Metric
 
-_BUILT_IN = MappingProxyType(
+
+@record()
+class Calls:
+    """How often a metric calls a judge or an embedder, where every step has something to ask about.
+
+    Attributes:
+        low: For one score, at least.
+        high: For one score, at most; None where the case decides.
+        once: Once a run, beforehand.
+    """
+
+    low: int = 0
+    high: int | None = 0
+    once: int = 0
+
+
+Declared = Mapping[str, Any]
+"""A metric's YAML, not yet validated."""
+
+
+def _for_each_step(declared: Declared) -> Calls:
+    steps = len(declared.get("steps") or ())
+    return Calls(steps, steps)
+
+
+def _for_each_sample(declared: Declared) -> Calls:
+    """One where the judge gives token probabilities, else one for each sample; and one for the steps."""
+    samples = 1 if declared.get("strict") else declared.get("samples", G_EVAL_SAMPLES)
+    return Calls(1, samples, once=0 if declared.get("steps") or declared.get("steps_from") else 1)
+
+
+G_EVAL_SAMPLES = 10
+_NONE = Calls()
+_BUILT_IN: Mapping[str, tuple[str, Calls | Callable[[Declared], Calls]]] = MappingProxyType(
     {
-        "judge": "evalflow.metrics.kinds.judge:JudgeMetric",
-        "rubric": "evalflow.metrics.kinds.rubric:RubricMetric",
-        "g_eval": "evalflow.metrics.kinds.g_eval:GEvalMetric",
-        "check": "evalflow.metrics.kinds.check:CheckMetric",
-        "checks": "evalflow.metrics.kinds.checks:ChecksMetric",
-        "generated_questions": "evalflow.metrics.kinds.generated_questions:GeneratedQuestionsMetric",
-        "pairwise": "evalflow.metrics.kinds.pairwise:PairwiseMetric",
-        "composite": "evalflow.metrics.kinds.composite:CompositeMetric",
-        "similarity": "evalflow.metrics.kinds.similarity:SimilarityMetric",
-        "classification": "evalflow.metrics.kinds.classification:ClassificationMetric",
-        "tool_calls": "evalflow.metrics.kinds.tool_calls:ToolCallsMetric",
-        "retrieval": "evalflow.metrics.kinds.retrieval:RetrievalMetric",
-        "set_match": "evalflow.metrics.kinds.set_match:SetMatchMetric",
-        "recorded": "evalflow.metrics.kinds.recorded:RecordedMetric",
+        "judge": ("judge:JudgeMetric", _for_each_step),
+        "rubric": ("rubric:RubricMetric", Calls(1, 1)),
+        "g_eval": ("g_eval:GEvalMetric", _for_each_sample),
+        "check": ("check:CheckMetric", _NONE),
+        "checks": ("checks:ChecksMetric", Calls(0, None)),
+        "generated_questions": ("generated_questions:GeneratedQuestionsMetric", Calls(1, 2)),
+        "pairwise": ("pairwise:PairwiseMetric", Calls(2, 2)),
+        "composite": ("composite:CompositeMetric", _NONE),
+        "similarity": ("similarity:SimilarityMetric", Calls(1, 1)),
+        "classification": ("classification:ClassificationMetric", _NONE),
+        "tool_calls": ("tool_calls:ToolCallsMetric", _NONE),
+        "retrieval": ("retrieval:RetrievalMetric", _NONE),
+        "set_match": ("set_match:SetMatchMetric", _NONE),
+        "recorded": ("recorded:RecordedMetric", _NONE),
     }
 )
+"""The class of each kind, below `evalflow.metrics.kinds`, and how often it calls, for `list`, which loads no class."""
 
 
 class MetricKind(Protocol):
@@ -49,8 +85,14 @@ class MetricKind(Protocol):
 
 def metric_kinds() -> Kinds[MetricKind]:
     """All kinds of metrics."""
-    builtin = {kind: partial(_imported, place) for kind, place in _BUILT_IN.items()}
+    builtin = {kind: partial(_imported, place) for kind, (place, _) in _BUILT_IN.items()}
     return Kinds("metric", "evalflow.metrics", builtin)
+
+
+def calls_of(declared: Declared) -> Calls | None:
+    """How many calls a metric takes, as far as its YAML tells; None where its kind is not built in."""
+    _, calls = _BUILT_IN.get(str(declared.get("kind")), ("", None))
+    return calls(declared) if callable(calls) else calls
 
 
 def metric_config_model(kind: str) -> type[MetricConfig]:
@@ -78,4 +120,4 @@ def build_metric(name: str, config: MetricConfig, prompts: Prompts) -> Metric:
 
 def _imported(place: str) -> MetricKind:
     module, _, name = place.partition(":")
-    return cast("MetricKind", getattr(import_module(module), name))
+    return cast("MetricKind", getattr(import_module(f"evalflow.metrics.kinds.{module}"), name))

@@ -12,6 +12,7 @@ from pydantic import BaseModel, field_validator
 
 from evalflow.config.schema import FIELDS, IDENTIFIER, Strict, Word
 from evalflow.errors import Problem, UserError, did_you_mean
+from evalflow.jsonvalues import look_up
 from evalflow.metrics.returns import (
     BoolType,
     LabelType,
@@ -66,18 +67,6 @@ def fields_of(case: Case, answer: Answer) -> dict[str, Any]:
 def is_recorded(case: Case, answer: Answer) -> bool:
     """Whether the answer is the one that stands in the data, and not a generated or an example answer."""
     return not answer.generated and (answer.answer, answer.actual) == (case.answer, case.actual)
-
-
-def look_up(path: str, fields: Mapping[str, Any]) -> Any:
-    """The field, or what a dotted path such as `metadata.category` leads to inside of it; None where absent."""
-    if "." not in path:
-        return fields.get(path)
-    here: Any = fields
-    for part in path.split("."):
-        if not isinstance(here, Mapping):
-            return None
-        here = cast("Mapping[str, Any]", here).get(part)
-    return here
 
 
 def items_in(name: str, fields: Mapping[str, Any]) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """The values that everything passes along, all frozen; a score is returned, never state on a metric."""
 
 from evalflow.records.answers import RECORDED_FAILURE, Answer, AnswerStatus, Case, Context, Message, Usage
-from evalflow.records.replies import EMBED, Ask, Distribution, Embedded, JudgeInfo, Reply
+from evalflow.records.replies import EMBED, EVIDENCE_TASKS, Ask, Distribution, Embedded, JudgeInfo, Reply
 from evalflow.records.scores import (
     TOLERANCE,
     Direction,
@@ -17,6 +17,7 @@ from evalflow.records.scores import (
 
 __all__ = [
     "EMBED",
+    "EVIDENCE_TASKS",
     "RECORDED_FAILURE",
     "TOLERANCE",
     "Answer",

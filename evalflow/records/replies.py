@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 EMBED = "embed"
 """The task of an ask for vectors, one for each item; the embedder answers it."""
+EVIDENCE_TASKS = frozenset({"extract_claims", "verify_claims", "rate_relevance"})
+"""The tasks that the embedded judge can answer; a language model can answer any."""
 
 # How likely each value of a reply's field is: {"verdict": {"supported": 0.8, "contradicted": 0.2}}.
 Distribution = Mapping[str, Mapping[Any, float]]

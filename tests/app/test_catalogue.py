@@ -11,7 +11,8 @@ from rich.console import Console
 
 from evalflow.app.catalogue import metric_facts, metric_table
 from evalflow.app.core.options import Option, options
-from evalflow.app.core.suggest import Catalogue, calls_of
+from evalflow.app.core.suggest import Catalogue
+from evalflow.metrics.registry import calls_of
 
 
 def printed(listed: list[Option]) -> list[str]:

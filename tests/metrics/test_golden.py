@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from evalflow.app.core.suggest import calls_of
 from evalflow.errors import UserError
+from evalflow.metrics.registry import calls_of
 from evalflow.records import Context
 
 ROOT = Path(__file__).parents[2]

@@ -15,9 +15,10 @@ from evalflow.config.explain import override
 from evalflow.config.schema import RunConfig
 from evalflow.config.validate import Settings
 from evalflow.errors import Problem, UserError, did_you_mean
+from evalflow.jsonvalues import look_up
 from evalflow.labels import Given, parse_case
 from evalflow.metrics.scale import label_scale, read_label
-from evalflow.metrics.steps import fields_of, is_recorded, look_up, root
+from evalflow.metrics.steps import fields_of, is_recorded, root
 from evalflow.protocols import Metric
 from evalflow.records import Case
 from evalflow.run.plan import case_digest

@@ -14,11 +14,9 @@ from evalflow import datasets
 from evalflow.app.core.options import Option
 from evalflow.config.schema import DatasetConfig
 from evalflow.errors import UserError, command
-from evalflow.llm.embedded import EmbeddedJudge
-from evalflow.metrics.base import Calls
-from evalflow.metrics.registry import metric_kinds
-from evalflow.metrics.steps import look_up
-from evalflow.records import EMBED, Case
+from evalflow.jsonvalues import look_up
+from evalflow.metrics.registry import calls_of
+from evalflow.records import EMBED, EVIDENCE_TASKS, Case
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -90,7 +88,7 @@ class Catalogue:
         calls = calls_of(values)
         if calls is None or calls.high is None:
             return None
-        return calls.high == 0 or _tasks(values) <= EmbeddedJudge.tasks | {EMBED}
+        return calls.high == 0 or _tasks(values) <= EVIDENCE_TASKS | {EMBED}
 
     def fits(self, metric: Option) -> list[Fit]:
         """The datasets that have what a metric needs, the best first."""
@@ -243,13 +241,3 @@ def _defaults(option: Option) -> list[Any]:
 
 def _listed(value: Any) -> list[str]:
     return cast("list[str]", value) if isinstance(value, list) else [value] if value else []
-
-
-def calls_of(values: Mapping[str, Any]) -> Calls | None:
-    """How many calls a metric takes, as its YAML stands; None where its kind does not tell."""
-    try:
-        kind = metric_kinds().get(str(values.get("kind")))
-    except UserError:
-        return None
-    counted = getattr(kind, "calls", None)
-    return counted(values) if counted else None

@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BaseModel, Field, ValidationError
 from evalflow.config.explain import problems_of
 from evalflow.config.schema import MetricConfig, Strict, Word
 from evalflow.errors import Problem, UserError, did_you_mean
-from evalflow.metrics.base import BaseMetric, Calls, UnitMetricConfig
+from evalflow.metrics.base import BaseMetric, UnitMetricConfig
 from evalflow.metrics.case_checks import (
     JUDGED,
     PARAMS,
@@ -116,11 +116,6 @@ class ChecksMetric(BaseMetric[ChecksMetricConfig]):
         if problems:
             raise UserError(problems)
         return cls(name, config, {kind: JudgedCheck.of(kind, _config(config, kind), prompts) for kind in JUDGED})
-
-    @classmethod
-    def calls(cls, declared: Mapping[str, Any]) -> Calls:  # noqa: ARG003 - whatever it says
-        """One for each check of a case that a judge decides or that compares meanings."""
-        return Calls(0, None)
 
     def bind(self, case: Case) -> Sequence[Metric]:  # pyright: ignore[reportIncompatibleMethodOverride]
         """The checks of the case, in its order; a repeated identifier is told apart by a number.

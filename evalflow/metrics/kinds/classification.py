@@ -9,9 +9,8 @@ from typing import Any, Literal, Self, cast
 from pydantic import field_validator, model_validator
 
 from evalflow.config.schema import Word
-from evalflow.jsonvalues import kind
+from evalflow.jsonvalues import kind, look_up
 from evalflow.metrics.base import FieldMetric, UnitMetricConfig, scored
-from evalflow.metrics.steps import look_up
 from evalflow.records import FigureSpec, Outcome
 
 TYPES = {bool: "true or false", int: "a number", float: "a number", str: "text"}

@@ -27,12 +27,13 @@ from pydantic import (
 
 from evalflow.config.schema import FIELDS, Word
 from evalflow.errors import JudgeError, Problem, UserError, did_you_mean
-from evalflow.metrics.base import Calls
+from evalflow.jsonvalues import look_up
 from evalflow.metrics.chain import ChainConfig, ChainMetric, Scope
+from evalflow.metrics.registry import G_EVAL_SAMPLES
 from evalflow.metrics.returns import FieldType, ListType, Observed, StrType
 from evalflow.metrics.rules import Rule
 from evalflow.metrics.scale import Band, BooleanScale, LikertScale, band_fault, grade_rule, reply_type
-from evalflow.metrics.steps import PreparedStep, StepConfig, build_steps, look_up, root
+from evalflow.metrics.steps import PreparedStep, StepConfig, build_steps, root
 from evalflow.prompts import Prompts, render
 from evalflow.protocols import Judge, Prepared
 from evalflow.records import Answer, Ask, Case, Message, Outcome, Reply
@@ -177,7 +178,7 @@ class GEvalMetricConfig(ChainConfig):
     optional: tuple[str, ...] = ()
     scale: LikertScale = LikertScale(type="likert", min=1, max=10)
     rubric: list[Band] | None = None
-    samples: int = Field(default=10, ge=1, le=100)
+    samples: int = Field(default=G_EVAL_SAMPLES, ge=1, le=100)
     strict: bool = False
     prompt: Word = "g_eval/score.jinja"
     steps_prompt: Word = "g_eval/steps.jinja"
@@ -298,12 +299,6 @@ class GEvalMetric(ChainMetric[GEvalMetricConfig]):
             found = find_entry(origin, config.criteria or "", f"metric.{name}.steps_from")
             plan = _Plan(None, borrowed=copy_of(found, str(origin)))
         return cls(name, config, [scoring], rule, replace(writing, reply_model=Steps), plan)
-
-    @classmethod
-    def calls(cls, declared: Mapping[str, Any]) -> Calls:
-        """One where the judge gives token probabilities, else one for each sample; and one for the steps."""
-        samples = 1 if declared.get("strict") else declared.get("samples", cls.Config.model_fields["samples"].default)
-        return Calls(1, samples, once=0 if declared.get("steps") or declared.get("steps_from") else 1)
 
     @property
     def _is_to_write(self) -> bool:

@@ -14,7 +14,6 @@ from pydantic import Field, model_validator
 
 from evalflow.config.schema import Word
 from evalflow.errors import JudgeError
-from evalflow.metrics.base import Calls
 from evalflow.metrics.chain import ChainConfig, ChainMetric
 from evalflow.metrics.cosine import STEP as EMBEDDING
 from evalflow.metrics.cosine import cosines, embedding_ask
@@ -83,11 +82,6 @@ class GeneratedQuestionsMetric(ChainMetric[GeneratedQuestionsMetricConfig]):
         keys = {WRITING: f"metric.{name}.prompt"}
         steps = build_steps(name, [step], rule, config.needs, prompts, extras=EXTRAS, prompt_keys=keys)
         return cls(name, config, steps, rule)
-
-    @classmethod
-    def calls(cls, declared: Mapping[str, Any]) -> Calls:  # noqa: ARG003 - whatever it says
-        """One for the questions, and one for the vectors unless the answer commits itself to none of them."""
-        return Calls(1, 2)
 
     def preview(self, case: Case, answer: Answer) -> Sequence[Ask]:
         """The asks that scoring would lead to; the case's question stands in for those that are not yet written."""

@@ -14,12 +14,13 @@ from typing import Any, Literal, Self
 from pydantic import field_validator
 
 from evalflow.config.schema import Word
-from evalflow.metrics.base import Calls, expect_declared
+from evalflow.jsonvalues import look_up
+from evalflow.metrics.base import expect_declared
 from evalflow.metrics.chain import ChainConfig, ChainMetric, Scope
 from evalflow.metrics.reasons import REMARK, one_line
 from evalflow.metrics.returns import FieldType, LabelType, StrType, reply_model
 from evalflow.metrics.rules import MapRule
-from evalflow.metrics.steps import StepConfig, build_steps, fields_of, look_up, obstacle
+from evalflow.metrics.steps import StepConfig, build_steps, fields_of, obstacle
 from evalflow.prompts import Prompts
 from evalflow.protocols import Judge
 from evalflow.records import Answer, Ask, Case, FigureSpec, Message, Outcome
@@ -108,11 +109,6 @@ class PairwiseMetric(ChainMetric[PairwiseMetricConfig]):
         # The name of a reply model is sent along, and must not tell which of the two is judged.
         unnamed = reply_model("preference", returns, False)
         return cls(name, config, [replace(step, reply_model=unnamed) for step in steps], rule)
-
-    @classmethod
-    def calls(cls, declared: Mapping[str, Any]) -> Calls:  # noqa: ARG003 - whatever it says
-        """One for each order."""
-        return Calls(2, 2)
 
     def preview(self, case: Case, answer: Answer) -> Sequence[Ask]:
         """The asks that scoring would lead to; none for equal texts.

@@ -8,10 +8,10 @@ from typing import Any, Literal, Self
 from evalflow.apart import TooSlow, apart
 from evalflow.config.schema import MetricConfig, Word
 from evalflow.errors import Problem, UserError
-from evalflow.jsonvalues import json_path
+from evalflow.jsonvalues import json_path, look_up
 from evalflow.metrics.base import BaseMetric, scored
 from evalflow.metrics.scale import NumberScale, RecordedScale, read
-from evalflow.metrics.steps import fields_of, is_recorded, look_up
+from evalflow.metrics.steps import fields_of, is_recorded
 from evalflow.prompts import Prompts
 from evalflow.protocols import Judge
 from evalflow.records import Answer, Case, Outcome

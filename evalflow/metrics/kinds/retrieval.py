@@ -24,9 +24,8 @@ from pydantic import Field
 
 from evalflow.config.schema import Word
 from evalflow.errors import Problem, UserError, did_you_mean
-from evalflow.jsonvalues import kind
+from evalflow.jsonvalues import kind, look_up
 from evalflow.metrics.base import FieldMetric, UnitMetricConfig, scored
-from evalflow.metrics.steps import look_up
 from evalflow.prompts import Prompts
 from evalflow.records import FigureSpec, Outcome
 

@@ -7,10 +7,11 @@ from functools import cached_property
 from typing import Any, Literal, Self
 
 from evalflow.config.schema import Word
+from evalflow.jsonvalues import look_up
 from evalflow.metrics.chain import ChainConfig, ChainMetric
 from evalflow.metrics.returns import FieldType, StrType
 from evalflow.metrics.scale import Scale, grade_rule, reply_type
-from evalflow.metrics.steps import StepConfig, build_steps, look_up
+from evalflow.metrics.steps import StepConfig, build_steps
 from evalflow.prompts import Prompts
 
 STEP = "grade"

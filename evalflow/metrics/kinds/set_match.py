@@ -8,9 +8,9 @@ from typing import Any, Literal, Self, cast
 from pydantic import Field
 
 from evalflow.config.schema import Word
-from evalflow.jsonvalues import kind
+from evalflow.jsonvalues import kind, look_up
 from evalflow.metrics.base import FieldMetric, UnitMetricConfig, expect_declared, scored
-from evalflow.metrics.steps import look_up, root
+from evalflow.metrics.steps import root
 from evalflow.prompts import Prompts
 from evalflow.records import Outcome
 

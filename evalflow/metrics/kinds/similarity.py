@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any, Literal, Self
 
 from evalflow.config.schema import Word
-from evalflow.metrics.base import Calls, UnitMetricConfig, expect_declared, scored
+from evalflow.jsonvalues import look_up
+from evalflow.metrics.base import UnitMetricConfig, expect_declared, scored
 from evalflow.metrics.cosine import CosineMetric
 from evalflow.metrics.json_schema import written
-from evalflow.metrics.steps import look_up
 from evalflow.prompts import Prompts
 from evalflow.records import Outcome
 
@@ -37,11 +37,6 @@ class SimilarityMetric(CosineMetric[SimilarityMetricConfig]):
         """See `BaseMetric`; `needs` must declare both fields."""
         expect_declared(name, config.needs, {"field": config.field, "against": config.against})
         return super().build(name, config, prompts)
-
-    @classmethod
-    def calls(cls, declared: Mapping[str, Any]) -> Calls:  # noqa: ARG003 - whatever it says
-        """One, for both texts."""
-        return Calls(1, 1)
 
     def texts(self, fields: Mapping[str, Any]) -> tuple[str, str]:
         """Both fields, as JSON where they are no text."""

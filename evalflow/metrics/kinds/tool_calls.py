@@ -8,9 +8,9 @@ from typing import Any, Literal, cast
 
 from evalflow.config.schema import Word
 from evalflow.frozen import record
+from evalflow.jsonvalues import look_up
 from evalflow.metrics.base import FieldMetric, UnitMetricConfig, scored
 from evalflow.metrics.json_schema import NoJson, json_of
-from evalflow.metrics.steps import look_up
 from evalflow.records import Outcome
 
 
