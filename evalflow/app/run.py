@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from evalflow.app.core.assemble import Parts, assemble, settings_of, with_default_judge
 from evalflow.app.core.begin import (
@@ -23,14 +23,12 @@ from evalflow.app.core.begin import (
     prepare,
     sharing_target,
 )
-from evalflow.app.core.calibration import saved_calibration
 from evalflow.app.core.certificates import certify, with_certificates
 from evalflow.app.core.derive import Derived, derive, report
 from evalflow.app.core.inspect import Inspection, inspect
 from evalflow.app.core.logs import log_to, secrets_of
 from evalflow.app.core.result_rules import ResultRules
 from evalflow.app.core.saved import SavedRun
-from evalflow.app.core.sweep import SweepTables, open_sweep, write_sweep
 from evalflow.app.core.trusted import agree
 from evalflow.config.load import HydraJob, launch
 from evalflow.config.runid import new_run_id
@@ -45,6 +43,9 @@ from evalflow.run.journal import JournalSink, read_finished
 from evalflow.run.manifest import Tally
 from evalflow.run.pipeline import Pipeline, RunPlan
 from evalflow.run.watched import WatchedSink
+
+if TYPE_CHECKING:
+    from evalflow.app.core.sweep import SweepTables
 
 log = logging.getLogger("evalflow")
 _NAMED = 5
@@ -123,7 +124,7 @@ def run(order: RunOrder, watcher: Watcher) -> int:
                 status, code = "failed", incomplete.exit_code
             code = derived.exit_code if status == "done" else code
             ended = manifests.closing(opening, status, code, tally, derived.states, time.monotonic() - started)
-            if status == "done":
+            if status == "done" and (inspection.labels_apply or folder.calibration.is_file()):
                 derived = _calibrated(SavedRun(folder, ended), derived)
             ended = with_certificates(ended, folder)
             folder.write_manifest(ended)
@@ -147,6 +148,8 @@ def _checked(order: RunOrder) -> tuple[Inspection, dict[str, Any]]:
 
 def _calibrated(run: SavedRun, derived: Derived) -> Derived:
     """The run's judges held against the labels that the data bring along, where they do."""
+    from evalflow.app.core.calibration import saved_calibration
+
     found = saved_calibration(run)
     if found is None:
         return derived
@@ -301,6 +304,8 @@ def _one(job: HydraJob, run_id: str, overrides: Sequence[str], jobs: _Jobs, scre
     if job.number is not None:
         own_id, latest = f"{run_id}-{job.number}", job.folder.parent
         if jobs.sweep is None:
+            from evalflow.app.core.sweep import open_sweep
+
             jobs.sweep = job.folder.parent
             open_sweep(jobs.sweep, run_id, overrides)
             screen.sweeping()
@@ -332,4 +337,6 @@ def _end_sweep(jobs: _Jobs, sweep: Path, screen: Screen) -> None:
     if not jobs.folders:
         shutil.rmtree(sweep, ignore_errors=True)
         return
+    from evalflow.app.core.sweep import write_sweep
+
     screen.swept(sweep, write_sweep(sweep, jobs.folders, jobs.failed))

@@ -23,14 +23,12 @@ from evalflow.errors import Problem, UserError
 from evalflow.files import write_atomically
 from evalflow.lazy import pl
 from evalflow.paths import private_folder
-from evalflow.report.calibration import Calibration, alt_of, value_of
 from evalflow.report.header import certificate_table, verdict_of
 from evalflow.run.folder import RunFolder
 from evalflow.run.manifest import now
-from evalflow.stats.prediction import MIN_LABELS
-from evalflow.summary.noise import consistency, replies
 
 if TYPE_CHECKING:
+    from evalflow.report.calibration import Calibration
     from evalflow.summary.calibration import CalibrationRow
 
 
@@ -236,6 +234,9 @@ def certify(found: Calibration, scores: pl.LazyFrame, folder: RunFolder) -> list
 def _issue(
     row: CalibrationRow, judge: str, manifest: Mapping[str, Any], scores: pl.LazyFrame, folder: RunFolder
 ) -> Issued:
+    from evalflow.report.calibration import value_of
+    from evalflow.summary.noise import consistency, replies
+
     why = _refused(row)
     if why:
         return Issued(row.metric, judge, None, why)
@@ -257,12 +258,16 @@ def _issue(
 
 
 def _alt_test(row: CalibrationRow) -> dict[str, Any] | None:
+    from evalflow.report.calibration import alt_of
+
     tested = row.raters is not None and row.raters.alt_test.passes is not None
     return alt_of(row.raters.alt_test) if row.raters and tested else None
 
 
 def _refused(row: CalibrationRow) -> str:
     """Why labels say too little of the judge; empty where they say enough."""
+    from evalflow.stats.prediction import MIN_LABELS
+
     n = _scored(row)
     if n < MIN_LABELS:
         return f"{n} labelled answer{'' if n == 1 else 's'}, and it takes {MIN_LABELS}"

@@ -189,9 +189,13 @@ class LabelChecks:
 
     Args:
         settings: The run's.
+
+    Attributes:
+        apply: Whether one is of a metric that scores its case.
     """
 
     def __init__(self, settings: Settings) -> None:
+        self.apply = False
         self._settings = settings
         self._wrong: list[tuple[Case, Problem]] = []
         self._more = 0
@@ -211,6 +215,7 @@ class LabelChecks:
             self._read.setdefault(name, partial(read_label, label_scale(metric.config, bounded=metric.bounded)))
         found = parse_case(case)
         own = [one for one in found.given if one.label.metric in metrics]
+        self.apply = self.apply or bool(own)
         self._others.update(one.label.metric for one in found.given if one.label.metric not in metrics)
         for problem in (*found.problems, *self._off_scale(own), *_twice(own)):
             if len(self._wrong) < _TOLD:

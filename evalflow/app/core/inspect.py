@@ -49,6 +49,7 @@ class Inspection:
         draw: Which cases are selected.
         cases: Selected cases by dataset.
         labelled: Those of them that bring people's labels along.
+        labels_apply: Whether one of these labels is of a score of the run.
         cells: Scores the run will have.
         scored: By the names that scores will have, in order.
         gates: The conditions that decide the exit code.
@@ -61,6 +62,7 @@ class Inspection:
     draw: Draw
     cases: Counter[str] = field(default_factory=Counter[str])
     labelled: Counter[str] = field(default_factory=Counter[str])
+    labels_apply: bool = False
     cells: int = 0
     scored: dict[str, ScoredMetric] = field(default_factory=dict[str, ScoredMetric])
     gates: Sequence[Gate] = ()
@@ -154,6 +156,7 @@ def inspect(parts: Parts) -> Inspection:
     except UserError as error:
         problems += error.problems
     problems += found.rules().undecided()
+    found.labels_apply = labels.apply
     found.remarks = [*checks.remarks(), *labels.remarks()]
     if problems:
         raise UserError(problems)

@@ -4,27 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.text import Text
 
-from evalflow.app.core.derive import Derived
-from evalflow.app.core.inspect import Inspection
-from evalflow.app.core.result_rules import ResultRules
-from evalflow.app.core.sweep import SweepTables
 from evalflow.errors import EvalflowError, Problem, UserError, command
 from evalflow.files import write_atomically
 from evalflow.records import ScoreRecord
-from evalflow.report.calibration import print_corrected
 from evalflow.report.cases import print_eval_steps, print_score
 from evalflow.report.console import print_gates, print_summary, print_totals, print_worst, worst_rows
 from evalflow.report.findings import print_noise, print_panels, print_preferences
 from evalflow.report.progress import follow
-from evalflow.report.sweep_console import print_sweep, run_line
 from evalflow.report.wording import literal, plain
 from evalflow.run.folder import RunFolder
 from evalflow.run.manifest import Tally
+
+if TYPE_CHECKING:
+    from evalflow.app.core.derive import Derived
+    from evalflow.app.core.inspect import Inspection
+    from evalflow.app.core.result_rules import ResultRules
+    from evalflow.app.core.sweep import SweepTables
 
 _MEANING = {
     1: "a gate failed (exit code 1)",
@@ -87,12 +87,17 @@ class TerminalScreen:
     def ends(self, folder: RunFolder, manifest: dict[str, Any], rules: ResultRules, derived: Derived) -> None:
         """The table, the worst cases, and where to read on."""
         if self._sweeping:
+            from evalflow.report.sweep_console import run_line
+
             self._out.print(literal(run_line(folder.path.name, manifest, derived.summary.frame)), soft_wrap=True)
             return
         directions = {name: metric.config.direction for name, metric in rules.metrics.items()}
         self._out.print()
         print_summary(self._out, manifest, derived.summary.frame, directions)
-        print_corrected(self._out, derived.calibration)
+        if derived.calibration:
+            from evalflow.report.calibration import print_corrected
+
+            print_corrected(self._out, derived.calibration)
         print_preferences(self._out, derived.summary.details)
         print_noise(self._out, derived.summary.details)
         print_panels(self._out, derived.summary.details, manifest)
@@ -132,6 +137,8 @@ class TerminalScreen:
 
     def swept(self, folder: Path, tables: SweepTables) -> None:
         """The table over all runs of a sweep, and how far its judges agree."""
+        from evalflow.report.sweep_console import print_sweep
+
         self._out.print()
         print_sweep(self._out, tables.summary, tables.agreement, tables.boards)
         for name, why in tables.failed.items():
