@@ -11,12 +11,11 @@ from evalflow.config.schema import GateValue, NotWorse
 from evalflow.errors import Problem, UserError, did_you_mean
 from evalflow.lazy import pl
 from evalflow.records import passes
-from evalflow.stats.paired import cases_needed
-from evalflow.summary.compare import ComparisonRow, cases_to_decide
 from evalflow.summary.figures import statistics
 
 if TYPE_CHECKING:
     from evalflow.protocols import Measured
+    from evalflow.summary.compare import ComparisonRow
 
 
 Operator = Literal[">=", "<=", ">", "<", "=="]
@@ -215,6 +214,8 @@ def _is_undefined(gate: Gate, row: Mapping[str, Any]) -> bool:
 def _of_baseline(
     gate: Gate, differences: Sequence[ComparisonRow], sides: tuple[pl.DataFrame, pl.DataFrame]
 ) -> Iterator[GateRow]:
+    from evalflow.summary.compare import cases_to_decide
+
     for row in differences:
         is_of_tag = gate.tag == row.tag or gate.tag in row.also_tags
         if not is_of_tag or gate.metric not in (None, row.metric):
@@ -249,6 +250,8 @@ def _evaluate(
     n: int,
     judge: str | None,
 ) -> GateRow:
+    from evalflow.stats.paired import cases_needed
+
     key = (row["dataset"], row["target"], row["metric"], judge)
     if value is None:
         return GateRow(*key, None, None, None, None)

@@ -95,6 +95,35 @@ def test_a_list_composes_nothing_and_colours_no_code(tmp_path: Path) -> None:
     assert loads(command("list", "metric"), tmp_path, {"antlr4", "hydra", "omegaconf", "pygments"}) == set()
 
 
+NOT_FOR_CHECKS = {
+    "evalflow.app.core.baseline",
+    "evalflow.app.core.calibration",
+    "evalflow.app.core.comparison",
+    "evalflow.app.core.labels",
+    "evalflow.app.core.leaderboard",
+    "evalflow.app.core.sweep",
+    "evalflow.llm.embedded",
+    "evalflow.report.comparison",
+    "evalflow.report.sweep",
+    "evalflow.stats.agreement",
+    "evalflow.stats.unpaired",
+    "evalflow.summary.agreement",
+    "evalflow.summary.calibration",
+    "evalflow.summary.compare",
+    "evalflow.summary.judge_choice",
+}
+"""Parts of evalflow that a run of a plain check has no use for."""
+
+
+def test_a_list_loads_no_metric_and_no_template(tmp_path: Path) -> None:
+    kinds = {"asyncio", "evalflow.llm.embedded", "evalflow.metrics.base", "evalflow.metrics.kinds", "jinja2"}
+    assert loads(command("list", "metric"), tmp_path, kinds) == set()
+
+
+def test_a_run_loads_neither_comparison_nor_calibration_nor_sweeps(tmp_path: Path) -> None:
+    assert loads(command("dataset=rag", "metric=exact_match"), tmp_path, NOT_FOR_CHECKS) == set()
+
+
 def test_a_run_that_asks_nobody_needs_little_more_than_its_tables(tmp_path: Path) -> None:
     run = command("dataset=rag", "metric=exact_match")
     assert loads(run, tmp_path, HEAVY - READERS) == {"numpy", "polars"}
