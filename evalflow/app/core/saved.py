@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from evalflow import datasets
 from evalflow.app.core.assemble import settings_of
@@ -22,8 +22,10 @@ from evalflow.lazy import pl
 from evalflow.records import Case, FigureSpec
 from evalflow.run.folder import RunFolder
 from evalflow.run.manifest import SCHEMA
-from evalflow.summary.compare import Traits
 from evalflow.summary.gates import parse_gates
+
+if TYPE_CHECKING:
+    from evalflow.summary.compare import Traits
 
 LATEST = Path("outputs") / "latest"
 
@@ -65,6 +67,8 @@ class SavedRun:
     @property
     def traits(self) -> dict[str, Traits]:
         """What a comparison has to know of each metric."""
+        from evalflow.summary.compare import Traits
+
         return {
             name: Traits(
                 metric_config(self.manifest, name).get("direction") != "lower_is_better",
