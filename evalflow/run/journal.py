@@ -83,6 +83,12 @@ def read_answers(journal: Path) -> Iterator[Answer | None]:
         yield None if row is None else answer_from_row(row)
 
 
+def parse_answer(line: bytes) -> Answer | None:
+    """The answer of a line; None where it is damaged."""
+    row = _row(line)
+    return None if row is None else answer_from_row(row)
+
+
 def _lines(journal: Path, needle: bytes = b"") -> Iterator[tuple[int, int, dict[str, Any] | None]]:
     """Where each finished line with `needle` stands, its length, and what it holds; None where it is damaged."""
     if not journal.exists():

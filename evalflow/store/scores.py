@@ -6,10 +6,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, and_, case, delete, false, func, insert, not_, or_, select, tuple_
+from sqlalchemy import ColumnElement, Connection, and_, case, delete, false, func, not_, or_, select, tuple_
 
 from evalflow.records import passes
-from evalflow.store.tables import Query, Row, add_many, answer_tags, answers, chunks, every, one, score_steps, scores
+from evalflow.store.tables import (
+    Query,
+    Row,
+    add_many,
+    answer_tags,
+    answers,
+    chunks,
+    every,
+    one,
+    score_steps,
+    scores,
+    upsert,
+)
 
 Place = tuple[int, int]
 """Where a score stands in its run: the answer's position, and the score's number among those of the answer."""
@@ -142,30 +154,10 @@ _ORDER = (scores.c.position, scores.c.n)
 _AT_ONCE = 500
 
 
-def clear(connection: Connection, run: int, first: int = 0) -> None:
-    """Delete the scores and answers of a run from a position on."""
+def clear(connection: Connection, run: int) -> None:
+    """Delete the scores and answers of a run."""
     for table in (score_steps, scores, answer_tags, answers):
-        connection.execute(delete(table).where(table.c.run == run, table.c.position >= first))
-
-
-def replace(
-    connection: Connection,
-    run: int,
-    answered: Sequence[Row],
-    tagged: Sequence[Row],
-    scored: Sequence[Row],
-    steps: Sequence[Row],
-) -> None:
-    """Replace consecutive answers, with their tags, scores and steps."""
-    first, last = answered[0]["position"], answered[-1]["position"]
-    for table in (score_steps, scores, answers):
-        connection.execute(delete(table).where(table.c.run == run, table.c.position.between(first, last)))
-    known = list({row["tag"] for row in tagged})
-    for some in chunks(known, _AT_ONCE):  # the primary key begins with the tag
-        same = answer_tags.c.tag.in_(some)
-        there = (answer_tags.c.run == run, same, answer_tags.c.position.between(first, last))
-        connection.execute(delete(answer_tags).where(*there))
-    put(connection, answered, tagged, scored, steps)
+        connection.execute(delete(table).where(table.c.run == run))
 
 
 def put(
@@ -174,13 +166,42 @@ def put(
     tagged: Sequence[Row],
     scored: Sequence[Row],
     steps: Sequence[Row],
+    *,
+    is_replaced: bool = True,
 ) -> None:
-    """Insert rows of answers, answer_tags, scores and score_steps."""
+    """Write rows of answers, answer_tags, scores and score_steps.
+
+    Args:
+        connection: In a transaction that writes.
+        answered: Rows of answers.
+        tagged: Rows of answer_tags.
+        scored: Rows of scores.
+        steps: Rows of score_steps.
+        is_replaced: Whether a row that is there already is replaced; else it stays.
+    """
     if answered:
-        connection.execute(insert(answers), answered)
+        connection.execute(upsert(connection, answers, is_replaced=is_replaced), answered)
     for table, rows in ((answer_tags, tagged), (scores, scored), (score_steps, steps)):
         if rows:
-            add_many(connection, table, rows)
+            add_many(connection, upsert(connection, table, is_replaced=is_replaced), rows)
+
+
+def statuses(connection: Connection, run: int, places: Sequence[Place]) -> dict[Place, str]:
+    """The status of each score that is at one of these places."""
+    found: dict[Place, str] = {}
+    wanted = set(places)
+    for some in chunks(dict.fromkeys(position for position, _ in places), _AT_ONCE):
+        query = select(scores.c.position, scores.c.n, scores.c.status)
+        rows = connection.execute(query.where(scores.c.run == run, scores.c.position.in_(some)))
+        found |= {(position, n): status for position, n, status in rows if (position, n) in wanted}
+    return found
+
+
+def failed_answers(connection: Connection, run: int, positions: Sequence[int]) -> int:
+    """How many of the answers at these positions have failed."""
+    query = select(func.count()).where(answers.c.run == run, answers.c.error.is_not(None))
+    parts = (query.where(answers.c.position.in_(some)) for some in chunks(positions, _AT_ONCE))
+    return sum(connection.scalar(part) or 0 for part in parts)
 
 
 def page(
@@ -228,13 +249,6 @@ def page_by_score(
 def count(connection: Connection, run: int, wanted: Filter) -> int:
     """How many scores there are; looks at every one of them."""
     return connection.scalar(select(func.count()).select_from(scores).where(*conditions(run, wanted))) or 0
-
-
-def states(connection: Connection, run: int) -> list[Row]:
-    """Counts by metric, judge and status; looks at every score of the run."""
-    columns = (scores.c.metric, scores.c.judge, scores.c.status)
-    query = select(*columns, func.count().label("n")).where(scores.c.run == run).group_by(*columns)
-    return every(connection, query)
 
 
 def passing(connection: Connection, run: int, limit: Limit) -> tuple[int, int]:
@@ -356,33 +370,3 @@ def _shown(run: int, keys: Query) -> Query:
     shown = [column for column in answers.c if column.name not in ("run", "position", "error")]
     columns = (*scores.c, *shown, answers.c.error.label("answer_error"))
     return select(*columns).join(found, at).join(answers, said)
-
-
-def answers_at(connection: Connection, run: int, positions: Sequence[int]) -> list[Row]:
-    """Position, answer and error of the answers at these positions."""
-    columns = (answers.c.position, answers.c.answer, answers.c.error)
-    found: list[Row] = []
-    for some in chunks(positions, _AT_ONCE):
-        found += every(connection, select(*columns).where(answers.c.run == run, answers.c.position.in_(some)))
-    return found
-
-
-def scores_at(connection: Connection, run: int, positions: Sequence[int]) -> list[Row]:
-    """Place, status and key (metric, judge, repeat, member_of) of the scores of the answers at these positions."""
-    columns = (scores.c.position, scores.c.n, scores.c.status)
-    apart = (scores.c.metric, scores.c.judge, scores.c.repeat, scores.c.member_of)
-    found: list[Row] = []
-    for some in chunks(positions, _AT_ONCE):
-        query = select(*columns, *apart).where(scores.c.run == run, scores.c.position.in_(some))
-        found += every(connection, query)
-    return found
-
-
-def delete_at(connection: Connection, run: int, answered: Sequence[int], scored: Sequence[Place]) -> None:
-    """Delete answers by position, and scores by place; their tags stay."""
-    for some in chunks(answered, _AT_ONCE):
-        connection.execute(delete(answers).where(answers.c.run == run, answers.c.position.in_(some)))
-    for some in chunks(scored, 100):
-        for table in (scores, score_steps):
-            at = or_(*(and_(table.c.position == position, table.c.n == n) for position, n in some))
-            connection.execute(delete(table).where(table.c.run == run, at))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from itertools import islice
 from typing import Any, Generic, TypeVar
@@ -19,6 +19,7 @@ from sqlalchemy import (
     Float,
     ForeignKey,
     Index,
+    Insert,
     Integer,
     LargeBinary,
     MetaData,
@@ -31,6 +32,7 @@ from sqlalchemy import (
     insert,
     update,
 )
+from sqlalchemy.dialects import postgresql, sqlite
 
 NAME = 200
 """Characters of a name."""
@@ -292,6 +294,12 @@ def every(connection: Connection, query: Query) -> list[Row]:
     return [dict(row) for row in connection.execute(query).mappings()]
 
 
+def from_row(kind: type[T], row: Mapping[str, Any], **others: Any) -> T:
+    """A dataclass of a row's columns of the same names, and of other values."""
+    names = (field.name for field in fields(kind))  # pyright: ignore[reportArgumentType]
+    return kind(**{name: row[name] for name in names if name in row} | others)
+
+
 def add(connection: Connection, table: Table, values: Mapping[str, Any]) -> int:
     """Insert a row; gives its id."""
     key = connection.execute(insert(table).values(**values)).inserted_primary_key
@@ -306,15 +314,26 @@ def chunks(rows: Iterable[T], size: int) -> Iterator[list[T]]:
         yield chunk
 
 
-def add_many(connection: Connection, table: Table, rows: Sequence[Row]) -> None:
+def upsert(connection: Connection, table: Table, *, is_replaced: bool = True) -> Insert:
+    """An insertion of rows, where a row with the same primary key is replaced, or else stays."""
+    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
+    statement = dialect.insert(table)
+    key = list(table.primary_key)
+    others = {column.name: statement.excluded[column.name] for column in table.columns if not column.primary_key}
+    if not is_replaced or not others:
+        return statement.on_conflict_do_nothing(index_elements=key)
+    return statement.on_conflict_do_update(index_elements=key, set_=others)
+
+
+def add_many(connection: Connection, statement: Insert, rows: Sequence[Row]) -> None:
     """Insert many rows whose values the driver takes as they are: texts and numbers, no JSON.
 
     SQLAlchemy's own way looks at each value of each row, which takes longer than the insertion of a short row.
     """
-    statement = insert(table).compile(dialect=connection.dialect)
-    order = statement.positiontup
+    compiled = statement.compile(dialect=connection.dialect)
+    order = compiled.positiontup
     values: Any = [tuple(row[name] for name in order) for row in rows] if order else rows
-    connection.exec_driver_sql(statement.string, values)
+    connection.exec_driver_sql(compiled.string, values)
 
 
 def change(

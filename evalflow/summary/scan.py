@@ -67,7 +67,11 @@ class JournalReader:
 
     def frame(self) -> pl.LazyFrame:
         """Every line in the order written; columns as in `journal_schema`. Streams."""
-        return _source(lambda: (_parse(block).filter(self._is_valid()) for block, _ in self._blocks()))
+        return _source(lambda: (self.parse(block) for block, _ in self._blocks()))
+
+    def parse(self, block: bytes) -> pl.DataFrame:
+        """The lines of a block of whole ones, without those that are damaged."""
+        return _parse(block).filter(self._is_valid())
 
     def ordered(self, order: InputOrder, composites: Sequence[Composite] = ()) -> pl.LazyFrame:
         """Each cell once, in input order: dataset, index, target, target_repeat, metric, judge, repeat. Streams.

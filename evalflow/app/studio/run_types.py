@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from evalflow.app.studio.snapshot import command_line
+from evalflow.store.tables import from_row
 
 State = Literal["queued", "running", "done", "failed", "cancelled", "interrupted"]
 ENDED: tuple[State, ...] = ("done", "failed", "cancelled", "interrupted")
@@ -143,16 +144,15 @@ class RunEstimate:
 
 def as_run(row: Mapping[str, Any]) -> Run:
     """A run from its row."""
-    values: dict[str, Any] = {name: row[name] for name in Run.__dataclass_fields__ if name in row}
-    repeat = command_line(_repeating(row)) if row["arguments"] else ""
-    request = RunRequest(**row["composition"]) if row["composition"] else None
-    progress = Progress(**{**row["progress"], "loaded": row["loaded"]})
-    facts: Mapping[str, Any] = (
-        row["facts"] if "summary" in row["facts"] else {}
-    )  # until then they only tell what passes
-    values |= {"folder": Path(row["folder"]), "repeat": repeat, "request": request, "progress": progress}
-    values["facts"] = facts
-    return Run(**values)
+    return from_row(
+        Run,
+        row,
+        folder=Path(row["folder"]),
+        repeat=command_line(_repeating(row)) if row["arguments"] else "",
+        request=RunRequest(**row["composition"]) if row["composition"] else None,
+        progress=from_row(Progress, {**row["progress"], "loaded": row["loaded"]}),
+        facts=row["facts"] if "summary" in row["facts"] else {},  # until then they only say what passes
+    )
 
 
 def _repeating(row: Mapping[str, Any]) -> list[str]:

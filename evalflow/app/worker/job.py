@@ -5,33 +5,32 @@ from __future__ import annotations
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from evalflow.app.core import process
 from evalflow.app.core.rederive import facts_of_run
+from evalflow.app.studio.intake import Intake
 from evalflow.app.studio.space import Workspace
-from evalflow.app.worker.live import Follower, LiveScores
-from evalflow.app.worker.load import load_scores
 from evalflow.errors import EvalflowError, InfrastructureError
 from evalflow.run.folder import RunFolder
 from evalflow.store import runs
 from evalflow.store.tables import now
 
-TELL_S = 1.0
-"""How often progress is written down."""
+PROGRESS_S = 1.0
+"""How often progress is saved."""
 PATIENCE_S = 20.0
 """How long a run that is cancelled may take to finish what is under way, before it is asked again to stop."""
 
 
 class WorkerJob:
-    """A run that is this worker's.
+    """A run that a worker has claimed or taken over.
 
     Args:
         space: Where.
-        worker: Its name.
-        row: The run, as it was claimed or taken over.
+        worker: The worker's name.
+        row: The row of the run.
     """
 
     def __init__(self, space: Workspace, worker: str, row: Mapping[str, Any]) -> None:
@@ -40,39 +39,37 @@ class WorkerJob:
         self._files = RunFolder(self._path)
         self._child: subprocess.Popen[bytes] | None = None
         self._pid: int | None = row["pid"]
-        self._follower = Follower(self._path, row["progress"].get("expected"))
-        self._live: LiveScores | None = None
-        self._blind = ""
-        self._told = 0.0
-        self._asked_to_stop = 0.0
-        self._loading: Iterator[int] | None = None
-        self._ending: dict[str, Any] = {}
+        self._is_adopted = False
         self._refused = ""
-        self._adopted = False
+        self._intake: Intake | None = None
+        self._unreadable: EvalflowError | None = None
+        self._saved_at = self._interrupted_at = 0.0
+        self._ending: dict[str, Any] = {}
+        self._loading: Iterator[bool] | None = None
 
     @property
     def run_id(self) -> str:
-        """Which run."""
+        """The id of the run."""
         return self._row["run_id"]
 
     @property
     def is_busy(self) -> bool:
-        """Whether there is more of it to be taken in at once."""
-        return self._loading is not None or self._follower.behind
+        """Whether more of its results can be taken in at once."""
+        return self._loading is not None or (self._intake is not None and self._intake.behind)
 
     def begin(self) -> bool:
         """Start its process, or go on with what is there: a process that lives, or a run that only has to be ended.
 
         Returns:
-            True: it is this worker's to look after.
+            Whether the run is still this worker's.
         """
         manifest = self._manifest()
-        self._adopted = process.is_alive(self._path)
-        if self._adopted or self._row["task"] == "load":
+        self._is_adopted = process.is_alive(self._path)
+        if self._is_adopted or self._row["task"] == "load":
             return True
         task = self._row["task"]
-        asked = self._row["pid"] is not None  # its process was there, and is not any more
-        if self._row["cancelling"] or (asked and manifest and manifest["status"] != "running"):
+        was_started = self._row["pid"] is not None
+        if self._row["cancelling"] or (was_started and manifest and manifest["status"] != "running"):
             return True
         if manifest is None:
             arguments = ["run", "--run-id", self.run_id, *self._row["arguments"]]
@@ -81,7 +78,7 @@ class WorkerJob:
         try:
             self._child = process.start(self._path, arguments, self._space.root)
         except BlockingIOError:
-            self._adopted = True  # another process is on it after all
+            self._is_adopted = True  # another process works on it after all
             return True
         except OSError as error:
             self._refused = f"{self._path}: {error.strerror}"
@@ -92,23 +89,26 @@ class WorkerJob:
     def advance(self) -> bool:
         """Follow the run one step; says whether it still is this worker's."""
         if self._refused:
-            self._ending = {"state": "failed", "message": self._refused}
-            return self._end()
-        if self._loading is not None:
-            return self._load_on()
-        code = self._child.poll() if self._child else None
-        alive = code is None and process.is_alive(self._path)
-        if alive or (self._child is not None and code is None):
-            return self._tell() and self._stop_if_asked()
-        if self._adopted and self._was_killed():
-            return self.begin()
-        self._prepare_ending(code)
-        return self._load_on() if self._loading is not None else self._end()
+            return self._end({"state": "failed", "message": self._refused})
+        if self._loading is None:
+            code = self._child.poll() if self._child else None
+            if (self._child is not None and code is None) or process.is_alive(self._path):
+                return self._save_progress() and self._stop_if_asked()
+            if self._is_adopted and self._was_killed():
+                return self.begin()
+            manifest = self._manifest()
+            self._ending = ending(manifest, code, is_cancelled=self._is_cancelled(), folder=self._path)
+            self._loading = self._load(is_complete=manifest is not None and self._files.scores.is_file())
+        try:
+            is_ours = next(self._loading, None)
+        except InfrastructureError:
+            self._loading = None  # begun again at the next step, where the database says that it stopped
+            raise
+        return self._end(self._ending) if is_ours is None else is_ours
 
     def give_up(self, why: str) -> None:
         """End the run for a reason of the worker's own; what it has finished is kept."""
-        self._ending = {"state": "failed", "message": why}
-        self._end()
+        self._end({"state": "failed", "message": why})
 
     def leave(self) -> None:
         """Have the run stop, and put it back into the queue: the next worker goes on with it."""
@@ -118,51 +118,85 @@ class WorkerJob:
         with self._space.database.writing(in_turn=False) as connection:
             runs.release(connection, self.run_id, self._worker)
 
-    def _tell(self) -> bool:
-        if not self._follower.behind and time.monotonic() - self._told < TELL_S:
+    def _save_progress(self) -> bool:
+        is_behind = self._intake is not None and self._intake.behind
+        if not is_behind and time.monotonic() - self._saved_at < PROGRESS_S:
             return True
-        self._told = time.monotonic()
+        self._saved_at = time.monotonic()
         return self._take_in()
 
-    def _take_in(self) -> bool:
-        """Read the journals on, and save progress and scores in one transaction; says whether the run still is ours."""
-        found = self._follower.read()
-        live = self._taken(*found)
-        progress = self._follower.progress()
-        if live is not None:
-            progress["latest"] = [{**line, "position": live.position(line)} for line in progress["latest"]]
-        values: dict[str, Any] = {"progress": progress, "heartbeat": time.time(), "pid": self._pid}
-        if live is not None and "summary" not in self._row["facts"]:
-            values["facts"] = live.facts  # of a run that has ended before, those stand until it has ended again
-        with self._space.database.writing(in_turn=False) as connection:
-            ours = runs.note(connection, self.run_id, self._worker, **values)
-            if ours and live is not None:
-                live.write(connection)
-        if live is not None:
-            live.wrote()
-        return ours
+    def _take_in(self, **values: Any) -> bool:
+        """Read the journals on, and save scores and progress in one transaction.
 
-    def _taken(self, scores: Sequence[Any], answers: Sequence[Any]) -> LiveScores | None:
-        """What takes the lines to the tables; None where there is nothing yet, or it cannot tell what they are about.
-
-        Then the scores come to the tables at the end, which says what is wrong.
+        What cannot be read is read again when the run has ended: its files may be half written until then.
         """
-        if self._live is None and (scores or answers) and not self._blind:
-            try:
-                self._live = LiveScores(self._row["id"], self._files)
-            except EvalflowError as error:
-                self._blind = str(error)
-        if self._live is None:
-            return None
+        block = None
         try:
-            self._live.take(scores, answers)
+            self._intake = self._opened_intake()
+            block = self._intake.read() if self._intake else None
+        except InfrastructureError:
+            raise
         except EvalflowError as error:
-            self._live, self._blind = None, str(error)
-        return self._live
+            self._intake, self._unreadable = None, error
+        try:
+            with self._space.database.writing(in_turn=False) as connection:
+                is_ours = self._note_in(connection, pid=self._pid, **values)
+                if is_ours and self._intake and block:
+                    saved: dict[str, Any] = {"progress": self._intake.write(connection, block)}
+                    if "summary" not in self._row["facts"]:  # of an earlier end, which stands until the next
+                        saved["facts"] = self._intake.facts
+                    self._note_in(connection, **saved)
+        except InfrastructureError:
+            self._intake = None
+            raise
+        return is_ours
+
+    def _opened_intake(self) -> Intake | None:
+        """What reads the journals; None where there are none yet, or they cannot be read."""
+        if self._intake or self._unreadable or not self._files.manifest.is_file():
+            return self._intake
+        with self._space.database.reading() as connection:
+            row = runs.get(connection, self.run_id)
+        return Intake(row) if row else None
+
+    def _load(self, *, is_complete: bool) -> Iterator[bool]:
+        """Take in the rest of the journals, and what only the files of a run that has ended hold.
+
+        Args:
+            is_complete: Whether the run has written scores.parquet.
+
+        Yields:
+            Whether the run is still this worker's, after each transaction.
+        """
+        self._unreadable = None
+        is_behind = True
+        while is_behind:
+            yield self._take_in()
+            is_behind = self._intake is not None and self._intake.behind
+        if not is_complete:
+            return
+        try:
+            if self._unreadable:
+                raise self._unreadable
+            assert self._intake is not None
+            for block in self._intake.rest():
+                with self._space.database.writing(in_turn=False) as connection:
+                    is_ours = self._note_in(connection, loaded=self._intake.answers)
+                    if is_ours:
+                        self._intake.put(connection, block)
+                yield is_ours
+            self._ending["facts"] = facts_of_run(self._files)
+        except InfrastructureError:
+            raise
+        except EvalflowError as error:  # why the run failed comes first
+            self._ending["message"] = self._ending.get("message") or f"its scores cannot be shown: {error}"
 
     def _note(self, **values: Any) -> bool:
         with self._space.database.writing(in_turn=False) as connection:
-            return runs.note(connection, self.run_id, self._worker, heartbeat=time.time(), **values)
+            return self._note_in(connection, **values)
+
+    def _note_in(self, connection: Any, **values: Any) -> bool:
+        return runs.note(connection, self.run_id, self._worker, heartbeat=time.time(), **values)
 
     def _stop_if_asked(self) -> bool:
         """Pass a cancellation on: SIGINT, SIGINT again after a while, then SIGKILL."""
@@ -170,10 +204,10 @@ class WorkerJob:
             row = runs.get(connection, self.run_id)
         if row is None or not row["cancelling"]:
             return row is not None
-        waited = time.monotonic() - self._asked_to_stop
-        if not self._asked_to_stop:
+        waited = time.monotonic() - self._interrupted_at
+        if not self._interrupted_at:
             if process.interrupt(self._path, self._known_pid()):
-                self._asked_to_stop = time.monotonic()
+                self._interrupted_at = time.monotonic()
         elif waited > 2 * PATIENCE_S:
             process.interrupt(self._path, self._known_pid(), signal.SIGKILL)
         elif waited > PATIENCE_S:
@@ -191,63 +225,32 @@ class WorkerJob:
     def _manifest(self) -> dict[str, Any] | None:
         return self._files.read_manifest() if self._files.manifest.is_file() else None
 
-    def _prepare_ending(self, code: int | None) -> None:
-        """Tell how the run ended, and begin to take in what it found."""
-        manifest = self._manifest()
-        self._ending = ending(manifest, code, cancelled=self._is_cancelled(), folder=self._path)
-        complete = manifest is not None and self._files.scores.is_file()
-        more = True
-        while more:
-            if complete:
-                self._follower.read()  # all of it comes from the run's own tables
-            else:
-                self._take_in()
-            more = self._follower.behind
-        self._ending["progress"] = self._follower.progress()
-        if complete:
-            self._loading = load_scores(self._space, self._row["id"], self._files)
-
-    def _load_on(self) -> bool:
-        assert self._loading is not None
-        try:
-            done = next(self._loading, None)
-            if done is not None:
-                return self._note(loaded=done)
-            self._ending["facts"] = facts_of_run(self._files)
-        except InfrastructureError:
-            self._loading = None  # it begins again; what is in the tables already is put into the same place
-            raise
-        except EvalflowError as error:
-            failure = self._ending.get("message")  # why the run failed comes first
-            self._ending["message"] = failure or f"its scores cannot be shown: {error}"
-        return self._end()
-
     def _is_cancelled(self) -> bool:
         with self._space.database.reading() as connection:
             row = runs.get(connection, self.run_id)
         return bool(row and row["cancelling"])
 
-    def _end(self) -> bool:
-        self._note(**self._ending, cancelling=False, finished_at=now())
+    def _end(self, values: Mapping[str, Any]) -> bool:
+        self._note(**values, cancelling=False, finished_at=now())
         return False
 
 
-def ending(manifest: Mapping[str, Any] | None, code: int | None, *, cancelled: bool, folder: Path) -> dict[str, Any]:
+def ending(manifest: Mapping[str, Any] | None, code: int | None, *, is_cancelled: bool, folder: Path) -> dict[str, Any]:
     """State, exit code, cost and message of a run whose process is gone.
 
     Args:
-        manifest: run.json; None where it was refused, or never began.
+        manifest: run.json; None where the run was refused, or never began.
         code: The exit code of the process; None where another worker saw it, or nobody.
-        cancelled: Whether it was to stop.
+        is_cancelled: Whether it was to stop.
         folder: Its files.
     """
     status = manifest["status"] if manifest else None
-    told = manifest.get("exit_code") if manifest else None
-    code = told if code is None or (status in ("done", "failed") and told is not None) else code
+    recorded = manifest.get("exit_code") if manifest else None
+    code = recorded if code is None or (status in ("done", "failed") and recorded is not None) else code
     values: dict[str, Any] = {"exit_code": code, "cost_usd": manifest.get("cost_usd") if manifest else None}
     if status == "done":
         return {**values, "state": "done"}
-    if cancelled:
+    if is_cancelled:
         return {**values, "state": "cancelled"}
     if manifest is not None and status != "failed" and (code is None or code == 130 or code < 0):
         return {**values, "state": "interrupted"}

@@ -327,7 +327,8 @@ def test_a_worker_that_is_stopped_puts_its_run_back(space: Workspace, bot: Bot) 
     bot.hold.set()
     assert worker.wait(PATIENCE_S) == 0
     assert runs.get_run(space, run.run_id).state == "queued"
-    assert until(space, run, Worker(space), ended).state == "done"
+    done = until(space, run, Worker(space), ended)
+    assert (done.state, done.message) == ("done", "")
     assert len(by_case(space, run)) == 40
 
 
