@@ -1,22 +1,24 @@
-"""The scores of runs in the database."""
+"""The scores of runs in the database: written as they come in, and read by the page."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, and_, case, delete, false, func, not_, or_, select, tuple_
+from sqlalchemy import ColumnElement, Connection, Select, and_, case, delete, false, func, not_, or_, select, tuple_
 
+from evalflow.datasets import tag_name
 from evalflow.records import passes
 from evalflow.store.tables import (
-    Query,
     Row,
     add_many,
     answer_tags,
     answers,
     chunks,
     every,
+    from_row,
     one,
     score_steps,
     scores,
@@ -24,30 +26,45 @@ from evalflow.store.tables import (
 )
 
 Place = tuple[int, int]
-"""Where a score stands in its run: the answer's position, and the score's number among those of the answer."""
+"""Where a score stands in its run: the position of the answer, and the score's number among those of the answer."""
+Query = Select[*tuple[Any, ...]]
+_AT_ONCE = 500
+_ORDER = (scores.c.position, scores.c.n)
 
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """A threshold: where `passed` begins, inclusive, for a metric and judge."""
+    """A threshold, the first score that passes, for a metric and judge."""
 
     metric: str
     judge: str | None
     value: float
     higher: bool = True
 
+    def is_met(self) -> ColumnElement[bool]:
+        """A score passes; of what metric and judge it is, is not asked."""
+        return passes(scores.c.score, self.value, higher_is_better=self.higher)
+
+    def is_for(self) -> ColumnElement[bool]:
+        """A score is of the metric and judge."""
+        judged = scores.c.judge.is_(None) if self.judge is None else scores.c.judge == self.judge
+        return and_(scores.c.metric == self.metric, judged)
+
+    def holds(self, *, passed: bool) -> ColumnElement[bool]:
+        """A score of the metric and judge passes, or does not."""
+        return and_(self.is_for(), self.is_met() if passed else not_(self.is_met()))
+
 
 @dataclass(frozen=True, slots=True)
-class Filter:
-    """Which scores to read.
+class ScoreFilter:
+    """Which scores; None leaves a field open.
 
     Attributes:
-        metric, status: Those with exactly this.
+        metric, status: Those with exactly this; status is scored, undefined, error or skipped.
         tag: Those of cases with this tag, or one below it.
-        text: Those whose question, answer or case id has this in it; capitals of ASCII do not matter.
-        low, high: Those that scored within these, bounds included.
-        passed: Those that passed, or that did not; None: both, and those without a threshold.
-        limits: The thresholds that decide it.
+        text: Those whose question, answer or case id contains this; capitals of ASCII do not matter.
+        low, high: Those with a score within these, bounds included.
+        passed: Those that passed, or that did not, by their thresholds.
         positions: Those of these answers.
     """
 
@@ -58,40 +75,258 @@ class Filter:
     low: float | None = None
     high: float | None = None
     passed: bool | None = None
-    limits: Sequence[Limit] = ()
     positions: Sequence[int] | None = None
 
 
-def conditions(run: int, wanted: Filter) -> list[ColumnElement[bool]]:
-    """The SQL conditions of a filter."""
-    found: list[ColumnElement[bool]] = [scores.c.run == run]
-    equals: Mapping[Any, Any] = {
-        scores.c.metric: wanted.metric,
-        scores.c.status: wanted.status,
-    }
-    found += [column == value for column, value in equals.items() if value is not None]
-    if wanted.positions is not None:
-        found.append(scores.c.position.in_(wanted.positions))
-    found += within(wanted)
-    if wanted.status is None and wanted.metric is None and (wanted.low, wanted.high, wanted.passed) != (None,) * 3:
-        found.append(scores.c.status == "scored")  # as every score is; so the index that begins with it serves
-    if wanted.passed is not None:
-        found.append(or_(False, *(meets(limit, wanted.passed) for limit in wanted.limits)))
-    if wanted.tag is not None:
-        tagged = select(answer_tags.c.position).where(answer_tags.c.run == run, answer_tags.c.tag == wanted.tag)
-        found.append(scores.c.position.in_(tagged))
-    if wanted.text:
-        found.append(scores.c.position.in_(_with_text(run, wanted.text)))
-    return found
+@dataclass(frozen=True, slots=True)
+class Score:
+    """One score with what it is about.
+
+    Attributes:
+        id: Of the score in its run.
+        position: Of the answer in its run, in input order, from 0.
+        value: On the metric's own scale.
+        threshold, passed: None where no threshold counts, passed also unless scored.
+        error, error_type: Why there is no score.
+        answer_error: Why there is no answer.
+        steps: What the judge said, step by step; None where it was not asked for (see `get_score`).
+    """
+
+    id: str
+    position: int
+    dataset: str
+    case_id: str
+    tags: Sequence[str]
+    question: str
+    answer: str | None
+    reference: str | None
+    answer_error: str | None
+    target: str
+    target_repeat: int
+    metric: str
+    judge: str | None
+    repeat: int
+    status: str
+    score: float | None
+    value: Any
+    threshold: float | None
+    passed: bool | None
+    reason: str | None
+    error_type: str | None
+    error: str | None
+    path: str | None
+    cost_usd: float | None
+    latency_s: float | None
+    steps: Sequence[Mapping[str, Any]] | None = None
+
+    @property
+    def place(self) -> Place:
+        """Where the score stands in its run."""
+        return self.position, int(self.id.partition("-")[2])
 
 
-def _with_text(run: int, text: str) -> Query:
-    columns = (answers.c.question, answers.c.answer, answers.c.case_id)
-    has = (func.lower(column).contains(text.lower(), autoescape=True) for column in columns)
-    return select(answers.c.position).where(answers.c.run == run, or_(*has))
+MAX_RARE = 5000
+"""Above this, scanning in input order is quick: of a million scores, 50 are found in the first 10,000 on average."""
 
 
-def within(wanted: Filter) -> list[ColumnElement[bool]]:
+@dataclass(frozen=True, slots=True)
+class RunScores:
+    """The scores of one run.
+
+    Attributes:
+        connection: In a transaction.
+        run: The id of the run's row.
+        limits: The thresholds that decide what passes.
+    """
+
+    connection: Connection
+    run: int
+    limits: Sequence[Limit] = ()
+
+    def page(self, wanted: ScoreFilter, after: Place | None, limit: int, *, is_descending: bool = False) -> list[Score]:
+        """Scores in input order, or from the last to the first, behind a place."""
+        order = _ordered(_ORDER, is_descending=is_descending)
+        behind = () if after is None else (_behind(after, is_descending=is_descending),)
+        rare = self._rare_positions(wanted)
+        if rare is None:
+            return self._shown(self._keys(wanted).where(*behind), order, limit)
+        if after is not None:
+            rare = [one for one in rare if (one <= after[0] if is_descending else one >= after[0])]
+        found: list[Score] = []
+        for some in chunks(reversed(rare) if is_descending else rare, _AT_ONCE):
+            keys = self._keys(replace(wanted, positions=some)).where(*behind)
+            found += self._shown(keys, order, limit - len(found))
+            if len(found) == limit:
+                break
+        return found
+
+    def page_by_score(
+        self, wanted: ScoreFilter, after: tuple[float, int, int] | None, limit: int, *, is_descending: bool = False
+    ) -> list[Score]:
+        """Scores of one metric by their number, the lowest first unless `is_descending`; what has none is left out."""
+        keys = self._keys(wanted).where(scores.c.score.is_not(None))
+        if after is not None:
+            beyond, *place = after
+            further = scores.c.score < beyond if is_descending else scores.c.score > beyond
+            same = and_(scores.c.score == beyond, _behind((place[0], place[1]), is_descending=is_descending))
+            keys = keys.where(or_(further, same))
+        return self._shown(keys, _ordered((scores.c.score, *_ORDER), is_descending=is_descending), limit)
+
+    def get(self, place: Place) -> Score | None:
+        """One score with the judge's steps."""
+        found = self.page(ScoreFilter(positions=[place[0]]), (place[0], place[1] - 1), 1)
+        if not found or found[0].place != place:
+            return None
+        return replace(found[0], steps=self.steps(place[0]).get(place[1]))
+
+    def steps(self, position: int) -> dict[int, Sequence[Mapping[str, Any]]]:
+        """The judge's steps of every score of an answer, by the score's number."""
+        same = (score_steps.c.run == self.run, score_steps.c.position == position)
+        found = self.connection.execute(select(score_steps.c.n, score_steps.c.steps).where(*same))
+        return {n: json.loads(text) for n, text in found}
+
+    def count(self, wanted: ScoreFilter) -> int:
+        """How many scores there are; looks at every one of them."""
+        query = select(func.count()).select_from(scores).where(*self._conditions(wanted))
+        return self.connection.scalar(query) or 0
+
+    def passing(self, limit: Limit) -> tuple[int, int]:
+        """How many scores of a metric and judge pass a threshold, and how many there are."""
+        query = select(func.coalesce(func.sum(case((limit.is_met(), 1), else_=0)), 0), func.count())
+        of_metric = (scores.c.run == self.run, scores.c.score.is_not(None), limit.is_for())
+        passed, total = self.connection.execute(query.where(*of_metric)).one()
+        return int(passed), int(total)
+
+    def span(self, metric: str) -> tuple[float, float] | None:
+        """The lowest and the highest score of a metric."""
+        query = select(func.min(scores.c.score), func.max(scores.c.score))
+        low, high = self.connection.execute(query.where(scores.c.run == self.run, scores.c.metric == metric)).one()
+        return None if low is None else (low, high)
+
+    def histogram(
+        self, metric: str, edges: Sequence[float], threshold: float | None, *, higher: bool
+    ) -> list[tuple[int, int]]:
+        """How many scores of a metric lie in each of the bins between edges, and how many of these pass the threshold.
+
+        The last bin includes its upper edge.
+        """
+        last = len(edges) - 2
+        inner = edges[1:-1]
+        bins = case(*((scores.c.score < edge, i) for i, edge in enumerate(inner)), else_=last) if inner else func.abs(0)
+        met = false() if threshold is None else passes(scores.c.score, threshold, higher_is_better=higher)
+        query = select(bins.label("bin"), func.count(), func.sum(case((met, 1), else_=0))).where(
+            scores.c.run == self.run, scores.c.metric == metric, scores.c.score.between(edges[0], edges[-1])
+        )
+        found = {int(place): (n, int(passed)) for place, n, passed in self.connection.execute(query.group_by("bin"))}
+        return [found.get(i, (0, 0)) for i in range(last + 1)]
+
+    def tags(self) -> list[tuple[str, int]]:
+        """Every tag with how many answers have it, or one below it."""
+        query = select(answer_tags.c.tag, func.count()).where(answer_tags.c.run == self.run)
+        found = self.connection.execute(query.group_by(answer_tags.c.tag).order_by(answer_tags.c.tag))
+        return [(tag, number) for tag, number in found]
+
+    def positions(self, dataset: str, case_id: str) -> list[int]:
+        """Where the answers to a case stand; looks at every answer of the run."""
+        same = (answers.c.run == self.run, answers.c.dataset == dataset, answers.c.case_id == case_id)
+        return list(self.connection.scalars(select(answers.c.position).where(*same).order_by(answers.c.position)))
+
+    def answer(self, position: int) -> Row | None:
+        """One answer with its question."""
+        return one(self.connection, select(answers).where(answers.c.run == self.run, answers.c.position == position))
+
+    def last_position(self) -> int | None:
+        """Where the last answer stands."""
+        return self.connection.scalar(select(func.max(answers.c.position)).where(answers.c.run == self.run))
+
+    def _keys(self, wanted: ScoreFilter) -> Query:
+        return select(*_ORDER).where(*self._conditions(wanted))
+
+    def _conditions(self, wanted: ScoreFilter) -> list[ColumnElement[bool]]:
+        found: list[ColumnElement[bool]] = [scores.c.run == self.run, *_within(wanted)]
+        if wanted.metric is not None:
+            found.append(scores.c.metric == wanted.metric)
+        if wanted.status is not None:
+            found.append(scores.c.status == wanted.status)
+        elif wanted.metric is None and wanted.positions is None and _is_by_score(wanted):
+            found.append(scores.c.status == "scored")  # as every score is; so the index that begins with it serves
+        if wanted.positions is not None:
+            found.append(scores.c.position.in_(wanted.positions))
+        if wanted.passed is not None:
+            limits = [limit for limit in self.limits if wanted.metric in (None, limit.metric)]
+            found.append(or_(*(limit.holds(passed=wanted.passed) for limit in limits)) if limits else false())
+        if wanted.tag:
+            tagged = select(answer_tags.c.position)
+            tagged = tagged.where(answer_tags.c.run == self.run, answer_tags.c.tag == tag_name(wanted.tag))
+            found.append(scores.c.position.in_(tagged))
+        if wanted.text:
+            columns = (answers.c.question, answers.c.answer, answers.c.case_id)
+            has = (func.lower(column).contains(wanted.text.lower(), autoescape=True) for column in columns)
+            found.append(scores.c.position.in_(select(answers.c.position).where(answers.c.run == self.run, or_(*has))))
+        return found
+
+    def _rare_positions(self, wanted: ScoreFilter) -> list[int] | None:
+        """Find answers with rare scores (by threshold or bounds) through an index, without scanning the whole run.
+
+        Args:
+            wanted: Only its `low`, `high` and `passed` count.
+
+        Returns:
+            Their positions in input order. None where an ordinary query is as quick: nothing is filtered by score, one
+            metric or a few answers are asked for, or the scores are not rare.
+        """
+        if not _is_by_score(wanted) or wanted.metric is not None or wanted.positions is not None:
+            return None
+        found: list[int] = []
+        for of_one in self._by_metric(wanted):
+            query = select(scores.c.position).where(scores.c.run == self.run, of_one, *_within(wanted))
+            found += self.connection.scalars(query.limit(MAX_RARE + 1 - len(found)))
+            if len(found) > MAX_RARE:
+                return None
+        return sorted(set(found))
+
+    def _by_metric(self, wanted: ScoreFilter) -> Iterator[ColumnElement[bool]]:
+        """One condition for each metric, so that an index on the metric and score can be used."""
+        if wanted.passed is not None:
+            yield from (limit.holds(passed=wanted.passed) for limit in self.limits)
+            return
+        metric: str | None = ""
+        while metric is not None:  # jump from name to name in the index; DISTINCT would read every row
+            query = select(func.min(scores.c.metric)).where(scores.c.run == self.run, scores.c.metric > metric)
+            metric = self.connection.scalar(query)
+            if metric is not None:
+                yield scores.c.metric == metric
+
+    def _shown(self, keys: Query, order: Sequence[ColumnElement[Any]], limit: int) -> list[Score]:
+        """The first of the scores at these places, each with its question and answer."""
+        found = keys.order_by(*order).limit(limit).subquery()
+        at = and_(scores.c.run == self.run, scores.c.position == found.c.position, scores.c.n == found.c.n)
+        of = and_(answers.c.run == self.run, answers.c.position == found.c.position)
+        shown = [column for column in answers.c if column.name not in ("run", "position", "error")]
+        columns = (*scores.c, *shown, answers.c.error.label("answer_error"))
+        query = select(*columns).join(found, at).join(answers, of).order_by(*order)
+        return [self._score(row) for row in every(self.connection, query)]
+
+    def _score(self, row: Row) -> Score:
+        limit = next((one for one in self.limits if (one.metric, one.judge) == (row["metric"], row["judge"])), None)
+        passed = None
+        if limit is not None and row["score"] is not None:
+            passed = passes(row["score"], limit.value, higher_is_better=limit.higher)
+        return from_row(
+            Score,
+            row,
+            id=f"{row['position']}-{row['n']}",
+            value=None if row["value"] is None else json.loads(row["value"]),
+            threshold=limit.value if limit else None,
+            passed=passed,
+        )
+
+
+def _is_by_score(wanted: ScoreFilter) -> bool:
+    return (wanted.low, wanted.high, wanted.passed) != (None, None, None)
+
+
+def _within(wanted: ScoreFilter) -> list[ColumnElement[bool]]:
     """The bounds of the score alone."""
     found: list[ColumnElement[bool]] = []
     if wanted.low is not None:
@@ -101,57 +336,13 @@ def within(wanted: Filter) -> list[ColumnElement[bool]]:
     return found
 
 
-def meets(limit: Limit, passed: bool) -> ColumnElement[bool]:
-    """Scores of the threshold's metric and judge that pass it; with `passed` False, those that do not."""
-    reaches = passes(scores.c.score, limit.value, higher_is_better=limit.higher)
-    judged = scores.c.judge.is_(None) if limit.judge is None else scores.c.judge == limit.judge
-    return and_(scores.c.metric == limit.metric, judged, reaches if passed else not_(reaches))
+def _behind(place: Place, *, is_descending: bool) -> ColumnElement[bool]:
+    here, there = tuple_(*_ORDER), tuple_(*place)
+    return here < there if is_descending else here > there
 
 
-MAX_RARE = 5000
-"""Above this, scanning in input order is quick: of a million scores, 50 are found in the first 10,000 on average."""
-
-
-def rare_places(connection: Connection, run: int, wanted: Filter) -> list[Place] | None:
-    """Find rare scores (by threshold or bounds) through an index, without scanning the whole run.
-
-    Args:
-        connection: Where.
-        run: The run's row.
-        wanted: Of it only `low`, `high` and `passed`.
-
-    Returns:
-        Their places in input order. None where an ordinary query is as quick: nothing is filtered by score, one metric
-        or a few answers are asked for, or the scores are not rare.
-    """
-    bounds = (wanted.low, wanted.high, wanted.passed)
-    if bounds == (None, None, None) or wanted.metric is not None or wanted.positions is not None:
-        return None
-    found: list[Place] = []
-    for of_one in _by_metric(connection, run, wanted):
-        query = select(scores.c.position, scores.c.n).where(scores.c.run == run, of_one, *within(wanted))
-        found += [(position, n) for position, n in connection.execute(query.limit(MAX_RARE + 1 - len(found)))]
-        if len(found) > MAX_RARE:
-            return None
-    return sorted(found)
-
-
-def _by_metric(connection: Connection, run: int, wanted: Filter) -> Iterator[ColumnElement[bool]]:
-    """One condition for each metric, so that an index on the metric and score can be used."""
-    if wanted.passed is not None:
-        yield from (meets(limit, wanted.passed) for limit in wanted.limits)
-        return
-    metric: str | None = ""
-    while metric is not None:  # jump from name to name in the index; DISTINCT would read every row
-        metric = connection.scalar(
-            select(func.min(scores.c.metric)).where(scores.c.run == run, scores.c.metric > metric)
-        )
-        if metric is not None:
-            yield scores.c.metric == metric
-
-
-_ORDER = (scores.c.position, scores.c.n)
-_AT_ONCE = 500
+def _ordered(columns: Sequence[ColumnElement[Any]], *, is_descending: bool) -> list[ColumnElement[Any]]:
+    return [column.desc() if is_descending else column.asc() for column in columns]
 
 
 def clear(connection: Connection, run: int) -> None:
@@ -204,102 +395,6 @@ def failed_answers(connection: Connection, run: int, positions: Sequence[int]) -
     return sum(connection.scalar(part) or 0 for part in parts)
 
 
-def page(
-    connection: Connection,
-    run: int,
-    wanted: Filter,
-    after: Place | None,
-    limit: int,
-    *,
-    descending: bool = False,
-) -> list[Row]:
-    """Scores in input order, or from the last to the first, each with its question and answer."""
-    order = [column.desc() for column in _ORDER] if descending else _ORDER
-    places = rare_places(connection, run, wanted)
-    if places is not None:
-        behind = [one for one in places if after is None or (one < after if descending else one > after)]
-        return _page_of_rare(connection, run, wanted, behind[::-1] if descending else behind, limit, order)
-    keys = select(scores.c.position, scores.c.n).where(*conditions(run, wanted))
-    if after is not None:
-        keys = keys.where(_behind(after, descending=descending))
-    keys = keys.order_by(*order).limit(limit)
-    return every(connection, _shown(run, keys).order_by(*order))
-
-
-def page_by_score(
-    connection: Connection,
-    run: int,
-    wanted: Filter,
-    after: tuple[float, int, int] | None,
-    limit: int,
-    *,
-    descending: bool = False,
-) -> list[Row]:
-    """Scores of one metric by their number, the lowest first unless `descending`; what has none is left out."""
-    keys = select(scores.c.position, scores.c.n).where(scores.c.score.is_not(None), *conditions(run, wanted))
-    if after is not None:
-        beyond, rest = after[0], (after[1], after[2])
-        further = scores.c.score < beyond if descending else scores.c.score > beyond
-        keys = keys.where(or_(further, and_(scores.c.score == beyond, _behind(rest, descending=descending))))
-    order = [scores.c.score, scores.c.position, scores.c.n]
-    order_by = [column.desc() for column in order] if descending else order
-    return every(connection, _shown(run, keys.order_by(*order_by).limit(limit)).order_by(*order_by))
-
-
-def count(connection: Connection, run: int, wanted: Filter) -> int:
-    """How many scores there are; looks at every one of them."""
-    return connection.scalar(select(func.count()).select_from(scores).where(*conditions(run, wanted))) or 0
-
-
-def passing(connection: Connection, run: int, limit: Limit) -> tuple[int, int]:
-    """How many scores of a metric and judge pass a threshold, and how many there are."""
-    met = passes(scores.c.score, limit.value, higher_is_better=limit.higher)
-    judged = scores.c.judge.is_(None) if limit.judge is None else scores.c.judge == limit.judge
-    query = select(func.coalesce(func.sum(case((met, 1), else_=0)), 0), func.count()).where(
-        scores.c.run == run, scores.c.metric == limit.metric, scores.c.score.is_not(None), judged
-    )
-    passed, total = connection.execute(query).one()
-    return int(passed), int(total)
-
-
-def span(connection: Connection, run: int, metric: str) -> tuple[float, float] | None:
-    """The lowest and the highest score of a metric."""
-    query = select(func.min(scores.c.score), func.max(scores.c.score))
-    low, high = connection.execute(query.where(scores.c.run == run, scores.c.metric == metric)).one()
-    return None if low is None else (low, high)
-
-
-def histogram(
-    connection: Connection, run: int, metric: str, edges: Sequence[float], threshold: float | None, *, higher: bool
-) -> list[tuple[int, int]]:
-    """How many scores of a metric lie in each of the bins between edges, and how many of these pass the threshold.
-
-    The last bin includes its upper edge.
-    """
-    last = len(edges) - 2
-    inner = edges[1:-1]
-    number = case(*((scores.c.score < edge, i) for i, edge in enumerate(inner)), else_=last) if inner else func.abs(0)
-    within = and_(scores.c.score >= edges[0], scores.c.score <= edges[-1])
-    met = false() if threshold is None else passes(scores.c.score, threshold, higher_is_better=higher)
-    query = select(number.label("bin"), func.count(), func.sum(case((met, 1), else_=0))).where(
-        scores.c.run == run, scores.c.metric == metric, within
-    )
-    found = {int(place): (n, int(passed)) for place, n, passed in connection.execute(query.group_by("bin"))}
-    return [found.get(i, (0, 0)) for i in range(last + 1)]
-
-
-def tags(connection: Connection, run: int) -> list[tuple[str, int]]:
-    """Every tag with how many answers have it, or one below it."""
-    query = select(answer_tags.c.tag, func.count()).where(answer_tags.c.run == run).group_by(answer_tags.c.tag)
-    return [(tag, number) for tag, number in connection.execute(query.order_by(answer_tags.c.tag))]
-
-
-def positions(connection: Connection, run: int, dataset: str, case_id: str) -> list[int]:
-    """Where the answers to a case stand in their run; looks at every answer of the run."""
-    same = (answers.c.run == run, answers.c.dataset == dataset, answers.c.case_id == case_id)
-    return list(connection.scalars(select(answers.c.position).where(*same).order_by(answers.c.position)))
-
-
 def common_cases(connection: Connection, one: int, other: int) -> list[tuple[str, str, str, bool]]:
     """Dataset, id and question of the cases that two runs have, and whether answers differ; looks at all of both."""
     a, b = answers.alias("a"), answers.alias("b")
@@ -309,64 +404,3 @@ def common_cases(connection: Connection, one: int, other: int) -> list[tuple[str
     query = select(*shown).join_from(a, b, and_(*same)).where(a.c.run == one, b.c.run == other)
     found = connection.execute(query.group_by(a.c.dataset, a.c.case_id))
     return [(dataset, case_id, question, bool(differs)) for dataset, case_id, question, differs in found]
-
-
-def answer(connection: Connection, run: int, position: int) -> Row | None:
-    """One answer with its question."""
-    return one(connection, select(answers).where(answers.c.run == run, answers.c.position == position))
-
-
-def last_position(connection: Connection, run: int) -> int | None:
-    """Where the last answer of a run stands."""
-    return connection.scalar(select(func.max(answers.c.position)).where(answers.c.run == run))
-
-
-def score(connection: Connection, run: int, place: Place) -> Row | None:
-    """One score with its question and answer, and the judge's steps as JSON text."""
-    position, n = place
-    keys = select(scores.c.position, scores.c.n).where(
-        scores.c.run == run, scores.c.position == position, scores.c.n == n
-    )
-    found = one(connection, _shown(run, keys))
-    if found is None:
-        return None
-    steps = select(score_steps.c.steps).where(
-        score_steps.c.run == run, score_steps.c.position == position, score_steps.c.n == n
-    )
-    return {**found, "steps": connection.scalar(steps)}
-
-
-def steps(connection: Connection, run: int, position: int) -> dict[int, str]:
-    """The judge's steps of every score of an answer, as JSON text, by the score's number."""
-    same = (score_steps.c.run == run, score_steps.c.position == position)
-    found = connection.execute(select(score_steps.c.n, score_steps.c.steps).where(*same))
-    return {row[0]: row[1] for row in found}
-
-
-def _page_of_rare(
-    connection: Connection, run: int, wanted: Filter, places: Sequence[Place], limit: int, order: Sequence[Any]
-) -> list[Row]:
-    """The first of these scores that meet the rest of the filter."""
-    found: list[Row] = []
-    for some in chunks(places, _AT_ONCE):
-        at = tuple_(scores.c.position, scores.c.n).in_(some)
-        keys = select(scores.c.position, scores.c.n).where(at, *conditions(run, wanted)).order_by(*order)
-        found += every(connection, _shown(run, keys.limit(limit - len(found))).order_by(*order))
-        if len(found) == limit:
-            break
-    return found
-
-
-def _behind(place: Place, *, descending: bool = False) -> ColumnElement[bool]:
-    here, there = tuple_(scores.c.position, scores.c.n), tuple_(*place)
-    return here < there if descending else here > there
-
-
-def _shown(run: int, keys: Query) -> Query:
-    """The scores at these places, each with its question and answer."""
-    found = keys.subquery()
-    at = and_(scores.c.run == run, scores.c.position == found.c.position, scores.c.n == found.c.n)
-    said = and_(answers.c.run == run, answers.c.position == found.c.position)
-    shown = [column for column in answers.c if column.name not in ("run", "position", "error")]
-    columns = (*scores.c, *shown, answers.c.error.label("answer_error"))
-    return select(*columns).join(found, at).join(answers, said)

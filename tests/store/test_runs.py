@@ -13,7 +13,7 @@ import pytest
 
 from evalflow.errors import InfrastructureError
 from evalflow.store import Database, open_database, runs, scores
-from evalflow.store.scores import Filter, Limit
+from evalflow.store.scores import Limit, RunScores, ScoreFilter
 
 LIMITS = [Limit("a", "j", 0.5), Limit("b", None, 0.5, higher=False)]
 
@@ -84,29 +84,28 @@ def run(database: Database) -> int:
 @pytest.mark.parametrize(
     ("wanted", "holds"),
     [
-        (Filter(), lambda i, n: True),
-        (Filter(metric="a"), lambda i, n: n == 0),
-        (Filter(status="error"), lambda i, n: n == 0 and i % 3 == 0),
-        (Filter(metric="b", low=0.5), lambda i, n: n == 1 and i >= 15),
-        (Filter(high=0.2), lambda i, n: i <= 6 and not (n == 0 and i % 3 == 0)),
-        (Filter(tag="even"), lambda i, n: i % 2 == 0),
-        (Filter(text="QUESTION 7?"), lambda i, n: i == 7),
-        (Filter(text="100%"), lambda i, n: True),
-        (Filter(text="1_0"), lambda i, n: False),
-        (Filter(passed=True, limits=LIMITS), lambda i, n: i <= 15 if n else i >= 15 and i % 3 != 0),
-        (Filter(passed=False, limits=LIMITS), lambda i, n: i > 15 if n else i < 15 and i % 3 != 0),
-        (Filter(passed=False, limits=[]), lambda i, n: False),
+        (ScoreFilter(), lambda i, n: True),
+        (ScoreFilter(metric="a"), lambda i, n: n == 0),
+        (ScoreFilter(status="error"), lambda i, n: n == 0 and i % 3 == 0),
+        (ScoreFilter(metric="b", low=0.5), lambda i, n: n == 1 and i >= 15),
+        (ScoreFilter(high=0.2), lambda i, n: i <= 6 and not (n == 0 and i % 3 == 0)),
+        (ScoreFilter(tag="even"), lambda i, n: i % 2 == 0),
+        (ScoreFilter(text="QUESTION 7?"), lambda i, n: i == 7),
+        (ScoreFilter(text="100%"), lambda i, n: True),
+        (ScoreFilter(text="1_0"), lambda i, n: False),
+        (ScoreFilter(passed=True), lambda i, n: i <= 15 if n else i >= 15 and i % 3 != 0),
+        (ScoreFilter(passed=False), lambda i, n: i > 15 if n else i < 15 and i % 3 != 0),
         (
-            Filter(passed=True, limits=LIMITS, tag="even", text="question 1"),
+            ScoreFilter(passed=True, tag="even", text="question 1"),
             lambda i, n: (i, n) in {(10, 1), (12, 1), (14, 1), (16, 0)},
         ),
-        (Filter(positions=[4], metric="b", tag="even"), lambda i, n: (i, n) == (4, 1)),
+        (ScoreFilter(positions=[4], metric="b", tag="even"), lambda i, n: (i, n) == (4, 1)),
     ],
 )
 def test_pages_are_in_order_and_hold_what_is_wanted(
     database: Database,
     run: int,
-    wanted: Filter,
+    wanted: ScoreFilter,
     holds: Callable[[int, int], bool],
     max_rare: int,
     monkeypatch: pytest.MonkeyPatch,
@@ -114,34 +113,55 @@ def test_pages_are_in_order_and_hold_what_is_wanted(
     monkeypatch.setattr("evalflow.store.scores.MAX_RARE", max_rare)
     seen: list[tuple[int, int]] = []
     with database.reading() as connection:
-        while page := scores.page(connection, run, wanted, seen[-1] if seen else None, 7):
-            seen += [(row["position"], row["n"]) for row in page]
-        assert scores.count(connection, run, wanted) == len(seen)
-    assert seen == [(i, n) for i in range(30) for n in range(2) if holds(i, n)]
+        found = RunScores(connection, run, LIMITS)
+        while page := found.page(wanted, seen[-1] if seen else None, 7):
+            seen += [score.place for score in page]
+        assert found.count(wanted) == len(seen)
+        back = [score.place for score in found.page(wanted, None, 100, is_descending=True)]
+    assert seen == back[::-1] == [(i, n) for i in range(30) for n in range(2) if holds(i, n)]
 
 
-@pytest.mark.parametrize("descending", [False, True])
-def test_scores_are_paged_by_their_number(database: Database, run: int, descending: bool) -> None:
+def test_nothing_passes_or_fails_without_a_threshold(database: Database, run: int) -> None:
+    with database.reading() as connection:
+        assert RunScores(connection, run).page(ScoreFilter(passed=False), None, 7) == []
+
+
+@pytest.mark.parametrize("is_descending", [False, True])
+def test_scores_are_paged_by_their_number(database: Database, run: int, is_descending: bool) -> None:
     seen: list[tuple[float, int, int]] = []
     with database.reading() as connection:
         after = None
-        while page := scores.page_by_score(connection, run, Filter(metric="a"), after, 3, descending=descending):
-            seen += [(row["score"], row["position"], row["n"]) for row in page]
+        found = RunScores(connection, run)
+        while page := found.page_by_score(ScoreFilter(metric="a"), after, 3, is_descending=is_descending):
+            seen += [(score.score or 0.0, *score.place) for score in page]
             after = seen[-1]
-    assert [position for _, position, _ in seen] == sorted((i for i in range(30) if i % 3), reverse=descending)
+    assert [position for _, position, _ in seen] == sorted((i for i in range(30) if i % 3), reverse=is_descending)
 
 
 def test_pass_rates_and_distributions_count_what_is_scored(database: Database, run: int) -> None:
     with database.reading() as connection:
-        assert [scores.passing(connection, run, limit) for limit in LIMITS] == [(10, 20), (16, 30)]
-        assert scores.histogram(connection, run, "b", [0, 0.5, 1], None, higher=True) == [(15, 0), (15, 0)]
-        assert scores.histogram(connection, run, "b", [0, 0.5, 1], 0.8, higher=True) == [(15, 0), (15, 6)]
-        assert scores.histogram(connection, run, "b", [0, 0.5, 1], 0.8, higher=False) == [(15, 15), (15, 10)]
-        assert scores.span(connection, run, "b") == (0, 29 / 30)
-        assert scores.tags(connection, run) == [("even", 15)]
-        found = scores.score(connection, run, (3, 0))
-        assert found is not None
-        assert found["steps"] == "[1]"
+        found = RunScores(connection, run)
+        assert [found.passing(limit) for limit in LIMITS] == [(10, 20), (16, 30)]
+        assert found.histogram("b", [0, 0.5, 1], None, higher=True) == [(15, 0), (15, 0)]
+        assert found.histogram("b", [0, 0.5, 1], 0.8, higher=True) == [(15, 0), (15, 6)]
+        assert found.histogram("b", [0, 0.5, 1], 0.8, higher=False) == [(15, 15), (15, 10)]
+        assert found.span("b") == (0, 29 / 30)
+        assert found.tags() == [("even", 15)]
+        score = found.get((3, 0))
+        assert score is not None
+        assert score.steps == [1]
+
+
+def test_a_row_that_is_written_again_is_replaced_or_stays(database: Database, run: int) -> None:
+    with database.writing() as connection:
+        answer = RunScores(connection, run).answer(4)
+        assert answer is not None
+        scores.put(connection, [{**answer, "answer": "Later."}], [], [], [], is_replaced=False)
+        assert RunScores(connection, run).answer(4) == answer
+        tag = {"run": run, "tag": "even", "position": 4}
+        scores.put(connection, [{**answer, "answer": "Later."}], [tag], [], [])
+        assert RunScores(connection, run).answer(4) == {**answer, "answer": "Later."}
+        assert scores.statuses(connection, run, [(3, 0), (4, 0), (99, 0)]) == {(3, 0): "error", (4, 0): "scored"}
 
 
 def test_a_run_that_is_deleted_takes_its_scores_along(database: Database, run: int) -> None:
@@ -149,7 +169,7 @@ def test_a_run_that_is_deleted_takes_its_scores_along(database: Database, run: i
         assert not runs.delete_run(connection, "r")
         runs.cancel(connection, "r")
         assert runs.delete_run(connection, "r")
-        assert scores.count(connection, run, Filter()) == 0
+        assert RunScores(connection, run).count(ScoreFilter()) == 0
 
 
 @pytest.mark.parametrize("how", ["replaced", "deleted"])

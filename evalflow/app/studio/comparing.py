@@ -22,7 +22,7 @@ from evalflow.app.studio.run_types import Run
 from evalflow.app.studio.runs import MAX_PAGE, get_run, list_runs, run_row
 from evalflow.app.studio.space import NotFoundError, TakenError, Workspace
 from evalflow.errors import EvalflowError, Problem, UserError
-from evalflow.store import scores
+from evalflow.store.scores import common_cases
 
 if TYPE_CHECKING:
     from evalflow.report.comparison import Comparison
@@ -92,7 +92,7 @@ def changed_cases(space: Workspace, a: str, b: str) -> Changes:
     """
     pair = _pair(space, a, b)
     with space.database.reading() as connection:
-        known = scores.common_cases(connection, run_row(space, a)["id"], run_row(space, b)["id"])
+        known = common_cases(connection, run_row(space, a)["id"], run_row(space, b)["id"])
     return Changes(cells_between(*pair, known))
 
 

@@ -28,7 +28,8 @@ from evalflow.run.folder import RunFolder
 from evalflow.run.journal import AnswerBook
 from evalflow.run.plan import PreparedFile
 from evalflow.run.scoring import Pair
-from evalflow.store import scores
+from evalflow.store.scores import RunScores
+from evalflow.store.tables import from_row
 
 if TYPE_CHECKING:
     from evalflow.protocols import Judge
@@ -79,14 +80,13 @@ def get_run_case(
     """
     row = run_row(space, run_id)
     with space.database.reading() as connection:
-        found = scores.answer(connection, row["id"], position)
-        last = scores.last_position(connection, row["id"])
+        scores = RunScores(connection, row["id"])
+        found, last = scores.answer(position), scores.last_position()
     if found is None or last is None:
         raise not_found("case", str(position), [])
     scored = answer_scores(space, run_id, position, thresholds)
     case, gone = _whole_case(RunFolder(Path(row["folder"])), found)
-    told: dict[str, Any] = {name: found[name] for name in RunCase.__dataclass_fields__ if name in found}
-    return RunCase(**told, answer_error=found["error"], case=case, gone=gone, scores=scored, last=last)
+    return from_row(RunCase, found, answer_error=found["error"], case=case, gone=gone, scores=scored, last=last)
 
 
 def _whole_case(folder: RunFolder, found: Mapping[str, Any]) -> tuple[Case | None, str]:

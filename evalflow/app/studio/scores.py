@@ -4,91 +4,21 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from evalflow.app.studio.runs import run_row
 from evalflow.app.studio.space import Workspace, not_found
-from evalflow.datasets import tag_name
 from evalflow.errors import Problem, UserError
-from evalflow.records import passes
-from evalflow.store import scores
-from evalflow.store.scores import Filter, Limit
+from evalflow.store.scores import Limit, RunScores, Score, ScoreFilter
+from evalflow.store.tables import RowPage
 
+__all__ = ["Score", "ScoreFilter"]
 
-@dataclass(frozen=True, slots=True)
-class ScoreFilter:
-    """Which scores; None: whatever it is.
-
-    Attributes:
-        metric, status: Those with exactly this; status is scored, undefined, error or skipped.
-        tag: Those of cases with this tag, or one below it.
-        text: Those whose question, answer or case id has this in it; capitals of ASCII do not matter.
-        low, high: Those that scored within these, bounds included.
-        passed: Those that passed, or that did not, by the thresholds given or else the run's.
-        answer: Those of one answer, by its position.
-    """
-
-    metric: str | None = None
-    status: str | None = None
-    tag: str | None = None
-    text: str | None = None
-    low: float | None = None
-    high: float | None = None
-    passed: bool | None = None
-    answer: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Score:
-    """One score with what it is about.
-
-    Attributes:
-        id: Of the score in its run.
-        position: Of the answer in its run, in input order, from 0.
-        value: On the metric's own scale.
-        threshold, passed: None where no threshold counts, passed also unless scored.
-        error, error_type: Why there is no score.
-        answer_error: Why there is no answer.
-        steps: What the judge said, step by step; None where it was not asked for (see `get_score`).
-    """
-
-    id: str
-    position: int
-    dataset: str
-    case_id: str
-    tags: Sequence[str]
-    question: str
-    answer: str | None
-    reference: str | None
-    answer_error: str | None
-    target: str
-    target_repeat: int
-    metric: str
-    judge: str | None
-    repeat: int
-    status: str
-    score: float | None
-    value: Any
-    threshold: float | None
-    passed: bool | None
-    reason: str | None
-    error_type: str | None
-    error: str | None
-    path: str | None
-    cost_usd: float | None
-    latency_s: float | None
-    steps: Sequence[Mapping[str, Any]] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ScorePage:
-    """Some scores; `next` is the cursor of those that follow, None at the end."""
-
-    items: Sequence[Score]
-    next: str | None
+ScorePage = RowPage[Score]
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,26 +84,22 @@ def list_scores(
         NotFoundError: There is no such run.
         UserError: The cursor or the order is none.
     """
-    row, limit = run_row(space, run_id), max(1, min(limit, MAX_PAGE))
-    limits = _limits(row, thresholds)
-    chosen = _filter(wanted or ScoreFilter(), limits)
+    chosen, limit = wanted or ScoreFilter(), max(1, min(limit, MAX_PAGE))
     if sort not in ("input", "score", "-score"):
         raise UserError(Problem(f"{sort!r} is no order", "sort", "input, score or -score"))
     if sort != "input" and chosen.metric is None:
         raise UserError(Problem("only the scores of one metric can be sorted", "sort", "choose a metric"))
-    with space.database.reading() as connection:
+    with _scores_of(space, run_id, thresholds) as scores:
         if sort == "input":
-            place = _cursor(cursor, (int, int))
-            found = scores.page(connection, row["id"], chosen, place, limit + 1)
+            found = scores.page(chosen, _cursor(cursor, (int, int)), limit + 1)
         else:
             place = _cursor(cursor, (float, int, int))
-            descending = sort == "-score"
-            found = scores.page_by_score(connection, row["id"], chosen, place, limit + 1, descending=descending)
+            found = scores.page_by_score(chosen, place, limit + 1, is_descending=sort == "-score")
     more = None
     if len(found) > limit:
         last = found[limit - 1]
-        more = ",".join(repr(last[key]) for key in (["score"] if sort != "input" else []) + ["position", "n"])
-    return ScorePage([_score(one, limits) for one in found[:limit]], more)
+        more = ",".join(map(repr, last.place if sort == "input" else (last.score, *last.place)))
+    return RowPage(found[:limit], more)
 
 
 def neighbours(
@@ -184,23 +110,20 @@ def neighbours(
     Raises:
         NotFoundError: There is no such run.
     """
-    row = run_row(space, run_id)
-    chosen = _filter(wanted, _limits(row, None))
-    with space.database.reading() as connection:
+    with _scores_of(space, run_id) as scores:
 
         def step(*, back: bool) -> int | None:
-            if sort == "input" or chosen.metric is None:
-                start = (position, -1 if back else _LARGEST)
-                found = scores.page(connection, row["id"], chosen, start, 1, descending=back)
+            if sort == "input" or wanted.metric is None:
+                found = scores.page(wanted, (position, -1 if back else _LARGEST), 1, is_descending=back)
             else:
-                descending = (sort == "-score") != back
-                own = scores.page(connection, row["id"], replace(chosen, positions=[position]), None, MAX_PAGE)
-                places = [(one["score"], one["position"], one["n"]) for one in own if one["score"] is not None]
+                own = scores.page(replace(wanted, positions=[position]), None, MAX_PAGE)
+                places = [(one.score, *one.place) for one in own if one.score is not None]
                 if not places:
                     return None
-                start = min(places) if descending else max(places)
-                found = scores.page_by_score(connection, row["id"], chosen, start, 1, descending=descending)
-            return found[0]["position"] if found else None
+                is_descending = (sort == "-score") != back
+                start = min(places) if is_descending else max(places)
+                found = scores.page_by_score(wanted, start, 1, is_descending=is_descending)
+            return found[0].position if found else None
 
         return step(back=True), step(back=False)
 
@@ -211,13 +134,9 @@ def case_scores(space: Workspace, run_id: str, dataset: str, case_id: str) -> li
     Raises:
         NotFoundError: There is no such run.
     """
-    row = run_row(space, run_id)
-    limits = _limits(row, None)
-    with space.database.reading() as connection:
-        places = scores.positions(connection, row["id"], dataset, case_id)[:MAX_PAGE]
-        wanted = replace(_filter(ScoreFilter(), limits), positions=places)
-        found = scores.page(connection, row["id"], wanted, None, MAX_PAGE * len(places)) if places else []
-    return [_score(one, limits) for one in found]
+    with _scores_of(space, run_id) as scores:
+        places = scores.positions(dataset, case_id)[:MAX_PAGE]
+        return scores.page(ScoreFilter(positions=places), None, MAX_PAGE * len(places)) if places else []
 
 
 def answer_scores(
@@ -228,13 +147,9 @@ def answer_scores(
     Raises:
         NotFoundError: There is no such run.
     """
-    row = run_row(space, run_id)
-    limits = _limits(row, thresholds)
-    with space.database.reading() as connection:
-        wanted = _filter(ScoreFilter(answer=position), limits)
-        found = scores.page(connection, row["id"], wanted, None, MAX_PAGE)
-        steps = scores.steps(connection, row["id"], position)
-    return [_score({**one, "steps": steps.get(one["n"])}, limits) for one in found]
+    with _scores_of(space, run_id, thresholds) as scores:
+        found, steps = scores.page(ScoreFilter(positions=[position]), None, MAX_PAGE), scores.steps(position)
+        return [replace(one, steps=steps.get(one.place[1])) for one in found]
 
 
 def get_score(space: Workspace, run_id: str, score_id: str, thresholds: Mapping[str, float] | None = None) -> Score:
@@ -243,24 +158,22 @@ def get_score(space: Workspace, run_id: str, score_id: str, thresholds: Mapping[
     Raises:
         NotFoundError: There is none.
     """
-    row = run_row(space, run_id)
     position, _, n = score_id.partition("-")
     found = None
-    if position.isdigit() and n.isdigit() and len(score_id) < 20:
-        with space.database.reading() as connection:
-            found = scores.score(connection, row["id"], (int(position), int(n)))
+    with _scores_of(space, run_id, thresholds) as scores:
+        if position.isdigit() and n.isdigit() and len(score_id) < 20:
+            found = scores.get((int(position), int(n)))
     if found is None:
         raise not_found("score", score_id, [])
-    return _score(found, _limits(row, thresholds))
+    return found
 
 
 def count_scores(
     space: Workspace, run_id: str, wanted: ScoreFilter | None = None, thresholds: Mapping[str, float] | None = None
 ) -> int:
     """How many scores of a run there are; of a large run this looks at each of them."""
-    row = run_row(space, run_id)
-    with space.database.reading() as connection:
-        return scores.count(connection, row["id"], _filter(wanted or ScoreFilter(), _limits(row, thresholds)))
+    with _scores_of(space, run_id, thresholds) as scores:
+        return scores.count(wanted or ScoreFilter())
 
 
 def summary(space: Workspace, run_id: str) -> list[dict[str, Any]]:
@@ -275,9 +188,8 @@ def summary(space: Workspace, run_id: str) -> list[dict[str, Any]]:
 
 def run_tags(space: Workspace, run_id: str) -> list[tuple[str, int]]:
     """Every tag of a run with how many answers have it, or one below it."""
-    row = run_row(space, run_id)
-    with space.database.reading() as connection:
-        return scores.tags(connection, row["id"])
+    with _scores_of(space, run_id) as scores:
+        return scores.tags()
 
 
 def pass_rates(
@@ -294,14 +206,14 @@ def pass_rates(
     Raises:
         NotFoundError: There is no such run.
     """
-    row = run_row(space, run_id)
     found: list[PassRate] = []
-    with space.database.reading() as connection:
-        for limit in (one for one in _limits(row, thresholds) if metric in (None, one.metric)):
-            passed, n = scores.passing(connection, row["id"], limit)
+    with _scores_of(space, run_id, thresholds) as scores:
+        for limit in (one for one in scores.limits if metric in (None, one.metric)):
+            passed, n = scores.passing(limit)
             direction = "higher_is_better" if limit.higher else "lower_is_better"
-            rate = passed / n if n else None
-            found.append(PassRate(limit.metric, limit.judge, limit.value, direction, passed, n, rate))
+            found.append(
+                PassRate(limit.metric, limit.judge, limit.value, direction, passed, n, passed / n if n else None)
+            )
     return found
 
 
@@ -324,38 +236,33 @@ def distribution(space: Workspace, run_id: str, metric: str, threshold: float | 
     metrics: list[Mapping[str, Any]] = row["facts"].get("metrics", [])
     about = {str(one["name"]): one for one in metrics}.get(metric)
     with space.database.reading() as connection:
-        span = scores.span(connection, row["id"], metric)
+        scores = RunScores(connection, row["id"])
+        span = scores.span(metric)
         if span is None:
             return None
         low, high = (0.0, 1.0) if about and about["bounded"] else span
         edges = [low, high] if low == high else [low + (high - low) * i / BINS for i in range(BINS)] + [high]
         higher = about is None or about["direction"] == "higher_is_better"
-        found = scores.histogram(connection, row["id"], metric, edges, threshold, higher=higher)
+        found = scores.histogram(metric, edges, threshold, higher=higher)
     counts, passed = ([pair[i] for pair in found] for i in (0, 1))
     return Distribution(metric, edges, counts, None if threshold is None else passed)
 
 
-def _limits(row: Mapping[str, Any], thresholds: Mapping[str, float] | None) -> list[Limit]:
-    found: list[Limit] = []
+@contextmanager
+def _scores_of(space: Workspace, run_id: str, thresholds: Mapping[str, float] | None = None) -> Generator[RunScores]:
+    """The scores of a run, which pass by these thresholds or else the run's.
+
+    Raises:
+        NotFoundError: There is no such run.
+    """
+    row = run_row(space, run_id)
+    limits: list[Limit] = []
     for metric in row["facts"].get("metrics", []):
         value = (thresholds or {}).get(metric["name"], metric["threshold"])
         if value is not None:
-            found.append(Limit(metric["name"], metric["judge"], value, metric["direction"] == "higher_is_better"))
-    return found
-
-
-def _filter(wanted: ScoreFilter, limits: Sequence[Limit]) -> Any:
-    return Filter(
-        metric=wanted.metric,
-        status=wanted.status,
-        tag=tag_name(wanted.tag) if wanted.tag else None,
-        text=wanted.text or None,
-        low=wanted.low,
-        high=wanted.high,
-        passed=wanted.passed,
-        limits=limits,
-        positions=None if wanted.answer is None else [wanted.answer],
-    )
+            limits.append(Limit(metric["name"], metric["judge"], value, metric["direction"] == "higher_is_better"))
+    with space.database.reading() as connection:
+        yield RunScores(connection, row["id"], limits)
 
 
 def _cursor(text: str | None, kinds: Sequence[type]) -> Any:
@@ -371,20 +278,3 @@ def _cursor(text: str | None, kinds: Sequence[type]) -> Any:
         return found
     except ValueError:
         raise UserError(Problem(f"{text!r} is no cursor", "cursor", "take `next` of the page before")) from None
-
-
-def _score(row: Mapping[str, Any], limits: Sequence[Limit]) -> Score:
-    limit = next((one for one in limits if (one.metric, one.judge) == (row["metric"], row["judge"])), None)
-    value = row["score"]
-    passed = None
-    if limit is not None and value is not None:
-        passed = passes(value, limit.value, higher_is_better=limit.higher)
-    steps = row.get("steps")
-    made: dict[str, Any] = {
-        "id": f"{row['position']}-{row['n']}",
-        "value": None if row["value"] is None else json.loads(row["value"]),
-        "threshold": limit.value if limit else None,
-        "passed": passed,
-        "steps": None if steps is None else json.loads(steps),
-    }
-    return Score(**{name: made[name] if name in made else row[name] for name in Score.__dataclass_fields__})
