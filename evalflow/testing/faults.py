@@ -31,21 +31,28 @@ class Fault(Step):
         return await self.act(exchange)
 
 
-def status(code: int, *, message: str = "scripted", retry_after: float | str | None = None) -> Step:
+def status(
+    code: int,
+    *,
+    message: str = "scripted",
+    retry_after: float | str | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> Step:
     """An error status with the body that the API sends with it.
 
     Args:
         code: 401, 403, 404, 429, 500, ...
         message: Stands in the body.
         retry_after: The header Retry-After: seconds, or a date as HTTP writes it.
+        headers: Further ones.
     """
     error = {"message": message, "type": "scripted", "param": None, "code": None}
-    headers = {} if retry_after is None else {"Retry-After": str(retry_after)}
+    sent = {**(headers or {}), **({} if retry_after is None else {"Retry-After": str(retry_after)})}
 
     async def act(_: Exchange) -> web.StreamResponse:
         from aiohttp import web
 
-        return web.json_response({"error": error}, status=code, headers=headers)
+        return web.json_response({"error": error}, status=code, headers=sent)
 
     return Fault(act=act)
 

@@ -96,8 +96,8 @@ async def test_a_reply_without_end_is_an_error_of_the_call_and_not_asked_for_aga
 @pytest.mark.parametrize(
     "objection",
     [
-        replace(status(429), headers={"X-RateLimit-Remaining-Requests": "0", "X-RateLimit-Reset-Requests": "200ms"}),
-        replace(status(503), headers={"X-RateLimit-Remaining-Tokens": "0", "X-RateLimit-Reset-Tokens": "0.2"}),
+        status(429, headers={"X-RateLimit-Remaining-Requests": "0", "X-RateLimit-Reset-Requests": "200ms"}),
+        status(503, headers={"X-RateLimit-Remaining-Tokens": "0", "X-RateLimit-Reset-Tokens": "0.2"}),
     ],
     ids=["requests used up", "tokens used up"],
 )
