@@ -22,10 +22,9 @@ demo: $(VENV)/.ready ## Evaluate the sample answers: no key, no network
 serve: $(VENV)/.ready-web ## The application on this machine; ARGS="--port 8001"
 	@$(BIN)/python -m evalflow serve $(ARGS)
 
-# Those in a browser one after the other: beside others they wait too long for each other. 5 says that none was chosen.
-test: $(VENV)/.ready-dev ## All tests; ARGS="-k name" for some
-	@$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile -m "not browser" $(ARGS) || [ $$? = 5 ]
-	@$(BIN)/python -m pytest -m browser $(ARGS) || [ $$? = 5 ]
+# By file, so that what a file shares is made once; tests/conftest.py begins with the long ones. 5: none was chosen.
+test: $(VENV)/.ready-dev ## All tests; ARGS="-k name" for some, ARGS="-m 'not slow'" for those that take no two minutes
+	@$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder $(ARGS) || [ $$? = 5 ]
 
 test-live: $(VENV)/.ready-dev ## The tests that ask a real judge; needs its key, such as OPENAI_API_KEY
 	@$(BIN)/python -m pytest -m live -rs $(ARGS)

@@ -16,6 +16,8 @@ pytest_plugins = ["tests.postgres"]
 settings.register_profile("evalflow", deadline=None)
 settings.load_profile("evalflow")
 
+# Who has one of these runs the program, a worker, a browser or a server of databases.
+_SLOW = {"program", "evaluated", "browser", "finished", "postgres"}
 _PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
 
 
@@ -25,7 +27,15 @@ def anyio_backend() -> str:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what asks a real judge, and is paid for, unless `-m` names it."""
+    """Mark what is slow by its fixtures, begin with it, and leave out what asks a real judge unless `-m` names it."""
+    for item in items:
+        parameters = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+        on_postgres = parameters.get("database_url") == "postgresql"
+        if on_postgres or not _SLOW.isdisjoint(getattr(item, "fixturenames", ())):
+            item.add_marker("slow")
+    # Files with a browser first, then slow ones: a long file that begins last would leave the other workers idle.
+    begins = {mark: {item.path for item in items if item.get_closest_marker(mark)} for mark in ("browser", "slow")}
+    items.sort(key=lambda item: [item.path not in paths for paths in begins.values()])
     if "live" in config.option.markexpr:
         return
     live = [item for item in items if item.get_closest_marker("live")]

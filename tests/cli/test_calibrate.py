@@ -19,6 +19,8 @@ from evalflow.cli import run_command
 from evalflow.testing import Endpoint, Request
 from tests.cli.conftest import Program
 
+pytestmark = pytest.mark.slow
+
 N = 160
 METRIC = """\
 # @package metric.{name}

@@ -16,6 +16,8 @@ from evalflow.run.manifest import SCHEMA
 from evalflow.testing import Endpoint, Request, reply
 from tests.cli.conftest import judge_arguments
 
+pytestmark = pytest.mark.slow
+
 N = 6
 
 

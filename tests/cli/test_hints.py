@@ -15,6 +15,8 @@ from evalflow.app.core.suggest import Catalogue
 from evalflow.cli import run_command
 from evalflow.testing import Endpoint
 
+pytestmark = pytest.mark.slow
+
 Said = Callable[..., str]
 OPTIONS = options(None)
 CATALOGUE = Catalogue(OPTIONS)

@@ -8,9 +8,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from evalflow.testing import Endpoint, Request
 from tests.cli.conftest import judge_arguments
 from tests.cli.test_check_examples import EXAMPLES
+
+pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
 COMMAND = (

@@ -48,6 +48,7 @@ def started(words: list[str], folder: Path, stream: str) -> Iterator[str]:
     assert process.returncode in (0, 130)
 
 
+@pytest.mark.slow
 def test_every_command_works_in_the_order_of_the_page(tmp_path: Path) -> None:
     if shutil.which("curl") is None:
         pytest.skip("curl is not installed")

@@ -7,12 +7,15 @@ import json
 import re
 from pathlib import Path
 
+import pytest
+
 from tests.docs.test_readme import README, ROOT, blocks, run
 
 PAGE = (ROOT / "docs" / "calibration.md").read_text(encoding="utf-8")
 LABELS = [json.loads(line) for line in (ROOT / "data" / "rag_labels.jsonl").read_text(encoding="utf-8").splitlines()]
 
 
+@pytest.mark.slow
 def test_the_page_runs_and_its_labels_are_those_that_were_drawn(tmp_path: Path) -> None:
     [block] = blocks("bash", PAGE)
     said = []

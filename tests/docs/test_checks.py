@@ -7,6 +7,8 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from evalflow.metrics.case_checks import PARAMS
 from evalflow.testing import Endpoint, Request
 from tests.docs.test_readme import ADDRESS, ROOT, blocks, run
@@ -29,6 +31,7 @@ def outcomes(folder: Path) -> dict[tuple[str, str], Any]:
     return {(row["case_id"], row["metric"]): row["status"] if row["score"] is None else row["score"] for row in rows}
 
 
+@pytest.mark.slow
 def test_the_page_runs(tmp_path: Path) -> None:
     for name, text in re.findall(r"^`([\w/]+\.\w+)`:\n\n```\w+\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -73,6 +76,7 @@ def test_every_link_leads_somewhere() -> None:
     assert all((ROOT / "docs" / link).is_file() for link in links)
 
 
+@pytest.mark.slow
 def test_the_known_limit_is_as_the_page_says(tmp_path: Path) -> None:
     said = "The capital of France is Paris, which is located in the {} part of the country."
     check = {"identifier": "semantic_similarity", "params": {"reference": said.format("northern"), "threshold": 0.8}}

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
+import pytest
 
 from evalflow.testing import Endpoint, Request, reply
 from tests.docs.test_readme import ADDRESS, ROOT, blocks, run
@@ -25,6 +26,7 @@ def model(request: Request) -> Any:
     return "Twenty cents a day."
 
 
+@pytest.mark.slow
 def test_the_page_runs(tmp_path: Path) -> None:
     for name, text in re.findall(r"^`([\w/]+\.\w+)`[^\n]*:\n\n```\w+\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)

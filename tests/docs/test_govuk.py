@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
+import pytest
 
 from evalflow.app.core.options import options
 from evalflow.testing import Endpoint, Request
@@ -34,6 +35,7 @@ def _rows(file: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
 
 
+@pytest.mark.slow
 def test_the_page_runs(tmp_path: Path) -> None:
     for name, text in re.findall(r"^`([\w/]+\.\w+)`:\n\n```\w+\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import polars as pl
+import pytest
 
 from evalflow.config.panels import PanelConfig
 from evalflow.testing import Endpoint, Request
@@ -19,6 +20,7 @@ def model(request: Request) -> Any:
     return {"reason": "so it seems", "score": 4 if request.body["model"] == "my-model" else 5}
 
 
+@pytest.mark.slow
 def test_the_page_runs(tmp_path: Path) -> None:
     for name, text in re.findall(r"^`([\w/]+\.yaml)`:\n\n```yaml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)

@@ -47,6 +47,7 @@ def test_the_two_commands_come_first() -> None:
     assert "make test" in before
 
 
+@pytest.mark.slow
 def test_every_command_works_in_the_order_of_the_page(tmp_path: Path) -> None:
     assert len(commands()) > 12
     with Endpoint(models=["my-model"]) as endpoint:
@@ -59,6 +60,7 @@ def test_every_command_works_in_the_order_of_the_page(tmp_path: Path) -> None:
             assert "Traceback" not in done.stderr, command
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", [text for text in blocks("yaml") if text.startswith("# @package")])
 def test_every_yaml_is_a_metric_that_passes_the_check(text: str, tmp_path: Path) -> None:
     name = re.match(r"# @package metric\.(\w+)\n", text)
@@ -71,6 +73,7 @@ def test_every_yaml_is_a_metric_that_passes_the_check(text: str, tmp_path: Path)
     assert yaml.safe_load(text)["kind"] in ("rubric", "judge")
 
 
+@pytest.mark.slow
 def test_the_pipeline_runs_and_leaves_its_summary(tmp_path: Path) -> None:
     [text] = [text for text in blocks("yaml") if text.startswith("# .github")]
     steps = [step["run"] for step in yaml.safe_load(text)["jobs"]["evaluate"]["steps"] if "run" in step]
@@ -88,6 +91,7 @@ def test_every_link_leads_somewhere() -> None:
         assert (ROOT / link).is_file(), link
 
 
+@pytest.mark.slow
 def test_the_shown_output_is_the_programs(tmp_path: Path) -> None:
     [shown] = blocks("text")
     done = run("python -m evalflow dataset=rag metric=faithfulness", tmp_path)

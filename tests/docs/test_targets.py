@@ -43,6 +43,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_every_command_works(folder: Path) -> None:
     commands = [line for block in blocks("bash", PAGE) for line in block.splitlines()]
     assert len(commands) == 5

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import polars as pl
+import pytest
 
 from evalflow.testing import Endpoint
 from tests.cli.test_tiamat import bot, script
@@ -14,6 +15,7 @@ from tests.docs.test_readme import ROOT, blocks, run
 PAGE = (ROOT / "docs" / "tiamat.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_the_page_runs(tmp_path: Path) -> None:
     for name, text in re.findall(r"^`(\w+\.json)`:\n\n```json\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL):
         (tmp_path / name).write_text(text, encoding="utf-8")

@@ -14,6 +14,8 @@ import pytest
 
 from evalflow.llm import minilm
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 BUILT_FROM = ("pyproject.toml", "README.md", "LICENSE", ".gitignore", "evalflow", "conf", "prompts", "data")
 

@@ -17,6 +17,8 @@ from evalflow.testing import Endpoint, Request
 from .conftest import Api, Server
 from .test_serve import children, serving, until
 
+pytestmark = pytest.mark.slow
+
 CASES = 30
 GRADE: dict[str, Any] = {
     "kind": "rubric",

@@ -21,6 +21,8 @@ from evalflow.web.serve import Address, Child, require_packages
 
 from .conftest import Server
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 
 

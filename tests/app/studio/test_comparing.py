@@ -7,12 +7,16 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from evalflow.app.studio import bots, cases, datasets, metrics, runs
 from evalflow.app.studio.comparing import related
 from evalflow.app.studio.metrics import MetricDraft
 from evalflow.app.studio.run_types import Run, RunRequest
 from evalflow.app.studio.space import Workspace
 from evalflow.app.worker import Worker
+
+pytestmark = pytest.mark.slow
 
 GRADED: dict[str, Any] = {
     "kind": "recorded",

@@ -18,6 +18,8 @@ from evalflow.app.worker import Worker
 from evalflow.errors import UserError
 from evalflow.testing import Endpoint, Request, status
 
+pytestmark = pytest.mark.slow
+
 WARM: dict[str, Any] = {"kind": "g_eval", "criteria": "Warm?", "needs": ["question", "answer"], "samples": 2}
 
 

@@ -20,6 +20,8 @@ from evalflow.errors import UserError
 
 from ...cli.conftest import Program
 
+pytestmark = pytest.mark.slow
+
 GRADED: dict[str, Any] = {
     "kind": "recorded",
     "description": "What somebody gave.",

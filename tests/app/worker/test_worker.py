@@ -29,6 +29,8 @@ from evalflow.testing import Endpoint, Request, status
 from ...cli.conftest import Program
 from ...postgres import cluster
 
+pytestmark = pytest.mark.slow
+
 PATIENCE_S = 120
 GRADE: dict[str, Any] = {
     "kind": "rubric",

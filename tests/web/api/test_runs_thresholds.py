@@ -7,6 +7,8 @@ import pytest
 from ..conftest import Api, api_served, working_in
 from ..finished import finish_runs
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(name="run", scope="module")
 def _run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Api, str]]:
