@@ -10,9 +10,8 @@ from evalflow.errors import JudgeError, UserError
 from evalflow.frozen import record
 from evalflow.jsonvalues import look_up
 from evalflow.metrics.base import BaseMetric, UnitMetricConfig
-from evalflow.metrics.reasons import reason_of
 from evalflow.metrics.returns import Observed, rows_at
-from evalflow.metrics.rules import Rule, evaluate
+from evalflow.metrics.rules import Rule
 from evalflow.metrics.steps import LISTS, PreparedStep, fields_of, items_in, obstacle, root, stand_in
 from evalflow.prompts import render
 from evalflow.protocols import Judge
@@ -129,7 +128,7 @@ class ChainMetric(BaseMetric[C], Generic[C]):
         return {}
 
     def _conclude(self, seen: Mapping[str, Observed], trail: Sequence[Mapping[str, Any]], weighted: bool) -> Outcome:
-        result = evaluate(self._rule, seen, weighted)
+        result = self._rule.evaluate(seen, weighted)
         steps = tuple(trail)
         if result.score is None:
             return Outcome(status="undefined", reason=result.undefined, steps=steps)
@@ -138,7 +137,7 @@ class ChainMetric(BaseMetric[C], Generic[C]):
             status="scored",
             score=result.score,
             value=result.value,
-            reason=reason_of(self._rule, seen, self.config.direction, weighted),
+            reason=self._rule.reason(seen, self.config.direction, weighted),
             steps=steps,
             path="weighted" if result.weighted else "reasked" if reasked else "direct",
         )

@@ -7,14 +7,14 @@ A field's type is one of str, bool, int, float (both with `min` and `max`), labe
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, cast
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, create_model, model_validator
 
 from evalflow.config.schema import IDENTIFIER, Strict, Word
-from evalflow.errors import did_you_mean
+from evalflow.errors import Problem, did_you_mean
 from evalflow.frozen import record
 from evalflow.records import Distribution
 
@@ -191,6 +191,45 @@ def _finite(value: float) -> float:
 
 def _camel(name: str) -> str:
     return "".join(part[:1].upper() + part[1:] for part in name.split("_"))
+
+
+def number_problems(declared: Any, where: str) -> Iterator[Problem]:
+    """Why a field of that type cannot be taken to 0..1."""
+    if isinstance(declared, BoolType):
+        return
+    if not isinstance(declared, NumberType):
+        yield Problem(f"a number or bool is wanted, but the field is a {declared.type}", f"{where}.field")
+    elif declared.min is None or declared.max is None:
+        hint = "give the field both `min` and `max` in `returns`"
+        yield Problem("the field has no bounds, so it cannot be taken to 0..1", f"{where}.field", hint)
+
+
+def misfit(declared: Any, value: Any) -> tuple[str, str] | None:
+    """Why a field of that type can never have that value, and a hint."""
+    match declared:
+        case LabelType() if isinstance(value, bool):
+            return f"{value} is no label", "YAML reads an unquoted yes, no, on and off as a boolean; put it in quotes"
+        case LabelType():
+            known = value in declared.labels
+            return None if known else (f"unknown label {value!r}", did_you_mean(str(value), declared.labels))
+        case BoolType():
+            return None if isinstance(value, bool) else (f"{value!r} is not true or false", "the field is a bool")
+        case NumberType():
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            return None if number else (f"{value!r} is no number", f"the field is {declared.type}")
+        case _:
+            text = isinstance(value, str) and declared.type == "str"
+            return None if text else (f"the field is a {declared.type} and never equals {value!r}", "")
+
+
+def normalised(declared: Any, value: Any) -> float:
+    """A boolean or bounded number taken to 0..1: true is 1, false is 0, `min` is 0 and `max` is 1."""
+    if isinstance(declared, BoolType):
+        return 1.0 if value else 0.0
+    assert isinstance(declared, NumberType)
+    assert declared.min is not None
+    assert declared.max is not None
+    return (value - declared.min) / (declared.max - declared.min)
 
 
 @dataclass(frozen=True, slots=True)

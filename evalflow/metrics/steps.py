@@ -24,7 +24,6 @@ from evalflow.metrics.returns import (
     item_type,
     reply_model,
 )
-from evalflow.metrics.rules import rule_problems
 from evalflow.records import Answer, Case, Context, Message, Outcome
 
 if TYPE_CHECKING:
@@ -205,7 +204,7 @@ def build_steps(
         known = {root(need) for need in needs} | set(earlier) | _own_variables(step) | set(extras)
         prompt_key = (prompt_keys or {}).get(step.id, f"{key}.prompt")
         problems += _prompt_problems(step.prompt, known, prompts, prompt_key)
-    problems += rule_problems(rule, shapes, f"{where}.score")
+    problems += rule.problems(shapes, f"{where}.score")
     if problems:
         raise UserError(problems)
     return tuple(

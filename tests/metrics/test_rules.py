@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
 from evalflow.metrics.returns import Observed, Returns, Shape
-from evalflow.metrics.rules import Rule, average_precision, evaluate, f_beta, rule_problems
+from evalflow.metrics.rules import Rule, average_precision, f_beta
 
 LABELS = ["good", "bad", "unsure"]
 FIELDS = TypeAdapter(Returns).validate_python(
@@ -42,7 +42,7 @@ def one(reply, probabilities=None):
 
 
 def score(values, seen, weighted=False):
-    return evaluate(rule(**values), seen, weighted)
+    return rule(**values).evaluate(seen, weighted)
 
 
 @given(verdicts, st.randoms())
@@ -189,7 +189,7 @@ SHAPES = {"one": SINGLE, "many": MANY}
     ],
 )
 def test_what_does_not_fit_is_named(values, where, what, hint):
-    problems = list(rule_problems(rule(**values), SHAPES, "score"))
+    problems = list(rule(**values).problems(SHAPES, "score"))
     assert len(problems) == 1
     assert problems[0].where == where
     assert what in problems[0].what
@@ -198,7 +198,7 @@ def test_what_does_not_fit_is_named(values, where, what, hint):
 
 def test_both_parts_of_an_f_score_are_looked_at():
     f = rule(op="f_score", precision={**SHARE, "of": "a"}, recall={**SHARE, "of": "b"})
-    assert [p.where for p in rule_problems(f, SHAPES, "score")] == ["score.precision", "score.recall"]
+    assert [p.where for p in f.problems(SHAPES, "score")] == ["score.precision", "score.recall"]
 
 
 @pytest.mark.parametrize(
@@ -262,10 +262,10 @@ def test_the_lowest_part_is_the_score_and_undefined_where_one_is():
 
 def test_rules_over_rankings_and_parts_are_checked_like_shares():
     shapes = {"many": MANY}
-    faults = [*rule_problems(rule(**{**AVERAGE, "equals": "god"}), shapes, "score")]
+    faults = [*rule(**{**AVERAGE, "equals": "god"}).problems(shapes, "score")]
     assert [(fault.where, fault.what) for fault in faults] == [("score.equals", "unknown label 'god'")]
     nested = rule(op="min", parts={"a": SHARE, "b": {**SHARE, "field": "verdit"}})
-    assert [fault.where for fault in rule_problems(nested, shapes, "score")] == ["score.parts.b"]
+    assert [fault.where for fault in nested.problems(shapes, "score")] == ["score.parts.b"]
     with pytest.raises(ValidationError, match="average_precision needs exactly one of `equals` and `in`"):
         rule(op="average_precision", of="many", field="verdict")
     with pytest.raises(ValidationError, match="at least 2 items"):
