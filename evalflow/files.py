@@ -31,10 +31,6 @@ def replacing(path: Path, *, newline: str | None = None) -> Generator[TextIOWrap
     """Open a file of UTF-8 text for writing that takes the place of `path`; see `completed`.
 
     Half of a surrogate pair, which JSON may spell and UTF-8 cannot hold, becomes a question mark.
-
-    Args:
-        path: The file to write.
-        newline: As in `open`.
     """
     with completed(path) as draft, draft.open("w", encoding="utf-8", errors="replace", newline=newline) as file:
         yield file

@@ -34,22 +34,14 @@ class Pattern:
     _compiled: regex.Pattern[str]
 
     def search(self, text: str) -> regex.Match[str] | None:
-        """The first match anywhere in a text.
-
-        Raises:
-            TooSlow: It takes too long on this text.
-        """
+        """The first match anywhere in a text; raises TooSlow."""
         try:
             return self._compiled.search(text, timeout=PATIENCE_S, concurrent=True)
         except TimeoutError:
             raise self._too_slow() from None
 
     def fullmatch(self, text: str) -> regex.Match[str] | None:
-        """The match of a whole text.
-
-        Raises:
-            TooSlow: It takes too long on this text.
-        """
+        """The match of a whole text; raises TooSlow."""
         try:
             return self._compiled.fullmatch(text, timeout=PATIENCE_S, concurrent=True)
         except TimeoutError:
@@ -84,11 +76,7 @@ def compiled(pattern: str, flags: int = 0) -> Pattern:
 
 
 def expect_small(pattern: str) -> None:
-    """See that a pattern can be made ready, which nothing could interrupt.
-
-    Raises:
-        TooSlow: It cannot.
-    """
+    """Raise TooSlow for a pattern that could not be made ready in time, which nothing could interrupt."""
     groups, last = [0], 0
     for part in _PART.finditer(pattern):
         if part[0] == "(":

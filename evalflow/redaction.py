@@ -46,11 +46,7 @@ class Redactor:
 def environment_values(config: Any, *, key: str = "") -> set[str]:
     """What the variables hold that a configuration names by `${oc.env:NAME}`, but for names, paths and addresses.
 
-    Those are shown on purpose; what is secret in an address is found there.
-
-    Args:
-        config: As it was written, interpolations unresolved.
-        key: The key that it stands at.
+    Those are shown on purpose; what is secret in an address is found there. Interpolations of `config` are unresolved.
     """
     if isinstance(config, Mapping):
         named = cast("Mapping[Any, Any]", config).items()

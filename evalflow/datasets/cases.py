@@ -116,7 +116,6 @@ class Builder:
         return []
 
     def _order(self, values: Mapping[str, Any], where: str) -> list[Problem]:
-        """What is wrong with the order of the conversation's turns."""
         name = f"case {values['id']!r}" if "id" in values else "the case"
         hint = f"repair the conversation, or let it pass: dataset.{self.dataset}.allow_irregular=true"
         messages = values.get("messages")
@@ -137,9 +136,6 @@ def conversation(
     index: int, rows: Iterable[tuple[str, Case | Sequence[Problem]]], *, allow_irregular: bool
 ) -> Case | Sequence[Problem] | None:
     """The rows' user messages, turn by turn, as one case; None where there are no rows.
-
-    Answer, reference and group are the last row's. `vars["outputs"]` lists every row's reference (None where a row
-    has none), so that earlier turns can be compared too.
 
     Args:
         index: The case's position in the dataset.
@@ -185,14 +181,7 @@ _READERS: Mapping[Format, Callable[[Path], Table]] = {
 
 @dataclass(frozen=True, slots=True)
 class Sifted:
-    """A row of a file with the case that it makes, or with what is wrong with it.
-
-    Attributes:
-        position: Its number in the file, from 0.
-        where: `file:line` or `file[record]`.
-        case: None where something is wrong.
-        problems: All of it.
-    """
+    """A row of a file, by its number from 0, with the case that it makes, or with all that is wrong with it."""
 
     position: int
     where: str
@@ -207,14 +196,9 @@ def read(name: str, config: DatasetConfig) -> Iterator[Case]:
     demo_answer, and all columns that are no case field go to `vars`, which a column `vars` may hold already. Nulls
     are absent values. A case without an id gets a hash of its row. With `conversation: true` each file is one case:
     its messages are those of all rows, answer and reference are the last row's, and `vars["outputs"]` is the
-    list of all rows' references (null where a row has none), so that later turns can be compared too.
+    list of all rows' references (null where a row has none), so that earlier turns can be compared too.
 
-    Args:
-        name: The dataset's name.
-        config: Where it is and how to read it.
-
-    Returns:
-        The cases. After the first row that is wrong, no more are given: the rest is read for further problems.
+    After the first row that is wrong, no more cases are given: the rest is read for further problems.
 
     Raises:
         UserError: At once, for a file that is missing or a mapping that is wrong; while reading, for rows that are
@@ -228,12 +212,7 @@ def read(name: str, config: DatasetConfig) -> Iterator[Case]:
 
 
 def sift(name: str, config: DatasetConfig) -> Iterator[Sifted]:
-    """Every row of a dataset that is one file, the good ones and the others; each row is a case.
-
-    Raises:
-        UserError: At once, for a file that is missing or a mapping that is wrong; while reading, for a fault behind
-            which nothing can be read.
-    """
+    """Every row of a dataset that is one file, good or not; UserError for a fault behind which nothing can be read."""
     (path,) = files(config)
     format_of(path, config)
     field_map(name, config)
@@ -243,11 +222,7 @@ def sift(name: str, config: DatasetConfig) -> Iterator[Sifted]:
 def excerpt(config: DatasetConfig, positions: Collection[int]) -> Iterator[str]:
     """The text of some rows as it stands in a CSV file (below its header) or a file of JSON lines.
 
-    Rows of a JSON list become JSON lines.
-
-    Args:
-        config: One file, which can be read to its end.
-        positions: Of the rows, as `sift` gives them.
+    Rows of a JSON list become JSON lines. The positions are those that `sift` gives.
     """
     (path,) = files(config)
     match format_of(path, config):
@@ -264,11 +239,7 @@ def excerpt(config: DatasetConfig, positions: Collection[int]) -> Iterator[str]:
 
 
 def columns(config: DatasetConfig, rows: int = 100) -> list[str]:
-    """The columns of the first rows, in the order they are first seen.
-
-    Raises:
-        UserError: There is no such file, or one of those rows cannot be read.
-    """
+    """The columns of the first rows, in the order they are first seen; UserError where a row cannot be read."""
     seen: dict[str, None] = {}
     for row in _first_rows(config, rows):
         if isinstance(row, Problem):
@@ -278,11 +249,7 @@ def columns(config: DatasetConfig, rows: int = 100) -> list[str]:
 
 
 def examples(config: DatasetConfig, rows: int = 100) -> dict[str, Any]:
-    """The columns of the first rows that can be read, in the order they are first seen, each with its first value.
-
-    Raises:
-        UserError: There is no such file, or none of those rows can be read.
-    """
+    """The columns of the first rows that can be read, each with its first value; UserError where none can be read."""
     seen: dict[str, Any] = {}
     faults: list[Problem] = []
     for row in _first_rows(config, rows):
@@ -300,11 +267,7 @@ def _first_rows(config: DatasetConfig, rows: int) -> Iterator[SourceRow | Proble
 
 
 def places(config: DatasetConfig, indices: Collection[int]) -> dict[int, str]:
-    """Where the cases of these positions stand, as `file:line` or `file[record]`; a whole file that is one case, as it.
-
-    Raises:
-        UserError: There is no such file.
-    """
+    """Where these cases stand, as `file:line` or `file[record]`; a file that is one case, as itself."""
     if config.conversation:
         return {index: shown(path) for index, path in enumerate(files(config)) if index in indices}
     rows = (row for path in files(config) for row in _table(path, config).rows)
@@ -359,7 +322,6 @@ def _file_cases(name: str, config: DatasetConfig, path: Path, index: int) -> Ite
 def _file_rows(
     name: str, config: DatasetConfig, path: Path, index: int
 ) -> Iterator[tuple[str, Case | Sequence[Problem]]]:
-    """Where each row stands, and its case or what is wrong with it."""
     table = _table(path, config)
     builder = Builder(name, field_map(name, config, table.aliases), table.cells, config.allow_irregular)
     for i, row in enumerate(_readable(table, path)):

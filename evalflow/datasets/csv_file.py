@@ -124,22 +124,14 @@ def _not_utf8(path: Path) -> Problem:
 
 
 def structure(cell: str) -> Any:
-    """The list or object that a cell spells out in JSON, else the cell's text.
-
-    Raises:
-        ValueError: A number in it is too large.
-    """
+    """The list or object that a cell spells out in JSON, else its text; ValueError for a number that is too large."""
     if not cell.startswith(("[", "{")):
         return cell
     return _json_or_text(cell)
 
 
 def value(cell: str) -> Any:
-    """What a cell spells out in JSON (list, object, number, boolean in any case), else its text.
-
-    Raises:
-        ValueError: A number is too large.
-    """
+    """What a cell spells out in JSON (list, object, number, boolean in any case), else its text; as `structure`."""
     if cell.lower() in _BOOLEAN:
         return _BOOLEAN[cell.lower()]
     return _json_or_text(cell) if _NUMBER.match(cell) else structure(cell)

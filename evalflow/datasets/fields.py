@@ -111,7 +111,6 @@ def _tags(value: Any) -> tuple[str, ...]:
 
 
 def _tag_names(texts: Iterable[str]) -> tuple[str, ...]:
-    """Each tag once, in the one way of writing it."""
     return tuple(dict.fromkeys(name for text in texts if (name := tag_name(text))))
 
 
@@ -187,11 +186,7 @@ class FieldMap:
     parts: Mapping[str, Mapping[str, str | Getter]] = field(default_factory=dict[str, "Mapping[str, str | Getter]"])
 
     def values(self, row: Row) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The raw values by case field, and the columns that are none. Nulls are absent from both.
-
-        Raises:
-            ValueError: A path cannot be applied to this row.
-        """
+        """The raw values by case field, and the columns that are none; nulls are absent from both."""
         found = {name: row[column] for name, column in self.columns.items() if row.get(column) is not None}
         used = set(self.columns.values())
         for name, column in self.aliases.items():
@@ -221,16 +216,12 @@ class FieldMap:
 
         Columns of text fields stay text; structured fields are parsed where they spell out a list or an object;
         all others also where they spell out a number or a boolean.
-
-        Raises:
-            ValueError: A number is too large.
         """
         origin = {column: name for name, column in (*self.aliases.items(), *self.columns.items())}
         return {column: _typed(origin.get(column), column, cell) for column, cell in cells.items() if cell}
 
 
 def _put_together(sources: Mapping[str, str | Getter], row: Row) -> dict[str, Any]:
-    """The parts that a row has, by their names."""
     values = {name: row.get(source) if isinstance(source, str) else source(row) for name, source in sources.items()}
     return {name: value for name, value in values.items() if value is not None}
 
@@ -290,7 +281,6 @@ def field_map(dataset: str, config: DatasetConfig, aliases: Mapping[str, str] | 
 
 
 def _compile(path: str, where: str, name: str, getters: dict[str, Any]) -> list[Problem]:
-    """Put the compiled path among the getters, or say what is wrong with it."""
     compiled = _compiled(path)
     if isinstance(compiled, str):
         return [Problem(f"{path!r} is no JSONPath: {compiled}", where)]

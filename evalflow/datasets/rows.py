@@ -17,12 +17,7 @@ from evalflow.jsonvalues import is_finite, kind
 
 @dataclass(frozen=True, slots=True)
 class SourceRow:
-    """One record as it stands in the file.
-
-    Attributes:
-        where: `file:line` or `file[record]`, for messages.
-        data: Column to value.
-    """
+    """One record, and where it stands: `file:line` or `file[record]`."""
 
     where: str
     data: dict[str, Any]
@@ -107,15 +102,7 @@ def too_large(number: str) -> str:
 
 
 def refuse_too_large(value: Any, text: str) -> None:
-    """Check a parsed value for numbers that were read as infinity.
-
-    Args:
-        value: The value.
-        text: The JSON it was parsed from.
-
-    Raises:
-        ValueError: It holds one.
-    """
+    """Raise ValueError where a value that was parsed from the text has a number that was read as infinity."""
     if not is_finite(value):
         raise ValueError(too_large(_overflow(text.encode())[0].decode()))
 

@@ -20,11 +20,7 @@ ENDINGS: dict[str, Format] = {".jsonl": "jsonl", ".json": "json", ".csv": "csv",
 
 
 def files(config: DatasetConfig) -> list[Path]:
-    """The dataset's files, absolute and sorted.
-
-    Raises:
-        UserError: There is none, or the path is a folder.
-    """
+    """The dataset's files, absolute and sorted; UserError where there is none, or the path is a folder."""
     path = paths.resolve(str(Path(config.path).expanduser()))
     if path.is_file():
         return [path]
@@ -41,11 +37,7 @@ def files(config: DatasetConfig) -> list[Path]:
 
 
 def format_of(path: Path, config: DatasetConfig) -> Format:
-    """The format that is declared, else the one that the file's ending says.
-
-    Raises:
-        UserError: Neither says one.
-    """
+    """The format that is declared, else the one that the file's ending says; UserError where neither does."""
     found = config.format or ENDINGS.get(path.suffix.lower())
     if found is None:
         ending = f"ending {path.suffix!r}" if path.suffix else "no ending"
@@ -55,21 +47,13 @@ def format_of(path: Path, config: DatasetConfig) -> Format:
 
 
 def digest(config: DatasetConfig) -> str:
-    """A SHA-256 over the files' contents, in hexadecimal; that of the file itself where it is one.
-
-    Raises:
-        UserError: There is no such file.
-    """
+    """A SHA-256 over the files' contents, in hexadecimal; that of the file itself where it is one."""
     sums = [_sha256(path) for path in files(config)]
     return sums[0] if len(sums) == 1 else hashlib.sha256("\n".join(sums).encode()).hexdigest()
 
 
 def text_bytes(config: DatasetConfig) -> float:
-    """Bytes of the dataset's files; infinite where one is compressed, since then they tell nothing of what it holds.
-
-    Raises:
-        UserError: There is no such file, or its format is not known.
-    """
+    """Bytes of the dataset's files; infinite where one is compressed, since they tell nothing of what it holds."""
     paths = files(config)
     if any(format_of(path, config) == "parquet" for path in paths):
         return math.inf
@@ -104,11 +88,7 @@ def _beside(path: Path) -> str:
 
 
 def plain_rows(path: Path) -> Iterator[SourceRow | Problem]:
-    """The rows of a .jsonl or .csv file; a record that cannot be read is a Problem in its place.
-
-    Raises:
-        UserError: There is no such file, it cannot be read, or its ending is another.
-    """
+    """The rows of a .jsonl or .csv file, unreadable ones as Problems; UserError where it is another file or none."""
     if not path.is_file():
         raise UserError(Problem("no such file", shown(path)))
     try:

@@ -49,11 +49,7 @@ class BaseMetric(Generic[C]):
 
     @classmethod
     def build(cls, name: str, config: Any, prompts: Prompts) -> Self:  # noqa: ARG003 - no prompts
-        """A metric from its validated configuration.
-
-        Raises:
-            UserError: With all that is wrong and can be known without data.
-        """
+        """A metric from its validated configuration; UserError for what can be known to be wrong without data."""
         return cls(name, config)
 
     def preview(self, case: Case, answer: Answer) -> Sequence[Ask]:
@@ -109,7 +105,7 @@ class FieldMetric(BaseMetric[C]):
 
 
 def expect_declared(metric: str, needs: Sequence[str], fields: Mapping[str, str]) -> None:
-    """See that a metric declares the case fields that it reads.
+    """See that `needs` declares the case fields that a metric reads.
 
     Args:
         metric: Its name.

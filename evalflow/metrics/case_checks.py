@@ -144,15 +144,7 @@ EXTRAS = ("messages", "reference", "rules", "context")
 
 
 class JudgedCheck(ChainMetric[ChainConfig]):
-    """A check bound to its parameters.
-
-    Args:
-        name: The column value.
-        config: Its declaration.
-        steps: Its one step.
-        rule: Takes the verdict to 1 or 0.
-        params: What the case gives: reference, rules or context.
-    """
+    """A check that a judge decides, bound to what the case gives: reference, rules or context."""
 
     def __init__(
         self,
@@ -167,11 +159,7 @@ class JudgedCheck(ChainMetric[ChainConfig]):
 
     @classmethod
     def of(cls, kind: str, config: ChainConfig, prompts: Prompts) -> Self:
-        """The check of a kind, not bound yet.
-
-        Raises:
-            UserError: Its prompt is missing or uses what it is not given.
-        """
+        """The check of a kind, not bound yet."""
         returns: dict[str, FieldType] = {"reason": StrType(type="str"), FIELD: BoolType(type="bool")}
         step = StepConfig(id=VERDICT_STEP, prompt=f"checks/{kind}.jinja", returns=returns)
         rule = ValueRule(op="value", of=VERDICT_STEP, field=FIELD)
@@ -200,14 +188,7 @@ class JudgedCheck(ChainMetric[ChainConfig]):
 
 
 class RuledCheck(FieldMetric[MetricConfig]):
-    """Operations over one field; all of them must hold.
-
-    Args:
-        name: The column value.
-        config: Its declaration.
-        rulebook: The operations.
-        keyword: Of a string matching check, for its reason.
-    """
+    """Operations over one field, which all must hold; `keyword` is for the reason of string matching."""
 
     def __init__(self, name: str, config: MetricConfig, rulebook: Rulebook, keyword: str | None = None) -> None:
         super().__init__(name, config)
@@ -251,11 +232,7 @@ class DisabledCheck(BaseMetric[MetricConfig]):
 
 
 def rulebook_of(identifier: str, params: BaseModel) -> Rulebook:
-    """The operations that a check without a judge comes to.
-
-    Raises:
-        pydantic.ValidationError: A pattern, path or schema is invalid, or a number is wanted.
-    """
+    """The operations of a check without a judge; raises ValidationError for what they cannot be made of."""
     match params:
         case StringMatching():
             value = {"value": params.keyword, "case_sensitive": params.case_sensitive, "normalize": params.normalize}
@@ -282,11 +259,7 @@ _PLACEHOLDER = re.compile(r"\{\{\s*([^{}]*?)\s*\}\}")
 
 
 def filled(text: str, case: Case) -> str:
-    """A rule with each placeholder's value: a column of the case by its name, or a dotted path such as metadata.brand.
-
-    Raises:
-        ValueError: The case has no such value; names the placeholder.
-    """
+    """A rule with each placeholder's value: a column by its name, or a dotted path; ValueError names one without."""
 
     def value(found: re.Match[str]) -> str:
         name = found[1]

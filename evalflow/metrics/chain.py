@@ -32,16 +32,7 @@ class ChainConfig(UnitMetricConfig):
 
 @record()
 class Scope:
-    """What the prompts of one cell may use.
-
-    Attributes:
-        metric: Who asks.
-        repeat: The judge's repeat.
-        fields: All fields of the case and its answer.
-        variables: What every prompt gets: the fields that the metric needs, and what its kind adds.
-        logprobs: Whether token probabilities are wanted.
-        samples: How many replies to draw where there are none.
-    """
+    """What the prompts of one cell may use; `variables` are the fields in `needs`, and what the kind adds."""
 
     metric: str
     repeat: int
@@ -55,14 +46,7 @@ C = TypeVar("C", bound=ChainConfig)
 
 
 class ChainMetric(BaseMetric[C], Generic[C]):
-    """A metric that puts steps to a judge and applies a score rule to the replies.
-
-    Args:
-        name: The column value.
-        config: What its YAML declares.
-        steps: The steps, ready to be asked.
-        rule: How the replies become a score.
-    """
+    """A metric that puts steps to a judge, and applies a score rule to the replies."""
 
     asks = True
 
@@ -75,11 +59,7 @@ class ChainMetric(BaseMetric[C], Generic[C]):
         self._needed = tuple(dict.fromkeys(map(root, config.needs)))
 
     def preview(self, case: Case, answer: Answer) -> Sequence[Ask]:
-        """The asks that scoring would lead to, with stand-ins for the replies; empty where nothing would be asked.
-
-        Raises:
-            UserError: A prompt cannot be rendered.
-        """
+        """The asks that scoring would lead to, with stand-ins for the replies; empty where nothing would be asked."""
         fields = fields_of(case, answer)
         if obstacle(self.config.needs, fields, answer, blank_is_text=False):
             return ()
@@ -98,9 +78,6 @@ class ChainMetric(BaseMetric[C], Generic[C]):
         """Ask every step in turn, then apply the score rule.
 
         A call that failed for good is a score in state error, with the steps so far and the reply as it came.
-
-        Raises:
-            InfrastructureError, BudgetError: No further call can be made.
         """
         if judge is None:
             raise ValueError(f"metric {self.name} needs a judge")
@@ -166,7 +143,6 @@ async def _observe(
 
 
 def _items(step: PreparedStep, scope: Scope, seen: Mapping[str, Observed]) -> tuple[Any, ...] | None:
-    """What a one_per step goes over; None for another one."""
     ref = step.config.one_per
     if ref is None:
         return None
@@ -227,7 +203,6 @@ def _drawn(reply: Reply) -> dict[str, Any]:
 
 
 def _plain(distribution: Distribution) -> dict[str, dict[str, float]]:
-    """A distribution whose keys are text, as JSON wants them."""
     return {
         field: {_key(value): chance for value, chance in chances.items()} for field, chances in distribution.items()
     }

@@ -60,7 +60,7 @@ def settle(parts: Mapping[str, Outcome], confidences: Mapping[str, float | None]
 
     Args:
         parts: The outcomes of those that were asked, by name, in order.
-        confidences: How sure those were who could have been followed by another; None where that is not known.
+        confidences: Of those that another could have followed; None where it is not known.
     """
     *unsure, decided = parts
     last = parts[decided]
@@ -75,7 +75,7 @@ def settle(parts: Mapping[str, Outcome], confidences: Mapping[str, float | None]
 def _poll(
     scores: Mapping[str, float], weights: Mapping[str, float], config: PanelConfig, direction: Direction
 ) -> tuple[float, str | None]:
-    """The score, and what to say where a tie decided it."""
+    """The score, and a remark where a tie decided it."""
     if config.vote == "mean":
         return statistics.fmean(scores.values()), None
     if config.vote == "weighted":
@@ -105,7 +105,6 @@ def _is_number(value: Any) -> bool:
 
 
 def _short(parts: Mapping[str, Outcome], scored: int, quorum: int) -> Outcome:
-    """The outcome where too few members scored."""
     states = [part.status for part in parts.values()]
     steps = _steps(parts, {"scored": scored, "quorum": quorum})
     if all(state == "skipped" for state in states):
@@ -120,7 +119,6 @@ def _short(parts: Mapping[str, Outcome], scored: int, quorum: int) -> Outcome:
 
 
 def _said(parts: Mapping[str, Outcome]) -> list[str]:
-    """Who says what, in words."""
     return [
         f"{name} {part.status if part.score is None else f'{part.score:.3g}'}"
         + (f" ({part.error or part.reason})" if part.error or part.reason else "")
@@ -131,7 +129,7 @@ def _said(parts: Mapping[str, Outcome]) -> list[str]:
 def _steps(
     parts: Mapping[str, Outcome], how: Mapping[str, Any], confidences: Mapping[str, float | None] | None = None
 ) -> tuple[Mapping[str, Any], ...]:
-    """How the members were taken together, and what each said; their own steps stand in their own rows."""
+    """How the members were combined, and the outcome of each; their own steps are in their own rows."""
     told: list[dict[str, Any]] = []
     for name, part in parts.items():
         sure = {"confidence": confidences[name]} if confidences and name in confidences else {}
@@ -145,7 +143,6 @@ def _steps(
 
 
 def _together(outcome: Outcome, parts: Mapping[str, Outcome], *, concurrent: bool) -> Outcome:
-    """The outcome with its members, and with what asking them took."""
     asked = [part for part in parts.values() if part.latency_s is not None]
     times = [part.latency_s or 0.0 for part in asked]
     return replace(
@@ -159,7 +156,7 @@ def _together(outcome: Outcome, parts: Mapping[str, Outcome], *, concurrent: boo
 
 
 def _path(parts: Iterable[Outcome]) -> Any:
-    """How the members' scores came about, where that is the same for all who scored."""
+    """The members' common path, if it is one."""
     paths = {part.path for part in parts if part.score is not None}
     return paths.pop() if len(paths) == 1 else None
 
@@ -202,7 +199,7 @@ class CompositeMetricConfig(UnitMetricConfig):
 
     @property
     def weights(self) -> Mapping[str, float]:
-        """The parts with their weights; 1 where none is said."""
+        """The parts with their weights, 1 by default."""
         return self.of if isinstance(self.of, dict) else dict.fromkeys(self.of, 1.0)
 
     @field_validator("of")
@@ -252,12 +249,7 @@ class Part:
 
 
 def combine(config: CompositeMetricConfig, parts: Mapping[str, Part]) -> Outcome:
-    """One score of several; where a part has none that must have one, none, with its state and reason.
-
-    Args:
-        config: The rule.
-        parts: Every part by name.
-    """
+    """One score from the outcomes of all parts; where a required part has none, none, with its state and reason."""
     blocked = _blocked(config, parts)
     if blocked:
         return blocked
@@ -310,7 +302,7 @@ def _score(op: str, entries: Mapping[str, float], weights: Mapping[str, float]) 
 
 
 def _reasons(config: CompositeMetricConfig, parts: Mapping[str, Part]) -> Iterator[str]:
-    """What entered, what did not, and the lowest part's own reason."""
+    """What entered, what did not, and the reason of the lowest part."""
     kept = {name: part for name, part in parts.items() if part.status == "scored"}
     told = [_told(name, part, config) for name, part in kept.items()]
     weights = [f"{config.weights[name]:g}" for name in kept]
@@ -328,7 +320,6 @@ def _told(name: str, part: Part, config: CompositeMetricConfig) -> str:
 
 
 def _step(name: str, part: Part, weight: float) -> dict[str, Any]:
-    """A part as the steps of a chain are kept."""
     said = {"score": part.score, "weight": weight, "passed": part.passed}
     reply = {key: value for key, value in said.items() if value is not None}
     return {"id": name, "task": None, "items": None, "reply": reply, "probabilities": None, "reasks": 0}

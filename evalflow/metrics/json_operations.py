@@ -60,7 +60,7 @@ class JsonPathOperation(BaseOperation):
         return self
 
     def apply(self, field: str, fields: Mapping[str, Any]) -> RuleFinding:
-        """Hold it against a case field."""
+        """See `BaseOperation`."""
         try:
             document = json_of(look_up(field, fields))
         except NoJson as error:
@@ -128,7 +128,7 @@ class JsonSchemaOperation(BaseOperation):
         return self
 
     def apply(self, field: str, fields: Mapping[str, Any]) -> RuleFinding:
-        """Validate a case field."""
+        """See `BaseOperation`."""
         try:
             fault = self._fault(json_of(look_up(field, fields)))
         except NoJson as error:
@@ -156,7 +156,7 @@ def same(value: Any, other: Any) -> bool:
 
 
 def shown(value: Any, wanted: str) -> str:
-    """A value in a reason; where it reads like what was wanted and is of another type, its type is said too."""
+    """A value in a reason; its type is added where it looks like the wanted text but is of another type."""
     text = written(value)
     return f"{text} (no text)" if text == wanted and not isinstance(value, str) else _cut(text)
 
@@ -183,11 +183,7 @@ class Rulebook:
     combine: Combine = "all"
 
     async def score(self, fields: Mapping[str, Any]) -> Outcome:
-        """Apply every operation; away from the event loop, unless they are quick.
-
-        Args:
-            fields: All fields, none of those concerned absent.
-        """
+        """Apply every operation, off the event loop unless they are quick."""
 
         def apply() -> list[RuleFinding]:
             return [operation.apply(self.field, fields) for operation in self.operations]

@@ -19,10 +19,9 @@ PATIENCE_S = 2.0
 
 
 def json_schema(schema: Mapping[str, Any]) -> Fault:
-    """What says the first thing wrong with a document by a JSON Schema, or None where it is valid.
+    """A function that says the first thing wrong with a document by a JSON Schema, or None where it is valid.
 
-    Draft 2020-12, unless `$schema` names another. `format` is an annotation, as the standard has it.
-    Nothing is fetched.
+    Draft 2020-12, unless `$schema` names another; `format` is an annotation, and nothing is fetched.
 
     Raises:
         ValueError: It is no JSON Schema, or it refers to what it does not hold itself.
@@ -80,7 +79,7 @@ def _bounded(model: Any) -> Any:
 
 
 def _again(function: Any, names: dict[int, dict[str, Any]]) -> Any:
-    """A function of jsonschema, with names of ours in its module."""
+    """A function of jsonschema that runs with our names in its module."""
     if not isinstance(function, FunctionType):
         return function
     made = FunctionType(

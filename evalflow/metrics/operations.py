@@ -42,14 +42,11 @@ class BaseOperation(Strict):
         return ()
 
     def apply(self, field: str, fields: Mapping[str, Any]) -> RuleFinding:
-        """Hold it against a case field.
+        """Check a case field; TooSlow is raised where a pattern, path or schema takes too long on it.
 
         Args:
             field: The field, or a dotted path into one.
             fields: All fields, none of those concerned absent.
-
-        Raises:
-            TooSlow: A pattern, path or schema takes too long on this field.
         """
         raise NotImplementedError
 
@@ -94,7 +91,7 @@ class TextOperation(AgainstOperation):
     trim: bool = False
 
     def apply(self, field: str, fields: Mapping[str, Any]) -> RuleFinding:
-        """Hold it against a case field."""
+        """See `BaseOperation`."""
         text = self._form(written(look_up(field, fields)))
         if self.against is None:
             other, named = self._value
@@ -149,7 +146,7 @@ class PatternOperation(BaseOperation):
         return self
 
     def apply(self, field: str, fields: Mapping[str, Any]) -> RuleFinding:
-        """Look for it in a case field."""
+        """See `BaseOperation`."""
         text = written(look_up(field, fields))
         text = unicodedata.normalize(self.normalize, text) if self.normalize else text
         found = self._compiled.search(text)
@@ -173,7 +170,7 @@ class ComparisonOperation(AgainstOperation):
     value: float | None = Field(default=None, allow_inf_nan=False)
 
     def apply(self, field: str, fields: Mapping[str, Any]) -> RuleFinding:
-        """Compare a case field."""
+        """See `BaseOperation`."""
         given = look_up(field, fields)
         other = look_up(self.against, fields) if self.against else self.value
         number, limit = as_number(given), as_number(other)

@@ -96,21 +96,12 @@ def calls_of(declared: Declared) -> Calls | None:
 
 
 def metric_config_model(kind: str) -> type[MetricConfig]:
-    """The model that validates the configuration of that kind.
-
-    Raises:
-        UserError: There is no such kind, or its package cannot be loaded.
-    """
+    """The model that validates the configuration of that kind; UserError where there is none."""
     return metric_kinds().get(kind).Config
 
 
 def build_metric(name: str, config: MetricConfig, prompts: Prompts) -> Metric:
     """A metric, with everything checked that can be known without data: prompts, variables, references, score rule.
-
-    Args:
-        name: The metric's name, which is the column value.
-        config: Its validated configuration.
-        prompts: The templates of the run.
 
     Raises:
         UserError: With every problem that was found.

@@ -126,10 +126,9 @@ _SEALED = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
 
 
 def reply_model(step: str, returns: Mapping[str, Any], one_per: bool) -> type[BaseModel]:
-    """The pydantic model that a reply must validate against.
+    """The pydantic model that a reply must validate against; endpoints show its name, the step's, to the model.
 
-    It is named after the step, since endpoints show the name to the model. No field has a default and none may be
-    added, so that nothing is ever scored that the judge did not say.
+    No field has a default and none may be added, so that nothing is ever scored that the judge did not say.
 
     Args:
         step: The step's id.
@@ -234,13 +233,7 @@ def normalised(declared: Any, value: Any) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What a step is declared to reply.
-
-    Attributes:
-        id: The step's id.
-        fields: Field name to type.
-        one_per: The list that the step goes over, once per item; None for a single reply.
-    """
+    """What a step is declared to reply; `one_per` names the list that it goes over, None for a single reply."""
 
     id: str
     fields: Mapping[str, Any]
@@ -282,11 +275,7 @@ class Rows:
 
 
 def item_type(ref: str, shapes: Mapping[str, Shape]) -> Any:
-    """The declared type of the items of the list that `ref` names.
-
-    Args:
-        ref: A one_per step, or `step.field` for a list in a step's reply.
-        shapes: The steps that may be named.
+    """The declared type of the items of the list that `ref` names: a one_per step, or `step.field` in a reply.
 
     Raises:
         ValueError: It names no list, with what it could name.
@@ -310,7 +299,7 @@ def item_type(ref: str, shapes: Mapping[str, Shape]) -> Any:
 
 
 def rows_at(ref: str, seen: Mapping[str, Observed]) -> Rows:
-    """The items of the list that `ref` names, in what was replied."""
+    """The items of the list that `ref` names."""
     step, _, field = ref.partition(".")
     observed = seen[step]
     if field:

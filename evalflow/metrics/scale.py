@@ -195,7 +195,7 @@ class Band(Strict):
 
 
 def band_fault(bands: Sequence[Band], low: int, high: int) -> str | None:
-    """What is wrong with ranges on a scale from `low` to `high`: one beyond it, or two that overlap; None if nothing.
+    """What is wrong with ranges on a scale: one beyond it, or two that overlap; None if nothing.
 
     Gaps are allowed: grades between two ranges are what lies between their descriptions.
     """
@@ -217,10 +217,6 @@ def label_scale(config: MetricConfig, *, bounded: bool) -> RecordedScale:
 
     It is the metric's `scale`, or what its score rule reads off a single field: true or false, a grade, a word. All
     other scores are shares, and people give them as such: a number from 0 to 1, or yes and no.
-
-    Args:
-        config: The metric's configuration.
-        bounded: Whether its scores lie in 0..1.
     """
     declared = getattr(config, "scale", None)
     if getattr(config, "strict", False):
@@ -234,12 +230,9 @@ def label_scale(config: MetricConfig, *, bounded: bool) -> RecordedScale:
 
 
 def read_label(scale: RecordedScale, value: Any) -> tuple[float, Any]:
-    """A person's grade as (score, value on the scale), as spreadsheets write it.
+    """A person's grade as (score, value on the scale), as spreadsheets write it; ValueError if it is off the scale.
 
     Words count in any case. On a scale with bounds a number may have a decimal comma, which is no thousand there.
-
-    Raises:
-        ValueError: It is not on the scale.
     """
     if isinstance(value, str):
         value = value.strip()

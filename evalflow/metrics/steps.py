@@ -42,8 +42,7 @@ def fields_of(case: Case, answer: Answer) -> dict[str, Any]:
     """Every field that `needs` and templates may name; None where the data has none.
 
     answer and actual come from the answer, contexts and metadata from the answer or else from the case, and the
-    conversation is the one that was played. An answer that is absent has no metadata, also where it is known to have
-    come with none ({}).
+    conversation is the one that was played.
     """
     as_recorded = not answer.messages or answer.messages is case.messages
     played = case if as_recorded else replace(case, messages=answer.messages)
@@ -87,9 +86,8 @@ def obstacle(needs: Iterable[str], fields: Mapping[str, Any], answer: Answer, bl
     Args:
         needs: The fields the metric needs, in the order in which to complain.
         fields: What `fields_of` gives.
-        answer: A failed one makes the score an error: what it would have held is not known.
-        blank_is_text: Whether an empty text is something to score, as it is for a string comparison. A judge is not
-            asked about one: nothing can be supported, relevant or coherent in it.
+        answer: A failed one makes the score an error.
+        blank_is_text: Whether an empty text can be scored, as by a string comparison. A judge is not asked about one.
     """
     failed = answer.status == "error"
     values = {need: fields[need] if need in fields else look_up(need, fields) for need in needs}
@@ -152,12 +150,12 @@ class StepConfig(Strict):
 
     @property
     def source_field(self) -> str | None:
-        """The case field that the variable `source` is taken from."""
+        """The case field for the variable `source`."""
         return self.source or ("answer" if self.task == "extract_claims" else None)
 
     @property
     def against_field(self) -> str | None:
-        """The case field that the variable `against` is taken from."""
+        """The case field for the variable `against`."""
         return self.against or ("contexts" if self.task == "verify_claims" else None)
 
 
@@ -180,7 +178,7 @@ def build_steps(
     extras: Collection[str] = (),
     prompt_keys: Mapping[str, str] | None = None,
 ) -> tuple[PreparedStep, ...]:
-    """Check steps and score rule against each other, the prompts and the declared needs, and make them ready.
+    """Check steps and score rule against each other, the prompts and the declared needs, and compile them.
 
     Args:
         metric: The metric's name, for messages.
@@ -274,10 +272,7 @@ LISTED = 3
 def stand_in(returns: Mapping[str, Any], source: Any = None) -> dict[str, Any]:
     """A reply of the declared types that says nothing.
 
-    Args:
-        returns: Field name to type.
-        source: The text that the step works on, if it is one: a list then has as many items as it has sentences,
-            since that is what decides how long later prompts are.
+    A list has as many items as the text `source` has sentences, for that decides how long later prompts are.
     """
     texts = _sentences(source) if isinstance(source, str) else []
     return {name: _value(declared, texts) for name, declared in returns.items()}

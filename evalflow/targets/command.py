@@ -31,10 +31,6 @@ _CHUNK = 2**16
 class CommandWay(Way):
     """Starts the command in a process group of its own, which is killed when its time is over or the run is stopped.
 
-    Args:
-        config: The command.
-        session: Shared by all clients of a run.
-
     Raises:
         UserError: There is no such program, or a budget in dollars is set.
     """

@@ -28,9 +28,6 @@ class ConversationTarget:
 
     What it said to an earlier message stands in the conversation when it is asked the next one, as does what came with
     it as metadata. Each turn is a call of its own: remembered, limited and counted like any other.
-
-    Args:
-        target: Who is asked.
     """
 
     def __init__(self, target: Target) -> None:

@@ -64,11 +64,7 @@ class OpenAITarget:
         self._client = client or ChatClient(config, "target", session)
 
     def render(self, case: Case) -> tuple[Message, ...]:
-        """The messages that are sent for a case.
-
-        Raises:
-            UserError: A template cannot be rendered with this case.
-        """
+        """The messages that are sent for a case; UserError where a template cannot be rendered with it."""
         variables = {name: getattr(case, name) for name in VARIABLES}
         messages = [replace(message, metadata=None) for message in case.messages]
         if self._prompt:
@@ -144,11 +140,7 @@ def _fault(completion: Completion, form: Form) -> tuple[str, str] | None:
 
 
 def predicted(text: str, form: Form) -> Any:
-    """The prediction in a reply's text.
-
-    Raises:
-        TargetError: The dataset puts predictions together, and the text is no JSON object of such parts.
-    """
+    """The prediction in a reply's text; TargetError where the dataset wants an object of parts and it is none."""
     if not form.parts:
         return scalar(text)
     fenced = _FENCED.fullmatch(text.strip())

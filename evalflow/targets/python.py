@@ -26,7 +26,7 @@ HINT = "name a callable that Python finds from the working directory: target.cal
 
 
 class Threads:
-    """Runs functions in threads, so many at a time. One that is given up keeps its place until it really ends.
+    """Runs functions in threads, `maximum` at a time. One that is given up keeps its place until it really ends.
 
     Args:
         call: What is run, for messages.
@@ -42,11 +42,7 @@ class Threads:
         self._end: asyncio.Future[None] | None = None
 
     async def room(self) -> None:
-        """Wait until another thread may be started.
-
-        Raises:
-            InfrastructureError: None of those that run has ended in all the time that it had.
-        """
+        """Wait until another thread may be started; InfrastructureError where none ends in all the time it had."""
         while self._running >= self._maximum:
             self._end = self._end or asyncio.get_running_loop().create_future()
             if not (await asyncio.wait({self._end}, timeout=self._patience_s))[0]:
@@ -88,10 +84,6 @@ class Threads:
 
 class PythonWay(Way):
     """Calls a coroutine function in the event loop, and any other callable in a thread of its own.
-
-    Args:
-        config: The callable.
-        session: Shared by all clients of a run.
 
     Raises:
         UserError: It cannot be imported or called, or a budget in dollars is set.

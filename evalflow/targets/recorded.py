@@ -14,9 +14,7 @@ from evalflow.targets.reply import Form
 class RecordedTarget:
     """Gives what stands in the data; a case that has nothing is `absent`.
 
-    Args:
-        name: The column value.
-        demo: Give the example answers, to try metrics on before there is a target.
+    With `demo` it gives the example answers, to try metrics on before there is a target.
     """
 
     def __init__(self, name: str, *, demo: bool = False) -> None:
@@ -35,12 +33,8 @@ class RecordedTarget:
 def recorded_answer(case: Case, target: str, repeat: int, *, demo: bool = False) -> Answer:
     """The answer that a case brings along; one in state `error` where the data says that recording it failed.
 
-    Args:
-        case: The case.
-        target: The column value.
-        repeat: The target's repeat; each has the same answer.
-        demo: The example answer with its metadata, instead of the recorded answer, prediction and metadata. An example
-            without any came with nothing ({}): what was recorded beside another answer says nothing of it.
+    With `demo` it is the example answer with its metadata. An example without any came with nothing ({}): what was
+    recorded beside another answer says nothing of it.
     """
     example = case.demo_answer
     answer = (example.content if example else None) if demo else case.answer
@@ -87,12 +81,7 @@ def failed(answer: Answer, error: CallError) -> Answer:
 
 
 class MissingTarget:
-    """Asks the live target only for what the data lack. Its column value names both, since its answers are of both.
-
-    Args:
-        live: Who is asked.
-        forms: By dataset, its form, with the case field that the live target fills.
-    """
+    """Asks the live target only for what the data lack. Its name names both, since its answers are of both."""
 
     def __init__(self, live: Target, forms: Mapping[str, Form]) -> None:
         self.name = f"recorded+{live.name}"

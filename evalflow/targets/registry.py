@@ -35,12 +35,9 @@ Generate = Literal[False, True, "missing", "demo"]
 
 @dataclass(frozen=True, slots=True)
 class TargetKind:
-    """A kind of target.
+    """A kind of target: the model of its configuration, and what makes one of it.
 
-    Attributes:
-        config_model: The model of its configuration.
-        build: Makes one, given its configuration, its name, the templates, by dataset its form, and what it
-            shares with others of its run.
+    `build` is given the configuration, the name, the templates, by dataset its form, and what a run's clients share.
     """
 
     config_model: type[TargetConfig]
@@ -60,11 +57,7 @@ def target_kinds() -> Kinds[TargetKind]:
 
 
 def target_config_model(kind: str) -> type[TargetConfig]:
-    """The model of a kind's configuration.
-
-    Raises:
-        UserError: There is no such kind.
-    """
+    """The model of a kind's configuration; UserError where there is no such kind."""
     return target_kinds().get(kind).config_model
 
 

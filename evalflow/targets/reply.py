@@ -59,11 +59,7 @@ class Form:
         return str(told.get("message", "it says no more than status: error")) if told.get("status") == "error" else None
 
     def check(self, prediction: Any) -> None:
-        """Refuse a prediction that metrics would find nothing in.
-
-        Raises:
-            ValueError: The dataset puts predictions together, and this one has none of the parts.
-        """
+        """Refuse, by a ValueError, a prediction that has none of the parts that the dataset puts together."""
         if not self.parts or prediction is None:
             return
         if not isinstance(prediction, dict):
@@ -103,9 +99,6 @@ class ReplyReader:
     taken from its path, which must lead somewhere; all else from the field of the same name, if there is one, or from
     where it stands in the dataset's own form.
 
-    Args:
-        config: The mapping.
-
     Attributes:
         quick: Whether reading takes next to no time, whatever is replied.
     """
@@ -119,11 +112,7 @@ class ReplyReader:
         self.quick = all(path.plain for path in (*self._paths.values(), *inner))
 
     def read(self, body: bytes, form: Form) -> ParsedReply:
-        """What the reply says.
-
-        Args:
-            body: The reply.
-            form: The dataset's, with the field that it must have.
+        """What the reply says, which must have the field that the form generates.
 
         Raises:
             TargetError: It is no JSON, says that it failed, a path leads nowhere, or what stands there cannot be used.

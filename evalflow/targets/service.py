@@ -32,13 +32,7 @@ from evalflow.targets.reply import Form, ParsedReply, ReplyReader
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """A reply as it came, and the seconds that it took.
-
-    Attributes:
-        body: The reply.
-        latency_s: The seconds.
-        aside: What else was said, to stand behind the error where the reply cannot be used.
-    """
+    """A reply as it came, the seconds it took, and what stands behind the error where the reply cannot be used."""
 
     body: bytes
     latency_s: float
@@ -55,11 +49,7 @@ class Way(ABC):
     identity: str
 
     def render(self, case: Case) -> bytes:
-        """What is sent for a case; the case as JSON.
-
-        Raises:
-            UserError: It cannot be made of this case.
-        """
+        """What is sent for a case, by default the case as JSON; UserError where it cannot be made."""
         return canonical(payload(case))
 
     @abstractmethod
@@ -77,15 +67,7 @@ class Way(ABC):
 
 
 class ServiceTarget:
-    """A program of one's own. What it costs is not known; its replies are remembered like a model's.
-
-    Args:
-        way: How it is reached.
-        config: How its replies become answers.
-        name: The column value.
-        forms: By dataset, its own form, with the case field that a reply must have.
-        session: Shared by all clients of a run.
-    """
+    """A program of one's own. What it costs is not known; its replies are remembered like a model's."""
 
     def __init__(
         self, way: Way, config: ReplyConfig, name: str, forms: Mapping[str, Form], session: CallSession
@@ -230,11 +212,7 @@ class Body:
             self._refuse_no_json()
 
     def value(self, case: Case) -> Any:
-        """The JSON value for a case.
-
-        Raises:
-            UserError: A template cannot be rendered with this case, or makes no JSON of it.
-        """
+        """The JSON value for a case; UserError where a template cannot be rendered with it, or makes no JSON of it."""
         plain = payload(case)
         if self._make is None:
             return plain
@@ -325,12 +303,6 @@ class _Received:
 class HttpWay(Way):
     """Sends the case to a service, under its limiter and the run's budget, and tries again what may pass.
 
-    Args:
-        config: The service.
-        prompts: The templates.
-        session: Shared by all clients of a run.
-        policy: For tests.
-
     Raises:
         UserError: The body's template is wrong, or a budget in dollars is set.
     """
@@ -374,12 +346,7 @@ def _received(response: Response) -> _Received:
 
 
 class Slots:
-    """Lets calls through.
-
-    Args:
-        key: What is called; calls of the same share their slots.
-        config: How many at a time, and how long each may take.
-        session: Shared by all clients of a run.
+    """Lets so many calls at a time through, each for so long; calls of the same key share their slots.
 
     Raises:
         UserError: A budget in dollars is set.

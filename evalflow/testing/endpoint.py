@@ -88,15 +88,7 @@ class Endpoint:
         return len(self.requests)
 
     def wait_for(self, count: int, timeout_s: float = 10.0) -> None:
-        """Block until so many requests came. For use outside of an event loop.
-
-        Args:
-            count: How many, since the start.
-            timeout_s: How long to wait at most.
-
-        Raises:
-            TimeoutError: Fewer came.
-        """
+        """Block until so many requests came since the start; TimeoutError if they do not. Not for an event loop."""
         with self._arrived:
             if not self._arrived.wait_for(lambda: self.count >= count, timeout_s):
                 raise TimeoutError(f"{self.count} of {count} requests came within {timeout_s} s")
@@ -109,11 +101,7 @@ class Endpoint:
             raise self._failure
 
     def stop(self) -> None:
-        """Close every connection and stop listening.
-
-        Raises:
-            ScriptError: The script raised, or had no more replies, while it served.
-        """
+        """Close every connection; ScriptError where the script raised, or had no more replies, while it served."""
         self._loop.call_soon_threadsafe(self._closing.set)
         self._thread.join()
         if self._errors:
@@ -210,11 +198,7 @@ class Endpoint:
 
 
 def as_script(value: Script | Iterable[Any] | None) -> Script:
-    """A callable from what an endpoint takes as its script.
-
-    Raises:
-        TypeError: It is text or a mapping, which would be one reply and not a script.
-    """
+    """A callable from what an endpoint takes as its script; TypeError for what would be one reply."""
     if value is None:
         return lambda _: None
     if callable(value):

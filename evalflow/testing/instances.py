@@ -22,11 +22,7 @@ class Instances:
     values: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     def make(self, schema: Schema) -> Any:
-        """An instance of a schema: every property, the first of several choices, the least number.
-
-        Raises:
-            ValueError: The schema has a type that JSON does not know, or refers to what it does not hold.
-        """
+        """An instance of a schema; ValueError for a type that JSON does not know, or a reference that leads nowhere."""
         return self._make(schema, schema, "")
 
     def _make(self, schema: Schema, root: Schema, name: str) -> Any:

@@ -31,13 +31,7 @@ _TOKEN = re.compile(r"\s*\w+|\s*[^\w\s]|\s+")
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """A request and the connection that it came on.
-
-    Attributes:
-        request: What the client sent.
-        http: The same as the server sees it.
-        closing: Set when the endpoint shuts down.
-    """
+    """A request, the same as the server sees it, and what is set when the endpoint shuts down."""
 
     request: Request
     http: web.Request
@@ -46,11 +40,7 @@ class Exchange:
 
 @dataclass(frozen=True, kw_only=True)
 class Step(ABC):
-    """One thing that the endpoint does.
-
-    Args:
-        delay: Seconds to wait before it.
-    """
+    """One thing that the endpoint does, after a delay of so many seconds."""
 
     delay: float = 0.0
 
@@ -224,12 +214,7 @@ def embeddings(vectors: Sequence[Sequence[float]] | None = None) -> Computed:
 
 
 def vector(text: str, dimensions: int = 16) -> list[float]:
-    """A unit vector that depends on every character of a text; those of different texts are nearly orthogonal.
-
-    Args:
-        text: Any text.
-        dimensions: At most 32.
-    """
+    """A unit vector that depends on every character of a text; of up to 32 dimensions."""
     numbers = [byte / 127.5 - 1 for byte in hashlib.sha256(text.encode()).digest()[:dimensions]]
     length = math.hypot(*numbers)
     return [number / length for number in numbers]

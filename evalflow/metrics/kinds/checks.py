@@ -75,10 +75,10 @@ class ChecksMetricConfig(UnitMetricConfig):
 
 
 class ChecksMetric(BaseMetric[ChecksMetricConfig]):
-    """Binds to the checks that a case names.
+    """Binds to the checks that a case names, whose identifiers the scores carry.
 
     Args:
-        name: The metric's name; scores have the identifiers of the checks.
+        name: The metric's name.
         config: What its YAML declares.
         judged: The checks that a judge decides, by type.
     """
@@ -96,11 +96,7 @@ class ChecksMetric(BaseMetric[ChecksMetricConfig]):
 
     @classmethod
     def build(cls, name: str, config: ChecksMetricConfig, prompts: Prompts) -> Self:
-        """Make the prompts ready, and check the custom checks.
-
-        Raises:
-            UserError: A prompt, a custom check's type or its identifier among `only` is wrong.
-        """
+        """See `BaseMetric`."""
         where = f"metric.{name}"
         known = [*PARAMS, *(config.custom or {})]
         problems = [
@@ -118,11 +114,7 @@ class ChecksMetric(BaseMetric[ChecksMetricConfig]):
         return cls(name, config, {kind: JudgedCheck.of(kind, _config(config, kind), prompts) for kind in JUDGED})
 
     def bind(self, case: Case) -> Sequence[Metric]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """The checks of the case, in its order; a repeated identifier is told apart by a number.
-
-        Raises:
-            UserError: A check has no known identifier or wrong parameters, or a placeholder cannot be filled.
-        """
+        """The checks of the case, in its order; a repeated identifier is told apart by a number."""
         if not self.config.covers(case.dataset):
             return ()
         problems: list[Problem] = []

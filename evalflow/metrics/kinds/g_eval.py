@@ -66,16 +66,7 @@ def key_of(criteria: str, judge_identity: str, prompt: str) -> str:
 
 
 def entry_of(metric: str, criteria: str, judge: str, judge_identity: str, prompt: str, reply: Reply) -> dict[str, Any]:
-    """The entry of steps that were just written.
-
-    Args:
-        metric: Whose steps they are.
-        criteria: What they are about.
-        judge: The judge's name.
-        judge_identity: The digest of all that decides its replies.
-        prompt: The text that it was asked with.
-        reply: What it replied; holds a `Steps`.
-    """
+    """The entry of steps that were just written; `reply` holds a `Steps`."""
     return {
         "kind": "g_eval",
         "metric": metric,
@@ -95,11 +86,7 @@ def copy_of(entry: Mapping[str, Any], origin: str) -> dict[str, Any]:
 
 
 def steps_in(entry: Mapping[str, Any], where: str) -> tuple[str, ...]:
-    """The steps of an entry.
-
-    Raises:
-        UserError: Somebody has made something else of them.
-    """
+    """The steps of an entry; UserError where somebody has made something else of them."""
     try:
         return TypeAdapter(EvalSteps).validate_python(entry.get("steps"))
     except ValidationError as error:
@@ -108,11 +95,11 @@ def steps_in(entry: Mapping[str, Any], where: str) -> tuple[str, ...]:
 
 
 def find_entry(path: Path, criteria: str, key: str) -> Mapping[str, Any]:
-    """The entry of a run's prepared.json whose steps were written for these criteria.
+    """The entry of a run's prepared.json whose steps were written for these criteria, to the letter.
 
     Args:
         path: The file, or the folder of a run.
-        criteria: What the steps must be about, to the letter.
+        criteria: What the steps must be about.
         key: The key path that names the file, for messages.
 
     Raises:
@@ -230,13 +217,7 @@ class GEvalMetricConfig(ChainConfig):
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """The steps to work through, or why there are none.
-
-    Attributes:
-        steps: None until they are written.
-        borrowed: The entry of prepared.json that another run has of them.
-        fault: Why they could not be written.
-    """
+    """The steps to work through, None until they are written; those borrowed from another run; why there are none."""
 
     steps: tuple[str, ...] | None
     borrowed: Mapping[str, Any] | None = None
@@ -244,16 +225,7 @@ class _Plan:
 
 
 class GEvalMetric(ChainMetric[GEvalMetricConfig]):
-    """A chain of one step, whose reply is a reason and then a grade; the steps in its prompt are made beforehand.
-
-    Args:
-        name: The column value.
-        config: What its YAML declares.
-        steps: The step that asks for a grade.
-        rule: How the grade becomes a score.
-        writing: The step that asks for the steps.
-        plan: What to work through.
-    """
+    """A chain of one step, whose reply is a reason and then a grade; the steps in its prompt are made beforehand."""
 
     Config = GEvalMetricConfig
 
@@ -275,12 +247,7 @@ class GEvalMetric(ChainMetric[GEvalMetricConfig]):
 
     @classmethod
     def build(cls, name: str, config: GEvalMetricConfig, prompts: Prompts) -> Self:
-        """Make the two asks ready: for the steps, and for a grade.
-
-        Raises:
-            UserError: A prompt is missing, does not parse, or uses what is not declared; or `steps_from` leads to no
-                steps for these criteria.
-        """
+        """See `BaseMetric`; one ask for the steps, and one for a grade."""
         scale = BooleanScale(type="boolean") if config.strict else config.scale
         texts = ListType(type="list", items=StrType(type="str"))
         returns: dict[str, FieldType] = {"reason": StrType(type="str"), FIELD: reply_type(scale)}
@@ -312,9 +279,6 @@ class GEvalMetric(ChainMetric[GEvalMetricConfig]):
         """Have the steps written, unless the run, the configuration or another run has them.
 
         Where the judge cannot be made to write them, every score becomes an error that says so.
-
-        Raises:
-            InfrastructureError, BudgetError: No further call can be made.
         """
         criteria = self.config.criteria
         if self._plan.steps is not None or judge is None or criteria is None:
@@ -332,11 +296,7 @@ class GEvalMetric(ChainMetric[GEvalMetricConfig]):
         return self._with(_Plan(steps_in(entry, f"{self.name}, prepared.json")))
 
     async def score(self, case: Case, answer: Answer, judge: Judge | None, repeat: int) -> Outcome:
-        """Ask for a grade, and take what was likely instead for a score.
-
-        Raises:
-            InfrastructureError, BudgetError: No further call can be made.
-        """
+        """Ask for a grade; the score is the expectation of it."""
         fault = self._plan.fault
         if fault is None:
             return await super().score(case, answer, judge, repeat)

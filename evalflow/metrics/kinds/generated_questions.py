@@ -66,11 +66,7 @@ class GeneratedQuestionsMetric(ChainMetric[GeneratedQuestionsMetricConfig]):
 
     @classmethod
     def build(cls, name: str, config: GeneratedQuestionsMetricConfig, prompts: Prompts) -> Self:
-        """Make the one prompt ready.
-
-        Raises:
-            UserError: It is missing, does not parse, or uses what is not declared.
-        """
+        """See `BaseMetric`."""
         fields: dict[str, FieldType] = {
             "question": StrType(type="str"),
             "reason": StrType(type="str"),
@@ -90,11 +86,7 @@ class GeneratedQuestionsMetric(ChainMetric[GeneratedQuestionsMetricConfig]):
         return (*asks, embedding_ask(self.name, *texts)) if asks else ()
 
     async def score(self, case: Case, answer: Answer, judge: Judge | None, repeat: int) -> Outcome:
-        """Have the questions written, and compare them with the one that was asked.
-
-        Raises:
-            InfrastructureError, BudgetError: No further call can be made.
-        """
+        """Have the questions written, and compare them with the one that was asked."""
         asked = await super().score(case, answer, judge, repeat)
         if asked.status != "scored" or judge is None:
             return asked
@@ -118,7 +110,7 @@ class GeneratedQuestionsMetric(ChainMetric[GeneratedQuestionsMetricConfig]):
 
 
 def _step(written: Sequence[str], alike: Sequence[float]) -> dict[str, Any]:
-    """What the embedder was asked and found, as the steps of a chain are kept."""
+    """What the embedder found, as the steps of a chain are kept."""
     replies = [{"similarity": cosine} for cosine in alike]
     return {
         "id": EMBEDDING,

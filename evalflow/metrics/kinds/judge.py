@@ -32,10 +32,6 @@ class JudgeMetric(ChainMetric[JudgeMetricConfig]):
 
     @classmethod
     def build(cls, name: str, config: JudgeMetricConfig, prompts: Prompts) -> Self:
-        """Check steps, prompts and score rule against each other.
-
-        Raises:
-            UserError: With every problem that was found.
-        """
+        """See `BaseMetric`."""
         steps = build_steps(name, config.steps, config.score, config.needs, prompts)
         return cls(name, config, steps, config.score)

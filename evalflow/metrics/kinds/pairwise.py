@@ -87,12 +87,7 @@ class PairwiseMetric(ChainMetric[PairwiseMetricConfig]):
 
     @classmethod
     def build(cls, name: str, config: PairwiseMetricConfig, prompts: Prompts) -> Self:
-        """Make the two asks ready.
-
-        Raises:
-            UserError: One of the answers is not declared; or the prompt is missing, does not parse, or uses what is not
-                declared.
-        """
+        """See `BaseMetric`; one step for each order."""
         expect_declared(name, config.needs, {"answer": "answer", "against": config.against})
         returns: dict[str, FieldType] = {
             "reason": StrType(type="str"),
@@ -111,20 +106,12 @@ class PairwiseMetric(ChainMetric[PairwiseMetricConfig]):
         return cls(name, config, [replace(step, reply_model=unnamed) for step in steps], rule)
 
     def preview(self, case: Case, answer: Answer) -> Sequence[Ask]:
-        """The asks that scoring would lead to; none for equal texts.
-
-        Raises:
-            UserError: The prompt cannot be rendered.
-        """
+        """The asks that scoring would lead to; none for equal texts."""
         first, second = self._texts(fields_of(case, answer))
         return () if first == second else super().preview(case, answer)
 
     async def score(self, case: Case, answer: Answer, judge: Judge | None, repeat: int) -> Outcome:
-        """Ask in both orders; where one of them gets no verdict, there is none.
-
-        Raises:
-            InfrastructureError, BudgetError: No further call can be made.
-        """
+        """Ask in both orders; where one of them gets no verdict, there is none."""
         fields = fields_of(case, answer)
         first, second = self._texts(fields)
         if first == second and not obstacle(self.config.needs, fields, answer, blank_is_text=False):

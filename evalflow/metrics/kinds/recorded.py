@@ -42,11 +42,7 @@ class RecordedMetric(BaseMetric[RecordedMetricConfig]):
 
     @classmethod
     def build(cls, name: str, config: RecordedMetricConfig, prompts: Prompts) -> Self:  # noqa: ARG003 - no prompts
-        """Check the JSONPath and the threshold.
-
-        Raises:
-            UserError: The path does not parse, or the threshold is off the scale.
-        """
+        """See `BaseMetric`."""
         problems: list[Problem] = []
         fault = _path_fault(config.field)
         if fault:

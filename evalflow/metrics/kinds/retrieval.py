@@ -141,12 +141,7 @@ def measure_names(at: Sequence[int]) -> tuple[str, ...]:
 
 
 def measures(ranking: Ranking, at: Sequence[int]) -> dict[str, float | None]:
-    """Every measure of one case; None where it is undefined.
-
-    Args:
-        ranking: The case.
-        at: The ranks to cut at.
-    """
+    """Every measure of one case, also cut at the ranks `at`; None where it is undefined."""
     gains = ranking.gains
     relevant, retrieved, hits = len(ranking.relevant), len(gains), sum(gains)
     first = next((rank for rank, gain in enumerate(gains, start=1) if gain), None)

@@ -40,11 +40,7 @@ class RubricMetric(ChainMetric[RubricMetricConfig]):
 
     @classmethod
     def build(cls, name: str, config: RubricMetricConfig, prompts: Prompts) -> Self:
-        """Make the step and its score rule out of prompt and scale.
-
-        Raises:
-            UserError: The prompt is missing, does not parse, or uses what is not declared.
-        """
+        """See `BaseMetric`; the step and its score rule are made of prompt and scale."""
         returns: dict[str, FieldType] = {"reason": StrType(type="str"), FIELD: reply_type(config.scale)}
         step = StepConfig(id=STEP, prompt=config.prompt, returns=returns)
         rule = grade_rule(config.scale, STEP, FIELD)

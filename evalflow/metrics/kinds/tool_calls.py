@@ -74,13 +74,10 @@ class ToolCall:
 
 
 def calls_in(value: Any) -> tuple[ToolCall, ...]:
-    """The calls of a list, or of a text that spells one out as JSON.
+    """The calls of a list, or of a text that spells one out as JSON; ValueError for anything else.
 
     A call is a tool's name, or {name, arguments}, also where that stands under `function` and the arguments are a text
     with JSON, as chat endpoints return it.
-
-    Raises:
-        ValueError: It is no such list.
     """
     listed = json_of(value)
     if not isinstance(listed, Sequence) or isinstance(listed, str):
