@@ -19,6 +19,8 @@ _CHUNK = ("exact_path", "title", "heading_hierarchy", "description", "html_conte
 
 def html_text(source: str) -> str:
     """HTML as the text a reader sees. Text without markup is given back as it is, line breaks included."""
+    if "<" not in source and "&" not in source:
+        return source
     if _TAG.search(source):
         from inscriptis import get_text  # pyright: ignore[reportMissingTypeStubs]
 

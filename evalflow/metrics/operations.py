@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import operator
 import re
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any, Literal
 
 from pydantic import Field, model_validator
@@ -19,6 +21,23 @@ from evalflow.patterns import Pattern, compiled
 
 NormalForm = Literal["NFC", "NFKC", "NFD", "NFKD"]
 _QUOTE = 80
+_TEXTS: Mapping[str, tuple[Callable[[str, str], bool], str, str]] = MappingProxyType(
+    {
+        "equals": (operator.eq, "equals", "does not equal"),
+        "contains": (operator.contains, "contains", "does not contain"),
+        "starts_with": (str.startswith, "starts with", "does not start with"),
+        "ends_with": (str.endswith, "ends with", "does not end with"),
+    }
+)
+"""How two texts are compared, with the phrases for yes and no; each but the last two also as `not_`."""
+_NUMBERS: Mapping[str, tuple[Callable[[float, float], bool], str]] = MappingProxyType(
+    {
+        "less_than": (operator.lt, "less than"),
+        "less_than_equals": (operator.le, "at most"),
+        "greater_than": (operator.gt, "greater than"),
+        "greater_than_equals": (operator.ge, "at least"),
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,16 +127,9 @@ class TextOperation(AgainstOperation):
 
     def _compare(self, text: str, other: str) -> tuple[bool, str]:
         """Whether the operation holds, and the phrase for what is the case."""
-        match self.op.removeprefix("not_"):
-            case "equals":
-                holds, words = text == other, ("equals", "does not equal")
-            case "contains":
-                holds, words = other in text, ("contains", "does not contain")
-            case "starts_with":
-                holds, words = text.startswith(other), ("starts with", "does not start with")
-            case _:
-                holds, words = text.endswith(other), ("ends with", "does not end with")
-        return holds != self.op.startswith("not_"), words[0] if holds else words[1]
+        compare, yes, no = _TEXTS[self.op.removeprefix("not_")]
+        holds = compare(text, other)
+        return holds != self.op.startswith("not_"), yes if holds else no
 
     def _form(self, text: str) -> str:
         if self.normalize:
@@ -179,16 +191,8 @@ class ComparisonOperation(AgainstOperation):
                 return RuleFinding(passed=False, reason=f"the {name} is no number: {quoted(written(shown))}")
         assert number is not None
         assert limit is not None
-        holds = {
-            "less_than": number < limit,
-            "less_than_equals": number <= limit,
-            "greater_than": number > limit,
-            "greater_than_equals": number >= limit,
-        }[self.op]
-        words = {
-            "less_than": "less than", "less_than_equals": "at most", "greater_than": "greater than",
-            "greater_than_equals": "at least",
-        }[self.op]  # fmt: skip
+        compare, words = _NUMBERS[self.op]
+        holds = compare(number, limit)
         named = f"the {self.against} " if self.against else ""
         return RuleFinding(holds, f"the {field} {number:g} is {'' if holds else 'not '}{words} {named}{limit:g}")
 

@@ -6,10 +6,9 @@ Third parties add theirs as entry points of the group `evalflow.metrics`, each a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial
-from importlib import import_module
+from importlib.metadata import EntryPoint
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol
 
 from evalflow.config.kinds import Kinds
 from evalflow.frozen import record
@@ -85,7 +84,8 @@ class MetricKind(Protocol):
 
 def metric_kinds() -> Kinds[MetricKind]:
     """All kinds of metrics."""
-    builtin = {kind: partial(_imported, place) for kind, (place, _) in _BUILT_IN.items()}
+    places = {kind: f"evalflow.metrics.kinds.{place}" for kind, (place, _) in _BUILT_IN.items()}
+    builtin = {kind: EntryPoint(kind, place, "").load for kind, place in places.items()}
     return Kinds("metric", "evalflow.metrics", builtin)
 
 
@@ -107,8 +107,3 @@ def build_metric(name: str, config: MetricConfig, prompts: Prompts) -> Metric:
         UserError: With every problem that was found.
     """
     return metric_kinds().get(config.kind).build(name, config, prompts)
-
-
-def _imported(place: str) -> MetricKind:
-    module, _, name = place.partition(":")
-    return cast("MetricKind", getattr(import_module(f"evalflow.metrics.kinds.{module}"), name))
