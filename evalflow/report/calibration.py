@@ -9,15 +9,26 @@ from typing import TYPE_CHECKING, Any
 
 from rich import box
 from rich.console import Console
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from evalflow.report.calibration_pictures import calibration_pictures
-from evalflow.report.calibration_words import in_words, measured, shown_measures, warnings_of
+from evalflow.report.calibration_findings import calibration_pictures, in_words, measured, shown_measures, warnings_of
 from evalflow.report.header import judge_lines
 from evalflow.report.page import write_page
-from evalflow.report.wording import folded, literal, method, number, plain_line, series_name, varying
+from evalflow.report.wording import (
+    bracketed,
+    counted,
+    folded,
+    interval,
+    joined,
+    literal,
+    method,
+    number,
+    plain_line,
+    print_indented,
+    series_name,
+    varying,
+)
 
 if TYPE_CHECKING:
     from evalflow.stats.agreement import Agreement
@@ -125,7 +136,7 @@ def write_calibration(path: Path, found: Calibration) -> None:
     """Write one self-contained page; replaces the one before."""
     manifest = found.manifest
     context = {
-        "title": f"The {found.who}, held against people",
+        "title": f"The {found.who} compared with human labels",
         "found": found,
         "judges": judge_lines(manifest),
         "facts": [("Run", manifest["run_id"]), ("Labels", f"{found.source}: {found.rests_on}")],
@@ -166,11 +177,9 @@ def print_calibration(console: Console, found: Calibration) -> None:
     console.print(literal(f"labels: {found.source} ({found.rests_on})", style="dim"), soft_wrap=True)
     for note in found.notes:
         console.print(literal(f"note: {note}", style="yellow"), soft_wrap=True)
-    parts = varying([{"dataset": row.dataset, "target": row.target, "judge": row.judge} for row in found.rows])
-    for row in found.rows:
-        series = series_name({"dataset": row.dataset, "target": row.target, "judge": row.judge}, parts)
+    for row, name in zip(found.rows, _names(found.rows), strict=True):
         console.print()
-        console.print(literal(plain_line(" · ".join(text for text in (row.metric, series) if text)), style="bold"))
+        console.print(literal(plain_line(name), style="bold"))
         _print_row(console, row)
     _print_worst(console, found)
 
@@ -186,19 +195,19 @@ def _print_row(console: Console, row: CalibrationRow) -> None:
         of = "all answers, by the labels' weights" if row.weighted else "the labelled answers"
         console.print(literal(f"agreement on {of}, with 95 % intervals", style="dim"))
         for line in measures:
-            console.print(Padding(literal(line, style="dim"), (0, 0, 0, 2), expand=False))
+            print_indented(console, line)
     tags = [one for one in row.tags if one.corrected.estimate is not None]
     if tags:
         console.print(_tags(tags))
     left = len(row.tags) - len(tags)
     if left:
-        few = "1 tag has" if left == 1 else f"{left} tags have"
-        console.print(literal(f"{few} too few labels for an estimate by tag", style="dim"))
+        have = "has" if left == 1 else "have"
+        console.print(literal(f"{counted(left, 'tag')} {have} too few labels for an estimate by tag", style="dim"))
 
 
 def _means(row: CalibrationRow) -> Table:
     c = row.corrected
-    people = f"people alone, on {c.n:,} answer{'' if c.n == 1 else 's'}"
+    people = f"people alone, on {counted(c.n, 'answer')}"
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column(f"mean over {c.n + c.n_unlabelled:,} {row.named}", no_wrap=True)
     table.add_column("", justify="right", no_wrap=True)
@@ -214,7 +223,7 @@ def _means(row: CalibrationRow) -> Table:
     for name, value, low, high, how in rows:
         style = "bold" if name.startswith("corrected") else ""
         text = literal(plain_line(method(how)) if how else "", style="dim")
-        table.add_row(literal(name, style=style), literal(number(value), style=style), _interval(low, high), text)
+        table.add_row(literal(name, style=style), literal(number(value), style=style), interval(low, high), text)
     return table
 
 
@@ -226,19 +235,14 @@ def _tags(rows: list[CalibrationRow]) -> Table:
     for row in rows:
         c = row.corrected
         name = literal(folded(plain_line(row.tag or ""), _NAME))
-        table.add_row(name, f"{c.n:,}", number(c.judge_mean), number(c.estimate), _interval(c.low, c.high))
+        table.add_row(name, f"{c.n:,}", number(c.judge_mean), number(c.estimate), interval(c.low, c.high))
     return table
-
-
-def _interval(low: float | None, high: float | None) -> str:
-    return "–" if low is None or high is None else f"{number(low)} … {number(high)}"
 
 
 def _measures(row: CalibrationRow) -> Iterator[str]:
     for _, words, one in shown_measures(row):
         if one.value is not None:
-            span = "" if one.low is None or one.high is None else f" ({number(one.low)} to {number(one.high)})"
-            yield f"{words}: {number(one.value)}{span}"
+            yield f"{words}: {number(one.value)}{bracketed(one.low, one.high)}"
 
 
 def _print_worst(console: Console, found: Calibration) -> None:
@@ -246,9 +250,7 @@ def _print_worst(console: Console, found: Calibration) -> None:
     worst = found.disagreements[:_WORST]
     console.print()
     who = found.who
-    head = (
-        f"{who} and people differ most ({who}, people)" if worst else f"{who} and people say the same of every answer"
-    )
+    head = f"largest differences ({who}, people)" if worst else f"{who} and people agree on every answer"
     console.print(literal(head, style="bold"))
     for one in worst:
         console.print(_line(one), no_wrap=True, overflow="ellipsis", crop=True)
@@ -286,14 +288,18 @@ class CorrectedRow:
 def corrected_means(found: Calibration | None) -> list[CorrectedRow]:
     """A line for each mean that labels could correct; none where there are too few of them."""
     rows = [row for row in found.rows if row.corrected.estimate is not None] if found else []
-    parts = varying([_parts(row) for row in rows])
-    return [_shown(row, " · ".join(filter(None, (row.metric, series_name(_parts(row), parts))))) for row in rows]
+    return [_shown(row, name) for row, name in zip(rows, _names(rows), strict=True)]
+
+
+def _names(rows: Sequence[CalibrationRow]) -> list[str]:
+    """The metric of each row, with dataset, target and judge where these vary."""
+    series = [{"dataset": row.dataset, "target": row.target, "judge": row.judge} for row in rows]
+    parts = varying(series)
+    return [joined(row.metric, series_name(one, parts)) for row, one in zip(rows, series, strict=True)]
 
 
 def print_corrected(console: Console, found: Calibration | None) -> None:
     """The sentences on a terminal, under the table of means."""
-    from evalflow.report.wording import literal
-
     for one in corrected_means(found):
         console.print(literal(one.sentence, style="bold"))
         for warning in one.warnings:
@@ -303,8 +309,8 @@ def print_corrected(console: Console, found: Calibration | None) -> None:
 def _shown(row: CalibrationRow, name: str) -> CorrectedRow:
     c = row.corrected
     return CorrectedRow(
-        name, number(c.judge_mean), _interval(row.judged.low, row.judged.high), number(c.estimate),
-        _interval(c.low, c.high), method(c.method), " ".join(_sentence(row, name)), warnings_of(row),
+        name, number(c.judge_mean), interval(row.judged.low, row.judged.high), number(c.estimate),
+        interval(c.low, c.high), method(c.method), " ".join(_sentence(row, name)), warnings_of(row),
     )  # fmt: skip
 
 
@@ -319,7 +325,3 @@ def _sentence(row: CalibrationRow, name: str) -> Iterator[str]:
     if c.low is not None and c.high is not None:
         yield f"(most likely {number(c.low)} to {number(c.high)}),"
     yield f"going by {c.n:,} of {c.n + c.n_unlabelled:,} {row.named} that they labelled."
-
-
-def _parts(row: CalibrationRow) -> dict[str, str | None]:
-    return {"dataset": row.dataset, "target": row.target, "judge": row.judge}

@@ -1,22 +1,192 @@
-"""The charts of a run."""
+"""The charts of a run: intervals, pass rates, tags, confusion matrices, reliability diagrams, distributions."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, cast
 
 from evalflow.lazy import pl
-from evalflow.report.pictures import Picture, distributions, draw, interval_chart, interval_pictures
-from evalflow.report.svg import INK, MAIN, MUTED, Drawing, Scale, shortened, text_width, x_axis, y_axis
-from evalflow.report.wording import PARTS, number, percent, series_name, unscored, varying, without_means_of_figures
+from evalflow.report.svg import (
+    FAIL,
+    INK,
+    MAIN,
+    MUTED,
+    PASS,
+    Drawing,
+    IntervalPoint,
+    Scale,
+    confusion_chart,
+    interval_chart,
+    shortened,
+    x_axis,
+    y_axis,
+)
+from evalflow.report.wording import (
+    PARTS,
+    headline_rows,
+    joined,
+    not_scored,
+    number,
+    percent,
+    series_name,
+    unscored,
+    varying,
+)
 
 if TYPE_CHECKING:
     from evalflow.config.schema import MetricConfig
 
+Rows = Sequence[Mapping[str, Any]]
+"""Rows of the summary, or entries of its details, by column."""
 
-def confusions(details: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, Any]]) -> list[Picture]:
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A picture and what it says.
+
+    Attributes:
+        title: What is shown, in a few words.
+        sentence: What it shows, plainly, with the count of cases that are not in it.
+        svg: Markup that is safe to place in a page.
+    """
+
+    title: str
+    sentence: str
+    svg: str
+
+
+def draw(title: str, sentence: str, drawing: Drawing) -> Picture:
+    """The picture of a drawing; title and sentence together are what a screen reader reads."""
+    return Picture(title, sentence, drawing.markup(f"{title}. {sentence}"))
+
+
+def charts(
+    scores: pl.LazyFrame, summary: pl.DataFrame, details: Rows, metrics: Mapping[str, MetricConfig]
+) -> list[Picture]:
+    """All charts of a run, the most informative first.
+
+    Args:
+        scores: The columns of scores.parquet.
+        summary: The columns of summary.parquet.
+        details: Matrices that go with figures, as under `details` in summary.json.
+        metrics: What the metrics declare.
+    """
+    rows = headline_rows(summary)
+    return [
+        *interval_pictures(rows),
+        *forests(summary.to_dicts()),
+        *confusions(details, rows),
+        *reliabilities(details, rows),
+        *distributions(scores, metrics),
+    ]
+
+
+def interval_pictures(rows: Rows) -> list[Picture]:
+    """Means and figures, then pass rates, as points on their 95 % intervals.
+
+    Values outside 0..1 are on scales of their own, so each such metric is a picture of its own.
+
+    Args:
+        rows: Rows of the summary over all tags.
+    """
+    valued = [row for row in rows if row["value"] is not None]
+    natural = {row["metric"] for row in valued if not 0 <= row["value"] <= 1}
+    bounded = [row for row in valued if row["metric"] not in natural]
+    pictures = [_means("Means and figures", bounded, [0, 1])] if bounded else []
+    for metric in dict.fromkeys(row["metric"] for row in valued if row["metric"] in natural):
+        own = [row for row in valued if row["metric"] == metric]
+        pictures.append(_means(f"Means and figures of {metric}", own, None))
+    judged = [row for row in rows if row["pass_rate"] is not None]
+    return [*pictures, _pass_rates(judged)] if judged else pictures
+
+
+def _means(title: str, rows: Rows, domain: list[float] | None) -> Picture:
+    points = _points(rows, ("value", "ci_low", "ci_high"))
+    sentence = f"Each dot is a mean or a figure over all cases, with its 95 % interval. {unscored(rows)}."
+    return draw(title, sentence, interval_chart(points, domain, "value"))
+
+
+def _pass_rates(rows: Rows) -> Picture:
+    points = _points(rows, ("pass_rate", "pass_rate_low", "pass_rate_high"))
+    least = min(points, key=lambda point: point.value or 0.0)
+    lowest = f"{'lowest: ' if len(points) > 1 else ''}{joined(least.heading, least.label)}, {percent(least.value)}"
+    sentence = f"Share of scores that pass their threshold, with 95 % intervals; {lowest}. {unscored(rows)}."
+    return draw("Pass rates", sentence, interval_chart(points, [0, 1], "pass rate"))
+
+
+def _points(rows: Rows, columns: tuple[str, str, str]) -> list[IntervalPoint]:
+    """A point per row. Where several rows share a metric, its name is their heading."""
+    parts = varying(rows)
+    points: list[IntervalPoint] = []
+    for row in rows:
+        figure = "" if row["statistic"] == "mean" else row["statistic"]
+        series, ends = series_name(row, parts), (row[column] for column in columns)
+        if series:
+            points.append(IntervalPoint(joined(figure, series), *ends, heading=row["metric"]))
+        else:
+            points.append(IntervalPoint(f"{row['metric']} {figure}".strip(), *ends))
+    return points
+
+
+_MOST_TAGS = 30
+_MOST_NAMED = 3
+
+
+def forests(rows: Rows) -> list[Picture]:
+    """One picture for each metric (and dataset, target, judge) of which two tags or more have a mean.
+
+    Args:
+        rows: Rows of the summary, with and without a tag.
+    """
+    means = [row for row in rows if row["statistic"] == "mean" and row["value"] is not None]
+    parts = varying(means)
+    found: list[Picture] = []
+    for whole in (row for row in means if row["tag"] is None):
+        tags = [row for row in means if row["tag"] is not None and _same_series(row, whole)]
+        if len(tags) > 1:
+            found.append(_forest(f"{joined(whole['metric'], series_name(whole, parts))} by tag", whole, tags))
+    return found
+
+
+def _same_series(row: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    return all(row[name] == other.get(name) for name in ("metric", *PARTS))
+
+
+def _forest(title: str, whole: Mapping[str, Any], tags: Rows) -> Picture:
+    """The tags with the most scores, the lowest mean last."""
+    most = sorted(tags, key=lambda row: -row["n_scored"])[:_MOST_TAGS]
+    ordered = [whole, *sorted(most, key=lambda row: -row["value"])]
+    points = [
+        IntervalPoint(f"{row['tag'] or 'all cases'} ({row['n_scored']:,})", row["value"], row["ci_low"], row["ci_high"])
+        for row in ordered
+    ]
+    bounded = all(0 <= row["value"] <= 1 for row in ordered)
+    drawing = interval_chart(points, [0, 1] if bounded else None, "mean", whole["value"])
+    sentences = [
+        "Each dot is the mean over the scored cases with a tag (how many, in brackets), with its 95 % interval.",
+        f"The dashed line is the mean of all cases, {number(whole['value'])}: {_outside(whole['value'], ordered[1:])}.",
+    ]
+    without = sum(row["ci_low"] is None for row in most)
+    if without:
+        sentences.append(f"{without} {'has' if without == 1 else 'have'} no interval, for want of cases that vary.")
+    if len(most) < len(tags):
+        sentences.append(f"Shown are the {len(most)} tags with the most scores, of {len(tags)}.")
+    return draw(title, f"{' '.join(sentences)} {unscored([whole])}.", drawing)
+
+
+def _outside(value: float, rows: Rows) -> str:
+    """The tags whose interval does not include the value."""
+    known = [row for row in rows if row["ci_low"] is not None and row["ci_high"] is not None]
+    tags = [row["tag"] for row in known if not row["ci_low"] <= value <= row["ci_high"]]
+    if not tags:
+        return "every interval includes it"
+    return f"{len(tags)} intervals exclude it" if len(tags) > _MOST_NAMED else f"only {', '.join(tags)} excludes it"
+
+
+def confusions(details: Rows, rows: Rows) -> list[Picture]:
     """Every confusion matrix among the details, over all tags.
 
     Args:
@@ -25,7 +195,16 @@ def confusions(details: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str,
     """
     matrices = [(detail, matrix_of(detail)) for detail in details if detail.get("tag") is None]
     parts = varying(detail for detail, matrix in matrices if matrix)
-    return [_confusion(detail, *matrix, parts, rows) for detail, matrix in matrices if matrix]
+    found: list[Picture] = []
+    for detail, matrix in matrices:
+        if matrix:
+            labels, counts = matrix
+            title = f"Confusion matrix of {joined(detail['metric'], series_name(detail, parts))}"
+            total, right = sum(map(sum, counts)), sum(counts[i][i] for i in range(len(labels)))
+            mine = [row for row in rows if _same_series(row, detail)]
+            sentence = f"In {right:,} of {total:,} cases the actual label is the expected one. {unscored(mine)}."
+            found.append(draw(title, sentence, confusion_chart(labels, counts, down="expected", across="actual")))
+    return found
 
 
 def matrix_of(detail: Mapping[str, Any]) -> tuple[list[str], list[list[int]]] | None:
@@ -39,178 +218,12 @@ def matrix_of(detail: Mapping[str, Any]) -> tuple[list[str], list[list[int]]] | 
     return [str(label) for label in labels], counts
 
 
-def _confusion(
-    detail: Mapping[str, Any],
-    labels: list[str],
-    counts: list[list[int]],
-    parts: Sequence[str],
-    rows: Sequence[Mapping[str, Any]],
-) -> Picture:
-    series = series_name(detail, parts)
-    title = f"Confusion matrix of {detail['metric']}" + (f" · {series}" if series else "")
-    total = sum(map(sum, counts))
-    right = sum(counts[i][i] for i in range(len(labels)))
-    mine = [row for row in rows if all(row[part] == detail.get(part) for part in ("metric", *PARTS))]
-    sentence = f"In {right:,} of {total:,} cases the actual label is the expected one. {unscored(mine)}."
-    return draw(title, sentence, confusion_chart(labels, counts))
-
-
-def confusion_chart(
-    labels: Sequence[str], counts: Sequence[Sequence[int]], *, down: str = "expected", across: str = "actual"
-) -> Drawing:
-    """A square matrix of counts.
-
-    Args:
-        labels: Of its rows and columns.
-        counts: Row by row.
-        down: What the rows are.
-        across: What the columns are.
-    """
-    most = max((n for row in counts for n in row), default=0) or 1
-    cells = [[Cell(f"{n:,}", shade_of(n / most)) for n in row] for row in counts]
-    width, height = max(36, min(96, 300 // max(1, len(labels)))), 52 if len(labels) < 6 else 32
-    return matrix_chart(labels, cells, width, height, down=down, across=across)
-
-
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """One of a matrix: its text, how dark it is (0..1), and what stands below the text, smaller."""
-
-    text: str
-    shade: float
-    note: str = ""
-
-
-def shade_of(share: float) -> float:
-    """How dark a cell is: the least is seen too, and text can be read on the most."""
-    return 0.06 + 0.54 * share
-
-
-def matrix_chart(
-    labels: Sequence[str],
-    cells: Sequence[Sequence[Cell | None]],
-    width: float,
-    height: float,
-    *,
-    down: str = "",
-    across: str = "",
-    turn: bool = True,
-) -> Drawing:
-    """A square matrix of cells; None leaves a gap.
-
-    Args:
-        labels: Of its rows and columns.
-        cells: Row by row.
-        width: Of a cell, in pixels.
-        height: Of a cell.
-        down: What the rows are.
-        across: What the columns are.
-        turn: Whether the names of columns are turned where they are wider than these; else they are cut.
-    """
-    drawing = Drawing()
-    level = not turn or max(map(text_width, labels), default=0) < width - 6
-    names = [shortened(label, _LABEL) for label in labels]
-    widest = max(map(text_width, names), default=0)
-    for place, name in enumerate(names):
-        drawing.text(-9, (place + 0.5) * height + 4, name, anchor="end")
-        middle = (place + 0.5) * width
-        above = shortened(name, width - 6) if level else name
-        drawing.text(middle, -9, above, anchor="middle" if level else "start", angle=0 if level else -40)
-    drawing.text(-widest - 24, len(labels) * height / 2, down, angle=-90)
-    drawing.text(len(labels) * width / 2, -32 if level else -0.65 * widest - 30, across)
-    for i, row in enumerate(cells):
-        for j, cell in enumerate(row):
-            if cell:
-                x, y = j * width, i * height
-                drawing.rect(x + 1.5, y + 1.5, width - 3, height - 3, MAIN, opacity=cell.shade, radius=4)
-                middle, line = x + width / 2, y + height / 2 + (0 if cell.note else 5)
-                drawing.text(middle, line, cell.text, size=14, fill=INK)
-                drawing.text(middle, line + 14, cell.note, size=10, fill=INK)
-    return drawing
-
-
-_LABEL = 110
-"""The most pixels that a label of a matrix takes."""
-_MOST = 30
-_NAMED = 3
-_ALL = "all cases"
-
-
-def forests(rows: Sequence[Mapping[str, Any]]) -> list[Picture]:
-    """One picture for each metric (and dataset, target, judge) of which two tags or more have a mean.
-
-    Args:
-        rows: Rows of the summary, with and without a tag.
-    """
-    means = [row for row in rows if row["statistic"] == "mean" and row["value"] is not None]
-    parts = varying(means)
-    found: list[Picture] = []
-    for whole in (row for row in means if row["tag"] is None):
-        tags = [row for row in means if row["tag"] is not None and _same(row, whole)]
-        if len(tags) > 1:
-            name = " · ".join(text for text in (whole["metric"], series_name(whole, parts)) if text)
-            found.append(_picture(f"{name} by tag", whole, tags))
-    return found
-
-
-def _same(row: Mapping[str, Any], whole: Mapping[str, Any]) -> bool:
-    return all(row[name] == whole[name] for name in ("metric", *PARTS))
-
-
-def _picture(title: str, whole: Mapping[str, Any], tags: Sequence[Mapping[str, Any]]) -> Picture:
-    """The tags with the most scores, the lowest mean last."""
-    most = sorted(tags, key=lambda row: -row["n_scored"])[:_MOST]
-    ordered = [whole, *sorted(most, key=lambda row: -row["value"])]
-    points = [
-        {
-            "metric": "",
-            "label": f"{row['tag'] or _ALL} ({row['n_scored']:,})",
-            "value": row["value"],
-            "low": row["ci_low"],
-            "high": row["ci_high"],
-        }
-        for row in ordered
-    ]
-    bounded = all(0 <= row["value"] <= 1 for row in ordered)
-    drawing = interval_chart(points, [0, 1] if bounded else None, "mean", whole["value"])
-    return draw(title, _forest_sentence(whole, ordered[1:], len(tags)), drawing)
-
-
-def _forest_sentence(whole: Mapping[str, Any], shown: Sequence[Mapping[str, Any]], tags: int) -> str:
-    apart = [row["tag"] for row in shown if _leaves_out(row, whole["value"])]
-    without = sum(row["ci_low"] is None for row in shown)
-    none = (
-        f" {without} {'has' if without == 1 else 'have'} no interval, for want of cases that vary." if without else ""
-    )
-    left = f" The {len(shown)} tags with the most scores, of {tags}." if len(shown) < tags else ""
-    return (
-        f"Each dot is the mean over the scored cases with a tag (how many, in brackets), its line the 95 % interval; "
-        f"the dashed line is the mean of all, {number(whole['value'])}, which {_apart(apart, every=not without)}."
-        f"{none}{left} {unscored([whole])}."
-    )
-
-
-def _apart(tags: Sequence[str], *, every: bool) -> str:
-    """Which intervals do not reach the mean of all."""
-    all_of_them = "every interval" if every else "every interval that there is"
-    if not tags:
-        return f"{all_of_them} reaches"
-    if len(tags) > _NAMED:
-        return f"{len(tags)} intervals do not reach"
-    return f"{all_of_them} reaches but that of {', '.join(tags)}"
-
-
-def _leaves_out(row: Mapping[str, Any], value: float) -> bool:
-    low, high = row["ci_low"], row["ci_high"]
-    return low is not None and high is not None and not low <= value <= high
-
-
 _SIDE = 260
 _NEAR = 0.005
 """Confidence and share of right ones that are alike when both are shown in whole percent."""
 
 
-def reliabilities(details: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, Any]]) -> list[Picture]:
+def reliabilities(details: Rows, rows: Rows) -> list[Picture]:
     """Every reliability diagram among the details, over all tags.
 
     Args:
@@ -219,7 +232,14 @@ def reliabilities(details: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[s
     """
     binned = [(detail, bins_of(detail)) for detail in details if detail.get("tag") is None]
     parts = varying(detail for detail, bins in binned if bins)
-    return [_diagram(detail, bins, parts, rows) for detail, bins in binned if bins]
+    found: list[Picture] = []
+    for detail, bins in binned:
+        if bins:
+            mine = [row for row in rows if _same_series(row, detail)]
+            error = next((row["value"] for row in mine if row["statistic"] == detail["statistic"]), None)
+            title = f"Calibration of {joined(detail['metric'], series_name(detail, parts))}"
+            found.append(draw(title, _reliability_sentence(bins, error, mine), _reliability_diagram(bins)))
+    return found
 
 
 def bins_of(detail: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -228,35 +248,19 @@ def bins_of(detail: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [one for one in bins if one["n"]]
 
 
-def _diagram(
-    detail: Mapping[str, Any],
-    bins: Sequence[Mapping[str, Any]],
-    parts: Sequence[str],
-    rows: Sequence[Mapping[str, Any]],
-) -> Picture:
-    series = series_name(detail, parts)
-    title = f"Calibration of {detail['metric']}" + (f" · {series}" if series else "")
-    mine = [row for row in rows if all(row[part] == detail.get(part) for part in ("metric", *PARTS))]
-    error = next((row["value"] for row in mine if row["statistic"] == detail["statistic"]), None)
-    return draw(title, f"{_reliability_sentence(bins, error, mine)} {unscored(mine)}.", _diagram_of(bins))
-
-
-def _reliability_sentence(
-    bins: Sequence[Mapping[str, Any]], error: float | None, mine: Sequence[Mapping[str, Any]]
-) -> str:
+def _reliability_sentence(bins: Rows, error: float | None, mine: Rows) -> str:
     n = sum(one["n"] for one in bins)
     stated, right = (sum(one["n"] * one[name] for one in bins) / n for name in ("confidence", "accuracy"))
-    claim = "as much as holds" if abs(stated - right) < _NEAR else "too much" if stated > right else "too little"
+    verdict = "well calibrated" if abs(stated - right) < _NEAR else "overconfident" if stated > right else "too modest"
     text = (
-        f"Over {n:,} cases a confidence of {percent(stated)} is stated on average and {percent(right)} are right, "
-        f"which is to claim {claim}; on the dashed line each confidence would be what it says "
-        f"(calibration error {number(error)})."
+        f"Over {n:,} cases the mean confidence is {percent(stated)} and {percent(right)} are right: {verdict} on "
+        f"average (calibration error {number(error)}). On the dashed line both are equal."
     )
     silent = max((row["n_scored"] or 0 for row in mine), default=n) - n
-    return f"{text} {silent:,} state none." if silent > 0 else text
+    return f"{text}{f' {silent:,} state no confidence.' if silent > 0 else ''} {unscored(mine)}."
 
 
-def _diagram_of(bins: Sequence[Mapping[str, Any]]) -> Drawing:
+def _reliability_diagram(bins: Rows) -> Drawing:
     """A dot for each bin, as large as it has cases, joined to the line where confidence and accuracy are the same."""
     drawing = Drawing()
     # Room beyond 0 and 1, so that no dot is cut in half.
@@ -273,25 +277,176 @@ def _diagram_of(bins: Sequence[Mapping[str, Any]]) -> Drawing:
     return drawing
 
 
-def charts(
-    scores: pl.LazyFrame,
-    summary: pl.DataFrame,
-    details: Sequence[Mapping[str, Any]],
-    metrics: Mapping[str, MetricConfig],
-) -> list[Picture]:
-    """All pictures of a run, the ones that answer most first.
+_BINS = 20
+_COLOURS = {"passed": PASS, "failed": FAIL, "scored": MAIN}
+
+
+def distributions(scores: pl.LazyFrame, metrics: Mapping[str, MetricConfig]) -> list[Picture]:
+    """A histogram per metric, one below the other for every judge (and dataset and target, where several).
 
     Args:
-        scores: The columns of scores.parquet.
-        summary: The columns of summary.parquet.
-        details: Matrices that go with figures, as under `details` in summary.json.
-        metrics: What the metrics declare.
+        scores: The columns of scores.parquet; only counts leave it.
+        metrics: For the direction; a metric that is not in it (a check) counts as higher is better.
     """
-    rows = without_means_of_figures(summary.filter(summary["tag"].is_null()).to_dicts())
-    return [
-        *interval_pictures(rows),
-        *forests(summary.to_dicts()),
-        *confusions(details, rows),
-        *reliabilities(details, rows),
-        *distributions(scores, metrics),
-    ]
+    own = scores.filter(pl.col("member_of").is_null())
+    overview = _overview(own)
+    bins = _binned(own, overview)
+    return [_distribution(facts, bins, metrics.get(facts["metric"])) for facts in overview.iter_rows(named=True)]
+
+
+def _overview(scores: pl.LazyFrame) -> pl.DataFrame:
+    """One row per metric, in order of appearance: counts, range and median of the scores, thresholds.
+
+    `binary` says that no score lies between 0 and 1, or beyond.
+    """
+    score, status = pl.col("score"), pl.col("status")
+    return (
+        scores.group_by("metric", maintain_order=True)
+        .agg(
+            score.min().alias("low"),
+            score.max().alias("high"),
+            score.median().alias("median"),
+            *[(status == state).sum().alias(f"n_{state}") for state in ("scored", "undefined", "error", "skipped")],
+            pl.col("passed").sum().alias("n_passed"),
+            pl.col("passed").is_not_null().sum().alias("n_judged"),
+            pl.col("threshold").drop_nulls().unique().alias("thresholds"),
+            score.drop_nulls().is_in([0.0, 1.0]).all().alias("binary"),
+            (score == 1).sum().alias("n_ones"),
+        )
+        .with_columns(unit=(pl.col("low") >= 0) & (pl.col("high") <= 1))
+        .with_columns(
+            low=pl.when("unit").then(0.0).otherwise("low"),
+            high=pl.when("unit")
+            .then(1.0)
+            .when(pl.col("high") > pl.col("low"))
+            .then("high")
+            .otherwise(pl.col("low") + 1),
+        )
+        .collect(engine="streaming")
+    )
+
+
+def _binned(scores: pl.LazyFrame, overview: pl.DataFrame) -> list[dict[str, Any]]:
+    """Counts by metric, dataset, target, judge, pass or fail and bin."""
+    state = pl.when("passed").then(pl.lit("passed")).when(pl.col("passed").not_()).then(pl.lit("failed"))
+    place = (pl.col("score") - pl.col("low")) / (pl.col("high") - pl.col("low")) * _BINS
+    return (
+        scores.filter(pl.col("score").is_not_null())
+        .select("metric", *PARTS, "score", state.otherwise(pl.lit("scored")).alias("state"))
+        .join(overview.lazy().select("metric", "low", "high"), on="metric")
+        .with_columns(bin=place.floor().clip(0, _BINS - 1))
+        .group_by("metric", *PARTS, "state", "bin", "low", "high")
+        .agg(n=pl.len())
+        .sort("metric", *PARTS, "state", "bin", nulls_last=True)
+        .collect(engine="streaming")
+        .to_dicts()
+    )
+
+
+def _distribution(facts: dict[str, Any], bins: Sequence[dict[str, Any]], config: MetricConfig | None) -> Picture:
+    name, title = facts["metric"], f"Distribution of {facts['metric']}"
+    mine = [row for row in bins if row["metric"] == name]
+    threshold = facts["thresholds"][0] if len(facts["thresholds"]) == 1 else None
+    sentence = _sentence(facts, threshold, config)
+    if not mine:
+        return Picture(title, sentence, "")
+    parts = varying(mine)
+    series = {name: list(rows) for name, rows in groupby(mine, key=lambda row: series_name(row, parts))}
+    drawing = _two_bars(series) if facts["binary"] else _histograms(series, facts, threshold)
+    return draw(title, sentence, drawing)
+
+
+def _sentence(facts: Mapping[str, Any], threshold: float | None, config: MetricConfig | None) -> str:
+    n = facts["n_scored"]
+    if not n:
+        return f"No case is scored. {not_scored(facts)}."
+    text = f"The median of {n:,} scores is {number(facts['median'])}"
+    if facts["binary"]:
+        ones = facts["n_ones"]
+        text = f"{n - ones:,} of {n:,} scores {_be(n - ones)} 0, {ones:,} {_be(ones)} 1"
+    if threshold is not None and facts["n_judged"]:
+        lower = config is not None and config.direction == "lower_is_better"
+        bound = "at most" if lower else "at least"
+        text += f"; {facts['n_passed']:,} pass ({bound} {threshold:g})"
+    return f"{text}. {not_scored(facts)}."
+
+
+def _be(n: int) -> str:
+    return "is" if n == 1 else "are"
+
+
+_WIDTH, _HEIGHT = 320, 120
+_ROW_HEIGHT, _GAP = 64, 28
+"""Where there are several series: the height of each, and the room between them for its name."""
+_THINNEST = 0.5
+
+
+def _histograms(series: Mapping[str, Rows], facts: Mapping[str, Any], threshold: float | None) -> Drawing:
+    """Bars of a twentieth of the range each, on the same scales for every series."""
+    drawing = Drawing()
+    x = Scale(facts["low"], facts["high"], 0, _WIDTH)
+    width = _WIDTH / _BINS
+    most = max(_tallest(bins) for bins in series.values())
+    for top, bottom, bins in _series_rows(drawing, series):
+        counts = Scale.around((0, most), bottom, top, count=3, least_step=1)
+        y_axis(drawing, counts, _WIDTH, "scores")
+        for place, low, high, colour in _stacked(bins):
+            y = counts(high)
+            drawing.rect(place * width + 0.75, y, width - 1.5, max(counts(low) - y, _THINNEST), colour)
+        drawing.line((0, bottom), (_WIDTH, bottom))
+        if threshold is not None and facts["low"] <= threshold <= facts["high"]:
+            drawing.line((x(threshold), top), (x(threshold), bottom), INK, dash="4 3")
+    x_axis(drawing, x, _bottom(series), "score")
+    return drawing
+
+
+def _two_bars(series: Mapping[str, Rows]) -> Drawing:
+    """A bar for 0 and one for 1, each under its count: where nothing lies between them, there is nothing to bin."""
+    drawing = Drawing()
+    middles = (0.29 * _WIDTH, 0.71 * _WIDTH)
+    half = 0.14 * _WIDTH
+    for end, middle in zip("01", middles, strict=True):
+        drawing.text(middle, _bottom(series) + 18, end)
+    drawing.text(_WIDTH / 2, _bottom(series) + 36, "score")
+    ends = {name: [{**row, "bin": min(row["bin"], 1)} for row in bins] for name, bins in series.items()}
+    most = max(_tallest(bins) for bins in ends.values())
+    for top, bottom, bins in _series_rows(drawing, ends):
+        counts = Scale(0, most, bottom, top + 16)
+        for place, low, high, colour in _stacked(bins):
+            y = counts(high)
+            drawing.rect(middles[int(place)] - half, y, 2 * half, max(counts(low) - y, _THINNEST), colour)
+        for end, middle in enumerate(middles):
+            n = sum(row["n"] for row in bins if row["bin"] == end)
+            drawing.text(middle, counts(n) - 4, f"{n:,}", size=12, fill=INK)
+        drawing.line((0, bottom), (_WIDTH, bottom))
+    return drawing
+
+
+def _series_rows(drawing: Drawing, series: Mapping[str, Rows]) -> Iterator[tuple[float, float, Rows]]:
+    """The upper and the lower end of each series, under its name where there are several."""
+    for place, (name, bins) in enumerate(series.items()):
+        if len(series) == 1:
+            yield 0, _HEIGHT, bins
+            return
+        top = place * (_ROW_HEIGHT + _GAP)
+        drawing.text(0, top - 9, shortened(name, 300), anchor="start", bold=True)
+        yield top, top + _ROW_HEIGHT, bins
+
+
+def _bottom(series: Mapping[str, Rows]) -> float:
+    return _HEIGHT if len(series) == 1 else len(series) * (_ROW_HEIGHT + _GAP) - _GAP
+
+
+def _tallest(bins: Rows) -> int:
+    return max(sum(row["n"] for row in bins if row["bin"] == place) for place in {row["bin"] for row in bins})
+
+
+def _stacked(bins: Rows) -> Iterator[tuple[float, int, int, str]]:
+    """Each bar: its bin, the counts where it starts and ends, its colour."""
+    tops: dict[float, int] = {}
+    for state in _COLOURS:
+        for row in bins:
+            if row["state"] == state:
+                low = tops.get(row["bin"], 0)
+                tops[row["bin"]] = low + row["n"]
+                yield row["bin"], low, low + row["n"], _COLOURS[state]

@@ -15,10 +15,22 @@ from rich.table import Table
 from rich.text import Text
 
 from evalflow.lazy import pl
+from evalflow.report.charts import Picture, draw
 from evalflow.report.header import judge_lines
 from evalflow.report.page import write_page
-from evalflow.report.pictures import Picture, draw, interval_chart
-from evalflow.report.wording import folded, literal, method, number, p_value, plain_line, signed
+from evalflow.report.svg import IntervalPoint, interval_chart
+from evalflow.report.wording import (
+    counted,
+    folded,
+    interval,
+    joined,
+    literal,
+    method,
+    number,
+    p_value,
+    plain_line,
+    signed,
+)
 from evalflow.summary.compare import cases_to_decide, not_worse
 
 if TYPE_CHECKING:
@@ -109,9 +121,8 @@ class Comparison:
     @property
     def family(self) -> str:
         """The tests that were adjusted together, in words."""
-        size = self.family_size
         how = f"p-values adjusted together by {ADJUSTMENTS[self.adjust]}"
-        return f"family of {size} comparison{'' if size == 1 else 's'}, {how}, level 5 %"
+        return f"family of {counted(self.family_size, 'comparison')}, {how}, level 5 %"
 
     @property
     def family_size(self) -> int:
@@ -179,8 +190,8 @@ def difference_pictures(rows: Sequence[ComparisonRow], *, paired: bool = True) -
         if own:
             title = f"{pair[1]} minus {pair[0]}" if len(pairs) > 1 else "B minus A"
             over = "the cases that both scored" if paired else "the cases of each run"
-            sentence = f"Each dot is the difference over {over}, its line the 95 % interval. A "
-            sentence += f"line that crosses 0 cannot tell the two apart. {in_words(own)}"
+            sentence = f"Each dot is the difference over {over}, with its 95 % interval. An interval that includes 0 "
+            sentence += f"shows no clear difference. {in_words(own)}"
             several = len({row.dataset for row in own}) > 1
             points = [_point(row, with_dataset=several) for row in own]
             pictures.append(draw(title, sentence, interval_chart(points, None, "difference", reference=0)))
@@ -190,20 +201,19 @@ def difference_pictures(rows: Sequence[ComparisonRow], *, paired: bool = True) -
 def in_words(rows: Sequence[ComparisonRow]) -> str:
     """What the table says, in a sentence."""
     counts = {verdict: sum(row.verdict == verdict for row in rows) for verdict in VERDICTS}
-    told = [f"{n} {VERDICTS[verdict]}" for verdict, n in counts.items() if n and verdict != "cannot_tell"]
-    if not told:
-        return f"None of {len(rows)} comparisons can be told." if len(rows) > 1 else "The difference cannot be told."
+    clear = [f"{n} {VERDICTS[verdict]}" for verdict, n in counts.items() if n and verdict != "cannot_tell"]
+    if not clear:
+        return "No clear difference" + (f" in any of {len(rows)} comparisons." if len(rows) > 1 else ".")
     if len(rows) == 1:
         return f"Run B is {VERDICTS[rows[0].verdict]}."
-    left = counts["cannot_tell"]
-    return f"Of {len(rows)}: {', '.join(told)}" + (f"; {left} cannot be told." if left else ".")
+    unclear = counts["cannot_tell"]
+    return f"Of {len(rows)}: {', '.join(clear)}" + (f"; {unclear} without a clear difference." if unclear else ".")
 
 
-def _point(row: ComparisonRow, *, with_dataset: bool) -> dict[str, Any]:
-    found = row.found
-    parts = [row.dataset if with_dataset else "", row.metric, row.called, row.tag or ""]
-    label = " · ".join(part for part in parts if part) + ("" if row.higher_is_better else " (lower is better)")
-    return {"metric": "", "label": label, "value": found.difference, "low": found.low, "high": found.high}
+def _point(row: ComparisonRow, *, with_dataset: bool) -> IntervalPoint:
+    label = joined(row.dataset if with_dataset else "", row.metric, row.called, row.tag)
+    label += "" if row.higher_is_better else " (lower is better)"
+    return IntervalPoint(label, row.found.difference, row.found.low, row.found.high)
 
 
 def _about(manifest: Mapping[str, Any]) -> dict[str, Any]:
@@ -266,7 +276,7 @@ def _cells(row: ComparisonRow) -> list[Any]:
         number(f.value_a),
         number(f.value_b),
         signed(f.difference),
-        "–" if f.low is None else f"{signed(f.low)} … {signed(f.high)}",
+        interval(f.low, f.high, signed),
         p_value(row.p_adjusted),
         literal(VERDICTS[row.verdict], style=_VERDICT_STYLES[row.verdict]),
     ]
@@ -286,9 +296,9 @@ def _tag(row: ComparisonRow) -> str:
 
 def _details(row: ComparisonRow) -> str:
     """How many cases, what they could show, by which method."""
-    cases = f"{row.found.n} case{'' if row.found.n == 1 else 's'}"
+    cases = counted(row.found.n, "case")
     if row.found.clusters != row.found.n:
-        cases += f" in {row.found.clusters} cluster{'' if row.found.clusters == 1 else 's'}"
+        cases += f" in {counted(row.found.clusters, 'cluster')}"
     few = row.bounded and row.detectable is None and row.found.std_error is not None
     reach = ", too few to detect anything" if few else ""
     reach = reach if row.detectable is None else f", could detect {number(row.detectable)}"
@@ -301,7 +311,7 @@ def _print_margin(console: Console, found: Comparison, margin: float) -> None:
     for row in found.rows:
         held = not_worse(row.found, margin, higher_is_better=row.higher_is_better)
         needed = cases_to_decide(row.found, margin, higher_is_better=row.higher_is_better)
-        more = f"; about {needed:,} cases would decide, if it stayed as it is" if needed else ""
+        more = f"; about {needed:,} cases would decide at the same difference" if needed else ""
         console.print(literal(f"{_name(row)}: {words[held]} by more than {margin:g}{more}"), soft_wrap=True)
 
 

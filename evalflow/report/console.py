@@ -14,7 +14,10 @@ from evalflow.lazy import pl
 from evalflow.report.header import judge_lines
 from evalflow.report.wording import (
     cost,
+    counted,
     folded,
+    headline_rows,
+    interval,
     literal,
     number,
     percent,
@@ -22,13 +25,12 @@ from evalflow.report.wording import (
     plain_line,
     series_name,
     varying,
-    without_means_of_figures,
 )
 
 _STATES = (("n_scored", "scored"), ("n_undefined", "undef"), ("n_error", "error"), ("n_skipped", "skip"))
 _WORST = 3
 _NAME_WIDTH = 20
-_NUMBERS = 60
+_NUMBERS = 61
 _NAMED = 3
 
 
@@ -53,11 +55,6 @@ def print_summary(
     for note, names in _notes(rows).items():
         more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
         console.print(literal(f"{', '.join(names[:_NAMED])}{more}: {note}", style="dim"))
-
-
-def headline_rows(summary: pl.DataFrame) -> list[dict[str, Any]]:
-    """The rows that matter most: over all tags, and of a metric with figures the figures, not its mean."""
-    return without_means_of_figures(row for row in summary.iter_rows(named=True) if row["tag"] is None)
 
 
 def _notes(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
@@ -112,10 +109,10 @@ def worst_rows(scores: pl.LazyFrame, directions: Mapping[str, str], count: int =
 def print_totals(console: Console, manifest: Mapping[str, Any]) -> None:
     """Requests, tokens, cost and time in one line; tokens where there are some, a cost also where it is unknown."""
     requests, cached = manifest["requests"], manifest["cached"]
-    parts = ["requests unknown" if requests is None else f"{requests:,} request{'' if requests == 1 else 's'}"]
+    parts = ["requests unknown" if requests is None else counted(requests, "request")]
     if cached:
         saved = manifest.get("saved_usd")
-        parts.append(f"{cached:,} from earlier" + (f", which saves {cost(saved)}" if saved else ""))
+        parts.append(f"{cached:,} from the cache" + (f", which saves {cost(saved)}" if saved else ""))
     if tokens := manifest["input_tokens"] + manifest["output_tokens"]:
         parts.append(f"{tokens:,} tokens")
     if tokens or manifest["cost_usd"] is None:
@@ -154,10 +151,9 @@ def print_table(console: Console, rows: Sequence[Mapping[str, Any]], parts: Sequ
 
 
 def _cells(row: Mapping[str, Any]) -> list[str]:
-    low, high = row["ci_low"], row["ci_high"]
     return [
         number(row["value"]),
-        "–" if low is None or high is None else f"{number(low)} … {number(high)}",
+        interval(row["ci_low"], row["ci_high"]),
         *(str(row[state]) for state, _ in _STATES),
-        percent(row["pass_rate"]) if row["pass_rate"] is not None else "–",
+        percent(row["pass_rate"]),
     ]

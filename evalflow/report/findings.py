@@ -1,4 +1,4 @@
-"""Findings in sentences: noise, panels, and pairs of answers."""
+"""Findings of a run in sentences: noise of repeats, panels of judges, and pairs of answers."""
 
 from __future__ import annotations
 
@@ -8,13 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 from evalflow.report.wording import (
     PARTS,
-    Told,
+    Findings,
+    bracketed,
     cost,
+    counted,
+    interval,
+    joined,
     literal,
     number,
     p_value,
     percent,
-    print_told,
+    print_findings,
     series_name,
     varying,
 )
@@ -22,81 +26,84 @@ from evalflow.report.wording import (
 if TYPE_CHECKING:
     from rich.console import Console
 
-
-_FLAKY_SHOWN = 3
-_TAGS = 8
+Details = Sequence[Mapping[str, Any]]
+"""What stands under `details` in summary.json."""
 _SLICE = ("metric", *PARTS)
+_FLAKY_SHOWN = 3
+_TAGS_SHOWN = 8
 
 
-def noise_texts(details: Sequence[Mapping[str, Any]]) -> list[Told]:
-    """One text for each metric whose cases were repeated, with a line for each tag; none where nothing was.
-
-    Args:
-        details: As under `details` in summary.json.
-    """
+def noise_findings(details: Details) -> list[Findings]:
+    """For each metric whose cases were repeated: where its noise comes from, and a line for each tag."""
     repeated = [detail for detail in details if "noise" in detail]
     parts = varying(repeated)
-    found: list[Told] = []
+    findings: list[Findings] = []
     for detail in (detail for detail in repeated if detail["tag"] is None):
+        noise = detail["noise"]
+        name = joined(detail["metric"], series_name(detail, parts))
+        answers = _mean_count(noise["answers_per_case"], "answer")
+        judgements = _mean_count(noise["judgements_per_answer"], "judgement")
+        title = f"{name}: {counted(detail['n'], 'case')}, {answers} each, {judgements} of each answer"
         tags = [one for one in repeated if one["tag"] is not None and all(one[key] == detail[key] for key in _SLICE)]
-        name = " · ".join(text for text in (detail["metric"], series_name(detail, parts)) if text)
-        found.append(Told(f"{name}: {_repeats(detail)}", [*_lines(detail["noise"]), *_by_tag(tags)]))
-    return found
+        findings.append(Findings(title, [*_noise(noise), *_noise_by_tag(tags)]))
+    return findings
 
 
-def print_noise(console: Console, details: Sequence[Mapping[str, Any]]) -> None:
-    """The same on a terminal."""
-    print_told(console, "repeats (noise as standard deviations)", noise_texts(details))
+def _mean_count(mean: float, noun: str) -> str:
+    text = f"{mean:.3g}"
+    return f"{text} {noun}{'' if text == '1' else 's'}"
 
 
-def _repeats(detail: Mapping[str, Any]) -> str:
-    noise, n = detail["noise"], detail["n"]
-    answers, judgements = (f"{noise[name]:.3g}" for name in ("answers_per_case", "judgements_per_answer"))
-    cases = f"{n:,} case{'' if n == 1 else 's'}"
-    return f"{cases}, {answers} answer{_s(answers)} each, {judgements} judgement{_s(judgements)} of each answer"
+def print_noise(console: Console, details: Details) -> None:
+    """Print `noise_findings`."""
+    print_findings(console, "repeats (noise as standard deviations)", noise_findings(details))
 
 
-def _lines(noise: Mapping[str, Any]) -> Iterator[str]:
+def _noise(noise: Mapping[str, Any]) -> Iterator[str]:
     if noise["std_error"] is None:
-        yield "one case, or one group of cases: its noise cannot be told from that of others"
+        yield "a single case, or group of cases: the noise of cases is unknown"
     else:
         yield _sources(noise)
-        yield f"standard error {number(noise['std_error'], 4)}; {', '.join(_gains(noise))}"
+        yield f"standard error {number(noise['std_error'], 4)}; {', '.join(_one_more(noise['one_more']))}"
         if noise["lowest_std_error"]:
-            yield f"with these cases, no number of repeats takes it below {number(noise['lowest_std_error'], 4)}"
+            yield f"more repeats of these cases cannot take it below {number(noise['lowest_std_error'], 4)}"
     if noise["stability"]:
         yield _stability(noise["stability"])
     for draw in noise["draws"] or ():
-        if draw["k"] > 1:
-            yield _draw(draw)
+        k = draw["k"]
+        if k > 1:
+            one, every = (
+                percent(mean["value"]) + bracketed(mean["ci_low"], mean["ci_high"], percent)
+                for mean in (draw["pass_at_k"], draw["pass_all_k"])
+            )
+            yield f"of {k} answers at least one passes in {one} (pass@{k}), all pass in {every} (pass^{k})"
 
 
-def _by_tag(details: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """A line for each tag with most cases; the rest is in summary.json."""
-    for detail in sorted(details, key=lambda one: -one["n"])[:_TAGS]:
-        noise, n = detail["noise"], detail["n"]
-        told = "too few to tell" if noise["std_error"] is None else _sources(noise)
+def _noise_by_tag(details: Details) -> Iterator[str]:
+    """A line for each of the tags with most cases; the rest is in summary.json."""
+    for detail in sorted(details, key=lambda one: -one["n"])[:_TAGS_SHOWN]:
+        noise = detail["noise"]
+        sources = "too few cases" if noise["std_error"] is None else _sources(noise)
         flaky = f"; {noise['stability']['flaky']} flaky" if noise["stability"] else ""
-        yield f"{detail['tag']}, {n:,} case{'' if n == 1 else 's'}: {told}{flaky}"
-    if len(details) > _TAGS:
-        yield f"{len(details) - _TAGS} more tags in summary.json"
+        yield f"{detail['tag']}, {counted(detail['n'], 'case')}: {sources}{flaky}"
+    if len(details) > _TAGS_SHOWN:
+        yield f"{len(details) - _TAGS_SHOWN} more tags in summary.json"
 
 
 def _sources(noise: Mapping[str, Any]) -> str:
-    seen = noise["case_spread"] > 0
-    parts = [
-        f"cases differ by {_deviation(noise['case_spread'])}" if seen else "cases differ by no more than noise would"
-    ]
-    if noise["generator_noise"] is not None:
-        parts.append(f"answers to one case by {_deviation(noise['generator_noise'])}")
-    if noise["judge_noise"] is not None:
-        parts.append(f"judgements of one answer by {_deviation(noise['judge_noise'])}")
+    names = {"generator_noise": "answers to one case by", "judge_noise": "judgements of one answer by"}
+    spread = noise["case_spread"]
+    parts = [f"cases differ by {_deviation(spread)}" if spread > 0 else "cases differ by no more than noise would"]
+    parts += [f"{name} {_deviation(noise[key])}" for key, name in names.items() if noise[key] is not None]
     return ", ".join(parts)
 
 
-def _gains(noise: Mapping[str, Any]) -> Iterator[str]:
+def _deviation(variance: float) -> str:
+    return number(math.sqrt(variance))
+
+
+def _one_more(more: Mapping[str, Any]) -> Iterator[str]:
     """The standard error after one more answer, judgement or case."""
-    more = noise["one_more"]
     for what in ("answer", "judgement"):
         if more[what] is not None:
             same = more[what]["as_more_cases"]
@@ -105,106 +112,79 @@ def _gains(noise: Mapping[str, Any]) -> Iterator[str]:
     yield f"one more case {number(more['case']['std_error'], 4)}"
 
 
-def _stability(found: Mapping[str, Any]) -> str:
-    text = f"{found['stable_pass']} stable pass, {found['flaky']} flaky, {found['stable_fail']} stable fail"
-    if found["judged_once"]:
-        text += f", {found['judged_once']} judged once"
-    names = [
-        f"{case['case_id']} ({case['passes']} of {case['verdicts']})" for case in found["flaky_cases"][:_FLAKY_SHOWN]
-    ]
-    return f"{text}: {', '.join(names)}{', ...' if found['flaky'] > len(names) else ''}" if names else text
-
-
-def _draw(draw: Mapping[str, Any]) -> str:
-    one, every = (_share(draw[name]) for name in ("pass_at_k", "pass_all_k"))
-    return f"of {draw['k']} answers one passes in {one} (pass@{draw['k']}), all pass in {every} (pass^{draw['k']})"
-
-
-def _share(mean: Mapping[str, Any]) -> str:
-    if mean["ci_low"] is None:
-        return percent(mean["value"])
-    return f"{percent(mean['value'])} [{percent(mean['ci_low'])}, {percent(mean['ci_high'])}]"
-
-
-def _deviation(variance: float) -> str:
-    return number(math.sqrt(variance))
-
-
-def _s(count: str) -> str:
-    return "" if count == "1" else "s"
+def _stability(counts: Mapping[str, Any]) -> str:
+    text = f"{counts['stable_pass']} stable pass, {counts['flaky']} flaky, {counts['stable_fail']} stable fail"
+    if counts["judged_once"]:
+        text += f", {counts['judged_once']} judged once"
+    shown = counts["flaky_cases"][:_FLAKY_SHOWN]
+    names = ", ".join(f"{case['case_id']} ({case['passes']} of {case['verdicts']})" for case in shown)
+    return f"{text}: {names}{', ...' if counts['flaky'] > len(shown) else ''}" if names else text
 
 
 _DIFFERING_SHOWN = 5
-_AGREED, _HARDLY = 0.8, 0.667
+_RELIABLE, _TENTATIVE = 0.8, 0.667
 """Krippendorff (2004): conclusions from 0.8 on, tentative ones from 0.667 on."""
 
 
-def panel_texts(details: Sequence[Mapping[str, Any]], manifest: Mapping[str, Any]) -> list[Told]:
-    """One text for each metric (and dataset and target) whose judge has members.
+def panel_findings(details: Details, manifest: Mapping[str, Any]) -> list[Findings]:
+    """For each metric (and dataset and target) whose judge has members: each member alone, and their agreement.
 
     Args:
         details: As under `details` in summary.json.
         manifest: run.json, whose judges say which of them are cascades.
     """
     judges: Mapping[str, Mapping[str, Any]] = manifest.get("judges") or {}
-    found: list[Told] = []
+    findings: list[Findings] = []
     for detail in (detail for detail in details if "panel" in detail):
         about = judges.get(detail["judge"], {})
-        cascade = about.get("kind") == "cascade"
-        members = _in_order(detail["panel"]["members"], about.get("members") or ())
-        lines = _cascade(members) if cascade else _panel(detail)
-        title = f"{detail['metric']} on {detail['dataset']} · {detail['target']} · {detail['judge']}"
-        found.append(Told(title, [*(_member(one) for one in members), *lines]))
-    return found
+        places = {name: place for place, name in enumerate(about.get("members") or ())}
+        members = sorted(detail["panel"]["members"], key=lambda one: places.get(one["judge"], len(places)))
+        lines = _cascade(members) if about.get("kind") == "cascade" else _panel(detail)
+        title = f"{detail['metric']} on {joined(detail['dataset'], detail['target'], detail['judge'])}"
+        findings.append(Findings(title, [*map(_member, members), *lines]))
+    return findings
 
 
-def print_panels(console: Console, details: Sequence[Mapping[str, Any]], manifest: Mapping[str, Any]) -> None:
-    """The same on a terminal."""
-    print_told(console, "panels and cascades (their members alone)", panel_texts(details, manifest))
-
-
-def _in_order(members: Sequence[Mapping[str, Any]], order: Sequence[str]) -> list[Mapping[str, Any]]:
-    """The members in the order in which they are asked; what is not listed follows."""
-    places = {name: place for place, name in enumerate(order)}
-    return sorted(members, key=lambda one: places.get(one["judge"], len(places)))
+def print_panels(console: Console, details: Details, manifest: Mapping[str, Any]) -> None:
+    """Print `panel_findings`."""
+    print_findings(console, "panels and cascades (each member alone)", panel_findings(details, manifest))
 
 
 def _member(one: Mapping[str, Any]) -> str:
-    between = f" ({number(one['ci_low'])} … {number(one['ci_high'])})" if one["ci_low"] is not None else ""
     others = [f"{one[f'n_{state}']} {state}" for state in ("undefined", "error", "skipped") if one[f"n_{state}"]]
     states = ", ".join([f"{one['n_scored']:,} of {one['n']:,} scored", *others])
-    return f"{one['judge']}: mean {number(one['value'])}{between}, {states}"
+    return f"{one['judge']}: mean {number(one['value'])}{bracketed(one['ci_low'], one['ci_high'])}, {states}"
 
 
 def _panel(detail: Mapping[str, Any]) -> Iterator[str]:
-    about, n = detail["panel"], detail["n"]
+    panel, n = detail["panel"], detail["n"]
     if not n:
-        yield "nothing was scored by two of them, so how far they agree is not known"
+        yield "agreement unknown: no judgement has scores by two of them"
         return
-    yield f"{_agreement(about['alpha'])}; on average they are {number(about['mean_range'])} apart, in {n:,} judgements"
-    if about["widest"]:
+    yield f"{_agreement(panel['alpha'])}; mean difference {number(panel['mean_range'])}, in {n:,} judgements"
+    if panel["widest"]:
         cases: dict[str, Mapping[str, Any]] = {}
-        for one in about["widest"]:
+        for one in panel["widest"]:
             cases.setdefault(one["case_id"], one)  # of a case's repeats the widest
-        yield "most apart on: " + "; ".join(_apart(one) for one in [*cases.values()][:_DIFFERING_SHOWN])
+        yield "largest differences: " + "; ".join(_scores_of(one) for one in [*cases.values()][:_DIFFERING_SHOWN])
 
 
 def _agreement(alpha: Mapping[str, Any]) -> str:
     value = alpha["value"]
     if value is None:
-        return f"how far they agree cannot be told ({alpha['method'].removeprefix('none: ')})"
-    how = "well" if value >= _AGREED else "somewhat" if value >= _HARDLY else "poorly"
-    between = "" if alpha["ci_low"] is None else f", {number(alpha['ci_low'])} … {number(alpha['ci_high'])}"
-    return f"they agree {how} (Krippendorff's alpha {number(value)}{between})"
+        return f"agreement unknown ({alpha['method'].removeprefix('none: ')})"
+    how = "well" if value >= _RELIABLE else "somewhat" if value >= _TENTATIVE else "poorly"
+    ends = "" if alpha["ci_low"] is None else f", {interval(alpha['ci_low'], alpha['ci_high'])}"
+    return f"they agree {how} (Krippendorff's alpha {number(value)}{ends})"
 
 
-def _apart(one: Mapping[str, Any]) -> str:
+def _scores_of(one: Mapping[str, Any]) -> str:
     scores = ", ".join(f"{name} {number(score)}" for name, score in one["scores"].items() if score is not None)
     return f"{one['case_id']} ({scores})"
 
 
-def _cascade(members: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """How much went on to the next one, and what was saved by what did not."""
+def _cascade(members: Details) -> Iterator[str]:
+    """How much went on to the next member, and what the rest saved."""
     first, *others = members
     if not others:
         yield f"nothing was escalated: {first['judge']} was sure enough of all {first['n']:,}"
@@ -212,54 +192,52 @@ def _cascade(members: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     for before, one in zip(members, others, strict=False):
         share = percent(one["n"] / before["n"])
         yield f"escalated from {before['judge']} to {one['judge']}: {one['n']:,} of {before['n']:,} ({share})"
-    last, spared = members[-1], first["n"] - members[-1]["n"]
-    each = last["cost_per_score"]
-    yield f"{spared:,} scores were made without {last['judge']}" + (
-        f", which saved about {cost(spared * each)}" if each is not None and spared else ""
-    )
+    last = members[-1]
+    spared, each = first["n"] - last["n"], last["cost_per_score"]
+    saved = f", which saved about {cost(spared * each)}" if each is not None and spared else ""
+    yield f"{spared:,} scores were made without {last['judge']}{saved}"
 
 
 _LEVEL = 0.05
 
 
-def preference_texts(details: Sequence[Mapping[str, Any]]) -> list[str]:
-    """A few sentences for each metric that compares pairs (and dataset, target, judge); none where none does.
-
-    Args:
-        details: As under `details` in summary.json.
-    """
+def preference_findings(details: Details) -> list[str]:
+    """A few sentences for each metric that compares pairs (and dataset, target, judge)."""
     whole = [detail for detail in details if detail.get("tag") is None]
-    counted = [detail for detail in whole if detail["statistic"] == "win_rate" and "decided_by_order" in detail]
-    tests = {
-        tuple(detail[key] for key in _SLICE): detail for detail in whole if detail["statistic"] == "first_preferred"
-    }
-    parts = varying(counted)
+    counts = [detail for detail in whole if detail["statistic"] == "win_rate" and "decided_by_order" in detail]
+    tests = {_key(detail): detail for detail in whole if detail["statistic"] == "first_preferred"}
+    parts = varying(counts)
     return [
-        f"{' · '.join(text for text in (detail['metric'], series_name(detail, parts)) if text)}: "
-        + " ".join(_sentences(detail, tests[tuple(detail[key] for key in _SLICE)]))
-        for detail in counted
+        f"{joined(one['metric'], series_name(one, parts))}: {_pairs(one)}{_position_bias(tests[_key(one)])}"
+        for one in counts
     ]
 
 
-def print_preferences(console: Console, details: Sequence[Mapping[str, Any]]) -> None:
-    """The same on a terminal."""
-    for text in preference_texts(details):
+def print_preferences(console: Console, details: Details) -> None:
+    """Print `preference_findings`."""
+    for text in preference_findings(details):
         console.print(literal(text, style="dim"), soft_wrap=True)
 
 
-def _sentences(counts: Mapping[str, Any], test: Mapping[str, Any]) -> Iterator[str]:
+def _key(detail: Mapping[str, Any]) -> tuple[Any, ...]:
+    return tuple(detail[name] for name in _SLICE)
+
+
+def _pairs(counts: Mapping[str, Any]) -> str:
     wins, losses, ties, flips = (counts[name] for name in ("wins", "losses", "ties", "decided_by_order"))
-    pairs = wins + losses + ties + flips
-    yield (
-        f"of {pairs:,} pair{'' if pairs == 1 else 's'} {wins:,} won, {losses:,} lost, {ties:,} tied, and {flips:,} "
-        "decided by the order in which they were read."
+    return (
+        f"of {counted(wins + losses + ties + flips, 'pair')} {wins:,} won, {losses:,} lost, {ties:,} tied, and "
+        f"{flips:,} decided by the order in which they were read."
     )
+
+
+def _position_bias(test: Mapping[str, Any]) -> str:
     first, second, p = test["first"], test["second"], test["p_value"]
     if p is None:
-        return
+        return ""
     place = "first" if first > second else "second"
-    found = f"the judge prefers what it reads {place}" if p < _LEVEL else "no sign that the judge prefers a place"
-    yield (
-        f"Where the verdict changes with the order, each case or group counted once, {first:,} lean to what is read "
-        f"first and {second:,} to what is read second (sign test, p = {p_value(p)}): {found}."
+    verdict = f"the judge prefers the answer read {place}" if p < _LEVEL else "no sign of position bias"
+    return (
+        f" Where the verdict changes with the order, each case or group counted once, {first:,} lean to the answer "
+        f"read first and {second:,} to the answer read second (sign test, p = {p_value(p)}): {verdict}."
     )

@@ -9,7 +9,7 @@ from typing import Any
 from rich import box
 from rich.table import Table
 
-from evalflow.report.wording import cost, literal
+from evalflow.report.wording import bracketed, cost, literal
 
 Fact = tuple[str, str]
 _NAMED = 4
@@ -25,7 +25,7 @@ def facts(manifest: Mapping[str, Any]) -> list[Fact]:
     target: Mapping[str, Any] = manifest.get("target") or {}
     found: list[tuple[str, str | None]] = [
         ("Started", _moment(manifest.get("started_at"))),
-        ("Took", _duration(manifest.get("seconds"))),
+        ("Time", _duration(manifest.get("seconds"))),
         ("Status", manifest.get("status")),
         ("Dataset", _datasets(manifest.get("datasets") or {})),
         ("Target", target.get("name")),
@@ -116,9 +116,8 @@ def judge_line(name: str, about: Mapping[str, Any], metrics: Metrics | None = No
         metrics: The metrics that it judged, as in run.json. With a `certificate` that is not stale, the
             judge is calibrated for the metric if the labels show agreement.
     """
-    nature = about.get("nature")
-    held = "; ".join(_held(metrics or {})) or "uncalibrated"
-    return f"judge: {name} ({nature}), {held}" if nature else f"judge: {name}, {held}"
+    nature = f" ({about['nature']})" if about.get("nature") else ""
+    return f"judge: {name}{nature}, {'; '.join(_calibrations(metrics or {})) or 'uncalibrated'}"
 
 
 def judge_lines(manifest: Mapping[str, Any]) -> Sequence[str]:
@@ -129,7 +128,7 @@ def judge_lines(manifest: Mapping[str, Any]) -> Sequence[str]:
         judge_line(name, about, {metric: facts for metric, facts in metrics.items() if facts.get("judge") == name})
         for name, about in judges.items()
     ]
-    return lines or ["judge: none (no metric asks one)"]
+    return lines or ["judge: none (no metric needs one)"]
 
 
 def certificate_table(certificates: Sequence[Mapping[str, Any]]) -> Table:
@@ -139,11 +138,11 @@ def certificate_table(certificates: Sequence[Mapping[str, Any]]) -> Table:
         certificates: With the fields of a certificate, in order.
     """
     table = Table(title="certificates", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-    for heading in ("metric", "judge", "against people", "itself, repeated", "not parsed", "issued"):
+    for heading in ("metric", "judge", "with people", "with itself", "unparsable", "issued"):
         table.add_column(heading)
     for one in certificates:
         again, replies = one["consistency"], one["replies"]
-        repeated = "not tried" if again is None else f"{again['same']:.0%} the same"
+        repeated = "not tested" if again is None else f"{again['same']:.0%} the same"
         unparsable = "unknown" if replies["unparsable"] is None else f"{replies['unparsable']:.1%}"
         cells = (one["metric"], one["judge"], _result(one), repeated, unparsable, one["issued_at"][:10])
         table.add_row(*(literal(cell) for cell in cells))
@@ -157,20 +156,14 @@ def verdict_of(metric: str, certificate: Mapping[str, Any]) -> str:
         metric: What was judged.
         certificate: With the fields of a certificate.
     """
-    if _agreement_shown(certificate):
+    if _shows_agreement(certificate):
         return f"calibrated for {metric}: {_result(certificate)}"
-    found = ", ".join([*_found(certificate), f"on {certificate['dataset']}"])
-    return f"{metric} checked against {certificate['n_labels']} labels: no agreement shown, {found}"
+    labels, on = f"{metric} checked against {certificate['n_labels']} labels", f"on {certificate['dataset']}"
+    return f"{labels}: no agreement shown, {', '.join([*_figures(certificate), on])}"
 
 
-def _agreement_shown(certificate: Mapping[str, Any]) -> bool:
-    """Whether labels show agreement beyond chance: the measure's interval lies above 0."""
-    measure = _measure(certificate)
-    return measure is not None and _above_chance(measure[1])
-
-
-def _held(metrics: Metrics) -> Iterator[str]:
-    """The judge's agreement with people for each metric with a certificate, and the metrics without one."""
+def _calibrations(metrics: Metrics) -> Iterator[str]:
+    """The judge's agreement with people for each metric, if any has a certificate."""
     certificates = {name: facts.get("certificate") for name, facts in metrics.items()}
     if not any(certificates.values()):
         return
@@ -178,26 +171,32 @@ def _held(metrics: Metrics) -> Iterator[str]:
         if certificate is None:
             yield f"uncalibrated for {name}"
         elif certificate["stale"]:
-            yield f"uncalibrated for {name} (not the same any more since its labels: {', '.join(certificate['stale'])})"
+            yield f"uncalibrated for {name} (changed since it was labelled: {', '.join(certificate['stale'])})"
         else:
             yield verdict_of(name, certificate)
 
 
 def _result(certificate: Mapping[str, Any]) -> str:
-    none = "" if _agreement_shown(certificate) else "no agreement shown, "
-    return none + ", ".join([*_found(certificate), f"{certificate['n_labels']} labels on {certificate['dataset']}"])
+    labels = f"{certificate['n_labels']} labels on {certificate['dataset']}"
+    none = [] if _shows_agreement(certificate) else ["no agreement shown"]
+    return ", ".join([*none, *_figures(certificate), labels])
 
 
-def _found(certificate: Mapping[str, Any]) -> Iterator[str]:
+def _figures(certificate: Mapping[str, Any]) -> Iterator[str]:
     """The measure of agreement with its interval, and the bias."""
     measure = _measure(certificate)
     if measure is not None:
-        word, one = measure
-        low, high = one.get("ci_low"), one.get("ci_high")
-        yield f"{word} {one['value']:.2f}" + ("" if low is None or high is None else f" ({low:.2f} to {high:.2f})")
+        name, one = measure
+        yield f"{name} {one['value']:.2f}{bracketed(one.get('ci_low'), one.get('ci_high'), '{:.2f}'.format)}"
     bias = certificate["bias"]["value"]
     if bias is not None:
         yield f"bias {bias:+.3f}"
+
+
+def _shows_agreement(certificate: Mapping[str, Any]) -> bool:
+    """Whether labels show agreement beyond chance: the measure's interval lies above 0."""
+    measure = _measure(certificate)
+    return measure is not None and _above_chance(measure[1])
 
 
 def _measure(certificate: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]] | None:

@@ -3,31 +3,67 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Any, Protocol, TextIO
+from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 from evalflow.files import replacing
+from evalflow.lazy import pl
 from evalflow.report.calibration import corrected_means
 from evalflow.report.cases import BLOCK, ExplorerWriter, most_telling, script_json
 from evalflow.report.charts import bins_of, charts, matrix_of
-from evalflow.report.findings import noise_texts, panel_texts, preference_texts
+from evalflow.report.findings import noise_findings, panel_findings, preference_findings
 from evalflow.report.header import facts, judge_lines, title
 from evalflow.report.junit import write_junit
 from evalflow.report.markdown import write_markdown
 from evalflow.report.page import content_policy, write_page
 from evalflow.report.results_csv import AnsweredCase, CasesWriter, MiscategorisedWriter, ResultsWriter, rows
-from evalflow.report.wording import PARTS, Reported, series_name, varying, without_means_of_figures
+from evalflow.report.wording import PARTS, joined, series_name, varying, without_means_of_figures
 
-__all__ = ["Reported", "write_reports"]
-
+if TYPE_CHECKING:
+    from evalflow.config.schema import MetricConfig
+    from evalflow.records import Case
+    from evalflow.report.calibration import Calibration
+    from evalflow.report.results_csv import AnswerOf
 
 _NAMES = ("metric", "statistic", "tag", *PARTS)
 _STYLES = ("page.css", "tables.css", "explorer.css")
 _SCRIPTS = ("data.js", "filter.js", "list.js", "steps.js", "detail.js", "main.js")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reported:
+    """A finished run, as reports use it.
+
+    Attributes:
+        scores: The columns of scores.parquet, in input order.
+        summary: The columns of summary.parquet.
+        details: Matrices and lists of figures: dataset, target, metric, judge, tag, statistic, and the data.
+        gates: metric, statistic, condition, value, passed (None: undecided) and message of each gate.
+        max_error_rate: The share of errors that the run allows.
+        manifest: run.json.
+        metrics: The metrics' configuration, by name.
+        categorising: Names of the metrics that classify cases.
+        cases: The evaluated cases in input order; iterated once.
+        answers: Returns the answer to a case, or None.
+        calibration: The judges compared with people; None without labels.
+    """
+
+    scores: pl.LazyFrame
+    summary: pl.DataFrame
+    details: Sequence[Mapping[str, Any]]
+    gates: Sequence[Mapping[str, Any]]
+    manifest: Mapping[str, Any]
+    metrics: Mapping[str, MetricConfig]
+    cases: Iterable[Case]
+    answers: AnswerOf
+    calibration: Calibration | None = None
+    max_error_rate: float = 0.0
+    categorising: Collection[str] = ()
 
 
 def report_policy() -> str:
@@ -58,9 +94,9 @@ def write_html(path: Path, run: Reported, explorer: ExplorerWriter) -> None:
         "corrected": corrected_means(run.calibration),
         "who": run.calibration.who if run.calibration else None,
         "pictures": charts(run.scores, run.summary, run.details, run.metrics),
-        "preferences": preference_texts(run.details),
-        "noise": noise_texts(run.details),
-        "panels": panel_texts(run.details, run.manifest),
+        "preferences": preference_findings(run.details),
+        "noise": noise_findings(run.details),
+        "panels": panel_findings(run.details, run.manifest),
         "details": _notes([detail for detail in run.details if not {"noise", "panel"} & detail.keys()]),
         "cases": explorer.cases,
         "shown": explorer.shown,
@@ -84,9 +120,9 @@ def _notes(details: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
     notes: list[tuple[str, str]] = []
     for detail in details:
         if detail.get("tag") is None and matrix_of(detail) is None and not bins_of(detail):
-            label = " · ".join([detail["metric"], detail["statistic"], series_name(detail, varying(details))])
+            label = joined(detail["metric"], detail["statistic"], series_name(detail, varying(details)))
             rest = {name: value for name, value in detail.items() if name not in _NAMES and value is not None}
-            notes.append((label.removesuffix(" · "), ", ".join(f"{name}: {_text(rest[name])}" for name in rest)))
+            notes.append((label, ", ".join(f"{name}: {_text(rest[name])}" for name in rest)))
     return notes
 
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from evalflow.files import replacing
 from evalflow.report.calibration import CorrectedRow, corrected_means
-from evalflow.report.findings import preference_texts
+from evalflow.report.findings import preference_findings
 from evalflow.report.header import judge_lines, title
-from evalflow.report.wording import cost, number, percent, plain_line, series_name, varying, without_means_of_figures
+from evalflow.report.wording import cost, headline_rows, interval, number, percent, plain_line, series_name, varying
 
 if TYPE_CHECKING:
-    from evalflow.report.wording import Reported
+    from evalflow.report.html import Reported
 
 _OUTCOMES = {True: "passed", False: "**failed**", None: "**undecided**"}
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>|~#])")
@@ -41,14 +41,14 @@ def _lines(run: Reported) -> Iterator[str]:
         yield "| gate | |"
         yield "|---|---|"
         yield from (f"| {_text(gate['message'])} | {_OUTCOMES[gate['passed']]} |" for gate in run.gates)
-    rows = [row for row in without_means_of_figures(run.summary.iter_rows(named=True)) if row["tag"] is None]
+    rows = headline_rows(run.summary)
     parts = varying(rows)
     yield ""
     yield "| metric | value | 95 % interval | pass | scored | undefined | error | skipped |"
     yield "|---|--:|---|--:|--:|--:|--:|--:|"
     for row in rows:
         yield f"| {' | '.join(_cells(row, series_name(row, parts)))} |"
-    for text in preference_texts(run.details):
+    for text in preference_findings(run.details):
         yield ""
         yield _text(text)
     if run.calibration:
@@ -58,10 +58,10 @@ def _lines(run: Reported) -> Iterator[str]:
 
 
 def _corrected(means: Sequence[CorrectedRow], who: str) -> Iterator[str]:
-    """The means as they were scored and those corrected by people's labels, side by side."""
+    """The means as scored and as corrected by human labels, side by side."""
     if means:
         yield ""
-        yield f"| held against people | {who} alone | 95 % interval | corrected by people | 95 % interval |"
+        yield f"| compared with human labels | {who} alone | 95 % interval | corrected by labels | 95 % interval |"
         yield "|---|--:|---|--:|---|"
     for one in means:
         cells = (_text(one.name), one.alone, one.alone_interval, f"**{one.corrected}**", one.corrected_interval)
@@ -74,11 +74,10 @@ def _corrected(means: Sequence[CorrectedRow], who: str) -> Iterator[str]:
 
 def _cells(row: Mapping[str, Any], series: str) -> list[str]:
     figure = "" if row["statistic"] == "mean" else row["statistic"]
-    low, high = row["ci_low"], row["ci_high"]
     return [
         _text(" ".join(part for part in (row["metric"], figure, series) if part)),
         number(row["value"]),
-        "–" if low is None or high is None else f"{number(low)} … {number(high)}",
+        interval(row["ci_low"], row["ci_high"]),
         percent(row["pass_rate"]),
         *(str(row[f"n_{state}"]) for state in ("scored", "undefined", "error", "skipped")),
     ]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,7 +52,16 @@ def content_policy(styles: Sequence[str], scripts: Sequence[str]) -> str:
 
 def environment() -> Environment:
     """The templates' environment: everything is escaped, and an undefined variable is an error."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from jinja2 import Environment, FileSystemBytecodeCache, FileSystemLoader, StrictUndefined
+    from jinja2.bccache import Bucket
+
+    class Compiled(FileSystemBytecodeCache):
+        """Compiled templates beside their source, as Python keeps modules; compiled again where that is read-only."""
+
+        def dump_bytecode(self, bucket: Bucket) -> None:
+            with suppress(OSError):
+                Path(self.directory).mkdir(exist_ok=True)
+                super().dump_bytecode(bucket)
 
     made = Environment(
         loader=FileSystemLoader(_TEMPLATES),
@@ -58,16 +69,12 @@ def environment() -> Environment:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        bytecode_cache=None if sys.dont_write_bytecode else Compiled(str(_TEMPLATES / "__pycache__")),
     )
-    filters: dict[str, Any] = {
-        "number": wording.number,
-        "signed": wording.signed,
-        "p_value": wording.p_value,
-        "percent": wording.percent,
-        "cost": wording.cost,
-        "method": wording.method,
-    }
-    made.filters = {**made.filters, **filters}  # pyright: ignore[reportUnknownMemberType] - untyped in Jinja
+    filters = {name: getattr(wording, name) for name in ("number", "signed", "p_value", "percent", "cost", "method")}
+    untyped: Any = made
+    untyped.filters |= filters
+    untyped.globals |= {"interval": wording.interval, "signed": wording.signed}
     return made
 
 

@@ -1,4 +1,4 @@
-"""Drawing in SVG: shapes and text, linear scales and their axes.
+"""Drawing in SVG: shapes and text, linear scales and their axes, plots of intervals and matrices.
 
 Colours are the page's CSS variables, so that one picture serves light and dark.
 """
@@ -16,7 +16,6 @@ MAIN, PASS, FAIL, PAPER = "var(--accent)", "var(--pass)", "var(--fail)", "var(--
 
 SIZE = 11
 """Font size of labels, in pixels."""
-LABEL_LIMIT = 150
 _PADDING = 6
 _CHARACTER = 0.56
 """Width of a character in font sizes, about. The reader's font is not known here."""
@@ -256,3 +255,131 @@ def y_axis(
         drawing.text(-7, y + 4, text, anchor="end")
     widest = max((text_width(text) for _, text in labels), default=0)
     drawing.text(-widest - 16, (scale.start + scale.end) / 2, title, angle=-90)
+
+
+@dataclass(frozen=True, slots=True)
+class IntervalPoint:
+    """A value on its interval; what is None is not drawn.
+
+    Attributes:
+        label: Left of it.
+        value, low, high: The value and the ends of its interval.
+        heading: Above the points that share it.
+    """
+
+    label: str
+    value: float | None
+    low: float | None
+    high: float | None
+    heading: str = ""
+
+
+_CARD = 330
+"""The width of a picture beside others on the page: wider ones are shrunk to it, with their letters."""
+_POINT_LABEL, _POINT_HEIGHT = 210, 26
+"""The most pixels that a label takes, and the height of a row."""
+
+
+def interval_chart(
+    points: Sequence[IntervalPoint], domain: Sequence[float] | None, title: str, reference: float | None = None
+) -> Drawing:
+    """Points on their intervals, one below the other.
+
+    Args:
+        points: From top to bottom.
+        domain: What the scale shows at least; None for what the points take.
+        title: Of the scale.
+        reference: A value to mark with a line through all of them.
+    """
+    drawing = Drawing()
+    width = max(170.0, _CARD - 24 - max(text_width(shortened(point.label, _POINT_LABEL)) for point in points))
+    values = [end for point in points for end in (point.value, point.low, point.high) if end is not None]
+    if domain is None:
+        x = Scale.around((values if reference is None else [*values, reference]) or [0.0, 1.0], 0, width)
+    else:
+        x = Scale(min([domain[0], *values]), max([domain[1], *values]), 0, width)
+    bottom = 0.0
+    for heading in dict.fromkeys(point.heading for point in points):
+        own = [point for point in points if point.heading == heading]
+        top = bottom + (26 if heading and bottom else 0)
+        bottom = top + _POINT_HEIGHT * len(own)
+        drawing.text(0, top - 8, shortened(heading, 280), anchor="start", bold=True)
+        for tick in x.ticks():
+            drawing.line((x(tick), top), (x(tick), bottom))
+        if reference is not None:
+            drawing.line((x(reference), top), (x(reference), bottom), MUTED, dash="3 3")
+        for place, point in enumerate(own):
+            y = top + (place + 0.5) * _POINT_HEIGHT
+            # A dot at the lower end reaches over the edge; its label keeps away from it.
+            drawing.text(-10, y + 4, shortened(point.label, _POINT_LABEL), anchor="end")
+            if point.low is not None and point.high is not None:
+                drawing.line((x(point.low), y), (x(point.high), y), MAIN, width=2.5, opacity=0.45, cap="round")
+            if point.value is not None:
+                drawing.dot(x(point.value), y)
+    x_axis(drawing, x, bottom, title)
+    return drawing
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A cell of a matrix: its text, how much it is (0..1, shown as shade), and a smaller note below the text."""
+
+    text: str
+    share: float
+    note: str = ""
+
+
+_MATRIX_LABEL = 110
+"""The most pixels that a label of a matrix takes."""
+
+
+def matrix_chart(
+    labels: Sequence[str],
+    cells: Sequence[Sequence[Cell | None]],
+    width: float,
+    height: float,
+    *,
+    down: str = "",
+    across: str = "",
+    turn: bool = True,
+) -> Drawing:
+    """A square matrix of cells; None leaves a gap.
+
+    Args:
+        labels: Of its rows and columns.
+        cells: Row by row.
+        width: Of a cell, in pixels.
+        height: Of a cell.
+        down: What the rows are.
+        across: What the columns are.
+        turn: Whether the names of columns are turned where they are wider than these; else they are cut.
+    """
+    drawing = Drawing()
+    level = not turn or max(map(text_width, labels), default=0) < width - 6
+    names = [shortened(label, _MATRIX_LABEL) for label in labels]
+    widest = max(map(text_width, names), default=0)
+    for place, name in enumerate(names):
+        drawing.text(-9, (place + 0.5) * height + 4, name, anchor="end")
+        middle = (place + 0.5) * width
+        above = shortened(name, width - 6) if level else name
+        drawing.text(middle, -9, above, anchor="middle" if level else "start", angle=0 if level else -40)
+    drawing.text(-widest - 24, len(labels) * height / 2, down, angle=-90)
+    drawing.text(len(labels) * width / 2, -32 if level else -0.65 * widest - 30, across)
+    for i, row in enumerate(cells):
+        for j, cell in enumerate(row):
+            if cell:
+                x, y = j * width, i * height
+                opacity = 0.06 + 0.54 * cell.share  # the least is seen too, and text can be read on the most
+                drawing.rect(x + 1.5, y + 1.5, width - 3, height - 3, MAIN, opacity=opacity, radius=4)
+                middle, line = x + width / 2, y + height / 2 + (0 if cell.note else 5)
+                drawing.text(middle, line, cell.text, size=14, fill=INK)
+                drawing.text(middle, line + 14, cell.note, size=10, fill=INK)
+    return drawing
+
+
+def confusion_chart(labels: Sequence[str], counts: Sequence[Sequence[int]], *, down: str, across: str) -> Drawing:
+    """A square matrix of counts, row by row; `down` and `across` say what rows and columns are."""
+    most = max((n for row in counts for n in row), default=0) or 1
+    cells = [[Cell(f"{n:,}", n / most) for n in row] for row in counts]
+    width, height = max(36, min(96, 300 // max(1, len(labels)))), 52 if len(labels) < 6 else 32
+    return matrix_chart(labels, cells, width, height, down=down, across=across)

@@ -1,30 +1,60 @@
-"""The report of a sweep: every metric under every judge and target, the leaderboard, and what it cost."""
+"""The report of a sweep, as a page and on a terminal: all runs side by side, leaderboards, judges, and cost."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rich import box
+from rich.table import Table
+
 from evalflow.lazy import pl
-from evalflow.report.charts import Cell, matrix_chart, shade_of
+from evalflow.report.charts import Picture, Rows, draw, interval_pictures
+from evalflow.report.console import print_table
 from evalflow.report.header import Fact, facts, judge_lines
 from evalflow.report.page import write_page
-from evalflow.report.pictures import Picture, draw, interval_pictures
-from evalflow.report.svg import INK, MAIN, Drawing, Scale, shortened, text_width, x_axis, y_axis
-from evalflow.report.wording import cost, literal, number, p_value, percent, series_name, unscored, varying
+from evalflow.report.svg import (
+    INK,
+    MAIN,
+    Cell,
+    Drawing,
+    IntervalPoint,
+    Scale,
+    matrix_chart,
+    shortened,
+    text_width,
+    x_axis,
+    y_axis,
+)
+from evalflow.report.wording import (
+    bracketed,
+    cost,
+    counted,
+    folded,
+    headline_rows,
+    joined,
+    literal,
+    number,
+    p_value,
+    percent,
+    print_indented,
+    series_name,
+    unscored,
+    varying,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 
-def cost_pictures(rows: Sequence[Mapping[str, Any]], costs: Mapping[str, float | None]) -> list[Picture]:
+def cost_pictures(rows: Rows, costs: Mapping[str, float | None]) -> list[Picture]:
     """One picture for each metric of which two runs or more have a mean and a known cost that is not 0.
 
     Args:
         rows: Rows of the runs' summaries over all tags, with `run`.
-        costs: Dollars of each run without a reply from the cache, by name; None where a price is not known.
+        costs: `full_cost` of each run, by name.
     """
     means = [row for row in rows if row["statistic"] == "mean" and row["value"] is not None]
     found: list[Picture] = []
@@ -38,26 +68,25 @@ def cost_pictures(rows: Sequence[Mapping[str, Any]], costs: Mapping[str, float |
 
 def _cost_chart(
     metric: str,
-    rows: Sequence[Mapping[str, Any]],
-    priced: Sequence[Mapping[str, Any]],
+    rows: Rows,
+    priced: Rows,
     costs: Mapping[str, float | None],
 ) -> Picture:
     points = [
-        {"run": row["run"], "cost": costs[row["run"]], "value": row["value"], "low": row["ci_low"],
-         "high": row["ci_high"]}
+        (costs[row["run"]] or 0.0, IntervalPoint(row["run"], row["value"], row["ci_low"], row["ci_high"]))
         for row in priced
-    ]  # fmt: skip
+    ]
     without = len(rows) - len(priced)
     left = f" {without} without a known cost {'is' if without == 1 else 'are'} not shown." if without else ""
     sentence = (
-        "Each dot is a run: what it takes in dollars when nothing is remembered, the judge's part included, and its "
-        f"mean with the 95 % interval. Up and to the left is more for less.{left} {unscored(priced)}."
+        "Each dot is a run: its cost in dollars without a cache, the judge's included, and its mean with the 95 % "
+        f"interval. Better and cheaper is up and to the left.{left} {unscored(priced)}."
     )
     return draw(f"Cost against {metric}", sentence, cost_chart(points, "mean"))
 
 
 def full_cost(manifest: Mapping[str, Any]) -> float | None:
-    """What a run takes when nothing is remembered; None where a price is not known."""
+    """What a run costs without a cache; None where a price is not known."""
     paid, saved = manifest.get("cost_usd"), manifest.get("saved_usd")
     return None if paid is None or saved is None else paid + saved
 
@@ -65,38 +94,32 @@ def full_cost(manifest: Mapping[str, Any]) -> float | None:
 _COST_WIDTH, _COST_HEIGHT = 300, 200
 
 
-def cost_chart(points: Sequence[Mapping[str, Any]], title: str) -> Drawing:
-    """The picture of points with run, cost, value, low and high; the title is of what goes upwards."""
+def cost_chart(points: Sequence[tuple[float, IntervalPoint]], title: str) -> Drawing:
+    """The chart of costs and values; the title is that of the values."""
     drawing = Drawing()
-    values = [point[end] for point in points for end in ("value", "low", "high") if point[end] is not None]
-    x = Scale.around([0, *(point["cost"] for point in points)], 0, _COST_WIDTH)
+    values = [end for _, point in points for end in (point.value, point.low, point.high) if end is not None]
+    x = Scale.around([0, *(dollars for dollars, _ in points)], 0, _COST_WIDTH)
     y = Scale.around(values, _COST_HEIGHT, 0)
     y_axis(drawing, y, _COST_WIDTH, title)
     x_axis(drawing, x, _COST_HEIGHT, "dollars a run", top=0)
-    for point in points:
-        left, top = x(point["cost"]), y(point["value"])
-        if point["low"] is not None and point["high"] is not None:
-            drawing.line((left, y(point["low"])), (left, y(point["high"])), MAIN, width=2.5, opacity=0.45)
+    for dollars, point in points:
+        left, top = x(dollars), y(point.value or 0.0)
+        if point.low is not None and point.high is not None:
+            drawing.line((left, y(point.low)), (left, y(point.high)), MAIN, width=2.5, opacity=0.45)
         drawing.dot(left, top)
-        name = shortened(point["run"], 140)
+        name = shortened(point.label, 140)
         fits = left + 8 + text_width(name) <= _COST_WIDTH + 10
         drawing.text(left + (8 if fits else -8), top - 6, name, anchor="start" if fits else "end", fill=INK)
     return drawing
 
 
-Boards = Sequence[Mapping[str, Any]]
 _CHOICE_VERDICTS = {
-    "best": "agrees most", "worse": "agrees less", "cannot_tell": "cannot be told apart", "undefined": "undefined",
+    "best": "agrees most", "worse": "agrees less", "cannot_tell": "no clear difference", "undefined": "undefined",
 }  # fmt: skip
 _CHOICE_MEASURES = {"kappa": "Cohen's kappa", "spearman": "Spearman's correlation"}
 
 
-def choice_lines(boards: Boards) -> list[tuple[str, list[str]]]:
-    """A heading and a line per judge, the best first, for each dataset, metric and target."""
-    return [(_title(board), [_choice_line(row) for row in board["ranking"]]) for board in boards]
-
-
-def choice_tables(boards: Boards) -> list[tuple[str, str, list[dict[str, Any]]]]:
+def choice_tables(boards: Rows) -> list[tuple[str, str, list[dict[str, Any]]]]:
     """A heading, the measure, and the judges with their verdicts in words, for each dataset, metric and target."""
     return [
         (
@@ -112,25 +135,27 @@ def split_sentence(*, split: bool) -> str:
     """Which labels chose, and which corrected."""
     if split:
         return (
-            "Half of the labels chose the judge; the corrected means rest on the other half, since labels that made a "
-            "judge win flatter it. --no-split takes all labels for both."
+            "Half of the labels chose the judge; the corrected means use the other half, since the labels that made a "
+            "judge win flatter it. --no-split uses all labels for both."
         )
     return "All labels chose the judge and corrected its mean, which flatters the judge that won."
 
 
-def print_choice(console: Console, boards: Boards, *, split: bool) -> None:
+def print_choice(console: Console, boards: Rows, *, split: bool) -> None:
     """The rankings on a terminal."""
-    from rich.padding import Padding
-
-    for title, lines in choice_lines(boards):
-        console.print(literal(f"who agrees with people: {title}", style="bold"))
-        for place, line in enumerate(lines, start=1):
-            console.print(Padding(literal(f"{place}. {line}"), (0, 0, 0, 2)))
+    for board in boards:
+        console.print(literal(f"agreement with human labels: {_title(board)}", style="bold"))
+        _print_ranking(console, map(_choice_line, board["ranking"]))
     if boards:
         console.print(literal(split_sentence(split=split), style="dim"))
 
 
-def choice_pictures(boards: Boards) -> list[Picture]:
+def _print_ranking(console: Console, lines: Iterable[str]) -> None:
+    for place, line in enumerate(lines, start=1):
+        print_indented(console, f"{place}. {line}", style="")
+
+
+def choice_pictures(boards: Rows) -> list[Picture]:
     """Cost against agreement, for each board with two known costs or more."""
     found: list[Picture] = []
     for board in boards:
@@ -138,14 +163,11 @@ def choice_pictures(boards: Boards) -> list[Picture]:
         if len(priced) < 2:
             continue
         points = [
-            {"run": row["run"], "cost": row["cost_usd"], "value": row["value"],
-             "low": row["value"] if row["ci_low"] is None else row["ci_low"],
-             "high": row["value"] if row["ci_high"] is None else row["ci_high"]}
-            for row in priced
-        ]  # fmt: skip
+            (row["cost_usd"], IntervalPoint(row["run"], row["value"], row["ci_low"], row["ci_high"])) for row in priced
+        ]
         sentence = (
-            "Each dot is a judge: what its run takes in dollars when nothing is remembered, and how far it agrees with "
-            f"people on {board['n']:,} labelled answers, with the 95 % interval. Up and to the left is more for less."
+            "Each dot is a judge: the cost of its run in dollars without a cache, and its agreement with people on "
+            f"{board['n']:,} labelled answers, with the 95 % interval. Better and cheaper is up and to the left."
         )
         drawing = cost_chart(points, _CHOICE_MEASURES[board["measure"]])
         found.append(draw(f"Cost against agreement: {board['metric']}", sentence, drawing))
@@ -154,19 +176,19 @@ def choice_pictures(boards: Boards) -> list[Picture]:
 
 def _title(board: Mapping[str, Any]) -> str:
     on = f"{_CHOICE_MEASURES[board['measure']]} on {board['n']:,} labelled answers"
-    return f"{board['metric']} · {board['dataset']} · {board['target']} ({on})"
+    return f"{joined(board['metric'], board['dataset'], board['target'])} ({on})"
 
 
 def _choice_line(row: Mapping[str, Any]) -> str:
-    span = "" if row["ci_low"] is None else f" [{number(row['ci_low'])}, {number(row['ci_high'])}]"
+    ends = bracketed(row["ci_low"], row["ci_high"])
     p = "" if row["p_adjusted"] is None else f", p {p_value(row['p_adjusted'])}"
-    text = f"{number(row['value'])}{span} {row['run']} ({row['judge']}): {_CHOICE_VERDICTS[row['verdict']]}{p}"
+    text = f"{number(row['value'])}{ends} {row['run']} ({row['judge']}): {_CHOICE_VERDICTS[row['verdict']]}{p}"
     text += f"; cost {cost(row['cost_usd'])}"
     c = row["corrected"]
     if c is None or c["estimate"] is None:
         return f"{text}; no corrected mean, {c['n_labels'] if c else 0} labels left for it"
-    ends = "" if c["ci_low"] is None else f" [{number(c['ci_low'])}, {number(c['ci_high'])}]"
-    return f"{text}; corrected mean {number(c['estimate'])}{ends} by {c['n_labels']:,} labels"
+    corrected = number(c["estimate"]) + bracketed(c["ci_low"], c["ci_high"])
+    return f"{text}; corrected mean {corrected} by {c['n_labels']:,} labels"
 
 
 _MEASURES: Mapping[str, tuple[str, str, Callable[[float | None], str]]] = {
@@ -175,7 +197,7 @@ _MEASURES: Mapping[str, tuple[str, str, Callable[[float | None], str]]] = {
 }
 
 
-def judge_matrices(agreement: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, Any]]) -> list[Picture]:
+def judge_matrices(agreement: Rows, rows: Rows) -> list[Picture]:
     """A matrix for each metric and each measure that some pair of judges has.
 
     Args:
@@ -191,39 +213,26 @@ def judge_matrices(agreement: Sequence[Mapping[str, Any]], rows: Sequence[Mappin
     return found
 
 
-def _matrix_chart(
-    metric: str, measure: str, pairs: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, Any]]
-) -> Picture:
+def _matrix_chart(metric: str, measure: str, pairs: Rows, rows: Rows) -> Picture:
     title, meaning, text = _MEASURES[measure]
-    sentence = (
-        f"Each cell is {meaning} on {metric}, and below it on how many answers. {_ends(measure, pairs, text)} "
-        f"Judges that agree may still be wrong together. {unscored(rows)}."
-    )
-    return draw(f"{title} · {metric}", sentence, _judge_matrix(measure, pairs, text))
-
-
-def _ends(measure: str, pairs: Sequence[Mapping[str, Any]], text: Callable[[float | None], str]) -> str:
-    """The pairs that agree most and least, in words."""
     known = sorted((row for row in pairs if row[measure] is not None), key=lambda row: row[measure])
-    said = [f"{row['judge_a']} and {row['judge_b']} ({text(row[measure])})" for row in (known[-1], known[0])]
-    return f"Nearest are {said[0]}, farthest {said[1]}." if len(known) > 1 else f"They are {said[0]}."
-
-
-def _judge_matrix(measure: str, pairs: Sequence[Mapping[str, Any]], text: Callable[[float | None], str]) -> Drawing:
+    high, low = (f"{row['judge_a']} and {row['judge_b']} ({text(row[measure])})" for row in (known[-1], known[0]))
+    sentence = (
+        f"Each cell is {meaning} on {metric}, and below it the number of answers. Highest: {high}"
+        f"{f'; lowest: {low}' if low != high else ''}. Judges that agree may still be wrong together. {unscored(rows)}."
+    )
     judges = sorted({row[side] for row in pairs for side in ("judge_a", "judge_b")})
-    known = {(row["judge_a"], row["judge_b"]): row for row in pairs}
-    cells = [
-        [None if one == other else _cell(known.get(min((one, other), (other, one))), measure, text) for other in judges]
-        for one in judges
-    ]
-    return matrix_chart(judges, cells, max(56, min(120, 240 // len(judges))), 48, turn=False)
+    by_pair = {(row["judge_a"], row["judge_b"]): row for row in pairs}
 
+    def cell(one: str, other: str) -> Cell | None:
+        """What two judges have in common. No agreement below 0 is shaded."""
+        row = by_pair.get((min(one, other), max(one, other)), {measure: None, "n": 0})
+        value = row[measure]
+        return None if one == other else Cell(text(value), max(0.0, value or 0.0), f"n {row['n']:,}")
 
-def _cell(row: Mapping[str, Any] | None, measure: str, text: Callable[[float | None], str]) -> Cell:
-    """What two judges have in common: nothing where they share no answer. No agreement below 0 is shaded."""
-    value = row[measure] if row else None
-    n = row["n"] if row else 0
-    return Cell(text(value), shade_of(max(0.0, value or 0.0)), f"n {n:,}")
+    cells = [[cell(one, other) for other in judges] for one in judges]
+    drawing = matrix_chart(judges, cells, max(56, min(120, 240 // len(judges))), 48, turn=False)
+    return draw(f"{title} · {metric}", sentence, drawing)
 
 
 _SHOWN = ("mean", "pass_rate")
@@ -231,44 +240,37 @@ _VERDICTS = {
     "best": "leads",
     "better": "better than the first on the cases that both have scored",
     "worse": "worse",
-    "cannot_tell": "cannot be told apart",
+    "cannot_tell": "no clear difference to the first",
     "not_comparable": "not comparable",
 }
 
 
-def board_lines(boards: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[str]]]:
-    """A heading and a line per run, the leader first, for each board.
-
-    Args:
-        boards: Each with dataset, metric, judge, statistic, also (what is the same number), cases, cases_left_out and
-            leaderboard (run, value, ci_low, ci_high, n, n_scored, p_adjusted, verdict).
-    """
-    found: list[tuple[str, list[str]]] = []
-    for board in boards:
-        parts = (board["metric"], _statistic(board), board["dataset"], board["judge"])
-        title = " · ".join(text for text in (*parts, _cases(board)) if text)
-        found.append((title, [_line(row) for row in board["leaderboard"]]))
-    return found
+def board_lines(boards: Rows) -> list[tuple[str, list[str]]]:
+    """A heading and a line per run, the leader first, for each of the sweep's leaderboards."""
+    return [
+        (
+            joined(board["metric"], _statistic(board), board["dataset"], board["judge"], _cases(board)),
+            [_line(row) for row in board["leaderboard"]],
+        )
+        for board in boards
+    ]
 
 
-def print_boards(console: Console, boards: Sequence[Mapping[str, Any]], most: int) -> None:
-    """The first lines of the tables of means and pass rates on a terminal; the page has the rest."""
-    from rich.padding import Padding
-
+def print_boards(console: Console, boards: Rows, most: int) -> None:
+    """Print the first lines of the leaderboards of means and pass rates; the page has the rest."""
     shown = [board for board in boards if board["statistic"] in _SHOWN]
     for title, lines in board_lines(shown):
-        console.print(literal(f"who leads: {title}", style="bold"))
-        for place, line in enumerate(lines[:most], start=1):
-            console.print(Padding(literal(f"{place}. {line}"), (0, 0, 0, 2)))
+        console.print(literal(f"leaderboard: {title}", style="bold"))
+        _print_ranking(console, lines[:most])
         if len(lines) > most:
             console.print(literal(f"  {len(lines) - most} more in report.html", style="dim"))
     rest = dict.fromkeys(board["statistic"] for board in boards if board not in shown)
     if rest:
-        console.print(literal(f"report.html has who leads by {', '.join(rest)}", style="dim"))
+        console.print(literal(f"report.html has the leaderboards by {', '.join(rest)}", style="dim"))
 
 
 def _statistic(board: Mapping[str, Any]) -> str:
-    """As people know it; nothing for a plain mean."""
+    """Its usual name; empty for a plain mean."""
     if board["statistic"] == "mean":
         return "accuracy" if "accuracy" in board["also"] else ""
     return board["statistic"].replace("_", " ")
@@ -277,19 +279,17 @@ def _statistic(board: Mapping[str, Any]) -> str:
 def _cases(board: Mapping[str, Any]) -> str:
     """On which cases the values are, where the runs have not scored the same ones."""
     cases, left = board["cases"], board["cases_left_out"]
-    if not left:
-        return ""
-    return (
-        f"on the {cases:,} of {cases + left:,} cases that all have scored" if cases else "no case that all have scored"
-    )
+    if not cases:
+        return "no case that all runs scored" if left else ""
+    return f"on the {cases:,} of {cases + left:,} cases that all runs scored" if left else ""
 
 
 def _line(row: Mapping[str, Any]) -> str:
-    interval = "" if row["ci_low"] is None else f" [{number(row['ci_low'])}, {number(row['ci_high'])}]"
+    ends = bracketed(row["ci_low"], row["ci_high"])
     p = "" if row["p_adjusted"] is None else f", p {p_value(row['p_adjusted'])}"
     left = row["n"] - row["n_scored"]
     unscored = f", {left:,} not scored" if left else ""
-    return f"{number(row['value'])}{interval} {row['run']}: {_VERDICTS[row['verdict']]}{p}{unscored}"
+    return f"{number(row['value'])}{ends} {row['run']}: {_VERDICTS[row['verdict']]}{p}{unscored}"
 
 
 _STYLES = ("page.css", "tables.css", "sweep.css")
@@ -303,7 +303,7 @@ def write_sweep_report(
     manifest: Mapping[str, Any],
     runs: Sequence[Run],
     agreement: pl.DataFrame,
-    boards: Sequence[Mapping[str, Any]],
+    boards: Rows,
     choice: Mapping[str, Any] | None = None,
 ) -> None:
     """Write one self-contained page over all runs of a sweep.
@@ -343,7 +343,7 @@ def write_sweep_report(
     write_page(path, "sweep.html.jinja", context, styles=_STYLES, scripts=())
 
 
-def _columns(rows: Sequence[Mapping[str, Any]]) -> tuple[list[str], tuple[str, ...]]:
+def _columns(rows: Rows) -> tuple[list[str], tuple[str, ...]]:
     """The table's columns and their keys: what varies between runs; the runs, if that is not unique."""
     varied = varying(rows)
     parts = varied or ("judge",)
@@ -353,7 +353,7 @@ def _columns(rows: Sequence[Mapping[str, Any]]) -> tuple[list[str], tuple[str, .
     return list(dict.fromkeys(series_name(row, parts) or "no judge" for row in rows)), parts
 
 
-def _lines(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], parts: Sequence[str]) -> list[dict[str, Any]]:
+def _lines(rows: Rows, columns: Sequence[str], parts: Sequence[str]) -> list[dict[str, Any]]:
     """One line per metric and statistic, with a cell (or None) per column."""
     lines: dict[tuple[str, str], dict[str, Mapping[str, Any]]] = {}
     for row in rows:
@@ -364,7 +364,7 @@ def _lines(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], parts: Seq
     ]
 
 
-def _numbered(rows: Sequence[Mapping[str, Any]], parts: Sequence[str]) -> list[Mapping[str, Any]]:
+def _numbered(rows: Rows, parts: Sequence[str]) -> list[Mapping[str, Any]]:
     """The rows by metric, with the run's name instead of the target if only runs distinguish them."""
     order = list(dict.fromkeys(row["metric"] for row in rows))
     by_metric = sorted(rows, key=lambda row: order.index(row["metric"]))
@@ -422,3 +422,78 @@ def agreement(runs: Sequence[pl.LazyFrame]) -> pl.DataFrame:
         .sort("metric", "judge_a", "judge_b")
         .collect(engine="streaming")
     )
+
+
+FEW = 4
+"""Runs that a sweep may have, to be shown in full."""
+_SHOWN_COLUMNS = 5
+_HEAD_WIDTH = 12
+
+
+def run_line(name: str, manifest: Mapping[str, Any], summary: pl.DataFrame) -> str:
+    """A run of a sweep in one line: its first numbers, its errors, and its exit code where it is not 0.
+
+    Args:
+        name: Its folder's name.
+        manifest: run.json.
+        summary: The columns of summary.parquet.
+    """
+    rows = headline_rows(summary)
+    found = [f"{_column_name(row)} {number(row['value'])}" for row in rows[:_SHOWN_COLUMNS]]
+    found += [f"{len(rows) - _SHOWN_COLUMNS} more"] if len(rows) > _SHOWN_COLUMNS else []
+    errors = manifest["scores"]["error"]
+    ends = [counted(errors, "error")] if errors else []
+    ends += [f"exit code {manifest['exit_code']}"] if manifest["exit_code"] else []
+    return "; ".join((f"{name}: {', '.join(found)}", *ends))
+
+
+def print_sweep(console: Console, summary: pl.DataFrame, agreement: pl.DataFrame, boards: Rows) -> None:
+    """The headline rows of all runs, how far every two judges agree, and who leads.
+
+    Args:
+        console: Where to print.
+        summary: The columns of summary.parquet after a column `run`.
+        agreement: metric, judge_a, judge_b, n, agreement, correlation.
+        boards: What `board_lines` takes.
+    """
+    if summary["run"].n_unique() > FEW:
+        _print_grids(console, headline_rows(summary))
+    else:
+        rows = sorted(headline_rows(summary), key=lambda row: (row["metric"], row["statistic"]))
+        parts = varying(rows)
+        cells = {(row["metric"], row["statistic"], series_name(row, parts)) for row in rows}
+        print_table(console, rows, parts if len(cells) == len(rows) else (*parts, "run"))
+    for row in agreement.head(FEW).iter_rows(named=True):
+        facts = [f"rank correlation {number(row['correlation'], 2)}"]
+        if row["agreement"] is not None:
+            facts.append(f"same verdict {percent(row['agreement'])}")
+        pair = f"{row['metric']}: {row['judge_a']} and {row['judge_b']}"
+        console.print(literal(f"{pair} on {row['n']} answers: {', '.join(facts)}"), soft_wrap=True)
+    if agreement.height > FEW:
+        rest = f"report.html has the agreement of {agreement.height - FEW} more pairs of judges"
+        console.print(literal(rest, style="dim"))
+    print_boards(console, boards, most=FEW)
+
+
+def _print_grids(console: Console, rows: Rows) -> None:
+    """A line for each run and a column for each number, so many columns at a time."""
+    several = len({row["dataset"] for row in rows}) > 1
+    columns = list(dict.fromkeys(_column_key(row, several=several) for row in rows))
+    values = {(row["run"], _column_key(row, several=several)): number(row["value"]) for row in rows}
+    for start in range(0, len(columns), _SHOWN_COLUMNS):
+        shown = columns[start : start + _SHOWN_COLUMNS]
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+        table.add_column("run", overflow="fold")
+        for column in shown:
+            table.add_column(literal(folded(column, _HEAD_WIDTH)), justify="right", overflow="fold")
+        for run in dict.fromkeys(row["run"] for row in rows):
+            table.add_row(literal(run), *(literal(values.get((run, column), "–")) for column in shown))
+        console.print(table)
+
+
+def _column_key(row: Mapping[str, Any], *, several: bool) -> str:
+    return f"{row['dataset']} {_column_name(row)}" if several else _column_name(row)
+
+
+def _column_name(row: Mapping[str, Any]) -> str:
+    return row["metric"] if row["statistic"] == "mean" else f"{row['metric']} {row['statistic']}"

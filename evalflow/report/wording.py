@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
 from evalflow.lazy import pl
-from evalflow.records import Case
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-    from evalflow.config.schema import MetricConfig
-    from evalflow.report.calibration import Calibration
-    from evalflow.report.results_csv import AnswerOf
 
 
 PARTS = ("dataset", "target", "judge")
@@ -107,17 +102,37 @@ def method(code: str | None) -> str:
     return _METHODS.get(name, name) + colon + rest
 
 
+def interval(low: float | None, high: float | None, show: Callable[[float], str] = number) -> str:
+    """An interval such as `0.123 to 0.456`; an en dash where there is none."""
+    return "–" if low is None or high is None else f"{show(low)} to {show(high)}"
+
+
+def bracketed(low: float | None, high: float | None, show: Callable[[float], str] = number) -> str:
+    """An interval to put behind its value, such as ` (0.123 to 0.456)`; empty where there is none."""
+    return "" if low is None or high is None else f" ({interval(low, high, show)})"
+
+
+def counted(n: int, noun: str) -> str:
+    """A count with its noun: `1 case`, `2,000 cases`."""
+    return f"{n:,} {noun}{'' if n == 1 else 's'}"
+
+
+def joined(*parts: str | None) -> str:
+    """The parts that are not empty, with a dot between them."""
+    return " · ".join(part for part in parts if part)
+
+
 def not_scored(counts: Mapping[str, Any]) -> str:
-    """The three unscored states: `2 are not scored (1 undefined, 1 error, 0 skipped)`.
+    """The three unscored states: `2 not scored (1 undefined, 1 error, 0 skipped)`.
 
     Args:
         counts: n_undefined, n_error, n_skipped.
     """
     parts = [(counts.get(f"n_{state}") or 0, state) for state in ("undefined", "error", "skipped")]
     total = sum(n for n, _ in parts)
-    if not total:
-        return "None is left unscored"
-    return f"{total:,} {'is' if total == 1 else 'are'} not scored ({', '.join(f'{n:,} {state}' for n, state in parts)})"
+    return (
+        f"{total:,} not scored ({', '.join(f'{n:,} {state}' for n, state in parts)})" if total else "All cases scored"
+    )
 
 
 def varying(rows: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
@@ -132,7 +147,7 @@ def varying(rows: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
 
 def series_name(row: Mapping[str, Any], parts: Iterable[str]) -> str:
     """The row's values of the given parts, joined."""
-    return " · ".join(str(row[part]) for part in parts if row.get(part) is not None)
+    return joined(*(row.get(part) for part in parts))
 
 
 def unscored(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -146,6 +161,11 @@ def without_means_of_figures(rows: Iterable[Mapping[str, Any]]) -> list[dict[str
     every = [dict(row) for row in rows]
     with_figures = {row["metric"] for row in every if row["statistic"] != "mean"}
     return [row for row in every if row["statistic"] != "mean" or row["metric"] not in with_figures]
+
+
+def headline_rows(summary: pl.DataFrame) -> list[dict[str, Any]]:
+    """The rows that every report begins with: over all tags, and of a metric with figures the figures, not its mean."""
+    return without_means_of_figures(row for row in summary.iter_rows(named=True) if row["tag"] is None)
 
 
 # C0 except tab and newline, DEL, and C1, which some terminals treat like escapes; and lone surrogates, which JSON may
@@ -179,58 +199,27 @@ def folded(name: str, width: int, indent: str = "  ") -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """Findings on one subject.
-
-    Attributes:
-        title: The subject.
-        lines: One finding each.
-    """
+class Findings:
+    """Findings on one subject, one a line."""
 
     title: str
     lines: Sequence[str]
 
 
-def print_told(console: Console, heading: str, found: Sequence[Told]) -> None:
+def print_findings(console: Console, heading: str, findings: Sequence[Findings]) -> None:
     """Print all findings under one heading; nothing if there are none."""
-    from rich.padding import Padding
-
-    if not found:
+    if not findings:
         return
     console.print(literal(heading, style="bold"))
-    for one in found:
+    for one in findings:
         console.print(literal(f"  {one.title}"))
         for line in one.lines:
-            console.print(Padding(literal(line, style="dim"), (0, 0, 0, 4)))
+            print_indented(console, line, by=4)
     console.print()
 
 
-@dataclass(frozen=True, kw_only=True)
-class Reported:
-    """A finished run, as reports use it.
+def print_indented(console: Console, line: str, style: str = "dim", by: int = 2) -> None:
+    """Print untrusted text, indented on all of its lines."""
+    from rich.padding import Padding
 
-    Attributes:
-        scores: The columns of scores.parquet, in input order.
-        summary: The columns of summary.parquet.
-        details: Matrices and lists of figures: dataset, target, metric, judge, tag, statistic, and the data.
-        gates: metric, statistic, condition, value, passed (None: undecided) and message of each gate.
-        max_error_rate: The share of errors that the run allows.
-        manifest: run.json.
-        metrics: The metrics' configuration, by name.
-        categorising: Names of the metrics that classify cases.
-        cases: The evaluated cases in input order; iterated once.
-        answers: Returns the answer to a case, or None.
-        calibration: The judges compared with people; None without labels.
-    """
-
-    scores: pl.LazyFrame
-    summary: pl.DataFrame
-    details: Sequence[Mapping[str, Any]]
-    gates: Sequence[Mapping[str, Any]]
-    manifest: Mapping[str, Any]
-    metrics: Mapping[str, MetricConfig]
-    cases: Iterable[Case]
-    answers: AnswerOf
-    calibration: Calibration | None = None
-    max_error_rate: float = 0.0
-    categorising: Collection[str] = ()
+    console.print(Padding(literal(line, style=style), (0, 0, 0, by)))

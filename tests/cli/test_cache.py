@@ -59,7 +59,7 @@ def test_the_same_command_again_asks_nothing_and_says_the_same(program: Program)
         manifest = program.manifest
         assert (manifest["requests"], manifest["cached"]) == (0, 24)
         assert (manifest["cost_usd"], manifest["saved_usd"]) == (0.0, pytest.approx(24 * 0.0002))
-        assert "24 from earlier" in again.stdout
+        assert "24 from the cache" in again.stdout
         table = pl.read_parquet(program.latest / "scores.parquet")
         assert table["cached"].to_list() == [True] * 12
         assert table["cost_usd"].to_list() == [0.0] * 12

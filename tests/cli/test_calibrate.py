@@ -163,9 +163,9 @@ def test_from_a_sheet_to_a_corrected_number(lab: Lab) -> None:
     assert set(row["agreement"]["kappa"]) == {"value", "ci_low", "ci_high", "method"}
     assert [one["tag"] for one in row["tags"]] == ["even", "odd"]
     page = (lab.latest / "calibration.html").read_text(encoding="utf-8")
-    assert "Where metric and people differ most" in page
+    assert "Largest differences of metric and people" in page
     said = re.sub("<[^>]*>", "", page.partition("<body>")[2])
-    assert "judge" not in said.replace("judge: none (no metric asks one)", "")
+    assert "judge" not in said.replace("judge: none (no metric needs one)", "")
     assert "recorded as False" in page
 
 
@@ -336,13 +336,13 @@ def test_too_few_labels_give_no_estimate_and_exit_2(lab: Lab) -> None:
 
 def test_labels_that_all_say_the_same_are_warned_of(lab: Lab) -> None:
     [row] = calibrated(lab, *(label(i, True) for i in range(30)))["rows"]
-    assert any("all 30 labels say the same (1.000)" in warning for warning in row["warnings"])
+    assert any("all 30 labels are the same (1.000)" in warning for warning in row["warnings"])
 
 
 def test_a_judge_that_never_varies_is_warned_of(lab: Lab) -> None:
     evaluate(lab, cases(), "metric=same")
     [row] = calibrated(lab, *({**label(i), "metric": "same", "value": 40 + i} for i in range(30)))["rows"]
-    assert any("gives all answers the score" in warning for warning in row["warnings"])
+    assert any("gives every answer the score" in warning for warning in row["warnings"])
     assert row["corrected"]["lambda"] == 0
     assert row["corrected"]["estimate"] == pytest.approx(row["human_mean"])
 
@@ -352,7 +352,7 @@ def test_labels_chosen_because_the_judge_failed_are_warned_of(lab: Lab) -> None:
     chosen = [*failed[:36], *(i for i in range(N) if i not in failed[:36])][:40]
     lab.write("l.jsonl", *map(label, chosen))
     said = " ".join(lab("calibrate", "--labels", "l.jsonl").stdout.split())
-    assert "they can hardly have been drawn at random" in said
+    assert "they are hardly a random sample" in said
     assert "Rogan-Gladen" in said
     [row] = calibrated(lab, *map(label, chosen))["rows"]
     assert row["at_random"] is False
@@ -568,4 +568,4 @@ def test_three_people_show_whether_the_judge_may_take_the_place_of_one(lab: Lab)
     test = row["people_agreement"]["alt_test"]
     assert test["passes"] is False
     assert 0 < test["advantage"] < 1
-    assert "may not take a person's place" in " ".join(lab("calibrate", "--labels", "l.jsonl").stdout.split())
+    assert "cannot replace a person" in " ".join(lab("calibrate", "--labels", "l.jsonl").stdout.split())

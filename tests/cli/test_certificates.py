@@ -55,12 +55,12 @@ def test_a_run_that_matches_shows_it(program: Program, certificate: Certificate)
 def test_it_is_stale_once_the_metric_means_something_else(program: Program, certificate: Certificate) -> None:
     keep(certificate, program.folder / CERTIFICATES)
     done = program(*RUN, "metric.faithfulness.version=2")
-    assert "uncalibrated for faithfulness (not the same any more since its labels: the metric)" in done.stdout
+    assert "uncalibrated for faithfulness (changed since it was labelled: the metric)" in done.stdout
     (program.folder / "prompts" / "faithfulness").mkdir(parents=True)
     packaged = Path(__file__).parents[2] / "prompts" / "faithfulness" / "claims.jinja"
     own = program.folder / "prompts" / "faithfulness" / "claims.jinja"
     own.write_text(packaged.read_text(encoding="utf-8") + "\nBe brief.\n", encoding="utf-8")
-    assert "its labels: its prompts)" in program(*RUN).stdout
+    assert "was labelled: its prompts)" in program(*RUN).stdout
 
 
 def test_a_report_written_again_finds_it(program: Program, certificate: Certificate) -> None:
@@ -113,7 +113,7 @@ def test_it_is_stale_once_the_judge_is_asked_otherwise(program: Program) -> None
         assert "calibrated for polite: kappa" in " ".join(program("calibrate", "--labels", "l.jsonl").stdout.split())
         assert "calibrated for polite: kappa" in " ".join(program(*words).stdout.split())
         said = " ".join(program(*words, "judge.temperature=0.7").stdout.split())
-        assert "uncalibrated for polite (not the same any more since its labels: the judge's settings)" in said
+        assert "uncalibrated for polite (changed since it was labelled: the judge's settings)" in said
         said = program(*words, "judge.model=other").stdout
         assert ", uncalibrated" in said
-        assert "not the same any more" not in said
+        assert "changed since it was labelled" not in said

@@ -63,7 +63,7 @@ def test_two_runs(program: Program, two: tuple[str, str]) -> None:
 def test_one_run_is_held_against_the_latest(program: Program, two: tuple[str, str]) -> None:
     document = json.loads(program("compare", two[0], "--json").stdout)
     assert list(document["runs"]) == [Path(run).name for run in two]
-    assert [run["judges"] for run in document["runs"].values()] == [["judge: none (no metric asks one)"]] * 2
+    assert [run["judges"] for run in document["runs"].values()] == [["judge: none (no metric needs one)"]] * 2
 
 
 def test_what_cannot_be_compared_is_refused_unless_allowed(program: Program, two: tuple[str, str]) -> None:

@@ -32,7 +32,7 @@ def test_an_undecided_gate_exits_3_and_says_what_would_decide_it(program: Progra
     page = (program.latest / "summary.md").read_text(encoding="utf-8")
     assert "## exact\\_match on rag" in page
     assert "| **undecided** |" in page
-    assert "| exact\\_match | 0.750 | 0.598 … 0.858 | 75 % | 40 | 0 | 0 | 0 |" in page
+    assert "| exact\\_match | 0.750 | 0.598 to 0.858 | 75 % | 40 | 0 | 0 | 0 |" in page
     suites = ElementTree.parse(program.latest / "junit.xml").getroot()
     assert suites[0].get("errors") == "1"
     assert [case.get("name") for case in suites[0].iter("testcase")] == ["exact_match mean >= 0.7"]

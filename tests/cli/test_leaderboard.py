@@ -22,11 +22,11 @@ def test_the_leader_and_who_cannot_be_told_apart(program: Program) -> None:
     assert [(row["run"][0], row["verdict"]) for row in rows] == [("2", "best"), ("1", "cannot_tell"), ("0", "worse")]
     # McNemar on 18 flips of one kind, the smallest of the three pairs of the board.
     assert rows[2]["p_adjusted"] == pytest.approx(3 * 2 / 2**18)
-    assert "who leads: exact_match · rag" in done.stdout
-    assert "1. 1.000 [0.839, 1.000] 2_dataset.rag.path=c.jsonl: leads" in done.stdout
+    assert "leaderboard: exact_match · rag" in done.stdout
+    assert "1. 1.000 (0.839 to 1.000) 2_dataset.rag.path=c.jsonl: leads" in done.stdout
     page = (program.latest / "report.html").read_text(encoding="utf-8")
-    assert '<h2 id="leaders">Who leads</h2>' in page
-    assert "cannot be told apart, p 1.000" in page
+    assert '<h2 id="leaders">Leaderboard</h2>' in page
+    assert "no clear difference to the first, p 1.000" in page
 
 
 def test_other_cases_are_not_comparable(program: Program) -> None:
@@ -51,7 +51,7 @@ def test_figures_have_boards_of_their_own(program: Program) -> None:
     assert list(boards) == ["mean", "precision", "recall", "f1", "mcc"]
     assert boards["mean"]["also"] == ["pass_rate", "accuracy"]
     assert [row["verdict"] for row in boards["f1"]["leaderboard"]] == ["best", "worse"]
-    assert "who leads: jailbreak_guardrails · accuracy · jailbreak_guardrails" in done.stdout
-    assert "report.html has who leads by precision, recall, f1" in done.stdout
+    assert "leaderboard: jailbreak_guardrails · accuracy · jailbreak_guardrails" in done.stdout
+    assert "report.html has the leaderboards by precision, recall, f1" in done.stdout
     page = (program.latest / "report.html").read_text(encoding="utf-8")
     assert "<h3>jailbreak_guardrails · recall · jailbreak_guardrails</h3>" in page

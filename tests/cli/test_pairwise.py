@@ -68,12 +68,12 @@ def test_a_run_tells_the_win_rate_and_what_the_judge_leans_to(program: Program) 
     assert (found["consistency"]["ci_method"], found["win_rate"]["n_scored"]) == ("wilson", 10)
     sentence = (
         "preference: of 10 pairs 2 won, 2 lost, 0 tied, and 6 decided by the order in which they were read. Where the "
-        "verdict changes with the order, each case or group counted once, 6 lean to what is read first and 0 to what "
-        "is read second (sign test, p = 0.031): the judge prefers what it reads first."
+        "verdict changes with the order, each case or group counted once, 6 lean to the answer read first and 0 to the "
+        "answer read second (sign test, p = 0.031): the judge prefers the answer read first."
     )
     assert sentence in done.stdout
     for name in ("report.html", "summary.md"):
-        assert "the judge prefers what it reads first" in (program.latest / name).read_text(encoding="utf-8"), name
+        assert "the judge prefers the answer read first" in (program.latest / name).read_text(encoding="utf-8"), name
 
 
 def test_a_reply_that_cannot_be_read_is_an_error_and_resume_asks_for_that_case_alone(program: Program) -> None:

@@ -93,7 +93,7 @@ def test_what_the_members_say_alone_stands_beside_it(program: Program) -> None:
     told = " ".join(done.stdout.split())
     assert "first:one: mean 0.750, 12 of 12 scored" in told
     assert "they agree poorly (Krippendorff's alpha" in told
-    assert "most apart on: c03 (first:one 0.750, second:two 0.250)" in told
+    assert "largest differences: c03 (first:one 0.750, second:two 0.250)" in told
     page = (program.latest / "report.html").read_text(encoding="utf-8")
     assert "they agree poorly" in page
     assert '"member_of":"panel"' in page

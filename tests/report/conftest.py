@@ -8,7 +8,7 @@ import pytest
 
 from evalflow.config.schema import MetricConfig
 from evalflow.records import Answer, Case, Message
-from evalflow.report.wording import Reported
+from evalflow.report.html import Reported
 
 SCORES = {
     "run_id": pl.String, "dataset": pl.String, "case_id": pl.String, "group": pl.String, "tags": pl.List(pl.String),

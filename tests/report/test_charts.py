@@ -3,8 +3,7 @@ import re
 import pytest
 
 from evalflow.config.schema import MetricConfig
-from evalflow.report.charts import confusions, matrix_of
-from evalflow.report.pictures import distributions, interval_pictures
+from evalflow.report.charts import confusions, distributions, interval_pictures, matrix_of
 
 METRICS = {
     "faithfulness": MetricConfig(kind="judge", threshold=0.5),
@@ -35,15 +34,14 @@ def test_a_distribution_counts_every_score_once(make_scores):
     cells = [{"case_id": f"{i}", "score": i / 10, "threshold": 0.5, "passed": i >= 5} for i in range(11)]
     cells += [{"case_id": "u", "status": "undefined"}, {"case_id": "e", "status": "error"}]
     (picture,) = distributions(make_scores(cells), METRICS)
-    assert picture.title == "Spread of faithfulness"
+    assert picture.title == "Distribution of faithfulness"
     assert picture.sentence == (
-        "Half of 11 scores lie at or above 0.500; 6 pass (at least 0.5). "
-        "2 are not scored (1 undefined, 1 error, 0 skipped)."
+        "The median of 11 scores is 0.500; 6 pass (at least 0.5). 2 not scored (1 undefined, 1 error, 0 skipped)."
     )
     assert picture.svg.count("var(--fail)") == 5
     # 0.95 .. 1 holds 1.0, and nothing else shares a bin of a twentieth.
     assert picture.svg.count("var(--pass)") == 6
-    assert 'role="img" aria-label="Spread of faithfulness. Half of 11' in picture.svg
+    assert 'role="img" aria-label="Distribution of faithfulness. The median of 11' in picture.svg
 
 
 def test_lower_is_better_is_said(make_scores):
@@ -68,8 +66,8 @@ def test_a_scale_of_its_own_keeps_its_range(make_scores):
 @pytest.mark.parametrize(
     ("scores", "sentence", "counts"),
     [
-        ([0, 1, 1], "1 of 3 scores is 0, 2 are 1; 2 pass (at least 0.5). None is left unscored.", ["1", "2"]),
-        ([0, 0], "2 of 2 scores are 0, 0 are 1; 0 pass (at least 0.5). None is left unscored.", ["2", "0"]),
+        ([0, 1, 1], "1 of 3 scores is 0, 2 are 1; 2 pass (at least 0.5). All cases scored.", ["1", "2"]),
+        ([0, 0], "2 of 2 scores are 0, 0 are 1; 0 pass (at least 0.5). All cases scored.", ["2", "0"]),
     ],
 )
 def test_a_score_that_is_0_or_1_has_two_bars_with_their_counts(make_scores, scores, sentence, counts):
@@ -97,7 +95,7 @@ def test_a_label_keeps_away_from_a_dot_at_the_end_of_the_scale():
 def test_where_nothing_is_scored_there_is_no_picture_but_a_sentence(make_scores):
     (picture,) = distributions(make_scores([{"case_id": "a", "status": "skipped"}]), METRICS)
     assert picture.svg == ""
-    assert "no case is scored. 1 is not scored (0 undefined, 0 error, 1 skipped)" in picture.sentence
+    assert "No case is scored. 1 not scored (0 undefined, 0 error, 1 skipped)" in picture.sentence
 
 
 def test_intervals_and_pass_rates():
@@ -106,15 +104,15 @@ def test_intervals_and_pass_rates():
         row(metric="b", pass_rate=0.25, pass_rate_low=0.1, pass_rate_high=0.5),
     ]
     means, rates = interval_pictures(rows)
-    assert "2 are not scored (0 undefined, 2 error, 0 skipped)" in means.sentence
+    assert "2 not scored (0 undefined, 2 error, 0 skipped)" in means.sentence
     assert {"a", "b"} <= set(texts(means.svg))
-    assert "b passes least often, 25 %" in rates.sentence
+    assert "lowest: b, 25 %" in rates.sentence
 
 
 def test_a_metrics_figures_count_their_unscored_cases_once():
     rows = [row(statistic=name, n_undefined=3) for name in ("precision", "recall", "f1")]
     (picture,) = interval_pictures(rows)
-    assert "3 are not scored" in picture.sentence
+    assert "3 not scored" in picture.sentence
     assert {"m precision", "m recall", "m f1"} <= set(texts(picture.svg))
 
 
@@ -152,5 +150,5 @@ def test_what_is_no_square_matrix_is_none(detail):
 def test_a_confusion_matrix_shows_its_counts():
     detail = {"dataset": "d", "target": "t", "metric": "m", "judge": "j", "tag": None, **MATRIX}
     (picture,) = confusions([detail, {**detail, "tag": "x"}], [row(n_skipped=2)])
-    assert picture.sentence.startswith("In 7 of 8 cases the actual label is the expected one. 2 are not scored")
+    assert picture.sentence.startswith("In 7 of 8 cases the actual label is the expected one. 2 not scored")
     assert [text for text in texts(picture.svg) if text.isdigit()] == ["3", "1", "0", "4"]

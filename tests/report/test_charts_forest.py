@@ -23,25 +23,22 @@ def test_tags_stand_below_all_cases_the_lowest_last():
     assert labels(picture.svg) == ["all cases (30)", "B (20)", "A &gt; C (5)", "A (10)"]
     assert picture.title == "m by tag"
     assert picture.sentence == (
-        "Each dot is the mean over the scored cases with a tag (how many, in brackets), its line the 95 % interval; "
-        "the dashed line is the mean of all, 0.600, which every interval reaches but that of A. "
-        "2 are not scored (0 undefined, 2 error, 0 skipped)."
+        "Each dot is the mean over the scored cases with a tag (how many, in brackets), with its 95 % interval. "
+        "The dashed line is the mean of all cases, 0.600: only A excludes it. "
+        "2 not scored (0 undefined, 2 error, 0 skipped)."
     )
 
 
 def test_a_tag_without_an_interval_is_a_dot():
     [picture] = forests([row(None, 0.6, 30), row("A", 0.3, 1, ci_low=None, ci_high=None), row("B", 0.65, 20)])
-    assert (
-        "which every interval that there is reaches. 1 has no interval, for want of cases that vary. None is left"
-        in picture.sentence
-    )
+    assert ": every interval includes it. 1 has no interval, for want of cases that vary. All cases" in picture.sentence
 
 
 def test_many_tags_and_few():
     assert forests([row(None, 0.6, 30), row("A", 0.3, 10)]) == []
     many = [row(f"t{i}", 0.1, i) for i in range(40)]
     [picture] = forests([row(None, 0.6, 30), *many])
-    assert "30 intervals do not reach. The 30 tags with the most scores, of 40." in picture.sentence
+    assert "30 intervals exclude it. Shown are the 30 tags with the most scores, of 40." in picture.sentence
     assert len(labels(picture.svg)) == 31
 
 

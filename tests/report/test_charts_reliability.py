@@ -25,13 +25,15 @@ def row(**fields: Any) -> dict[str, Any]:
             **fields}  # fmt: skip
 
 
-@pytest.mark.parametrize(("accuracy", "claim"), [(0.5, "too much"), (0.75, "as much as holds"), (1.0, "too little")])
+@pytest.mark.parametrize(
+    ("accuracy", "claim"), [(0.5, "overconfident"), (0.75, "well calibrated"), (1.0, "too modest")]
+)
 def test_it_says_in_words_whether_too_much_is_claimed(accuracy: float, claim: str) -> None:
     (picture,) = reliabilities([diagram(one(2, 0.9, accuracy), one(0, None, None), one(6, 0.7, accuracy))], [row()])
     assert picture.title == "Calibration of m"
-    assert picture.sentence.startswith("Over 8 cases a confidence of 75 % is stated on average and ")
-    assert f"claim {claim};" in picture.sentence
-    assert "(calibration error 0.150). 2 state none. 1 is not scored" in picture.sentence
+    assert picture.sentence.startswith("Over 8 cases the mean confidence is 75 % and ")
+    assert f"are right: {claim} on average (calibration error 0.150)." in picture.sentence
+    assert "2 state no confidence. 1 not scored" in picture.sentence
 
 
 def test_every_bin_that_holds_a_case_is_a_dot_with_its_count() -> None:

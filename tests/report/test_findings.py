@@ -2,7 +2,7 @@
 
 import pytest
 
-from evalflow.report.findings import noise_texts
+from evalflow.report.findings import noise_findings
 
 MEAN = {"value": 0.75, "ci_low": 0.5, "ci_high": 0.9, "ci_method": "t"}
 NOISE = {
@@ -35,41 +35,41 @@ def detail(**noise):
 
 
 def test_every_part_is_said():
-    [text] = noise_texts([detail(), {"metric": "m", "statistic": "mean"}])
+    [text] = noise_findings([detail(), {"metric": "m", "statistic": "mean"}])
     assert text.title == "m: 6 cases, 3 answers each, 1 judgement of each answer"
     assert list(text.lines) == [
         "cases differ by 0.200, answers to one case by 0.100",
         "standard error 0.0500; one more answer 0.0480 (as 1.7 more cases would), one more case 0.0476",
-        "with these cases, no number of repeats takes it below 0.0400",
+        "more repeats of these cases cannot take it below 0.0400",
         "3 stable pass, 1 flaky, 2 stable fail: c1 (1 of 3)",
-        "of 3 answers one passes in 75 % [50 %, 90 %] (pass@3), all pass in 75 % [50 %, 90 %] (pass^3)",
+        "of 3 answers at least one passes in 75 % (50 % to 90 %) (pass@3), all pass in 75 % (50 % to 90 %) (pass^3)",
     ]
 
 
 def test_what_is_not_known_is_not_said():
-    [text] = noise_texts([detail(std_error=None, stability=None, draws=None)])
-    assert list(text.lines) == ["one case, or one group of cases: its noise cannot be told from that of others"]
+    [text] = noise_findings([detail(std_error=None, stability=None, draws=None)])
+    assert list(text.lines) == ["a single case, or group of cases: the noise of cases is unknown"]
 
 
 def test_a_spread_of_cases_that_noise_hides_is_not_said_to_be_zero():
-    [text] = noise_texts([detail(case_spread=0.0, lowest_std_error=0.0)])
+    [text] = noise_findings([detail(case_spread=0.0, lowest_std_error=0.0)])
     assert text.lines[0] == "cases differ by no more than noise would, answers to one case by 0.100"
-    assert not any("takes it below" in line for line in text.lines)
+    assert not any("take it below" in line for line in text.lines)
 
 
 @pytest.mark.parametrize("judge", ["second", None])
 def test_what_tells_them_apart_is_in_the_title(judge):
-    texts = noise_texts([detail(), {**detail(), "judge": "other"}, {**detail(), "judge": judge}])
+    texts = noise_findings([detail(), {**detail(), "judge": "other"}, {**detail(), "judge": judge}])
     assert texts[1].title.startswith("m · other: ")
-    assert noise_texts([]) == []
+    assert noise_findings([]) == []
 
 
 def test_each_tag_has_a_line_the_largest_first():
     tags = [{**detail(), "tag": f"t{i}", "n": 10 - i} for i in range(10)]
     tags[1] = {**detail(std_error=None, stability=None), "tag": "t1", "n": 9}
     other = {**detail(), "judge": "other", "tag": "t0"}
-    [text] = noise_texts([detail(), *tags, other])
+    [text] = noise_findings([detail(), *tags, other])
     assert text.lines[5] == "t0, 10 cases: cases differ by 0.200, answers to one case by 0.100; 1 flaky"
-    assert text.lines[6] == "t1, 9 cases: too few to tell"
+    assert text.lines[6] == "t1, 9 cases: too few cases"
     assert text.lines[-1] == "2 more tags in summary.json"
     assert len(text.lines) == 5 + 8 + 1

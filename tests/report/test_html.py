@@ -135,7 +135,7 @@ def test_the_page_says_who_judged_and_shows_all_four_counts(make_run, make_case,
     # Over the page, the summary, the pictures and the cases.
     assert text.count("judge: embedded (text overlap, not an LLM), uncalibrated") == 4
     assert re.search(r"0\.500 .{0,40}0\.460 to 0\.540 4 1 1 1 1 – t", text)
-    assert "3 are not scored (1 undefined, 1 error, 1 skipped)" in text
+    assert "3 not scored (1 undefined, 1 error, 1 skipped)" in text
     pictures = [attrs for tag, attrs in page.elements if tag == "svg" and attrs.get("role") == "img"]
     assert pictures
     assert all(attrs["aria-label"] for attrs in pictures)
@@ -220,7 +220,7 @@ def test_the_header_says_what_the_manifest_knows():
     }
     assert facts(manifest) == [
         ("Started", "2026-11-21 14:03:22 UTC"),
-        ("Took", "1 min 15 s"),
+        ("Time", "1 min 15 s"),
         ("Dataset", "rag (1,200 cases)"),
         ("Target", "recorded"),
         ("Metrics", "a, b"),
@@ -252,10 +252,10 @@ def test_a_judge_is_uncalibrated_until_a_certificate_says_otherwise():
     assert judge_lines({"judges": judges, "metrics": metrics}) == [
         "judge: a (an LLM), calibrated for faithfulness: Spearman 0.61 (0.40 to 0.80), bias -0.062, 40 labels on rag; "
         "uncalibrated for coherence",
-        "judge: b, uncalibrated for tone (not the same any more since its labels: its prompts)",
+        "judge: b, uncalibrated for tone (changed since it was labelled: its prompts)",
         "judge: c (an LLM), uncalibrated",
     ]
-    assert judge_lines({"judges": {}}) == ["judge: none (no metric asks one)"]
+    assert judge_lines({"judges": {}}) == ["judge: none (no metric needs one)"]
 
 
 @pytest.mark.parametrize(

@@ -94,7 +94,7 @@ def test_every_suite_says_who_judged_and_that_nobody_checked_it(written):
     for suite in written(CELLS, GATES, judges=judges):
         found = [(one.get("name"), one.get("value")) for one in suite.find("properties")]
         assert found == [("judge", 'a (an LLM, called "a"), uncalibrated'), ("judge", "b, uncalibrated")]
-    assert written(CELLS)[0][0][0].get("value") == "none (no metric asks one)"
+    assert written(CELLS)[0][0][0].get("value") == "none (no metric needs one)"
 
 
 def test_names_tell_every_cell_apart(written):

@@ -42,7 +42,7 @@ def test_metrics_by_judge_agreement_and_cost(page, make_run, make_case):
     assert "n 3: 3 scored, 0 undefined, 0 error, 0 skipped" in words
     assert "faithfulness a b 3 67 % 1.00" in words
     assert re.findall(r"<h3>(.*?) · faithfulness</h3>", text) == ["Same pass or fail", "Rank correlation"]
-    assert "on faithfulness, and below it on how many answers. They are a and b (67 %)." in words
+    assert "on faithfulness, and below it the number of answers. Highest: a and b (67 %)." in words
     assert "0_judge=a – 3 – – $0.2500" in words
     assert "1_judge=b – 6 – – unknown" in words
     assert 'href="0_judge%3Da/report.html"' in text

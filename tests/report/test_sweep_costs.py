@@ -20,7 +20,7 @@ def test_runs_with_a_known_cost_are_drawn_and_the_others_counted():
     assert {"small", "large"} <= set(re.findall(r"<text[^>]*>([^<]*)</text>", picture.svg))
     assert "unknown" not in picture.svg
     assert picture.sentence.endswith(
-        "1 without a known cost is not shown. 2 are not scored (0 undefined, 2 error, 0 skipped)."
+        "1 without a known cost is not shown. 2 not scored (0 undefined, 2 error, 0 skipped)."
     )
 
 

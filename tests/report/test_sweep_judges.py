@@ -19,15 +19,15 @@ def test_a_matrix_names_every_two_judges_twice_and_the_ends_in_words():
     same, rank = judge_matrices(pairs, [ROW])
     assert (same.title, rank.title) == ("Same pass or fail · tone", "Rank correlation · tone")
     assert [texts(same).count(text) for text in ("90 %", "50 %", "65 %", "n 10", "n 7")] == [2, 2, 2, 4, 2]
-    assert "Nearest are a and b (90 %), farthest a and c (50 %)." in same.sentence
-    assert "3 are not scored (1 undefined, 2 error, 0 skipped)" in same.sentence
+    assert "Highest: a and b (90 %); lowest: a and c (50 %)." in same.sentence
+    assert "3 not scored (1 undefined, 2 error, 0 skipped)" in same.sentence
     assert [texts(rank).count(text) for text in ("0.80", "–", "-0.20")] == [2, 2, 2]
 
 
 def test_judges_without_pass_or_fail_have_their_correlation_alone():
     [rank] = judge_matrices([pair("a", "b", None, 0.5)], [ROW])
     assert rank.title.startswith("Rank correlation")
-    assert "They are a and b (0.50)." in rank.sentence
+    assert "Highest: a and b (0.50)" in rank.sentence
 
 
 def test_judges_without_an_answer_in_common_leave_a_gap():

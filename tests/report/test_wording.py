@@ -49,9 +49,9 @@ def test_methods_in_words():
 
 def test_unscored_counts():
     assert not_scored({"n_undefined": 1, "n_error": None, "n_skipped": 0}) == (
-        "1 is not scored (1 undefined, 0 error, 0 skipped)"
+        "1 not scored (1 undefined, 0 error, 0 skipped)"
     )
-    assert not_scored({}) == "None is left unscored"
+    assert not_scored({}) == "All cases scored"
 
 
 def test_only_what_varies_names_a_series():

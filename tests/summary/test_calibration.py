@@ -3,7 +3,7 @@
 import polars as pl
 import pytest
 
-from evalflow.report.calibration_words import in_words, warnings_of
+from evalflow.report.calibration_findings import in_words, warnings_of
 from evalflow.summary.agreement import classes_of, disagreements, label_frame, labelled_scores
 from evalflow.summary.calibration import calibrate_scores
 from evalflow.summary.compare import Traits
@@ -42,7 +42,7 @@ def test_only_scored_cells_count_and_labels_of_others_are_counted():
     [row] = calibrate_scores(scores, labels(*({"human": i % 2} for i in range(21))), TRAITS)
     assert (row.corrected.n, row.corrected.n_unlabelled, row.unscored, row.apart) == (20, 0, 1, 1)
     [mean] = in_words(row)[1:2]
-    assert mean.startswith("People labelled all answers with a score, so that")
+    assert mean.startswith("People labelled all answers with a score, so")
 
 
 def test_answers_that_the_judge_failed_at_count_with_its_mean_once_one_is_labelled():

@@ -87,7 +87,7 @@ class TerminalScreen:
     def ends(self, folder: RunFolder, manifest: dict[str, Any], rules: ResultRules, derived: Derived) -> None:
         """The table, the worst cases, and where to read on."""
         if self._sweeping:
-            from evalflow.report.sweep_console import run_line
+            from evalflow.report.sweep import run_line
 
             self._out.print(literal(run_line(folder.path.name, manifest, derived.summary.frame)), soft_wrap=True)
             return
@@ -137,7 +137,7 @@ class TerminalScreen:
 
     def swept(self, folder: Path, tables: SweepTables) -> None:
         """The table over all runs of a sweep, and how far its judges agree."""
-        from evalflow.report.sweep_console import print_sweep
+        from evalflow.report.sweep import print_sweep
 
         self._out.print()
         print_sweep(self._out, tables.summary, tables.agreement, tables.boards)

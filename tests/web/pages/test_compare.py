@@ -60,7 +60,7 @@ def test_what_cannot_be_compared_says_why_and_is_compared_all_the_same(visit: Vi
     assert again.get_attribute("href") == f"/runs/new?source={finished.other}"
     page.get_by_role("link", name="Compare anyway").click()
     page.get_by_text("compared all the same, as allowed").wait_for()
-    page.get_by_text("The difference cannot be told.").wait_for()
+    page.get_by_text("No clear difference.").wait_for()
     page.get_by_text("No case differs: the 12 cases of both runs have the same answers and scores.").wait_for()
 
 

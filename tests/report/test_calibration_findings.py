@@ -3,7 +3,7 @@
 import polars as pl
 import pytest
 
-from evalflow.report.calibration_pictures import reliability_bins
+from evalflow.report.calibration_findings import reliability_bins
 from evalflow.summary.agreement import label_frame
 from evalflow.summary.calibration import calibrate_scores
 from evalflow.summary.compare import Traits

@@ -1,0 +1,326 @@
+"""What a calibration shows: findings and warnings in plain words, and pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from evalflow.lazy import np
+from evalflow.report.charts import Picture, draw
+from evalflow.report.svg import (
+    MAIN,
+    MUTED,
+    Drawing,
+    IntervalPoint,
+    Scale,
+    confusion_chart,
+    interval_chart,
+    x_axis,
+    y_axis,
+)
+from evalflow.report.wording import counted, interval, number, p_value, percent, signed
+from evalflow.stats.intervals import interval as mean_interval
+from evalflow.stats.prediction import MIN_LABELS
+
+if TYPE_CHECKING:
+    from evalflow.stats.agreement import Agreement
+    from evalflow.summary.calibration import CalibrationRow
+
+KEYS: Mapping[str, str] = MappingProxyType(
+    {
+        "accuracy": "same verdict",
+        "sensitivity": "where people say yes or pass, so does the {who}",
+        "specificity": "where people say no or fail, so does the {who}",
+        "kappa": "beyond chance (kappa)",
+        "kappa_weighted": "beyond chance, near misses count less (weighted kappa)",
+        "krippendorff_alpha": "same scores (Krippendorff's alpha)",
+        "spearman": "same order (Spearman)",
+        "spearman_by_group": "same order within a group (Spearman)",
+        "kendall": "same order, pair by pair (Kendall)",
+        "pearson": "on a straight line (Pearson)",
+        "auroc": "a pass above a fail (AUROC; 0.5 is chance)",
+    }
+)
+"""The measures of agreement, in words; {who} is the judge, or the metric where it asks none."""
+_SEEN = 0.0005
+"""A difference below this is shown as 0."""
+_ROUNDING = 1e-9
+_SHARES = ("accuracy", "sensitivity", "specificity", "auroc")
+_SOMETIMES = ("spearman_by_group", "auroc")
+
+
+def measured(name: str) -> str:
+    """What a measure's values mean."""
+    return "0 to 1" if name in _SHARES else "1 is perfect, 0 is chance"
+
+
+def shown_measures(row: CalibrationRow) -> list[tuple[str, str, Agreement]]:
+    """The measures of agreement to show, as name, words and measure, with shares within 0..1.
+
+    With two classes weighted kappa equals kappa, and with yes and no all correlations equal Spearman's.
+    """
+    shown: list[tuple[str, str, Agreement]] = []
+    for name, words in KEYS.items():
+        one = row.agreement[name]
+        if name == "kappa_weighted" and row.classes is not None and row.classes.binary:
+            continue
+        if name in ("kendall", "pearson") and _alike(one, row.agreement["spearman"]):
+            continue
+        if name in _SOMETIMES and one.value is None:
+            continue
+        if name in _SHARES and one.low is not None and one.high is not None:
+            one = replace(one, low=max(0.0, one.low), high=min(1.0, one.high))
+        shown.append((name, words.format(who=row.who), one))
+    return shown
+
+
+def _alike(one: Agreement, other: Agreement) -> bool:
+    return other.value is not None and one.value is not None and abs(one.value - other.value) < _ROUNDING
+
+
+def in_words(row: CalibrationRow) -> list[str]:
+    """The judge's bias, the corrected mean, what the judge is worth in labels, and agreement among people."""
+    return [*_bias(row), *_estimate(row), *_raters(row)]
+
+
+def _bias(row: CalibrationRow) -> Iterator[str]:
+    found = row.corrected
+    if found.bias is None:
+        return
+    who = f"the {row.who}"
+    people = "people" if row.people[0] > 1 else "the person who labelled"
+    known = found.bias_low is not None and found.bias_high is not None
+    span = f" ({who} minus people: {interval(found.bias_low, found.bias_high, signed)})" if known else ""
+    if abs(found.bias) < _SEEN:
+        yield f"On average {who} scores as high as {people}{span}."
+        return
+    way = "higher" if found.bias > 0 else "lower"
+    clear = found.bias_low is not None and found.bias_high is not None and not found.bias_low <= 0 <= found.bias_high
+    chance = "" if clear else ", which may be chance"
+    yield f"On average {who} scores {number(abs(found.bias))} {way} than {people}{span}{chance}."
+
+
+def _estimate(row: CalibrationRow) -> Iterator[str]:
+    found = row.corrected
+    if found.estimate is None:
+        yield f"There is no corrected estimate: {found.method.removeprefix('none: ')}."
+        return
+    if not found.n_unlabelled:
+        every = f"all {row.named}" if row.apart else "every answer"
+        yield f"People labelled {every}, so their mean stands and the {row.who} adds nothing."
+        return
+    if found.low is not None and found.high is not None:
+        yield (
+            f"Had people labelled all {found.n + found.n_unlabelled:,} {row.named}, their mean would be about "
+            f"{number(found.estimate)}, most likely between {number(found.low)} and {number(found.high)}."
+        )
+    saved = found.labels_saved
+    if saved is not None and saved > 0:
+        yield (
+            f"The {row.who} saves {counted(saved, 'label')}: without it people would need as many more for an interval "
+            "as narrow. With other labels this number may differ."
+        )
+    elif saved is not None and found.lambda_:
+        yield f"The {row.who} saves no labels: without it the interval is as narrow."
+
+
+def _raters(row: CalibrationRow) -> Iterator[str]:
+    found, alpha = row.raters, row.agreement["krippendorff_alpha"]
+    if found is None or found.alpha.value is None:
+        return
+    of_judge = "" if alpha.value is None else f", that of the {row.who} with people {number(alpha.value)}"
+    yield (
+        f"The agreement of people with each other is {number(found.alpha.value)}{of_judge} (Krippendorff's alpha); "
+        f"a {row.who} cannot be expected to do better than people."
+    )
+    if found.ceiling is not None:
+        yield f"With labels as noisy as these, no {row.who} can correlate better than {number(found.ceiling)}."
+    test = found.alt_test
+    if test.passes is not None and test.winning_rate is not None:
+        few = test.method.partition(": ")[2]
+        yield (
+            f"The {row.who} {'can' if test.passes else 'cannot'} replace a person: it does as well as "
+            f"{percent(test.winning_rate)} of them (alternative annotator test{f', {few}' if few else ''})."
+        )
+
+
+def warnings_of(row: CalibrationRow) -> list[str]:
+    """Warnings about the estimate, each with what to do about it."""
+    return [*_few_labels(row), *_constant(row), *_biased_sample(row), *_unscored(row)]
+
+
+def _few_labels(row: CalibrationRow) -> Iterator[str]:
+    n = row.corrected.n
+    if n < MIN_LABELS and row.tag is None:
+        yield (
+            f"{counted(n, 'labelled answer')}: too few to measure the bias of the {row.who}; the corrected estimate "
+            f"needs {MIN_LABELS}, and 50 are better (calibrate --sample 50)"
+        )
+
+
+def _constant(row: CalibrationRow) -> Iterator[str]:
+    labels, scores = row.constant
+    if labels and row.corrected.n > 1:
+        value = number(row.corrected.human_mean)
+        yield (
+            f"all {row.corrected.n} labels are the same ({value}): they do not show how the {row.who} does on other "
+            "answers; label more"
+        )
+    if scores and row.corrected.n + row.corrected.n_unlabelled > 1:
+        value = number(row.corrected.judge_mean)
+        yield f"the {row.who} gives every answer the score {value}, so only the labels count"
+
+
+def _biased_sample(row: CalibrationRow) -> Iterator[str]:
+    found = row.selection
+    where = "" if row.tag is None else f" of {row.tag}"
+    if found is not None and found.biased:
+        yield (
+            f"the {row.who}'s mean is {number(found.labelled)} on the labelled answers{where} and {number(found.rest)} "
+            f"on the others (p {_p(found.p_value)}), so they are hardly a random sample, and the corrected estimate "
+            f"does not hold; draw them with calibrate --sample{_by_class(row)}"
+        )
+    if found is not None and row.at_random is None and row.tag is None:
+        yield (
+            f"the labelled answers are of {counted(found.clusters or 0, 'group')}: too few to show whether they are a "
+            "random sample, which the corrected estimate assumes; label answers of more groups"
+        )
+    for one in row.uneven:
+        yield (
+            f"{percent(one.labelled)} of the answers tagged {one.tag} are labelled and {percent(one.elsewhere)} of the "
+            f"others (p {_p(one.p_value)}), so they are hardly a random sample of all"
+        )
+
+
+def _by_class(row: CalibrationRow) -> str:
+    """The estimate if labels were chosen by what people thought of the answers."""
+    other = row.by_class
+    if other is None or other.estimate is None or other.low is None or other.high is None:
+        return ""
+    return (
+        f". If they were chosen by what people thought of them, and not by the {row.who}'s verdict, the estimate for "
+        f"the others is {number(other.estimate)} ({interval(other.low, other.high)}, Rogan-Gladen)"
+    )
+
+
+def _unscored(row: CalibrationRow) -> Iterator[str]:
+    n, (failed, labelled) = row.unscored, row.failed
+    every = row.corrected.n + row.corrected.n_unlabelled
+    if labelled and row.tag is None:
+        yield (
+            f"{failed} of {every:,} answers have no score by the {row.who}, and {labelled} of these are labelled: the "
+            "corrected estimate uses its mean as their score"
+        )
+    elif failed and row.tag is None:
+        have = "1 more answer has" if failed == 1 else f"{failed} more answers have"
+        yield (
+            f"{have} no score by the {row.who} and no label, so the corrected estimate is of the others; draw again: "
+            "calibrate --sample"
+        )
+    if n:
+        yield f"{n} labelled answer{' has' if n == 1 else 's have'} no score by the {row.who}, and are not used"
+
+
+def _p(value: float | None) -> str:
+    text = p_value(value)
+    return text if text.startswith("<") else f"= {text}"
+
+
+_BINS = 5
+_FEW_VALUES = 3
+_SIDE = 240
+
+
+def calibration_pictures(row: CalibrationRow) -> list[Picture]:
+    """Means, their tags, the reliability diagram where scores are graded, the matrix where they are classes."""
+    found = [means_picture(row), _tags_picture(row), _reliability_picture(row), _matrix_picture(row)]
+    return [picture for picture in found if picture is not None]
+
+
+def means_picture(row: CalibrationRow) -> Picture:
+    """The judge's mean, the corrected one, and people's own, each on its interval."""
+    c, who = row.corrected, row.who
+    points = [
+        IntervalPoint(f"{who} alone", c.judge_mean, row.judged.low, row.judged.high),
+        IntervalPoint("people alone", c.human_mean, c.human_low, c.human_high),
+        IntervalPoint(f"{who} corrected by people", c.estimate, c.low, c.high),
+    ]
+    sentence = (
+        f"The mean of {row.metric} over all {c.n + c.n_unlabelled:,} {row.named}, by the {who} alone, by the {c.n:,} "
+        f"labelled answers alone, and by both together, with 95 % intervals. The interval of the {who} alone does not "
+        "include its bias."
+    )
+    return draw(f"{who.capitalize()} and people", sentence, _intervals(points, row))
+
+
+def _tags_picture(row: CalibrationRow) -> Picture | None:
+    points: list[IntervalPoint] = []
+    for one in (row, *row.tags):
+        c = one.corrected
+        if c.estimate is not None:
+            points.append(IntervalPoint(f"{one.tag or 'all answers'} ({c.n:,})", c.estimate, c.low, c.high))
+    if len(points) < 2:
+        return None
+    sentence = "The corrected mean by tag, with its 95 % interval; in brackets the number of labelled answers."
+    return draw("Corrected, by tag", sentence, _intervals(points, row))
+
+
+def _reliability_picture(row: CalibrationRow) -> Picture | None:
+    """What people say of answers that the judge scores about alike; of graded scores in 0..1 only."""
+    bins = reliability_bins(row)
+    if not bins:
+        return None
+    worst = max(bins, key=lambda one: abs(one["human"] - one["judge"]))
+    sentence = (
+        f"Labelled answers in groups by the {row.who}'s score: across its mean, upwards that of people, with 95 % "
+        f"intervals. On the dashed line both are equal. The largest difference: where the {row.who} says "
+        f"{number(worst['judge'])}, people say {number(worst['human'])} ({worst['n']} answers)."
+    )
+    drawing = Drawing()
+    x, y = Scale(0, 1, 0, _SIDE), Scale(0, 1, _SIDE, 0)
+    y_axis(drawing, y, _SIDE, "people")
+    x_axis(drawing, x, _SIDE, row.who, top=0)
+    drawing.line((0, _SIDE), (_SIDE, 0), MUTED, dash="4 3")
+    for one in bins:
+        across = x(one["judge"])
+        if one["low"] is not None:
+            drawing.line((across, y(one["low"])), (across, y(one["high"])), MAIN, width=2.5, opacity=0.45)
+        drawing.dot(across, y(one["human"]))
+    return draw("What a score is worth", sentence, drawing)
+
+
+def reliability_bins(row: CalibrationRow) -> list[dict[str, Any]]:
+    """Labelled answers in five groups of equal size by the judge's score: n, the means judge and human, low and high.
+
+    Low and high are None where labels that are all alike give no interval. Empty where scores leave 0..1 or take three
+    values at most, such as verdicts.
+    """
+    labelled = row.answers.filter(row.answers["human"].is_not_null()).sort("score")
+    judge, human, clusters = (labelled[name].to_numpy() for name in ("score", "human", "cluster"))
+    if np.unique(judge).size <= _FEW_VALUES or judge.min() < 0 or judge.max() > 1:
+        return []
+    bins: list[dict[str, Any]] = []
+    for part in np.array_split(np.arange(judge.size), _BINS):
+        several = np.unique(clusters[part]).size < part.size
+        known = mean_interval(human[part], clusters[part] if several else None, bounded=True)
+        means = {"judge": float(judge[part].mean()), "human": float(human[part].mean())}
+        bins.append({"n": int(part.size), **means, "low": known.low, "high": known.high})
+    return bins
+
+
+def _matrix_picture(row: CalibrationRow) -> Picture | None:
+    classes = row.classes
+    if classes is None:
+        return None
+    counts = classes.matrix()
+    total, same = sum(map(sum, counts)), sum(counts[i][i] for i in range(len(counts)))
+    names = ["fail", "pass"] if classes.by_threshold else [f"{level:g}" for level in classes.levels]
+    how = " Pass and fail are those of the metric's threshold." if classes.by_threshold else ""
+    sentence = f"{row.who.capitalize()} and people agree on {same:,} of {total:,} labelled answers.{how}"
+    return draw("Who says what", sentence, confusion_chart(names, counts, down="people", across=row.who))
+
+
+def _intervals(points: list[IntervalPoint], row: CalibrationRow) -> Drawing:
+    return interval_chart(points, [0, 1] if row.traits.bounded else None, row.metric)
