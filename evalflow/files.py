@@ -40,3 +40,12 @@ def write_atomically(path: Path, text: str) -> None:
     """Write a file of UTF-8 text; see `replacing`."""
     with replacing(path) as file:
         file.write(text)
+
+
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""How a text begins that a spreadsheet would run."""
+
+
+def safe_text(text: str) -> str:
+    """`text`, with an apostrophe in front if a spreadsheet would read it as a formula."""
+    return f"'{text}" if text.startswith(FORMULA) else text

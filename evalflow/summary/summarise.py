@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evalflow.files import completed, write_atomically
+from evalflow.files import completed, safe_text, write_atomically
 from evalflow.lazy import np, pl
 from evalflow.records import Direction, passes
 from evalflow.summary.composites import Composite
@@ -166,9 +166,6 @@ def _figure_rows(found: list[Slice], means: pl.DataFrame) -> tuple[pl.DataFrame,
     return joined.with_columns(blank).select("unit", *schema, "place"), details
 
 
-FORMULA = ("=", "+", "-", "@", "\t", "\r")
-
-
 def write_summary(summary: Summary, folder: Path) -> None:
     """Write summary.parquet, summary.csv and summary.json into an existing folder; see `safe_text` for texts in CSV."""
     with completed(folder / "summary.parquet") as draft:
@@ -178,11 +175,6 @@ def write_summary(summary: Summary, folder: Path) -> None:
         summary.frame.with_columns(texts).write_csv(draft)
     text = json.dumps(summary_document(summary), ensure_ascii=False, indent=1, allow_nan=False)
     write_atomically(folder / "summary.json", text + "\n")
-
-
-def safe_text(text: str) -> str:
-    """`text`, with an apostrophe in front if a spreadsheet would read it as a formula."""
-    return f"'{text}" if text.startswith(FORMULA) else text
 
 
 def summary_document(summary: Summary) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from evalflow.config.schema import DatasetConfig
 from evalflow.datasets import columns, propose_fields, read
 from evalflow.datasets.fields import CONVERTERS, USUAL
 from evalflow.errors import UserError
-from evalflow.labels import parse_case
+from evalflow.labels.read import parse_case
 from evalflow.records import Context, Message
 
 

@@ -1,6 +1,6 @@
 """Labels out of rows of a file, and out of a case."""
 
-from evalflow.labels import parse, parse_case
+from evalflow.labels.read import parse, parse_case
 from evalflow.records import Case
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from evalflow.labels import Elsewhere, LabelledAnswer, answer_hash, bind, parse
+from evalflow.labels.read import Elsewhere, LabelledAnswer, answer_hash, bind, parse
 from evalflow.records import Answer
 
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 from evalflow.errors import UserError
+from evalflow.files import safe_text
 from evalflow.report.html import write_reports
 from evalflow.report.results_csv import CasesWriter, ResultsWriter, rows
-from evalflow.summary.summarise import safe_text
 
 
 def table(run):

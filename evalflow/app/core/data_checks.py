@@ -16,7 +16,7 @@ from evalflow.config.schema import RunConfig
 from evalflow.config.validate import Settings
 from evalflow.errors import Problem, UserError, did_you_mean
 from evalflow.jsonvalues import look_up
-from evalflow.labels import Given, parse_case
+from evalflow.labels.read import Given, parse_case
 from evalflow.metrics.scale import label_scale, read_label
 from evalflow.metrics.steps import fields_of, is_recorded, root
 from evalflow.protocols import Metric

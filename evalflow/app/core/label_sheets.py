@@ -15,23 +15,11 @@ from evalflow.app.core.derive import answered_rows, without_unanswered
 from evalflow.app.core.saved import SavedRun, find_run, open_scored
 from evalflow.app.core.screen import shown
 from evalflow.errors import Problem, UserError, command, did_you_mean
-from evalflow.labels import (
-    CELL,
-    Drawn,
-    Key,
-    Sheet,
-    UnlabelledAnswer,
-    answer_hash,
-    draw,
-    draw_groups,
-    key_of,
-    read_sheet,
-    score_strata,
-    tag_stratum,
-)
+from evalflow.labels.draw import Drawn, Key, UnlabelledAnswer, draw, draw_groups, score_strata, tag_stratum
+from evalflow.labels.read import answer_hash
+from evalflow.labels.sheet import CELL, Sheet, key_of, read_sheet, shown_case, write_label_sheet
 from evalflow.lazy import pl
 from evalflow.metrics.scale import label_scale, scale_in_words
-from evalflow.report.label_sheet import shown_case, write_label_sheet
 from evalflow.report.results_csv import as_answered
 from evalflow.report.wording import literal
 

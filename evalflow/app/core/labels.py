@@ -13,7 +13,7 @@ from evalflow.app.core.derive import answered_rows
 from evalflow.app.core.saved import SavedRun, open_scored
 from evalflow.app.core.screen import shown
 from evalflow.errors import Problem, UserError, command
-from evalflow.labels import (
+from evalflow.labels.read import (
     HERE,
     Bound,
     Elsewhere,
