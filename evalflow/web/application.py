@@ -95,10 +95,10 @@ def add_pages(app: FastAPI, workspace: Workspace) -> None:
     from nicegui import ui
 
     from evalflow.web.pages import (
+        bot_form,
         bots,
         case,
         compare,
-        dataset,
         datasets,
         history,
         import_cases,
@@ -113,10 +113,10 @@ def add_pages(app: FastAPI, workspace: Workspace) -> None:
 
     # A fixed address comes before an address with a name in the same place.
     for add in (
-        *(bots.add_bots, bots.add_bot_edit, bots.add_bot),
+        *(bots.add_bots, bot_form.add_bot_edit, bots.add_bot),
         *(metrics.add_metrics, metric.add_metric_edit, metrics.add_library),
         *(datasets.add_datasets, datasets.add_dataset_edit, import_cases.add),
-        *(case.add_case_new, case.add_case_edit, dataset.add_dataset),
+        *(case.add_case_new, case.add_case_edit, datasets.add_dataset),
         *(runs.add, new_run.add, run_case.add, run.add, compare.add, history.add, frame.add_missing_page),
     ):
         add(workspace)

@@ -2,118 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from anyio import to_thread
 from nicegui import ui
 
+from evalflow.app.studio.case_rows import irregular_turns
 from evalflow.app.studio.cases import CasePlace, StoredCase, add_case, case_place, delete_cases, get_case, update_case
 from evalflow.app.studio.datasets import own_row
 from evalflow.app.studio.space import NotFoundError, Workspace
 from evalflow.errors import Problem
-from evalflow.web.pages.case_fields import Pieces, Turns
-from evalflow.web.pages.cases import Sought
-from evalflow.web.pages.datasets import PLACE
-from evalflow.web.ui.dialogs import Saving, confirmation, form, leave, saved
-from evalflow.web.ui.fields import Pairs, as_text, as_value
+from evalflow.web.pages.cases import CaseSearch
+from evalflow.web.ui.dialogs import Saving, State, confirmation
+from evalflow.web.ui.forms import (
+    About,
+    Field,
+    FormOption,
+    Pairs,
+    area,
+    as_text,
+    as_value,
+    attempt,
+    choices,
+    fieldset,
+    form,
+    leave,
+    line,
+    pair,
+    pick,
+    saved,
+    written,
+)
 from evalflow.web.ui.frame import frame, guarded_page
-from evalflow.web.ui.parts import About, Field, area, attempt, button, fieldset, line, link_button, tell, text, written
-
-_TEXTS = {
-    "reference": About("Expected answer", "The ideal answer.", "It costs 40 pounds a year."),
-    "answer": About(
-        "Recorded answer",
-        "An earlier answer of the bot; scored if the bot is not asked.",
-        "40 pounds, I think.",
-    ),
-}
-_LABELS = {
-    "expected": About(
-        "Expected label", "For bots that classify or retrieve: the true label, or a list of ids.", "allowed"
-    ),
-    "actual": About("Recorded label", "The label or ids that the bot gave.", "refused"),
-}
-_TAGS = About("Tags", "Separate with ;, sub-tags with >.", "Fees > Refunds; hard")
-_GROUP = About("Group", "Related cases, counted together in statistics.", "handbook")
-_ID = About("Id", "Shown in every table. Empty: made from the content.", "fees-017", code=True)
-_UNSEEN = {
-    "checks": "checks",
-    "labels": "labels",
-    "demo_answer": "an example answer",
-    "failure": "why it has no answer",
-}
-
-
-class CaseForm:
-    """The fields, and what they say as a row of JSON lines.
-
-    Args:
-        body: To begin with. Fields that have no place here are kept as they are.
-    """
-
-    def __init__(self, body: Mapping[str, Any]) -> None:
-        self._body = dict(body)
-        self.fields: dict[str, Field] = {}
-        self._turns = Turns(body.get("messages") or [])
-        with fieldset("A good answer", "group"):
-            for name, about in _TEXTS.items():
-                self.fields[name] = area(about, body.get(name))
-        self._contexts = Pieces(body.get("contexts"))
-        help = "More inputs for prompts, used as vars.NAME."
-        self._vars = Pairs("Additional inputs", help, ("plan", "basic"), body.get("vars") or {})
-        with fieldset("Tags and group", "group"):
-            self.fields["tags"] = line(_TAGS, "; ".join(body.get("tags") or []))
-            with ui.element("div").classes("pair"):
-                self.fields["group"] = line(_GROUP, body.get("group"))
-                self.fields["id"] = line(_ID, body.get("id"))
-        with ui.expansion(
-            "Labels and metadata", value=any(body.get(name) is not None for name in (*_LABELS, "metadata"))
-        ):
-            with ui.element("div").classes("pair"):
-                for name, about in _LABELS.items():
-                    value = body.get(name)
-                    self.fields[name] = line(about, None if value is None else as_text(value))
-            help = "Extra data that the bot returned; JSONPath checks read it."
-            self._metadata = Pairs("Metadata", help, ("language", "en"), body.get("metadata") or {})
-        kept = [said for name, said in _UNSEEN.items() if body.get(name) is not None]
-        if kept:
-            text(f"It also has {' and '.join(kept)}, which are kept as they are.", "p", "aside")
-
-    def read(self) -> dict[str, Any] | None:
-        """The row; None where something cannot be read, which is shown beside it."""
-        messages, inputs, metadata = self._turns.read(), self._vars.read(), self._metadata.read()
-        if messages is None or inputs is None or metadata is None:
-            return None
-        values: dict[str, Any] = {
-            "id": written(self.fields["id"]),
-            "messages": messages or None,
-            **{name: self._text(name) for name in _TEXTS},
-            **{name: self._label(name) for name in _LABELS},
-            "contexts": self._contexts.read(),
-            "vars": inputs or None,
-            "metadata": metadata or None,
-            "tags": written(self.fields["tags"]),
-            "group": written(self.fields["group"]),
-        }
-        return {name: value for name, value in {**self._body, **values}.items() if value is not None}
-
-    def focus(self) -> None:
-        """Go to what is asked with the cursor."""
-        self._turns.last.run_method("focus")
-
-    @property
-    def places(self) -> Mapping[str, Field]:
-        """The field of each key, for faults."""
-        return {**self.fields, "messages": self._turns.last, "question": self._turns.last}
-
-    def _text(self, name: str) -> str | None:
-        said = str(self.fields[name].value or "")
-        return said if said.strip() else None
-
-    def _label(self, name: str) -> Any:
-        said = written(self.fields[name])
-        return None if said is None else as_value(said)
+from evalflow.web.ui.parts import button, link_button, tell, text
 
 
 def add_case_edit(workspace: Workspace) -> None:
@@ -123,67 +47,63 @@ def add_case_edit(workspace: Workspace) -> None:
     async def edit(dataset: str, case: str, tag: str = "", text: str = "") -> None:
         if not case.isdecimal() or len(case) > 18:
             raise NotFoundError(Problem(f"there is no case {case!r}", "case"))
-        sought, number = Sought(tag, text), int(case)
+        search, number = CaseSearch(tag, text), int(case)
         found = await to_thread.run_sync(get_case, workspace, dataset, number)
-        place = await to_thread.run_sync(lambda: case_place(workspace, dataset, number, **sought.wanted))
-        back = sought.around(place.before, number).path(dataset)
-        with frame(f"Case {found.body['id']}", place=PLACE, trail=[(dataset, back)]) as actions:
+        place = await to_thread.run_sync(lambda: case_place(workspace, dataset, number, **search.filter))
+        back = search.around(place.before, number).path(dataset)
+        with frame(f"Case {found.body['id']}", place="Test cases", trail=[(dataset, back)]) as actions:
             with actions:
-                _neighbours(dataset, sought, place)
-                _deletion(workspace, dataset, found, sought.around(place.before, place.next or place.previous))
-            _Edit(workspace, dataset, found, sought, place)
+                _neighbours(dataset, search, place)
+                after = search.around(place.before, place.next or place.previous).path(dataset)
+                asked = _deletion(workspace, dataset, found.id, after)
+                button("Delete", asked.open, kind="danger")
+            _CaseEditor(workspace, dataset, found, search, place, back)
 
 
-def _neighbours(dataset: str, sought: Sought, place: CasePlace) -> None:
+def _neighbours(dataset: str, search: CaseSearch, place: CasePlace) -> None:
     text(f"{min(place.before + 1, place.total):,} of {place.total:,}", "span", "muted small")
     for name, case in (("Previous case", place.previous), ("Next case", place.next)):
         if case is not None:
-            link_button(name, sought.case(dataset, case))
+            link_button(name, search.case(dataset, case))
 
 
-class _Edit:
-    """The form with what can be done with it."""
+def _deletion(workspace: Workspace, dataset: str, case: int, after: str) -> ui.dialog:
+    async def delete() -> None:
+        if await attempt(lambda: delete_cases(workspace, dataset, [case]) or True):
+            leave(after)
 
-    def __init__(self, workspace: Workspace, dataset: str, case: StoredCase, sought: Sought, place: CasePlace) -> None:
-        self._workspace, self._dataset, self._case, self._sought, self._place = workspace, dataset, case, sought, place
+    return confirmation("Delete this case?", "Runs keep their own copies.", "Delete", delete)
+
+
+class _CaseEditor:
+    def __init__(
+        self, workspace: Workspace, dataset: str, case: StoredCase, search: CaseSearch, place: CasePlace, back: str
+    ) -> None:
+        self._workspace, self._dataset, self._case = workspace, dataset, case
         with form():
             self._form = CaseForm(case.body)
         with ui.element("div").classes("section actions"):
-            self._save = button("Save", lambda: self._keep(self._save, self._back), kind="primary")
+            saving = button("Save", lambda: self._save(saving, back), kind="primary")
             if place.next is not None:
-                self._go_on = button("Save and go to the next", lambda: self._keep(self._go_on, self._next))
-            link_button("Cancel", self._back())
-        self._saving = Saving[StoredCase](self._there, case.version, sought.case(dataset, case.id))
+                after = search.case(dataset, place.next)
+                going_on = button("Save and go to the next", lambda: self._save(going_on, after))
+            link_button("Cancel", back)
+        self._saving = Saving[StoredCase](self._stored, case.version, search.case(dataset, case.id))
 
-    def _there(self) -> tuple[Mapping[str, Any], int]:
+    def _stored(self) -> State:
         found = get_case(self._workspace, self._dataset, self._case.id)
         return found.body, found.version
 
-    def _back(self) -> str:
-        return self._sought.around(self._place.before, self._case.id).path(self._dataset)
-
-    def _next(self) -> str:
-        return self._sought.case(self._dataset, self._place.next or self._case.id)
-
-    async def _keep(self, by: ui.button, where: Any) -> None:
+    async def _save(self, by: ui.button, after: str) -> None:
         row = self._form.read()
         if row is not None:
             await self._saving.save(
                 lambda version: update_case(self._workspace, self._dataset, self._case.id, version, row),
                 row,
-                self._form.places,
+                self._form.fields,
                 by,
-                lambda _: leave(where()),
+                lambda _: leave(after),
             )
-
-
-def _deletion(workspace: Workspace, dataset: str, case: StoredCase, after: Sought) -> None:
-    async def delete() -> None:
-        if await attempt(lambda: delete_cases(workspace, dataset, [case.id]) or True):
-            leave(after.path(dataset))
-
-    asked = confirmation("Delete this case?", "Runs keep their own copies.", "Delete", delete)
-    button("Delete", asked.open, kind="danger")
 
 
 def add_case_new(workspace: Workspace) -> None:
@@ -192,12 +112,12 @@ def add_case_new(workspace: Workspace) -> None:
     @guarded_page("/datasets/{dataset}/cases/new")
     async def new(dataset: str) -> None:
         await to_thread.run_sync(own_row, workspace, dataset)
-        with frame("New case", place=PLACE, trail=[(dataset, f"/datasets/{dataset}")]):
-            _New(workspace, dataset)
+        with frame("New case", place="Test cases", trail=[(dataset, f"/datasets/{dataset}")]):
+            _CaseWriter(workspace, dataset)
 
 
-class _New:
-    """A form for one case after another."""
+class _CaseWriter:
+    """A form for one new case after another."""
 
     def __init__(self, workspace: Workspace, dataset: str) -> None:
         self._workspace, self._dataset = workspace, dataset
@@ -209,21 +129,255 @@ class _New:
             link_button("Cancel", f"/datasets/{dataset}")
 
     async def _save(self) -> None:
-        if made := await self._kept(self._saving):
-            place = await to_thread.run_sync(case_place, self._workspace, self._dataset, made.id)
-            leave(Sought().around(place.before, made.id).path(self._dataset))
+        if added := await self._add(self._saving):
+            place = await to_thread.run_sync(case_place, self._workspace, self._dataset, added.id)
+            leave(CaseSearch().around(place.before, added.id).path(self._dataset))
 
     async def _save_on(self) -> None:
-        if made := await self._kept(self._going_on):
-            tell(f"Case {made.body['id']} saved.")
+        if added := await self._add(self._going_on):
+            tell(f"Case {added.body['id']} saved.")
             self._place.clear()
             with self._place:
                 self._form = CaseForm({})
             saved()
-            self._form.focus()
+            self._form.fields["question"].run_method("focus")
 
-    async def _kept(self, by: ui.button) -> StoredCase | None:
+    async def _add(self, by: ui.button) -> StoredCase | None:
         row = self._form.read()
         if row is None:
             return None
-        return await attempt(lambda: add_case(self._workspace, self._dataset, row), self._form.places, by)
+        return await attempt(lambda: add_case(self._workspace, self._dataset, row), self._form.fields, by)
+
+
+_TEXTS = {
+    "reference": About("Expected answer", "The ideal answer.", "It costs 40 pounds a year."),
+    "answer": About(
+        "Recorded answer", "An earlier answer of the bot; scored if the bot is not asked.", "40 pounds, I think."
+    ),
+}
+_LABELS = {
+    "expected": About(
+        "Expected label", "For bots that classify or retrieve: the true label, or a list of ids.", "allowed"
+    ),
+    "actual": About("Recorded label", "The label or ids that the bot gave.", "refused"),
+}
+_TAGS = About("Tags", "Separate with ;, sub-tags with >.", "Fees > Refunds; hard")
+_GROUP = About("Group", "Related cases, counted together in statistics.", "handbook")
+_ID = About("Id", "Shown in every table. Empty: made from the content.", "fees-017", code=True)
+_WITHOUT_FIELD = {
+    "checks": "checks",
+    "labels": "labels",
+    "demo_answer": "an example answer",
+    "failure": "why it has no answer",
+}
+
+
+class CaseForm:
+    """The fields of a case, read as a row of JSON lines; what has no field here is kept."""
+
+    def __init__(self, body: Mapping[str, Any]) -> None:
+        self._body = dict(body)
+        self._fields: dict[str, Field] = {}
+        self._messages = MessageFields(body.get("messages") or [])
+        with fieldset("A good answer", "group"):
+            for name, about in _TEXTS.items():
+                self._fields[name] = area(about, body.get(name))
+        self._contexts = ContextFields(body.get("contexts"))
+        help = "More inputs for prompts, used as vars.NAME."
+        self._vars = Pairs("Additional inputs", help, ("plan", "basic"), body.get("vars") or {})
+        with fieldset("Tags and group", "group"):
+            self._fields["tags"] = line(_TAGS, "; ".join(body.get("tags") or []))
+            with pair():
+                self._fields["group"] = line(_GROUP, body.get("group"))
+                self._fields["id"] = line(_ID, body.get("id"))
+        is_open = any(body.get(name) is not None for name in (*_LABELS, "metadata"))
+        with ui.expansion("Labels and metadata", value=is_open):
+            with pair():
+                for name, about in _LABELS.items():
+                    value = body.get(name)
+                    self._fields[name] = line(about, None if value is None else as_text(value))
+            help = "Extra data that the bot returned; JSONPath checks read it."
+            self._metadata = Pairs("Metadata", help, ("language", "en"), body.get("metadata") or {})
+        kept = [about for name, about in _WITHOUT_FIELD.items() if body.get(name) is not None]
+        if kept:
+            text(f"It also has {' and '.join(kept)}, which are kept as they are.", "p", "aside")
+
+    @property
+    def fields(self) -> Mapping[str, Field]:
+        """The field of each key, for faults."""
+        return {**self._fields, "messages": self._messages.last, "question": self._messages.last}
+
+    def read(self) -> dict[str, Any] | None:
+        """The row; None if a field cannot be read, which is shown at it."""
+        messages, inputs, metadata = self._messages.read(), self._vars.read(), self._metadata.read()
+        if messages is None or inputs is None or metadata is None:
+            return None
+        texts = {name: str(self._fields[name].value or "") for name in _TEXTS}
+        labels = {name: written(self._fields[name]) for name in _LABELS}
+        values: dict[str, Any] = {
+            "id": written(self._fields["id"]),
+            "messages": messages or None,
+            **{name: content if content.strip() else None for name, content in texts.items()},
+            **{name: None if label is None else as_value(label) for name, label in labels.items()},
+            "contexts": self._contexts.read(),
+            "vars": inputs or None,
+            "metadata": metadata or None,
+            "tags": written(self._fields["tags"]),
+            "group": written(self._fields["group"]),
+        }
+        return {name: value for name, value in {**self._body, **values}.items() if value is not None}
+
+
+MessageRow = Mapping[str, Any]
+_WAYS = (
+    FormOption("question", "A question", "One message to answer.", "help_outline"),
+    FormOption("conversation", "A conversation", "Turns of user and bot; the bot answers the last one.", "forum"),
+)
+_QUESTION = About("Question", "The question, as a user would ask it.", "What does the licence cost?", required=True)
+_SAYS = About("Says", "The text of the message.", "What does the licence cost?", required=True)
+_ROLES = {"user": "User", "assistant": "Bot", "system": "System"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Turn:
+    row: ui.element
+    role: ui.select | None
+    content: Field
+    before: MessageRow
+
+    def read(self) -> MessageRow:
+        """The message; keys other than role and content are kept."""
+        role = self.role.value if self.role else "user"
+        return {**self.before, "role": role, "content": self.content.value or ""}
+
+
+class MessageFields:
+    """The fields of a question or a conversation."""
+
+    def __init__(self, messages: Sequence[MessageRow]) -> None:
+        self._before = list(messages)
+        self._messages = list(messages) or [{"role": "user", "content": ""}]
+        self._turns: list[_Turn] = []
+        is_single = len(messages) < 2 and all(message["role"] == "user" for message in messages)
+        self._way = "question" if is_single else "conversation"
+        choices("What is asked", _WAYS, self._way, self._choose)
+        self._place = ui.element("div").classes("stack")
+        self._fill()
+
+    @property
+    def last(self) -> Field:
+        """The field of the last turn."""
+        return self._turns[-1].content
+
+    def read(self) -> list[MessageRow] | None:
+        """The messages; None if one is wrong, which is shown at it."""
+        messages = [turn.read() for turn in self._turns]
+        for turn in self._turns:
+            turn.content.error = None
+        if messages == self._before:  # a file may have them in an unusual order
+            return messages
+        empty = [(i, "is required") for i, message in enumerate(messages) if not message["content"].strip()]
+        faults = empty or irregular_turns(messages)
+        for number, what in faults:
+            self._turns[number].content.error = what
+        if faults:
+            self._turns[faults[0][0]].content.run_method("focus")
+            return None
+        return messages
+
+    def _choose(self, way: str) -> None:
+        messages = [turn.read() for turn in self._turns]
+        if self._way == "question":  # the turns before the question are kept
+            messages = [*self._messages[: self._question_at()], *messages]
+        self._messages, self._way = messages, way
+        self._fill()
+
+    def _question_at(self) -> int:
+        """The index of the last user message."""
+        return max((i for i, message in enumerate(self._messages) if message["role"] == "user"), default=0)
+
+    def _fill(self) -> None:
+        self._turns.clear()
+        self._place.clear()
+        with self._place:
+            if self._way == "question":
+                message = self._messages[self._question_at()]
+                self._turns.append(_Turn(self._place, None, area(_QUESTION, message["content"]), message))
+                return
+            self._rows = ui.element("div").classes("stack")
+            for message in self._messages:
+                self._add(message)
+            with ui.element("div").classes("actions"):
+                button("Add a turn", self._add_next, icon="add")
+
+    def _add(self, message: MessageRow) -> None:
+        with self._rows, ui.element("div").classes("turn") as row:
+            roles = {message["role"]: message["role"], **_ROLES}
+            role = pick(About("Who", "Whose turn it is.", required=True), roles, message["role"])
+            turn = _Turn(row, role, area(_SAYS, message["content"]), message)
+            remove = button("", lambda: self._remove(turn), kind="quiet", icon="close")
+            remove.props('aria-label="Remove this turn"')
+        self._turns.append(turn)
+
+    def _add_next(self) -> None:
+        is_bots = self._turns[-1].read()["role"] == "user"
+        self._add({"role": "assistant" if is_bots else "user", "content": ""})
+        self.last.run_method("focus")
+
+    def _remove(self, turn: _Turn) -> None:
+        if len(self._turns) > 1:
+            self._turns.remove(turn)
+            turn.row.delete()
+
+
+_PIECE = {
+    "text": About("Text", "A passage, as given to the bot.", "The licence costs 40 pounds a year.", required=True),
+    "title": About("Title", "The document's title.", "Fees"),
+    "path": About("Source", "A path or a URL.", "/guides/fees"),
+}
+
+
+class ContextFields:
+    """The fields of the contexts; None means that they are unknown, and an empty list that there are none."""
+
+    def __init__(self, contexts: Sequence[Mapping[str, Any]] | None) -> None:
+        self._is_known_empty = contexts is not None and not contexts
+        self._pieces: list[Mapping[str, Field]] = []
+        with ui.element("fieldset").classes("field"):
+            text("Context", "legend", "label")
+            about = "The passages that the bot answers from. Metrics such as faithfulness compare the answer with them."
+            text(about, classes="help")
+            self._rows = ui.element("div").classes("stack pieces")
+            for piece in contexts or ():
+                self._add(piece)
+            with ui.element("div").classes("actions"):
+                button("Add a piece", lambda: self._add({}).run_method("focus"), icon="add")
+
+    def read(self) -> list[dict[str, str]] | None:
+        """The pieces that have a text."""
+        pieces: list[dict[str, str]] = []
+        for fields in self._pieces:
+            if written(fields["text"]):
+                piece = {
+                    "text": fields["text"].value,
+                    "title": written(fields["title"]),
+                    "path": written(fields["path"]),
+                }
+                pieces.append({key: value for key, value in piece.items() if value})
+        return pieces or ([] if self._is_known_empty else None)
+
+    def _add(self, piece: Mapping[str, Any]) -> Field:
+        with self._rows, ui.element("div").classes("piece card") as row:
+            fields: dict[str, Field] = {"text": area(_PIECE["text"], piece.get("text"))}
+            with pair():
+                for key in ("title", "path"):
+                    fields[key] = line(_PIECE[key], piece.get(key))
+            with ui.element("div").classes("actions"):
+                button("Remove this piece", partial(self._remove, row, fields), kind="quiet", icon="close")
+        self._pieces.append(fields)
+        return fields["text"]
+
+    def _remove(self, row: ui.element, fields: Mapping[str, Field]) -> None:
+        self._pieces.remove(fields)
+        self._is_known_empty = False
+        row.delete()

@@ -1,4 +1,4 @@
-"""The test cases of a dataset as a table."""
+"""The test cases of a dataset as a table, with search, pages and changes to many at once."""
 
 from __future__ import annotations
 
@@ -14,25 +14,243 @@ from nicegui import ui
 from evalflow.app.studio.case_rows import question_of
 from evalflow.app.studio.cases import StoredCase, case_ids, case_tags, cases_at, delete_cases, group_cases, tag_cases
 from evalflow.app.studio.space import Workspace
-from evalflow.web.pages.datasets import counted
-from evalflow.web.ui.parts import About, Field, attempt, badge, button, empty, line, pick, tell, text, written
+from evalflow.web.ui.dialogs import confirmation, dialog
+from evalflow.web.ui.forms import About, Field, attempt, line, pick, required, written
+from evalflow.web.ui.parts import Latest, badge, button, counted, empty, joined, tell, text
 
-Changed = Callable[[Sequence[tuple[str, int]]], Awaitable[None]]
-_TAG = About("Tag", "Separate sub-tags with >.", "Fees > Refunds", required=True)
-_GROUP = About("Group", "Related cases, counted together in statistics. Empty: no group.", "handbook")
+PAGE_SIZE = 50
+T = TypeVar("T")
+Tags = Sequence[tuple[str, int]]
+"""Tags, with how many cases have each."""
+
+
+@dataclass(frozen=True, slots=True)
+class CaseSearch:
+    """A filter, and a place among what it finds, as the address of the page has them.
+
+    Attributes:
+        tag, text: What is searched; empty: all.
+        first: How many cases come before the page.
+        row: The case in the store that the page scrolls back to; None: none.
+    """
+
+    tag: str = ""
+    text: str = ""
+    first: int = 0
+    row: int | None = None
+
+    @property
+    def filter(self) -> dict[str, str | None]:
+        """As the workspace takes it."""
+        return {"tag": self.tag or None, "text": self.text.strip() or None}
+
+    def path(self, dataset: str) -> str:
+        """The address of the list."""
+        return _address(f"/datasets/{dataset}", {**self.filter, "first": self.first or None, "row": self.row})
+
+    def case(self, dataset: str, case: int) -> str:
+        """The address of one of its cases."""
+        return _address(f"/datasets/{dataset}/cases/{case}", self.filter)
+
+    def around(self, before: int, row: int | None) -> CaseSearch:
+        """The page of a case that comes after so many others."""
+        return CaseSearch(self.tag, self.text, before // PAGE_SIZE * PAGE_SIZE, row)
+
+
+def number_of(digits: str) -> int:
+    """A number of an address, or 0."""
+    return int(digits) if digits.isdecimal() and len(digits) < 10 else 0
+
+
+def _address(path: str, query: Mapping[str, object]) -> str:
+    given = {name: value for name, value in query.items() if value is not None}
+    return f"{path}?{urlencode(given)}" if given else path
+
+
+@dataclass(frozen=True, slots=True)
+class FoundCases(Generic[T]):
+    """A page of cases.
+
+    Attributes:
+        items: The cases.
+        first: How many cases come before them.
+        total: How many were found.
+        is_whole: Whether all cases were searched.
+    """
+
+    items: Sequence[T]
+    first: int
+    total: int
+    is_whole: bool = True
+
+
+class CaseBrowser(Generic[T]):
+    """The search fields, the table and the pager."""
+
+    def __init__(self, dataset: str, tags: Tags, search: CaseSearch) -> None:
+        self._dataset = dataset
+        self._search = search if search.tag in dict(tags) else replace(search, tag="")
+        self._found: FoundCases[T] = FoundCases([], 0, 0)
+        self._latest = Latest()
+        with ui.element("div").classes("filters"):
+            self._text = line(About("Search", "Words of the question, or an id.", "refund"), search.text)
+            self._text.props("debounce=300 clearable type=search")
+            self._tag = pick(About("Tag", "Only cases with this tag."), _tag_options(tags), self._search.tag)
+        self._text.on_value_change(self._filtered)
+        self._tag.on_value_change(self._filtered)
+        self._above_rows()
+        self._rows = ui.element("div")
+        self._pager = ui.element("div").classes("pager")
+
+    async def refresh(self) -> None:
+        """Read the page and show it."""
+        is_latest, search = self._latest.begin(), self._search
+        found = await to_thread.run_sync(lambda: self._read(search, is_latest))
+        if is_latest():
+            self.show(found)
+
+    def show(self, found: FoundCases[T]) -> None:
+        """Show a page that was read."""
+        self._found = found
+        self._search = replace(self._search, first=found.first)
+        self._rows.clear()
+        with self._rows:
+            if found.items:
+                self._table(found.items)
+            else:
+                with empty("search_off", "No matching cases", "Try other words or another tag."):
+                    button("Show all cases", self._all)
+        self._pager.clear()
+        with self._pager:
+            self._turning()
+
+    def _read(self, search: CaseSearch, is_wanted: Callable[[], bool]) -> FoundCases[T]:
+        """Read a page; may block, and may give up once it is not wanted any more."""
+        raise NotImplementedError
+
+    def _table(self, items: Sequence[T]) -> None:
+        raise NotImplementedError
+
+    def _above_rows(self) -> None:
+        """Build what is between the search fields and the table."""
+
+    def _turning(self) -> None:
+        found = self._found
+        last = found.first + len(found.items)
+        more = "" if found.is_whole else " or more"
+        where = f"{found.first + 1:,}–{last:,} of {found.total:,}{more}" if found.items else ""
+        text(where, classes="muted small").props("role=status")
+        with ui.element("div").classes("actions"):
+            if found.first:
+                button("Previous", lambda: self._turn(found.first - PAGE_SIZE))
+            if last < found.total:
+                button("Next", lambda: self._turn(last))
+
+    async def _turn(self, first: int) -> None:
+        await self._seek(replace(self._search, first=max(first, 0), row=None))
+
+    async def _filtered(self) -> None:
+        await self._seek(CaseSearch(self._tag.value or "", self._text.value or ""))
+
+    async def _all(self) -> None:
+        self._text.value, self._tag.value = "", ""
+        await self._filtered()
+
+    async def _seek(self, search: CaseSearch) -> None:
+        if search != self._search:
+            self._search = search
+            ui.navigate.history.replace(search.path(self._dataset))
+            await self.refresh()
+
+
+def _tag_options(tags: Tags) -> dict[str, str]:
+    return {"": "All tags", **{tag: f"{tag} ({number:,})" for tag, number in tags}}
+
+
+class CaseList(CaseBrowser[StoredCase]):
+    """The cases of a dataset of the workspace, which can be selected and changed."""
+
+    def __init__(self, workspace: Workspace, dataset: str, tags: Tags, search: CaseSearch) -> None:
+        self._workspace = workspace
+        self._selected: set[int] = set()
+        super().__init__(dataset, tags, search)
+
+    def show(self, found: FoundCases[StoredCase]) -> None:
+        """Show a page that was read."""
+        super().show(found)
+        self._bar.show()
+        if self._search.row is not None:
+            ui.run_javascript('document.querySelector("tr.here a")?.focus()')
+            self._search = replace(self._search, row=None)  # only once
+
+    def _above_rows(self) -> None:
+        self._bar = BulkBar(self._workspace, self._dataset, self._selected, self._changed)
+
+    def _read(self, search: CaseSearch, is_wanted: Callable[[], bool]) -> FoundCases[StoredCase]:
+        return FoundCases(*cases_at(self._workspace, self._dataset, search.first, PAGE_SIZE, **search.filter))
+
+    async def _filtered(self) -> None:
+        self._selected.clear()
+        await super()._filtered()
+
+    async def _changed(self) -> None:
+        options = _tag_options(await to_thread.run_sync(case_tags, self._workspace, self._dataset))
+        if self._tag.value not in options:
+            self._tag.value = ""
+        self._tag.options = options
+        self._tag.update()
+        await self.refresh()
+
+    def _table(self, items: Sequence[StoredCase]) -> None:
+        here, total = {case.id for case in items}, self._found.total
+        is_whole = here <= self._selected
+        if is_whole and len(self._selected) < total:
+            with ui.element("div").classes("whole"):
+                text(f"All {len(here)} on this page are selected.")
+                button(f"Select all {total:,}", self._select_all, kind="quiet")
+        with case_table(lambda: _tick_box("Select this page", is_whole, self._select_page)):
+            for case in items:
+                self._row(case)
+
+    def _row(self, case: StoredCase) -> None:
+        question = clipped(case.question)
+        with ui.element("tr").classes("here" if case.id == self._search.row else ""):
+            with ui.element("td").classes("tick"):
+                label = f"Select {question or case.body['id']}"
+                _tick_box(label, case.id in self._selected, lambda on: self._select(case.id, on))
+            with ui.element("td").classes("question"):
+                ui.link(question or "(no question)", self._search.case(self._dataset, case.id)).classes("clamp")
+                _foot(case.body)
+            _expected_and_tags(case.body)
+
+    def _select(self, case: int, on: bool) -> None:
+        (self._selected.add if on else self._selected.discard)(case)
+        self._bar.show()
+
+    def _select_page(self, on: bool) -> None:
+        here = {case.id for case in self._found.items}
+        (self._selected.update if on else self._selected.difference_update)(here)
+        self.show(self._found)
+
+    async def _select_all(self) -> None:
+        work = lambda: case_ids(self._workspace, self._dataset, **self._search.filter)  # noqa: E731
+        self._selected.update(await to_thread.run_sync(work))
+        self.show(self._found)
 
 
 class BulkBar:
-    """A bar that is there while cases are selected.
+    """A bar that appears while cases are selected.
 
     Args:
-        workspace: Where.
-        dataset: Which.
-        selected: The ids in the store of the selected cases; emptied by what deletes them.
-        on_change: Is given the dataset's tags after a change.
+        workspace: Everything that is stored.
+        dataset: The dataset of the cases.
+        selected: The ids in the store of the selected cases; emptied when they are deleted.
+        on_change: Called after the cases or the selection have changed.
     """
 
-    def __init__(self, workspace: Workspace, dataset: str, selected: set[int], on_change: Changed) -> None:
+    def __init__(
+        self, workspace: Workspace, dataset: str, selected: set[int], on_change: Callable[[], Awaitable[None]]
+    ) -> None:
         self._workspace, self._dataset, self._selected = workspace, dataset, selected
         self._on_change = on_change
         self._bar = ui.element("div").classes("bulk").props('role=region aria-label="Selected cases"')
@@ -47,22 +265,23 @@ class BulkBar:
         self.show()
 
     def show(self) -> None:
-        """Say how many are selected."""
+        """Show how many are selected."""
         self._bar.set_visibility(bool(self._selected))
         self._number.set_text(f"{len(self._selected):,} selected")
 
     async def _clear(self) -> None:
         self._selected.clear()
-        await self._on_change(await self._tags())
+        await self._on_change()
 
     def _add_tag(self) -> None:
         def work(field: Field) -> int:
             return tag_cases(self._workspace, self._dataset, list(self._selected), add=[written(field) or ""])
 
-        self._ask("Add a tag", lambda: line(_TAG), "Add", work)
+        about = About("Tag", "Separate sub-tags with >.", "Fees > Refunds", required=True)
+        self._ask("Add a tag", lambda: line(about), "Add", work)
 
     async def _remove_tag(self) -> None:
-        tags = [tag for tag, _ in await self._tags()]
+        tags = [tag for tag, _ in await to_thread.run_sync(case_tags, self._workspace, self._dataset)]
         if not tags:
             tell("No case has tags.")
             return
@@ -77,258 +296,78 @@ class BulkBar:
         def work(field: Field) -> int:
             return group_cases(self._workspace, self._dataset, list(self._selected), written(field))
 
-        self._ask("Set the group", lambda: line(_GROUP), "Set", work, required=False)
+        about = About("Group", "Related cases, counted together in statistics. Empty: no group.", "handbook")
+        self._ask("Set the group", lambda: line(about), "Set", work, is_required=False)
 
     def _delete(self) -> None:
-        def work(_: Field | None) -> int:
-            number = delete_cases(self._workspace, self._dataset, list(self._selected))
-            self._selected.clear()
-            return number
+        async def delete() -> None:
+            number = await attempt(lambda: delete_cases(self._workspace, self._dataset, list(self._selected)))
+            if number is not None:
+                self._selected.clear()
+                tell(f"{counted(number)} deleted.")
+                await self._on_change()
 
-        self._ask(f"Delete {counted(len(self._selected))}?", None, "Delete", work)
+        title = f"Delete {counted(len(self._selected))}?"
+        with self._bar:
+            asked = confirmation(title, "Runs keep their own copies.", "Delete", delete, keep="Cancel")
+        asked.on("hide", asked.delete)
+        asked.open()
 
     def _ask(
         self,
         title: str,
-        make: Callable[[], Field] | None,
+        make: Callable[[], Field],
         action: str,
-        work: Callable[[Any], int],
+        work: Callable[[Field], int],
         *,
-        required: bool = True,
+        is_required: bool = True,
     ) -> None:
-        """Open a dialog with one field, or none; what is confirmed is done and shown."""
+        """Open a dialog with one field; `work` gets it and returns how many cases it changed."""
 
         async def confirmed() -> None:
-            if field is not None and required and not written(field):
-                field.error = "is required"
+            if is_required and required(field) is None:
                 return
             number = await attempt(lambda: work(field), by=doing)
             asked.close()
             if number is not None:
-                tell(
-                    f"{counted(number)} {'were' if number != 1 else 'was'} changed."
-                    if make
-                    else f"{counted(number)} deleted."
-                )
-                await self._on_change(await self._tags())
+                tell(f"{counted(number)} {'was' if number == 1 else 'were'} changed.")
+                await self._on_change()
 
-        with self._bar, ui.dialog() as asked, ui.element("div").classes("card stack").props("role=document"):
-            text(title, "h2")
-            if make is None:
-                text("Runs keep their own copies.", "p", "muted")
-            field = make() if make else None
+        with self._bar, dialog(title) as asked:
+            field = make()
             with ui.element("div").classes("actions"):
-                doing = button(action, confirmed, kind="primary" if make else "danger")
+                doing = button(action, confirmed, kind="primary")
                 button("Cancel", asked.close)
         if isinstance(field, ui.input):
             field.props("autofocus").on("keydown.enter", confirmed)
-        asked.props["aria-label"] = title
         asked.on("hide", asked.delete)
         asked.open()
 
-    async def _tags(self) -> list[tuple[str, int]]:
-        return await to_thread.run_sync(case_tags, self._workspace, self._dataset)
-
-
-AT_ONCE = 50
-"""Cases of a page."""
-
-
-@dataclass(frozen=True, slots=True)
-class Sought:
-    """A filter, and a place among what it finds.
-
-    Attributes:
-        tag, text: What is looked for; empty: all.
-        first: How many stand before the page.
-        row: The case in the store that one comes back from; None: none.
-    """
-
-    tag: str = ""
-    text: str = ""
-    first: int = 0
-    row: int | None = None
-
-    @property
-    def wanted(self) -> dict[str, str | None]:
-        """The filter as the workspace takes it."""
-        return {"tag": self.tag or None, "text": self.text.strip() or None}
-
-    def path(self, dataset: str) -> str:
-        """The address of the list."""
-        return _address(f"/datasets/{dataset}", {**self.wanted, "first": self.first or None, "row": self.row})
-
-    def case(self, dataset: str, case: int) -> str:
-        """The address of one of its cases."""
-        return _address(f"/datasets/{dataset}/cases/{case}", self.wanted)
-
-    def around(self, before: int, row: int | None) -> Sought:
-        """The page on which a case is that has so many before it."""
-        return Sought(self.tag, self.text, before // AT_ONCE * AT_ONCE, row)
-
-
-def number_of(said: str) -> int:
-    """A number that stands in an address, or 0."""
-    return int(said) if said.isdecimal() and len(said) < 10 else 0
-
-
-def _address(path: str, query: Mapping[str, object]) -> str:
-    given = {name: value for name, value in query.items() if value is not None}
-    return f"{path}?{urlencode(given)}" if given else path
-
-
-T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Found(Generic[T]):
-    """A page of cases.
-
-    Attributes:
-        items: The cases.
-        first: How many that were found stand before them.
-        total: How many were found.
-        is_whole: Whether that is all there are, and not only as far as was read.
-    """
-
-    items: Sequence[T]
-    first: int
-    total: int
-    is_whole: bool = True
-
-
-class CaseBrowser(Generic[T]):
-    """The filters, the table and the pager.
-
-    Args:
-        dataset: Which; it has cases.
-        tags: Its tags, with how many cases have each.
-        sought: What to begin with.
-    """
-
-    def __init__(self, dataset: str, tags: Sequence[tuple[str, int]], sought: Sought) -> None:
-        self._dataset = dataset
-        self._sought = sought if sought.tag in dict(tags) else replace(sought, tag="")
-        self._found: Found[T] = Found([], 0, 0)
-        self._asked = 0
-        with ui.element("div").classes("filters"):
-            self._text = line(About("Search", "Words of the question, or an id.", "refund"), sought.text)
-            self._text.props("debounce=300 clearable type=search")
-            self._tag = pick(About("Tag", "Only cases with this tag."), tag_options(tags), self._sought.tag)
-        self._text.on_value_change(self._filtered)
-        self._tag.on_value_change(self._filtered)
-        self._above_rows()
-        self._rows = ui.element("div")
-        self._pager = ui.element("div").classes("pager")
-
-    async def refresh(self) -> None:
-        """Read the page that is wanted, and show it."""
-        self._asked += 1
-        asked, sought = self._asked, self._sought
-        found = await to_thread.run_sync(lambda: self._read(sought, lambda: asked == self._asked))
-        if asked == self._asked:  # else somebody has typed on
-            self.show(found)
-
-    def show(self, found: Found[T]) -> None:
-        """Show a page that was read."""
-        self._found = found
-        self._sought = replace(self._sought, first=found.first)
-        self._rows.clear()
-        with self._rows:
-            if found.items:
-                self._table(found.items)
-            else:
-                with empty("search_off", "No matching cases", "Try other words or another tag."):
-                    button("Show all cases", self._all)
-        self._pager.clear()
-        with self._pager:
-            self._turning()
-
-    def _read(self, sought: Sought, is_wanted: Callable[[], bool]) -> Found[T]:
-        """Read a page; blocks. It may give up once it is not wanted any more."""
-        raise NotImplementedError
-
-    def _table(self, items: Sequence[T]) -> None:
-        """Build the table."""
-        raise NotImplementedError
-
-    def _above_rows(self) -> None:
-        """Build what stands between the filters and the table."""
-
-    def _turning(self) -> None:
-        found = self._found
-        last = found.first + len(found.items)
-        more = "" if found.is_whole else " or more"
-        said = f"{found.first + 1:,}–{last:,} of {found.total:,}{more}" if found.items else ""
-        text(said, classes="muted small").props("role=status")
-        with ui.element("div").classes("actions"):
-            if found.first:
-                button("Previous", lambda: self._turn(found.first - AT_ONCE))
-            if last < found.total:
-                button("Next", lambda: self._turn(last))
-
-    async def _turn(self, first: int) -> None:
-        await self._seek(replace(self._sought, first=max(first, 0), row=None))
-
-    async def _filtered(self) -> None:
-        await self._seek(Sought(self._tag.value or "", self._text.value or ""))
-
-    async def _all(self) -> None:
-        self._text.value, self._tag.value = "", ""
-        await self._filtered()
-
-    async def _seek(self, sought: Sought) -> None:
-        if sought == self._sought:
-            return
-        self._sought = sought
-        ui.navigate.history.replace(sought.path(self._dataset))
-        await self.refresh()
-
-
-def tag_options(tags: Sequence[tuple[str, int]]) -> dict[str, str]:
-    """The tags to choose from."""
-    return {"": "All tags", **{tag: f"{tag} ({number:,})" for tag, number in tags}}
-
 
 _CLIPPED = 300
-_TAGS = 4
+"""Characters of a cell."""
+_SHOWN_TAGS = 4
 
 
 @contextmanager
-def case_table(
-    *, selectable: bool, on_all: Callable[[bool], object] | None = None, all_on: bool = False
-) -> Generator[None]:
-    """A table; its rows are built within."""
+def case_table(build_tick: Callable[[], None] | None = None) -> Generator[None]:
+    """A table; its rows are built within, and the tick of its head by `build_tick`."""
     with ui.element("table").classes("cases"):
         with ui.element("thead"), ui.element("tr"):
-            if selectable:
+            if build_tick is not None:
                 with ui.element("th").classes("tick"):
-                    tick("Select this page", on=all_on, on_change=on_all or (lambda _: None))
+                    build_tick()
             for name in ("Question", "Expected", "Tags"):
                 text(name, "th").props("scope=col")
         with ui.element("tbody"):
             yield
 
 
-def tick(label: str, *, on: bool, on_change: Callable[[bool], object]) -> None:
-    """A box to tick."""
+def _tick_box(label: str, on: bool, on_change: Callable[[bool], object]) -> None:
     box = ui.element("input").props("type=checkbox").classes("tick-box")
     box.props["aria-label"] = label
     box.props["checked"] = on
     box.on("change", lambda event: on_change(bool(event.args)), js_handler="(event) => emit(event.target.checked)")
-
-
-def stored_row(
-    case: StoredCase, path: str, *, on: bool, on_change: Callable[[bool], object], here: bool = False
-) -> None:
-    """A case that can be opened and selected; `here` marks the one that one comes back from."""
-    with ui.element("tr").classes("here" if here else ""):
-        with ui.element("td").classes("tick"):
-            tick(f"Select {clipped(case.question) or case.body['id']}", on=on, on_change=on_change)
-        with ui.element("td").classes("question"):
-            ui.link(clipped(case.question) or "(no question)", path).classes("clamp")
-            _foot(case.body)
-        _known(case.body)
 
 
 def declared_row(row: Mapping[str, Any]) -> None:
@@ -337,116 +376,37 @@ def declared_row(row: Mapping[str, Any]) -> None:
         with ui.element("td").classes("question"):
             text(clipped(question_of(row)) or "(no question)", classes="clamp")
             _foot(row)
-        _known(row)
+        _expected_and_tags(row)
 
 
 def clipped(value: object) -> str:
-    """A text that is not longer than a table can bear."""
-    said = "" if value is None else str(value)
-    return said if len(said) <= _CLIPPED else said[:_CLIPPED] + "…"
+    """A text for a cell, shortened."""
+    content = "" if value is None else str(value)
+    return content if len(content) <= _CLIPPED else content[:_CLIPPED] + "…"
 
 
 def _foot(row: Mapping[str, Any]) -> None:
-    """What else there is, in small print."""
-    turns = len(row.get("messages") or ())
-    pieces = row.get("contexts")
-    said = [
+    """What else the case has, in small print."""
+    turns, pieces = len(row.get("messages") or ()), row.get("contexts")
+    about = joined(
         f"conversation of {turns}" if turns > 1 else "",
         "recorded answer" if row.get("answer") is not None else "",
-        f"{len(pieces)} pieces of context"
-        if pieces is not None and len(pieces) != 1
-        else "1 piece of context"
-        if pieces
-        else "",
+        "" if pieces is None else f"{counted(len(pieces), 'piece')} of context",
         ", ".join(row.get("vars") or ()),
         f"group {clipped(row['group'])}" if row.get("group") else "",
-    ]
-    if any(said):
-        text(" · ".join(part for part in said if part), classes="small muted line")
+    )
+    if about:
+        text(about, classes="small muted line")
 
 
-def _known(row: Mapping[str, Any]) -> None:
+def _expected_and_tags(row: Mapping[str, Any]) -> None:
     expected = row.get("reference", row.get("expected"))
     with ui.element("td").classes("expected"):
         if expected is not None:
             text(clipped(expected), classes="clamp small")
     tags = cast("list[str]", row.get("tags") or [])
     with ui.element("td").classes("tags"), ui.element("div").classes("badges"):
-        for tag in tags[:_TAGS]:
+        for tag in tags[:_SHOWN_TAGS]:
             badge(tag)
-        if len(tags) > _TAGS:
-            badge(f"+{len(tags) - _TAGS}")
-
-
-class CaseList(CaseBrowser[StoredCase]):
-    """The list, with what can be done with the selected cases.
-
-    Args:
-        workspace: Where.
-        dataset: Which; it has cases.
-        tags: Its tags, with how many cases have each.
-        sought: What to begin with; the cursor comes to its row.
-    """
-
-    def __init__(self, workspace: Workspace, dataset: str, tags: Sequence[tuple[str, int]], sought: Sought) -> None:
-        self._workspace = workspace
-        self._selected: set[int] = set()
-        super().__init__(dataset, tags, sought)
-
-    def show(self, found: Found[StoredCase]) -> None:
-        """Show a page that was read."""
-        super().show(found)
-        self._bar.show()
-        if self._sought.row is not None:
-            ui.run_javascript('document.querySelector("tr.here a")?.focus()')
-            self._sought = replace(self._sought, row=None)  # the cursor comes there once
-
-    def _above_rows(self) -> None:
-        self._bar = BulkBar(self._workspace, self._dataset, self._selected, self._changed)
-
-    def _read(self, sought: Sought, is_wanted: Callable[[], bool]) -> Found[StoredCase]:
-        return Found(*cases_at(self._workspace, self._dataset, sought.first, AT_ONCE, **sought.wanted))
-
-    async def _filtered(self) -> None:
-        self._selected.clear()
-        await super()._filtered()
-
-    async def _changed(self, tags: Sequence[tuple[str, int]]) -> None:
-        """After the selected cases were changed."""
-        options = tag_options(tags)
-        if self._tag.value not in options:
-            self._tag.value = ""
-        self._tag.options = options
-        self._tag.update()
-        await self.refresh()
-
-    def _table(self, items: Sequence[StoredCase]) -> None:
-        there, total = {case.id for case in items}, self._found.total
-        whole = there <= self._selected
-        if whole and total > len(there) and len(self._selected) < total:
-            with ui.element("div").classes("whole"):
-                text(f"All {len(there)} on this page are selected.")
-                button(f"Select all {total:,}", self._select_all, kind="quiet")
-        with case_table(selectable=True, on_all=self._select_page, all_on=whole):
-            for case in items:
-                stored_row(
-                    case,
-                    self._sought.case(self._dataset, case.id),
-                    on=case.id in self._selected,
-                    here=case.id == self._sought.row,
-                    on_change=lambda on, case=case.id: self._select(case, on),
-                )
-
-    def _select(self, case: int, on: bool) -> None:
-        (self._selected.add if on else self._selected.discard)(case)
-        self._bar.show()
-
-    def _select_page(self, on: bool) -> None:
-        there = {case.id for case in self._found.items}
-        (self._selected.update if on else self._selected.difference_update)(there)
-        self.show(self._found)
-
-    async def _select_all(self) -> None:
-        wanted = self._sought.wanted
-        self._selected.update(await to_thread.run_sync(lambda: case_ids(self._workspace, self._dataset, **wanted)))
-        self.show(self._found)
+        if len(tags) > _SHOWN_TAGS:
+            badge(f"+{len(tags) - _SHOWN_TAGS}")

@@ -16,26 +16,26 @@ from evalflow.app.studio.comparing import ComparableRun, candidates, compare_run
 from evalflow.app.studio.run_types import Run
 from evalflow.app.studio.runs import get_run
 from evalflow.app.studio.space import Workspace
-from evalflow.errors import EvalflowError
 from evalflow.report.comparison import VERDICTS, Comparison, in_words
 from evalflow.report.wording import method, number, p_value, signed
 from evalflow.web.pages.compare_cases import changed
 from evalflow.web.pages.runs import name_of, when
+from evalflow.web.ui.forms import About, number_field, pick
 from evalflow.web.ui.frame import frame, guarded_page
 from evalflow.web.ui.parts import (
-    About,
     Tone,
+    across,
     badge,
     button,
+    cell,
     empty,
+    fill,
     link_button,
     message,
-    number_field,
-    percent,
-    pick,
     picture,
     section,
     shape,
+    table,
     text,
 )
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 _TONES: dict[str, Tone] = {"better": "pass", "worse": "fail", "cannot_tell": ""}
 _HEADS = ("Metric", "A", "B", "B minus A, with its 95 % interval", "Verdict", "p, adjusted", "Could detect", "Cases")
-_HELD: dict[bool | None, tuple[str, Tone]] = {
+_MARGIN_VERDICTS: dict[bool | None, tuple[str, Tone]] = {
     True: ("not worse", "pass"),
     False: ("worse", "fail"),
     None: ("cannot tell whether worse", "warn"),
@@ -59,7 +59,7 @@ _LEGEND = (
 
 
 def differences(found: Comparison, runs: tuple[Run, Run]) -> None:
-    """What the comparison says in a sentence, then each difference."""
+    """The verdict in a sentence, then each difference."""
     with section("Verdict"):
         text(in_words(found.rows), "p", "verdict-in-words")
         with ui.element("div").classes("sides"):
@@ -72,8 +72,8 @@ def differences(found: Comparison, runs: tuple[Run, Run]) -> None:
         if found.margin is not None:
             _against(found.rows, found.margin)
         with ui.element("div").classes("legend small muted"):
-            for line in (*found.judges, f"A {found.family}.", _LEGEND):
-                text(line, "p")
+            for note in (*found.judges, f"A {found.family}.", _LEGEND):
+                text(note, "p")
 
 
 def _side(side: str, run: Run) -> None:
@@ -86,13 +86,9 @@ def _side(side: str, run: Run) -> None:
 def _table(rows: Sequence[ComparisonRow]) -> None:
     span = _span([row for row in rows if _is_small(row)])
     several = len({row.dataset for row in rows}) > 1
-    with ui.element("table").classes("table stacked"):
-        with ui.element("thead"), ui.element("tr"):
-            for head in _HEADS:
-                text(head, "th").props("scope=col")
-        with ui.element("tbody"):
-            for row in rows:
-                _row(row, span if _is_small(row) else _span([row]), several)
+    with table(_HEADS, "table stacked"):
+        for row in rows:
+            _row(row, span if _is_small(row) else _span([row]), several)
 
 
 def _row(row: ComparisonRow, span: float, several: bool) -> None:
@@ -101,38 +97,34 @@ def _row(row: ComparisonRow, span: float, several: bool) -> None:
         with ui.element("th").props("scope=row"):
             text(row.metric, classes="name")
             text(_about(row, several), classes="small muted")
-        _cell("A", number(found.value_a))
-        _cell("B", number(found.value_b))
-        with ui.element("td").props(f'data-label="{_HEADS[3]}"').classes("drawn"):
+        cell("A", number(found.value_a))
+        cell("B", number(found.value_b))
+        with cell(_HEADS[3], classes="drawn"):
             _interval(row, span)
             ends = "no interval" if found.low is None else f"{signed(found.low)} to {signed(found.high)}"
             with ui.element("div").classes("said"):
                 text(signed(found.difference), "strong")
                 text(f"{ends}, {method(found.method)}", "span", "small muted")
-        with ui.element("td").props('data-label="Verdict"'):
+        with cell("Verdict", classes=""):
             badge(VERDICTS[row.verdict], _TONES[row.verdict])
-        _cell("p, adjusted", p_value(row.p_adjusted))
-        _cell("Could detect", number(row.detectable))
+        cell("p, adjusted", p_value(row.p_adjusted))
+        cell("Could detect", number(row.detectable))
         cases = f"{found.n:,}" + (f" in {found.clusters:,} clusters" if found.clusters != found.n else "")
-        _cell("Cases", cases)
+        cell("Cases", cases)
 
 
 def _against(rows: Sequence[ComparisonRow], margin: float) -> None:
     """Whether B is not worse by more than the margin, metric by metric."""
     with ui.element("ul").classes("card margins"):
         for row in rows:
-            told = row.document(margin)
-            words, tone = _HELD[told["not_worse"]]
-            needed = told["cases_needed"]
+            found = row.document(margin)
+            words, tone = _MARGIN_VERDICTS[found["not_worse"]]
+            needed = found["cases_needed"]
             more = f"About {needed:,} cases would decide, if the difference stays the same." if needed else ""
             with ui.element("li"):
                 badge(words, tone)
                 text(f"{row.metric}, {_about(row, several=True)}", "span")
                 text(f"by more than {margin:g}. {more}", "span", "small muted")
-
-
-def _cell(label: str, content: str) -> None:
-    text(content, "td", "num").props(f'data-label="{label}"')
 
 
 def _about(row: ComparisonRow, several: bool) -> str:
@@ -146,10 +138,10 @@ def _interval(row: ComparisonRow, span: float) -> None:
     with picture(f"difference {signed(found.difference)}, interval {signed(found.low)} to {signed(found.high)}", "bar"):
         shape("line", "zero", x1="50%", x2="50%", y1=0, y2=2 * _MIDDLE)
         if found.low is not None and found.high is not None:
-            ends = {"x1": percent(_across(found.low, span)), "x2": percent(_across(found.high, span))}
+            ends = {"x1": across(_across(found.low, span)), "x2": across(_across(found.high, span))}
             shape("line", f"line {row.verdict}", y1=_MIDDLE, y2=_MIDDLE, **ends)
         if found.difference is not None:
-            shape("circle", f"dot {row.verdict}", cx=percent(_across(found.difference, span)), cy=_MIDDLE, r=5)
+            shape("circle", f"dot {row.verdict}", cx=across(_across(found.difference, span)), cy=_MIDDLE, r=5)
 
 
 def _across(value: float, span: float) -> float:
@@ -157,13 +149,13 @@ def _across(value: float, span: float) -> float:
 
 
 def _span(rows: Sequence[ComparisonRow]) -> float:
-    """How far the widest of them reaches from 0."""
+    """The largest distance from 0."""
     ends = [abs(end) for row in rows for end in (row.found.low, row.found.high, row.found.difference) if end]
     return max(ends, default=1.0)
 
 
 def _is_small(row: ComparisonRow) -> bool:
-    """Whether it lies on the scale that most share; what is measured in other units has one of its own."""
+    """Whether it fits the common scale; a row in other units gets a scale of its own."""
     found = row.found
     return all(end is None or abs(end) <= 1 for end in (found.low, found.high, found.difference))
 
@@ -176,7 +168,7 @@ _MARGIN = About("Acceptable loss", "Also tests that B is not worse than A by mor
 
 @dataclass(frozen=True, slots=True)
 class _Pair:
-    """What is compared, as the address says it."""
+    """The comparison that an address asks for."""
 
     a: str
     b: str
@@ -186,8 +178,8 @@ class _Pair:
     @property
     def path(self) -> str:
         margin = "" if self.margin is None else f"{self.margin:g}"
-        words = {"a": self.a, "b": self.b, "allow": ",".join(self.allow), "margin": margin}
-        return f"/compare?{urlencode({name: word for name, word in words.items() if word})}"
+        query = {"a": self.a, "b": self.b, "allow": ",".join(self.allow), "margin": margin}
+        return f"/compare?{urlencode({name: value for name, value in query.items() if value})}"
 
 
 def add(workspace: Workspace) -> None:
@@ -207,7 +199,7 @@ def add(workspace: Workspace) -> None:
             _picks(runs, after, before, others, accepted)
             if before is not None:
                 allowed = tuple(kind for kind in KINDS if kind in allow.split(","))
-                _Result(workspace, before, after, _Pair(before.run_id, after.run_id, allowed, accepted))
+                _result(workspace, (before, after), _Pair(before.run_id, after.run_id, allowed, accepted))
 
 
 def _too_few(runs: Sequence[Run]) -> None:
@@ -217,10 +209,10 @@ def _too_few(runs: Sequence[Run]) -> None:
         link_button("To the runs", "/runs", primary=True)
 
 
-def _margin(said: str) -> float | None:
-    """How much worse is acceptable; None where nobody asks, or what is said is none."""
+def _margin(content: str) -> float | None:
+    """The acceptable loss; None if it is not given, or is no positive number."""
     try:
-        value = float(said.replace(",", "."))
+        value = float(content.replace(",", "."))
     except ValueError:
         return None
     return value if 0 < value < math.inf else None
@@ -229,7 +221,7 @@ def _margin(said: str) -> float | None:
 def _picks(
     runs: Sequence[Run], after: Run, before: Run | None, others: Sequence[ComparableRun], accepted: float | None
 ) -> None:
-    """The two runs; with another run B, those that it can be compared with are looked up anew."""
+    """The fields for the two runs; another run B reloads the page with the runs that fit it."""
     newer = {run.run_id: _option(run) for run in (*runs, after)}
     older = {one.run.run_id: _option(one.run) + _why_not(one.obstacles) for one in others}
     if before is not None:
@@ -263,49 +255,36 @@ def _why_not(obstacles: Sequence[Obstacle]) -> str:
     return f" (other {', '.join(kinds)})" if kinds else ""
 
 
-class _Result:
-    """What the comparison says, or what keeps it from being made; comes after the first paint, as it takes a while."""
+def _result(workspace: Workspace, runs: tuple[Run, Run], pair: _Pair) -> None:
+    """The comparison, or the obstacles; it comes after the first paint, since it takes a while."""
 
-    def __init__(self, workspace: Workspace, before: Run, after: Run, pair: _Pair) -> None:
-        self._workspace, self._runs, self._pair = workspace, (before, after), pair
-        self._place = ui.element("div").props("aria-live=polite aria-busy=true")
-        with self._place:
-            text("Comparing …", "p", "muted waiting")
-        ui.timer(0, self._fill, once=True)
+    def compare() -> Comparison | list[Obstacle]:
+        obstacles = obstacles_between(workspace, pair.a, pair.b)
+        if any(obstacle.kind not in pair.allow for obstacle in obstacles):
+            return obstacles
+        return compare_runs(workspace, pair.a, pair.b, How(pair.allow, margin=pair.margin))
 
-    async def _fill(self) -> None:
-        pair, space = self._pair, self._workspace
-        try:
-            found = await to_thread.run_sync(obstacles_between, space, pair.a, pair.b)
-            if any(obstacle.kind not in pair.allow for obstacle in found):
-                self._show_obstacles(found)
-            else:
-                self._show(
-                    await to_thread.run_sync(compare_runs, space, pair.a, pair.b, How(pair.allow, margin=pair.margin))
-                )
-        except EvalflowError as error:
-            self._begin()
-            with self._place:
-                message("These runs cannot be compared", str(error), "fail")
+    def show(found: Comparison | list[Obstacle]) -> None:
+        if isinstance(found, list):
+            _show_obstacles(found, pair)
+        else:
+            differences(found, runs)
+            changed(workspace, found, runs)
 
-    def _begin(self) -> None:
-        self._place.clear()
-        self._place.props(remove="aria-busy")
+    async def read() -> Comparison | list[Obstacle]:
+        return await to_thread.run_sync(compare)
 
-    def _show_obstacles(self, found: Sequence[Obstacle]) -> None:
-        self._begin()
-        kinds = tuple(dict.fromkeys(obstacle.kind for obstacle in found))
-        with self._place, section("These runs cannot be compared as they are", "Their scores may not mean the same:"):
-            with ui.element("ul").classes("obstacles"):
-                for obstacle in found:
-                    text(obstacle.what, "li", "text")
-            with ui.element("div").classes("actions"):
-                link_button("Compare anyway", replace(self._pair, allow=kinds).path)
-                link_button("Run A again, as B was", f"/runs/new?{urlencode({'source': self._pair.b})}")
-                link_button("Choose another run A", f"/compare?{urlencode({'b': self._pair.b})}")
+    place = ui.element("div")
+    ui.timer(0, lambda: fill(place, "Comparing …", read, show, "These runs cannot be compared"), once=True)
 
-    def _show(self, found: Comparison) -> None:
-        self._begin()
-        with self._place:
-            differences(found, self._runs)
-            changed(self._workspace, found, self._runs)
+
+def _show_obstacles(obstacles: Sequence[Obstacle], pair: _Pair) -> None:
+    kinds = tuple(dict.fromkeys(obstacle.kind for obstacle in obstacles))
+    with section("These runs cannot be compared as they are", "Their scores may not mean the same:"):
+        with ui.element("ul").classes("obstacles"):
+            for obstacle in obstacles:
+                text(obstacle.what, "li", "text")
+        with ui.element("div").classes("actions"):
+            link_button("Compare anyway", replace(pair, allow=kinds).path)
+            link_button("Run A again, as B was", f"/runs/new?{urlencode({'source': pair.b})}")
+            link_button("Choose another run A", f"/compare?{urlencode({'b': pair.b})}")

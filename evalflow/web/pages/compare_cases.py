@@ -14,55 +14,33 @@ from evalflow.app.studio.comparing import changed_cases
 from evalflow.app.studio.run_types import Run
 from evalflow.app.studio.scores import Score, case_scores
 from evalflow.app.studio.space import Workspace
-from evalflow.errors import EvalflowError
 from evalflow.report.comparison import Comparison
 from evalflow.report.wording import number, signed
 from evalflow.web.pages.runs import name_of
-from evalflow.web.pages.scores import why
-from evalflow.web.ui.parts import Tone, badge, button, message, section, tell_fault, text
+from evalflow.web.ui.parts import Latest, Tone, badge, button, fill, lazy_fold, message, plain_button, section, text
+from evalflow.web.ui.score import why
 
 
-class Both:
-    """A fold; nothing is looked up before it is opened.
+def _fold(workspace: Workspace, change: Change, runs: tuple[Run, Run]) -> None:
+    """A case in a line, which opens to both answers."""
 
-    Args:
-        workspace: The door to what is stored.
-        change: The case.
-        runs: A and B.
-        became: A word or two on it, how that is coloured, and its scores.
-    """
+    def scores() -> list[Sequence[Score]]:
+        return [case_scores(workspace, run.run_id, change.dataset, change.case_id) for run in runs]
 
-    def __init__(
-        self, workspace: Workspace, change: Change, runs: tuple[Run, Run], became: tuple[str, Tone, str]
-    ) -> None:
-        self._workspace, self._change, self._runs = workspace, change, runs
-        word, tone, scores = became
-        with ui.element("details").classes("flip") as details:
-            with ui.element("summary"):
-                badge(word, tone)
-                text(change.question or change.case_id, "span", "line question").props("dir=auto")
-                more = f" and {change.others:,} more" if change.others else ""
-                text(f"{change.metric}{more}", "span", "small muted line")
-                text(scores, "span", "num")
-            self._place = ui.element("div").classes("opened")
-        details.on("toggle", self._open, args=[])
-        self._is_open = False
+    async def read() -> list[Sequence[Score]]:
+        return await to_thread.run_sync(scores)
 
-    async def _open(self) -> None:
-        if self._is_open:
-            return
-        self._is_open = True
-        dataset, case = self._change.dataset, self._change.case_id
-        try:
-            found = [
-                await to_thread.run_sync(case_scores, self._workspace, run.run_id, dataset, case) for run in self._runs
-            ]
-        except EvalflowError as error:
-            self._is_open = False
-            tell_fault(str(error))
-            return
-        with self._place:
-            _side_by_side(self._change, self._runs, found)
+    async def open_fold(place: ui.element) -> None:
+        build = partial(_side_by_side, change, runs)
+        await fill(place, "Loading …", read, build, "The answers cannot be shown.")
+
+    label, tone, figures = _became(change)
+    with lazy_fold("flip", open_fold):
+        badge(label, tone)
+        text(change.question or change.case_id, "span", "line question").props("dir=auto")
+        more = f" and {change.others:,} more" if change.others else ""
+        text(f"{change.metric}{more}", "span", "small muted line")
+        text(figures, "span", "num")
 
 
 def _side_by_side(change: Change, runs: tuple[Run, Run], found: Sequence[Sequence[Score]]) -> None:
@@ -82,7 +60,7 @@ def _side_by_side(change: Change, runs: tuple[Run, Run], found: Sequence[Sequenc
             with ui.element("div").classes("half"):
                 with ui.element("div").classes("side"):
                     badge(side, "accent")
-                    ui.link(name_of(run), _address(run, scores))
+                    ui.link(name_of(run), f"/runs/{run.run_id}" + (f"/cases/{scores[0].position}" if scores else ""))
                 for _, own in groupby(scores, lambda score: score.position):
                     _answer(next(own))
     for metric in _metrics(found):
@@ -96,27 +74,23 @@ def _side_by_side(change: Change, runs: tuple[Run, Run], found: Sequence[Sequenc
 
 
 def _metrics(found: Sequence[Sequence[Score]]) -> list[str]:
-    """Those that scored differently first, else in the order of the run."""
-    said = [
-        {name: [(one.status, one.score) for one in scores if one.metric == name] for name in _names(scores)}
-        for scores in found
-    ]
-    return sorted({**said[0], **said[1]}, key=lambda name: said[0].get(name) == said[1].get(name))
+    """Metrics with different scores come first, else in the order of the run."""
+    by_metric: list[dict[str, list[object]]] = []
+    for scores in found:
+        by_metric.append({})
+        for score in scores:
+            by_metric[-1].setdefault(score.metric, []).append((score.status, score.score))
+    a, b = by_metric
+    return sorted({**a, **b}, key=lambda name: a.get(name) == b.get(name))
 
 
-def _names(scores: Sequence[Score]) -> list[str]:
-    return list(dict.fromkeys(score.metric for score in scores))
-
-
-def _address(run: Run, scores: Sequence[Score]) -> str:
-    return f"/runs/{run.run_id}/cases/{scores[0].position}" if scores else f"/runs/{run.run_id}"
-
-
-def _answer(said: Score) -> None:
-    if said.answer_error:
-        message("The bot gave no answer", said.answer_error, "fail")
+def _answer(score: Score) -> None:
+    if score.answer_error:
+        message("The bot gave no answer", score.answer_error, "fail")
     else:
-        text(said.answer or "(nothing)", classes="text said").props("dir=auto tabindex=0 role=region aria-label=Answer")
+        text(score.answer or "(nothing)", classes="text said").props(
+            "dir=auto tabindex=0 role=region aria-label=Answer"
+        )
 
 
 def _score(side: str, score: Score) -> None:
@@ -131,7 +105,7 @@ def _score(side: str, score: Score) -> None:
         text(why(score) or "no reason given", "p", "text small muted").props("dir=auto")
 
 
-AT_ONCE = 20
+PAGE_SIZE = 20
 _ABOUT = "One line per case, with the metric that changed most. Open it to read both answers and reasons."
 _NAMES: dict[Sort, str] = {
     "all": "All that differ",
@@ -152,77 +126,60 @@ _NONE: dict[Sort, str] = {
 
 
 def changed(workspace: Workspace, found: Comparison, runs: tuple[Run, Run]) -> None:
-    """How many cases changed, and which; they are looked up after the rest is there."""
-    [told] = found.flips
+    """How many cases changed, and which; they are read after the rest is shown."""
+    [flips] = found.flips
     with section("Cases that changed", _ABOUT):
-        said = f"{told.worsened:,} went from pass to fail, {told.improved:,} from fail to pass."
-        text(said, "p", "verdict-in-words")
-        place = ui.element("div").props("aria-busy=true")
-        with place:
-            text("Loading the cases …", "p", "muted waiting-for-cases")
+        about = f"{flips.worsened:,} went from pass to fail, {flips.improved:,} from fail to pass."
+        text(about, "p", "verdict-in-words")
+        place = ui.element("div")
 
-    async def fill() -> None:
-        try:
-            changes = await to_thread.run_sync(changed_cases, workspace, runs[0].run_id, runs[1].run_id)
-            page = await to_thread.run_sync(changes.page, "all", 0, AT_ONCE)
-        except EvalflowError as error:
-            place.clear()
-            with place:
-                message("The changed cases cannot be shown.", str(error), "fail")
-            return
-        place.clear()
-        place.props(remove="aria-busy")
-        with place:
-            _Changed(workspace, changes, page, runs)
+    def read_first() -> tuple[Changes, Sequence[Change]]:
+        changes = changed_cases(workspace, runs[0].run_id, runs[1].run_id)
+        return changes, changes.page("all", 0, PAGE_SIZE)
 
-    ui.timer(0, fill, once=True)
+    async def read() -> tuple[Changes, Sequence[Change]]:
+        return await to_thread.run_sync(read_first)
+
+    def show(first: tuple[Changes, Sequence[Change]]) -> None:
+        _ChangedCases(workspace, *first, runs)
+
+    title = "The changed cases cannot be shown."
+    ui.timer(0, lambda: fill(place, "Loading the cases …", read, show, title), once=True)
 
 
-class _Changed:
-    """The choice of how they changed, and a page of those."""
+class _ChangedCases:
+    """The kinds of change to choose from, and a page of the cases."""
 
     def __init__(self, workspace: Workspace, changes: Changes, page: Sequence[Change], runs: tuple[Run, Run]) -> None:
         self._workspace, self._changes, self._runs = workspace, changes, runs
         self._sort: Sort = "all"
-        self._offset = 0
+        self._first = 0
+        self._latest = Latest()
         self._choices: dict[Sort, ui.element] = {}
         with ui.element("div").classes("choose").props("role=group aria-label='How they changed'"):
             for sort in SORTS:
-                self._choice(sort)
+                n = changes.counts[sort]
+                label, classes = f"{_NAMES[sort]} {n:,}", "count" if n else "count nothing"
+                self._choices[sort] = plain_button(label, partial(self._load, sort, 0), classes)
         self._place = ui.element("div").props("aria-live=polite")
         with ui.element("nav").classes("pager").props('aria-label="Pages of cases"') as self._pager:
             self._where = text("", "span", "small muted")
             with ui.element("div").classes("actions"):
-                self._before = button("Previous", partial(self._turn, -AT_ONCE))
-                self._after = button("Next", partial(self._turn, AT_ONCE))
+                self._before = button("Previous", lambda: self._load(self._sort, self._first - PAGE_SIZE))
+                self._after = button("Next", lambda: self._load(self._sort, self._first + PAGE_SIZE))
         self._show(page)
 
-    def _choice(self, sort: Sort) -> None:
-        n = self._changes.counts[sort]
-        made = ui.element("button").props("type=button").classes("count" if n else "count nothing")
-        with made:
-            text(f"{_NAMES[sort]} {n:,}", "span")
-        made.on("click", partial(self._choose, sort), args=[])
-        self._choices[sort] = made
-
-    async def _choose(self, sort: Sort) -> None:
-        self._sort, self._offset = sort, 0
-        await self._load()
-
-    async def _turn(self, by: int) -> None:
-        self._offset += by
-        await self._load()
-
-    async def _load(self) -> None:
-        asked = self._sort, self._offset
-        page = await to_thread.run_sync(self._changes.page, *asked, AT_ONCE)
-        if asked == (self._sort, self._offset):
+    async def _load(self, sort: Sort, first: int) -> None:
+        self._sort, self._first = sort, first
+        is_latest = self._latest.begin()
+        page = await to_thread.run_sync(self._changes.page, sort, first, PAGE_SIZE)
+        if is_latest():
             self._show(page)
 
     def _show(self, page: Sequence[Change]) -> None:
         total = self._changes.counts[self._sort]
-        for sort, made in self._choices.items():
-            made.props["aria-pressed"] = "true" if sort == self._sort else "false"
+        for sort, choice in self._choices.items():
+            choice.props["aria-pressed"] = "true" if sort == self._sort else "false"
         self._place.clear()
         with self._place:
             if not page:
@@ -231,27 +188,27 @@ class _Changed:
                 with ui.element("ul").classes("flips"):
                     for change in page:
                         with ui.element("li"):
-                            Both(self._workspace, change, self._runs, _became(change))
-        self._where.set_text(f"{self._offset + 1:,} to {self._offset + len(page):,} of {total:,}")
-        self._pager.set_visibility(total > AT_ONCE)
-        self._before.set_enabled(self._offset > 0)
-        self._after.set_enabled(self._offset + AT_ONCE < total)
+                            _fold(self._workspace, change, self._runs)
+        self._where.set_text(f"{self._first + 1:,} to {self._first + len(page):,} of {total:,}")
+        self._pager.set_visibility(total > PAGE_SIZE)
+        self._before.set_enabled(self._first > 0)
+        self._after.set_enabled(self._first + PAGE_SIZE < total)
 
 
 def _instead(changes: Changes) -> str:
-    """What the other choices would show."""
+    """What the other kinds of change have."""
     counts = changes.counts
     if not counts["all"]:
         return f": the {changes.common:,} cases of both runs have the same answers and scores."
-    scored, said = counts["worse"] + counts["better"], counts["answer"]
+    scored, answered = counts["worse"] + counts["better"], counts["answer"]
     parts = [f"{scored:,} scored differently"] if scored else []
     parts += [f"{counts['lost']:,} scored in one run only"] if counts["lost"] else []
-    parts += [f"{said:,} answered differently"] if said else []
+    parts += [f"{answered:,} answered differently"] if answered else []
     return f"; {', '.join(parts)}."
 
 
 def _became(change: Change) -> tuple[str, Tone, str]:
-    """What became of it in a word or two, and in numbers."""
+    """The change in a word or two, its colour, and both scores."""
     scores = f"{number(change.score_a, 2)} → {number(change.score_b, 2)}"
     before, after = change.passed_a, change.passed_b
     if change.change is None:

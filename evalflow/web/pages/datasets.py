@@ -1,34 +1,43 @@
-"""The datasets: listed, created, changed."""
+"""The datasets: the list, the form, and one dataset with its test cases."""
 
 from __future__ import annotations
 
-from typing import cast
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
 
 from anyio import to_thread
 from nicegui import ui
 
-from evalflow.app.studio.cases import copy_dataset
-from evalflow.app.studio.datasets import Dataset, Generates, create_dataset, get_dataset, list_datasets, update_dataset
-from evalflow.app.studio.space import Workspace
-from evalflow.web.ui.dialogs import Saving, form, leave
-from evalflow.web.ui.fields import NameField
-from evalflow.web.ui.frame import frame, guarded_page
-from evalflow.web.ui.parts import (
-    About,
-    Field,
-    Tone,
-    area,
-    attempt,
-    button,
-    card,
-    empty,
-    link_button,
-    pick,
-    section,
-    written,
+from evalflow.app.studio.cases import case_tags, copy_dataset
+from evalflow.app.studio.datasets import (
+    Dataset,
+    DeclaredPage,
+    create_dataset,
+    declared_page,
+    delete_dataset,
+    get_dataset,
+    list_datasets,
+    update_dataset,
 )
+from evalflow.app.studio.space import Workspace
+from evalflow.web.pages.cases import (
+    PAGE_SIZE,
+    CaseBrowser,
+    CaseList,
+    CaseSearch,
+    FoundCases,
+    case_table,
+    declared_row,
+    number_of,
+)
+from evalflow.web.ui.dialogs import Deleting, Saving, State
+from evalflow.web.ui.forms import About, Field, NameField, area, form, leave, pick, written
+from evalflow.web.ui.frame import frame, guarded_page
+from evalflow.web.ui.parts import Tone, badge, button, card, counted, empty, link_button, section
 
-PLACE = "Test cases"
+Row = Mapping[str, Any]
+_TRAIL = [("Test cases", "/datasets")]
 
 
 def add_datasets(workspace: Workspace) -> None:
@@ -39,20 +48,17 @@ def add_datasets(workspace: Workspace) -> None:
         found = await to_thread.run_sync(list_datasets, workspace)
         own = [dataset for dataset in found if dataset.origin == "workspace"]
         about = "The questions for your bots, with what is expected. A dataset is a set of cases."
-        with frame(PLACE, place=PLACE, about=about) as actions:
+        with frame("Test cases", place="Test cases", about=about) as actions:
             if own:
                 with actions:
                     link_button("New dataset", "/datasets/new", primary=True)
                 _cards(own)
             else:
-                _none_yet()
+                about = "Start with a few real questions. Paste them, upload a file, or write them here."
+                with empty("checklist", "Collect your first test cases", about):
+                    link_button("New dataset", "/datasets/new", primary=True)
             with section("Ready to use", "Declared in conf/. Copy one to change it."):
                 _cards([dataset for dataset in found if dataset.origin == "conf"])
-
-
-def counted(number: int, what: str = "case") -> str:
-    """A number with its noun: `1 case`, `5,000 cases`."""
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def _cards(datasets: list[Dataset]) -> None:
@@ -64,13 +70,102 @@ def _cards(datasets: list[Dataset]) -> None:
             card(dataset.name, f"/datasets/{dataset.name}", dataset.description, badges)
 
 
-def _none_yet() -> None:
-    about = "Start with a few real questions. Paste them, upload a file, or write them here."
-    with empty("checklist", "Collect your first test cases", about):
-        link_button("New dataset", "/datasets/new", primary=True)
+def add_dataset(workspace: Workspace) -> None:
+    """Register the page."""
+
+    @guarded_page("/datasets/{dataset}")
+    async def one(dataset: str, tag: str = "", text: str = "", first: str = "", row: str = "") -> None:
+        search = CaseSearch(tag, text, number_of(first), number_of(row) or None)
+        found = await to_thread.run_sync(get_dataset, workspace, dataset)
+        if found.origin == "conf":
+            _declared(workspace, found, search, await to_thread.run_sync(_declared_page, workspace, dataset, search))
+            return
+        tags = await to_thread.run_sync(case_tags, workspace, dataset)
+        with frame(found.name, place="Test cases", about=found.description, trail=_TRAIL) as actions:
+            with actions:
+                _actions(workspace, found)
+            if found.cases:
+                await CaseList(workspace, found.name, tags, search).refresh()
+            else:
+                about = "Paste questions or a table, upload a CSV or JSON lines file, or write one case by hand."
+                with empty("playlist_add", "No test cases yet", about):
+                    link_button("Paste or upload", f"/datasets/{found.name}/add", primary=True)
+                    link_button("Write one", f"/datasets/{found.name}/cases/new")
+
+
+def _declared(workspace: Workspace, dataset: Dataset, search: CaseSearch, page: DeclaredPage) -> None:
+    with frame(dataset.name, place="Test cases", about=dataset.description, trail=_TRAIL) as actions:
+        with actions:
+            link_button("Copy", f"/datasets/new?source={dataset.name}", primary=True)
+            _export_link(dataset)
+        with ui.element("div").classes("origin"):
+            badge("declared in conf/, read-only")
+        DeclaredList(workspace, dataset.name, search, page)
+
+
+def _actions(workspace: Workspace, dataset: Dataset) -> None:
+    if dataset.cases:
+        link_button("Add cases", f"/datasets/{dataset.name}/add", primary=True)
+        link_button("Write one", f"/datasets/{dataset.name}/cases/new")
+        link_button("Run them", f"/runs/new?dataset={dataset.name}")
+        _export_link(dataset)
+    link_button("Edit", f"/datasets/{dataset.name}/edit")
+    link_button("Copy", f"/datasets/new?source={dataset.name}")
+    asked = Deleting(
+        f"Delete {dataset.name}?",
+        f"Its {counted(dataset.cases or 0)} are deleted too; runs keep their own copies.",
+        lambda version: delete_dataset(workspace, dataset.name, version),
+        lambda: _state(get_dataset(workspace, dataset.name)),
+        _state(dataset),
+        "/datasets",
+    )
+    button("Delete", asked.open, kind="danger")
+
+
+def _state(dataset: Dataset) -> State:
+    content = {"description": dataset.description, "reply": dataset.generates, "cases": counted(dataset.cases or 0)}
+    return content, dataset.version
+
+
+def _export_link(dataset: Dataset) -> None:
+    link = link_button("Export", f"/api/v1/datasets/{dataset.name}/export")
+    link.props(f'download="{dataset.name}.jsonl" title="All cases as JSON lines, which load again as a dataset"')
+
+
+class DeclaredList(CaseBrowser[Row]):
+    """The cases of a dataset of conf/, beginning with a page that was read."""
+
+    def __init__(self, workspace: Workspace, dataset: str, search: CaseSearch, page: DeclaredPage) -> None:
+        self._workspace = workspace
+        super().__init__(dataset, page.tags, search)
+        self.show(_found(page))
+
+    def _read(self, search: CaseSearch, is_wanted: Callable[[], bool]) -> FoundCases[Row]:
+        return _found(_declared_page(self._workspace, self._dataset, search, is_wanted))
+
+    def _table(self, items: Sequence[Row]) -> None:
+        with case_table():
+            for row in items:
+                declared_row(row)
+
+
+def _declared_page(
+    workspace: Workspace, dataset: str, search: CaseSearch, is_wanted: Callable[[], bool] = lambda: True
+) -> DeclaredPage:
+    return declared_page(workspace, dataset, search.first, PAGE_SIZE, **search.filter, is_wanted=is_wanted)
+
+
+def _found(page: DeclaredPage) -> FoundCases[Row]:
+    return FoundCases(page.rows, page.first, page.total, page.is_whole)
 
 
 _REPLIES = {"answer": "A text", "actual": "A label, or a list of ids"}
+_DESCRIPTION = About("Description", "One sentence on what the cases ask.", "Questions on fees, from last year.")
+_REPLY = About(
+    "A bot's reply is",
+    "Most bots reply with a text; a bot that classifies or retrieves replies with a label or ids.",
+    required=True,
+)
 
 
 def add_dataset_edit(workspace: Workspace) -> None:
@@ -79,75 +174,59 @@ def add_dataset_edit(workspace: Workspace) -> None:
     @guarded_page("/datasets/new")
     async def new(source: str = "") -> None:
         copied = await to_thread.run_sync(get_dataset, workspace, source) if source else None
-        title = f"Copy of {copied.name}" if copied else "New dataset"
-        with frame(title, place=PLACE, trail=[(PLACE, "/datasets")]):
-            _new(workspace, copied)
+        with frame(f"Copy of {copied.name}" if copied else "New dataset", place="Test cases", trail=_TRAIL):
+            _DatasetEditor(workspace, None, copied)
 
     @guarded_page("/datasets/{dataset}/edit")
     async def edit(dataset: str) -> None:
         found = await to_thread.run_sync(get_dataset, workspace, dataset)
-        with frame(f"Edit {found.name}", place=PLACE, trail=[(found.name, f"/datasets/{found.name}")]):
-            _edit(workspace, found)
+        trail = [(found.name, f"/datasets/{found.name}")]
+        with frame(f"Edit {found.name}", place="Test cases", trail=trail):
+            _DatasetEditor(workspace, found, None)
 
 
-def _new(workspace: Workspace, copied: Dataset | None) -> None:
-    async def save() -> None:
-        name = naming.read()
-        if copied:
-            source = copied.name
-            made = await attempt(lambda: copy_dataset(workspace, source, name), fields, saving)
+class _DatasetEditor:
+    """The form of a dataset: a stored one, a copy, or a new one."""
+
+    def __init__(self, workspace: Workspace, stored: Dataset | None, copied: Dataset | None) -> None:
+        self._workspace, self._stored, self._copied = workspace, stored, copied
+        self._fields: dict[str, Field] = {}
+        shown = stored or copied
+        with form():
+            if stored is None:
+                self._name = NameField("Questions on fees")
+                self._fields["dataset.name"] = self._name.field
+            if copied is None:
+                self._description = area(_DESCRIPTION, stored.description if stored else "")
+                self._reply = pick(_REPLY, _REPLIES, stored.generates if stored else "answer")
+                self._fields |= {"dataset.description": self._description, "dataset.generates": self._reply}
+            with ui.element("div").classes("actions"):
+                label = "Save" if stored else "Copy" if copied else "Create"
+                self._button = button(label, self._save, kind="primary")
+                link_button("Cancel", f"/datasets/{shown.name}" if shown else "/datasets")
+        name, version = (stored.name, stored.version) if stored else ("", 0)
+        self._saving = Saving[Dataset](partial(_form_state, workspace, name), version, f"/datasets/{name}/edit")
+
+    async def _save(self) -> None:
+        name = self._stored.name if self._stored else self._name.read()
+        work: Callable[[int], Dataset]
+        if self._copied:
+            source, mine = self._copied.name, {}
+            work = lambda _: copy_dataset(self._workspace, source, name)  # noqa: E731
         else:
-            said, kind = _said(fields)
-            made = await attempt(lambda: create_dataset(workspace, name, said, kind), fields, saving)
-        if made is not None:
-            leave(f"/datasets/{made.name}")
-
-    with form():
-        naming = NameField("Questions on fees")
-        fields = {"dataset.name": cast("Field", naming.field)}
-        if copied is None:
-            fields |= _about("", "answer")
-        saving = _form_actions(
-            "Copy" if copied else "Create", save, f"/datasets/{copied.name}" if copied else "/datasets"
+            about, kind = written(self._description) or "", self._reply.value
+            mine = {"description": about, "reply": _REPLIES[kind]}
+            if self._stored:
+                work = lambda version: update_dataset(  # noqa: E731
+                    self._workspace, name, version, description=about, generates=kind
+                )
+            else:
+                work = lambda _: create_dataset(self._workspace, name, about, kind)  # noqa: E731
+        await self._saving.save(
+            work, mine, self._fields, self._button, lambda dataset: leave(f"/datasets/{dataset.name}")
         )
 
 
-def _edit(workspace: Workspace, dataset: Dataset) -> None:
-    async def save() -> None:
-        said, kind = _said(fields)
-        await conflict.save(
-            lambda version: update_dataset(workspace, dataset.name, version, description=said, generates=kind),
-            {"description": said, "reply": _REPLIES[kind]},
-            fields,
-            saving,
-            lambda _: leave(f"/datasets/{dataset.name}"),
-        )
-
-    def there() -> tuple[dict[str, str], int]:
-        found = get_dataset(workspace, dataset.name)
-        return {"description": found.description, "reply": _REPLIES[found.generates]}, found.version
-
-    with form():
-        fields = _about(dataset.description, dataset.generates)
-        saving = _form_actions("Save", save, f"/datasets/{dataset.name}")
-    conflict = Saving[Dataset](there, dataset.version, f"/datasets/{dataset.name}/edit")
-
-
-def _about(description: str, generates: Generates) -> dict[str, Field]:
-    said = area(
-        About("Description", "One sentence on what the cases ask.", "Questions on fees, from last year."), description
-    )
-    help = "Most bots reply with a text; a bot that classifies or retrieves replies with a label or ids."
-    replies = pick(About("A bot's reply is", help, required=True), _REPLIES, generates)
-    return {"dataset.description": said, "dataset.generates": replies}
-
-
-def _said(fields: dict[str, Field]) -> tuple[str, Generates]:
-    return written(fields["dataset.description"]) or "", fields["dataset.generates"].value
-
-
-def _form_actions(label: str, save: object, back: str) -> ui.button:
-    with ui.element("div").classes("actions"):
-        saving = button(label, cast("None", save), kind="primary")
-        link_button("Cancel", back)
-    return saving
+def _form_state(workspace: Workspace, name: str) -> State:
+    dataset = get_dataset(workspace, name)
+    return {"description": dataset.description, "reply": _REPLIES[dataset.generates]}, dataset.version

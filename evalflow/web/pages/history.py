@@ -10,23 +10,26 @@ from urllib.parse import urlencode
 from anyio import to_thread
 from nicegui import ui
 
-from evalflow.app.studio.history import Held, History, Point, Tracked, history, tracked
+from evalflow.app.studio.history import History, Point, Tracked, history, tracked
 from evalflow.app.studio.space import Workspace
 from evalflow.report.wording import number
 from evalflow.web.pages.runs import when
+from evalflow.web.ui.forms import About, pick
 from evalflow.web.ui.frame import frame, guarded_page
 from evalflow.web.ui.parts import (
-    About,
     Tone,
+    across,
     badge,
     caption,
+    cell,
+    counted,
     empty,
+    interval,
     link_button,
     message,
-    percent,
-    pick,
     section,
     shape,
+    table,
     text,
 )
 
@@ -38,7 +41,7 @@ _CROWDED = 14
 """Points from which on breaks are drawn without a word; the table says what they are."""
 
 
-class _Scale:
+class _ValueScale:
     """Values to pixels, with round marks."""
 
     def __init__(self, points: Sequence[Point], *, bounded: bool) -> None:
@@ -61,7 +64,7 @@ class _Scale:
 
 def chart(points: Sequence[Point], *, bounded: bool) -> None:
     """Draw points that all have a value, the oldest first."""
-    scale = _Scale(points, bounded=bounded)
+    scale = _ValueScale(points, bounded=bounded)
     with ui.element("figure").classes("card chart"):
         with ui.element("div").classes("drawing"):
             with shape("svg", "axis", width=44, height=_HIGH, aria_hidden="true"):
@@ -80,19 +83,19 @@ def chart(points: Sequence[Point], *, bounded: bool) -> None:
         _legend(points)
 
 
-def _gates(points: Sequence[Point], scale: _Scale) -> None:
+def _gates(points: Sequence[Point], scale: _ValueScale) -> None:
     """Each run's gates, as wide as its place."""
     for i, point in enumerate(points):
         for held in point.gates:
             y = scale.down(held.condition.limit)
-            shape("line", "gate", x1=percent(i / len(points)), x2=percent((i + 1) / len(points)), y1=y, y2=y)
+            shape("line", "gate", x1=across(i / len(points)), x2=across((i + 1) / len(points)), y1=y, y2=y)
 
 
-def _links(points: Sequence[Point], scale: _Scale) -> None:
+def _links(points: Sequence[Point], scale: _ValueScale) -> None:
     """From each point to the next where they can be compared; else a break between them."""
     for i, (one, other) in enumerate(pairwise(points)):
         if other.breaks:
-            middle = percent((i + 1) / len(points))
+            middle = across((i + 1) / len(points))
             shape("line", "break", x1=middle, x2=middle, y1=_TOP - 8, y2=_BOTTOM)
             if len(points) <= _CROWDED:
                 caption(f"other {other.breaks[0].kind}", "break", x=middle, y=_TOP - 14, text_anchor="middle")
@@ -101,13 +104,13 @@ def _links(points: Sequence[Point], scale: _Scale) -> None:
         shape("line", "link", y1=scale.down(one.value or 0.0), y2=scale.down(other.value or 0.0), **ends)
 
 
-def _point(point: Point, across: str, scale: _Scale) -> None:
+def _point(point: Point, across: str, scale: _ValueScale) -> None:
     """A dot on its interval, which leads to its run; a diamond where a gate failed."""
     assert point.value is not None
     y, failed = scale.down(point.value), any(held.passed is False for held in point.gates)
     around = shape("svg", "point failed" if failed else "point", x=across, overflow="visible")
-    with around, shape("a", href=f"/runs/{point.run_id}", aria_label=_said(point)):
-        text(_said(point), "title")
+    with around, shape("a", href=f"/runs/{point.run_id}", aria_label=_point_in_words(point)):
+        text(_point_in_words(point), "title")
         shape("rect", "hit", x=-10, y=_TOP, width=20, height=_BOTTOM - _TOP)
         if point.low is not None and point.high is not None:
             shape("line", "interval", x1=0, x2=0, y1=scale.down(point.low), y2=scale.down(point.high))
@@ -134,14 +137,14 @@ def _in_words(points: Sequence[Point]) -> str:
     return f"{len(points)} runs, from {number(first.value)} to {number(last.value)}; the table below has all of them"
 
 
-def _said(point: Point) -> str:
-    interval = "" if point.low is None else f", interval {number(point.low)} to {number(point.high)}"
+def _point_in_words(point: Point) -> str:
+    ends = "" if point.low is None else f", interval {interval(point.low, point.high)}"
     failed = ", a gate failed" if any(held.passed is False for held in point.gates) else ""
-    return f"{point.title or point.run_id}, {when(point.at)}: {number(point.value)}{interval}{failed}"
+    return f"{point.title or point.run_id}, {when(point.at)}: {number(point.value)}{ends}{failed}"
 
 
 def _across(i: int, count: int) -> str:
-    return percent((i + 0.5) / count)
+    return across((i + 0.5) / count)
 
 
 def _round_step(least: float) -> float:
@@ -170,7 +173,9 @@ def add(workspace: Workspace) -> None:
     async def one(bot: str = "", dataset: str = "", metric: str = "", statistic: str = "") -> None:
         known = await to_thread.run_sync(tracked, workspace)
         if not known:
-            _none_yet()
+            about = "Every finished run adds a point here with its interval, so that you can tell changes from noise."
+            with frame("History", place="History", about=_ABOUT), empty("timeline", "No run has ended yet", about):
+                link_button("To the runs", "/runs", primary=True)
             return
         wanted = (bot, dataset, metric)
         chosen = next((one for one in known if _key(one) == wanted), known[0])
@@ -184,23 +189,19 @@ def add(workspace: Workspace) -> None:
             _table(found.points)
 
 
-def _none_yet() -> None:
-    about = "Every finished run adds a point here with its interval, so that you can tell changes from noise."
-    with frame("History", place="History", about=_ABOUT), empty("timeline", "No run has ended yet", about):
-        link_button("To the runs", "/runs", primary=True)
-
-
 def _key(one: Tracked) -> tuple[str, str, str]:
     return one.bot, one.dataset, one.metric
 
 
 def _picks(known: Sequence[Tracked], chosen: Tracked, statistic: str) -> None:
-    options = {str(i): _option(one) for i, one in enumerate(known)}
-    numbers = {name: _spoken(name) for name in chosen.statistics}
+    options = {
+        str(i): f"{one.metric} · {one.bot} on {one.dataset} ({counted(one.runs, 'run')})" for i, one in enumerate(known)
+    }
+    numbers = {name: _name_of(name) for name in chosen.statistics}
 
     def go(one: Tracked, name: str) -> None:
-        said = {"bot": one.bot, "dataset": one.dataset, "metric": one.metric, "statistic": name}
-        ui.navigate.to(f"/history?{urlencode(said)}")
+        query = {"bot": one.bot, "dataset": one.dataset, "metric": one.metric, "statistic": name}
+        ui.navigate.to(f"/history?{urlencode(query)}")
 
     with ui.element("div").classes("card form wide"), ui.element("div").classes("pair top"):
         what = pick(_WHAT, options, str(known.index(chosen)))
@@ -209,18 +210,14 @@ def _picks(known: Sequence[Tracked], chosen: Tracked, statistic: str) -> None:
     which.on_value_change(lambda: go(chosen, str(which.value)))
 
 
-def _option(one: Tracked) -> str:
-    return f"{one.metric} · {one.bot} on {one.dataset} ({one.runs} run{'' if one.runs == 1 else 's'})"
-
-
-def _spoken(statistic: str) -> str:
+def _name_of(statistic: str) -> str:
     return {"mean": "mean", "pass_rate": "pass rate"}.get(statistic, statistic)
 
 
 def _picture(found: History, chosen: Tracked, statistic: str) -> None:
     shown = [point for point in found.points if point.value is not None][-LONGEST:]
     way = "higher is better" if found.higher_is_better else "lower is better"
-    with section(f"{chosen.metric}, {_spoken(statistic)}", f"The oldest run first; {way}."):
+    with section(f"{chosen.metric}, {_name_of(statistic)}", f"The oldest run first; {way}."):
         if shown:
             chart(shown, bounded=found.bounded)
         else:
@@ -230,13 +227,9 @@ def _picture(found: History, chosen: Tracked, statistic: str) -> None:
 
 
 def _table(points: Sequence[Point]) -> None:
-    with section("All points", "The newest first."), ui.element("table").classes("table stacked"):
-        with ui.element("thead"), ui.element("tr"):
-            for head in _HEADS:
-                text(head, "th").props("scope=col")
-        with ui.element("tbody"):
-            for point in reversed(points):
-                _row(point)
+    with section("All points", "The newest first."), table(_HEADS, "table stacked"):
+        for point in reversed(points):
+            _row(point)
 
 
 def _row(point: Point) -> None:
@@ -244,27 +237,19 @@ def _row(point: Point) -> None:
         with ui.element("th").props("scope=row"):
             ui.link(point.title or point.run_id, f"/runs/{point.run_id}").classes("name")
             text(when(point.at), classes="small muted")
-        _cell("Value", number(point.value))
-        _cell("95 % interval", "–" if point.low is None else f"{number(point.low)} to {number(point.high)}")
-        _cell("Scored", f"{point.n_scored:,} of {point.n:,}")
-        with ui.element("td").props('data-label="Gate"'), ui.element("div").classes("gates"):
+        cell("Value", number(point.value))
+        cell("95 % interval", interval(point.low, point.high, none="–"))
+        cell("Scored", f"{point.n_scored:,} of {point.n:,}")
+        with cell("Gate", classes=""), ui.element("div").classes("gates"):
             for held in point.gates:
-                _gate(held)
+                outcome, tone = _OUTCOMES[held.passed]
+                badge(f"{held.condition} {outcome}", tone)
             if not point.gates:
                 text("–", "span", "muted")
-        with ui.element("td").props('data-label="Since the run before"').classes("since"), ui.element("div"):
+        with cell("Since the run before", classes="since"), ui.element("div"):
             for obstacle in point.breaks:
                 text(f"Not comparable: {obstacle.what}", "p", "text small")
             for changed in point.changed:
                 text(f"{changed} changed", "p", "small muted")
             if not point.breaks and not point.changed:
                 text("–", "span", "muted")
-
-
-def _cell(label: str, content: str) -> None:
-    text(content, "td", "num").props(f'data-label="{label}"')
-
-
-def _gate(held: Held) -> None:
-    said, tone = _OUTCOMES[held.passed]
-    badge(f"{held.condition} {said}", tone)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -26,241 +26,10 @@ from evalflow.app.studio.uploads import (
 )
 from evalflow.errors import Problem, UserError
 from evalflow.web.pages.cases import case_table, clipped, declared_row
-from evalflow.web.pages.datasets import PLACE, counted
-from evalflow.web.ui.dialogs import leave, saved, unsaved
-from evalflow.web.ui.files import dropping
+from evalflow.web.security.guards import LARGEST_UPLOAD
+from evalflow.web.ui.forms import About, area, attempt, leave, saved, unsaved
 from evalflow.web.ui.frame import frame, guarded_page
-from evalflow.web.ui.parts import About, area, attempt, button, link_button, message, text
-
-
-def pasted_file(said: str, folder: Path) -> Path:
-    """Write it down: a table of tabs as it stands, else each line as a question.
-
-    Args:
-        said: One question a line, or what a spreadsheet copies: rows of cells with tabs between them.
-        folder: Where.
-    """
-    lines = said.strip("\r\n").splitlines()
-    if "\t" in lines[0]:
-        path = folder / "pasted.csv"
-        path.write_text(said.strip("\r\n") + "\n", encoding="utf-8", newline="")
-        return path
-    path = folder / "pasted.jsonl"
-    rows = (json.dumps({"question": said}) if (said := line.strip()) else "" for line in lines)  # faults name the line
-    path.write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")
-    return path
-
-
-NAMES = {
-    "question": "Question",
-    "messages": "Conversation",
-    "reference": "Expected answer",
-    "answer": "Recorded answer",
-    "contexts": "Context",
-    "tags": "Tags",
-    "group": "Group",
-    "id": "Id",
-    "expected": "Expected label",
-    "actual": "Recorded label",
-    "metadata": "Metadata",
-    "checks": "Checks",
-    "labels": "Human labels",
-    "demo_answer": "Example answer",
-    "failure": "Why it has no answer",
-    "vars": "Additional inputs, as an object",
-}
-_OTHER = "Additional input"
-_RIVALS = {"question": "messages", "messages": "question"}
-"""Either makes the conversation: who names one leaves the other."""
-
-
-class Mapping:
-    """A row for each column: its name, what stands in it, and what it is.
-
-    Args:
-        columns: Of the file.
-        on_change: After something else was chosen.
-    """
-
-    def __init__(self, columns: Sequence[Column], on_change: Callable[[], Any]) -> None:
-        self._picks: dict[str, ui.select] = {}
-        with ui.element("div").classes("mapping"):
-            for column in columns:
-                self._row(column, on_change)
-
-    def read(self) -> dict[str, str] | None:
-        """Case field to column; None where that cannot be, which is shown beside the column."""
-        fields: dict[str, str] = {}
-        faults: dict[str, str] = {}
-        for column, picked in self._picks.items():
-            field = picked.value
-            if field and field in fields:
-                faults[column] = f"already used for column {fields[field]}"
-            elif field:
-                fields[field] = column
-        for column, picked in self._picks.items():
-            if column in NAMES and not picked.value and column not in fields and _RIVALS.get(column) not in fields:
-                faults[column] = "a column with this name is always that field; rename the column in the file"
-        for column, picked in self._picks.items():
-            picked.error = faults.get(column)
-        return None if faults else fields
-
-    def _row(self, column: Column, on_change: Callable[[], Any]) -> None:
-        with ui.element("div").classes("mapped"):
-            with ui.element("div"):
-                text(column.name or "(no name)", classes="mono")
-                text(clipped(column.example) or "(empty)", classes="small muted line")
-            picked = ui.select({"": _OTHER, **NAMES}, value=column.field or "", on_change=on_change)
-            picked.props("outlined dense")
-            picked.props["aria-label"] = f"What {column.name} is"
-        self._picks[column.name] = picked
-
-
-class Review:
-    """The mapping, which can be changed, and below it what comes of it.
-
-    Args:
-        workspace: Where.
-        dataset: Which.
-        path: The file.
-        name: What people know it as.
-        start_over: Takes this away.
-    """
-
-    def __init__(
-        self, workspace: Workspace, dataset: str, path: Path, name: str, start_over: Callable[[], object]
-    ) -> None:
-        self._workspace, self._dataset, self._path, self._name = workspace, dataset, path, name
-        self._start_over = start_over
-        self._asked = 0
-        self._mapping: Mapping | None = None
-        self._columns = ui.element("div").props('tabindex=-1 role=group aria-label="Columns"')
-        self._found = ui.element("div").props("aria-live=polite")
-
-    async def begin(self) -> None:
-        """Read the columns, and show what comes of the likely mapping; the cursor comes here from what asked for it."""
-        go = f'requestAnimationFrame(() => document.getElementById("{self._columns.html_id}").focus())'
-        with self._columns:  # the button that asked for it is gone
-            ui.run_javascript(go)
-        try:
-            columns = await to_thread.run_sync(columns_of, self._path)
-        except UserError as error:
-            self._refused(error)
-            return
-        if not columns:
-            self._refused(UserError(Problem("the file has no rows")))
-            return
-        with self._columns, ui.element("div").classes("card stack"):
-            text(self._name, "h2")
-            text("Choose what each column is. Other columns are kept as additional inputs.", "p", "muted small")
-            self._mapping = Mapping(columns, self.refresh)
-        await self.refresh()
-
-    async def refresh(self) -> None:
-        """Show what comes of the mapping as it stands."""
-        fields = self._mapping.read() if self._mapping else None
-        self._asked += 1
-        asked = self._asked
-        self._found.clear()
-        if fields is None:
-            return
-        with self._found:
-            text("Reading…", "p", "muted section")
-        try:
-            examined = await to_thread.run_sync(examine_upload, self._workspace, self._dataset, self._path, fields)
-        except UserError as error:
-            if asked == self._asked:
-                self._refused(error)
-            return
-        if asked == self._asked:
-            self._show(examined, fields)
-
-    def _refused(self, error: UserError) -> None:
-        """The file can be read no further; nothing of it is taken."""
-        self._found.clear()
-        with self._found, ui.element("div").classes("section stack"):
-            for problem in map(placed, error.problems):
-                where = f"{problem.where}: " if problem.where else ""
-                message(f"{self._name}: {where}{problem.what}", problem.hint, "fail")
-            with ui.element("div").classes("actions"):
-                button("Start over", self._start_over)
-
-    def _show(self, examined: Examined, fields: dict[str, str]) -> None:
-        self._found.clear()
-        with self._found, ui.element("div").classes("section stack"):
-            text(_verdict(examined), "h2")
-            if examined.faulty:
-                _faults(examined)
-            if examined.first:
-                text("Preview of the first cases", "h3")
-                with case_table(selectable=False):
-                    for row in examined.first:
-                        declared_row(row)
-            with ui.element("div").classes("actions"):
-                if examined.good:
-                    taking = button(
-                        f"Import {counted(examined.good)}", lambda: self._take(examined, fields, taking), kind="primary"
-                    )
-                if examined.faulty:
-                    button("Download the rows to fix", lambda: self._download(examined))
-                button("Start over", self._start_over)
-
-    async def _take(self, examined: Examined, fields: dict[str, str], by: ui.button) -> None:
-        skip = bool(examined.faulty)
-
-        def work() -> int:
-            return upload_cases(self._workspace, self._dataset, self._path, fields, skip_faulty=skip)
-
-        taken = await attempt(work, by=by)
-        if taken is None:
-            return
-        if not skip:
-            leave(f"/datasets/{self._dataset}")
-            return
-        saved()
-        self._columns.clear()
-        self._found.clear()
-        with self._found, ui.element("div").classes("stack"):
-            what = f"{counted(taken)} {'was' if taken == 1 else 'were'} added."
-            message(what, f"{counted(len(examined.faulty), 'row')} of {self._name} left out.")
-            with ui.element("div").classes("actions"):
-                link_button("See the cases", f"/datasets/{self._dataset}", primary=True)
-                button("Download the rows to fix", lambda: self._download(examined))
-                button("Add more", self._start_over)
-
-    async def _download(self, examined: Examined) -> None:
-        ending = ".csv" if self._path.suffix == ".csv" else ".jsonl"
-        file = self._path.with_name(f"to_mend{ending}")
-
-        def write() -> None:
-            with file.open("w", encoding="utf-8", newline="") as opened:
-                opened.writelines(faulty_rows(self._path, examined.faulty))
-
-        await to_thread.run_sync(write)
-        ui.download.file(file, f"{self._dataset}_to_mend{ending}")
-
-
-def _verdict(examined: Examined) -> str:
-    if not examined.faulty:
-        return f"{counted(examined.good)} ready"
-    return f"{counted(examined.good)} ready, {counted(len(examined.faulty), 'row')} with errors"
-
-
-def _faults(examined: Examined) -> None:
-    """Each row that is wrong, what is, and how to mend it."""
-    place = ui.element("div").classes("faults")
-    place.props('tabindex=0 role=region aria-label="Rows with errors"')
-    with place, ui.element("table"), ui.element("tbody"):
-        for problem in examined.problems:
-            with ui.element("tr"):
-                text(problem.where, "th").props("scope=row")
-                with ui.element("td"):
-                    text(problem.what)
-                    if problem.hint:
-                        text(problem.hint, classes="small muted")
-    if len(examined.problems) >= SHOWN:
-        text(f"The first {SHOWN} are shown.", classes="small muted")
-
+from evalflow.web.ui.parts import Latest, button, counted, link_button, message, text
 
 LARGEST_PASTE = 1_000_000
 """Characters; a page's websocket takes no longer message than twice as many bytes."""
@@ -283,45 +52,45 @@ def add(workspace: Workspace) -> None:
         await to_thread.run_sync(own_row, workspace, dataset)
         folder = TemporaryDirectory(prefix="evalflow-")
         ui.context.client.on_delete(folder.cleanup)  # pyright: ignore[reportUnknownMemberType] - partly untyped in NiceGUI
-        with frame("Add cases", place=PLACE, trail=[(dataset, f"/datasets/{dataset}")]):
-            _Add(workspace, dataset, Path(folder.name))
+        with frame("Add cases", place="Test cases", trail=[(dataset, f"/datasets/{dataset}")]):
+            _ImportPage(workspace, dataset, Path(folder.name))
 
 
-class _Add:
-    """Two ways to bring cases; what was brought takes their place."""
+class _ImportPage:
+    """Two ways to bring cases, and then the review of what was brought."""
 
     def __init__(self, workspace: Workspace, dataset: str, folder: Path) -> None:
         self._workspace, self._dataset, self._folder = workspace, dataset, folder
         with unsaved() as self._place:
-            self._ways()
+            self._choose()
 
-    def _ways(self) -> None:
+    def _choose(self) -> None:
         self._place.clear()
         with self._place, ui.element("div").classes("ways"):
             with ui.element("div").classes("card stack"):
                 text("Paste", "h2")
                 self._pasted = area(_PASTE).props(f"maxlength={LARGEST_PASTE}")
                 with ui.element("div").classes("actions"):
-                    self._going_on = button("Continue", self._take_pasted, kind="primary")
+                    button("Continue", self._take_pasted, kind="primary")
             with ui.element("div").classes("card stack"):
                 text("A file", "h2")
                 text(_FILE, "p", "muted small")
-                dropping(self._take_file)
+                drop_zone(self._take_file)
         with self._place, ui.element("p").classes("aside"):
             text("One by one? ", "span", "muted")
             ui.link("Write a case", f"/datasets/{self._dataset}/cases/new")
 
     async def _take_pasted(self) -> None:
-        said = self._pasted.value or ""
+        content = self._pasted.value or ""
         self._pasted.error = None
-        if not said.strip():
+        if not content.strip():
             self._pasted.error = "is required"
-        elif len(said) >= LARGEST_PASTE:
+        elif len(content) >= LARGEST_PASTE:
             self._pasted.error = (
                 f"at most {LARGEST_PASTE:,} characters can be pasted; save the text as a file and upload it"
             )
         else:
-            await self._review(await to_thread.run_sync(pasted_file, said, self._folder), "Pasted text")
+            await self._review(await to_thread.run_sync(pasted_file, content, self._folder), "Pasted text")
 
     async def _take_file(self, event: UploadEventArguments) -> None:
         ending = Path(event.file.name).suffix.lower()
@@ -332,5 +101,258 @@ class _Add:
     async def _review(self, path: Path, name: str) -> None:
         self._place.clear()
         with self._place:
-            review = Review(self._workspace, self._dataset, path, name, self._ways)
+            review = Review(self._workspace, self._dataset, path, name, self._choose)
         await review.begin()
+
+
+def pasted_file(content: str, folder: Path) -> Path:
+    """Write pasted text to a file: a table with tabs unchanged, otherwise each line as a question."""
+    lines = content.strip("\r\n").splitlines()
+    if "\t" in lines[0]:
+        path = folder / "pasted.csv"
+        path.write_text(content.strip("\r\n") + "\n", encoding="utf-8", newline="")
+        return path
+    path = folder / "pasted.jsonl"
+    # An empty line stays, so that errors name the right line.
+    rows = (json.dumps({"question": question}) if (question := line.strip()) else "" for line in lines)
+    path.write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")
+    return path
+
+
+class Review:
+    """The mapping of columns, which can be changed, and what it gives.
+
+    Args:
+        workspace: Everything that is stored.
+        dataset: Where the cases go.
+        path: The file.
+        name: The name of the file for people.
+        start_over: Removes the review.
+    """
+
+    def __init__(
+        self, workspace: Workspace, dataset: str, path: Path, name: str, start_over: Callable[[], object]
+    ) -> None:
+        self._workspace, self._dataset, self._path, self._name = workspace, dataset, path, name
+        self._start_over = start_over
+        self._latest = Latest()
+        self._mapping: ColumnMapping | None = None
+        self._columns = ui.element("div").props('tabindex=-1 role=group aria-label="Columns"')
+        self._result = ui.element("div").props("aria-live=polite")
+
+    async def begin(self) -> None:
+        """Read the columns, and show the result of the likely mapping."""
+        focus = f'requestAnimationFrame(() => document.getElementById("{self._columns.html_id}").focus())'
+        with self._columns:  # the pressed button, and with it the focus, is gone
+            ui.run_javascript(focus)
+        try:
+            columns = await to_thread.run_sync(columns_of, self._path)
+            if not columns:
+                raise UserError(Problem("the file has no rows"))
+        except UserError as error:
+            self._show_refusal(error)
+            return
+        with self._columns, ui.element("div").classes("card stack"):
+            text(self._name, "h2")
+            text("Choose what each column is. Other columns are kept as additional inputs.", "p", "muted small")
+            self._mapping = ColumnMapping(columns, self.refresh)
+        await self.refresh()
+
+    async def refresh(self) -> None:
+        """Show the result of the mapping."""
+        fields = self._mapping.read() if self._mapping else None
+        is_latest = self._latest.begin()
+        self._result.clear()
+        if fields is None:
+            return
+        with self._result:
+            text("Reading…", "p", "muted section")
+        try:
+            examined = await to_thread.run_sync(examine_upload, self._workspace, self._dataset, self._path, fields)
+        except UserError as error:
+            if is_latest():
+                self._show_refusal(error)
+            return
+        if is_latest():
+            self._show(examined, fields)
+
+    def _show_refusal(self, error: UserError) -> None:
+        """Nothing of the file can be used."""
+        self._result.clear()
+        with self._result, ui.element("div").classes("section stack"):
+            for problem in map(placed, error.problems):
+                where = f"{problem.where}: " if problem.where else ""
+                message(f"{self._name}: {where}{problem.what}", problem.hint, "fail")
+            with ui.element("div").classes("actions"):
+                button("Start over", self._start_over)
+
+    def _show(self, examined: Examined, fields: dict[str, str]) -> None:
+        self._result.clear()
+        with self._result, ui.element("div").classes("section stack"):
+            errors = f", {counted(len(examined.faulty), 'row')} with errors" if examined.faulty else ""
+            text(f"{counted(examined.good)} ready{errors}", "h2")
+            if examined.faulty:
+                _row_errors(examined.problems)
+            if examined.first:
+                text("Preview of the first cases", "h3")
+                with case_table():
+                    for row in examined.first:
+                        declared_row(row)
+            with ui.element("div").classes("actions"):
+                if examined.good:
+                    label = f"Import {counted(examined.good)}"
+                    importing = button(label, lambda: self._import(examined, fields, importing), kind="primary")
+                if examined.faulty:
+                    self._download_button(examined)
+                button("Start over", self._start_over)
+
+    async def _import(self, examined: Examined, fields: dict[str, str], by: ui.button) -> None:
+        skip = bool(examined.faulty)
+        added = await attempt(
+            lambda: upload_cases(self._workspace, self._dataset, self._path, fields, skip_faulty=skip), by=by
+        )
+        if added is None:
+            return
+        if not skip:
+            leave(f"/datasets/{self._dataset}")
+            return
+        saved()
+        self._columns.clear()
+        self._result.clear()
+        with self._result, ui.element("div").classes("stack"):
+            what = f"{counted(added)} {'was' if added == 1 else 'were'} added."
+            message(what, f"{counted(len(examined.faulty), 'row')} of {self._name} left out.")
+            with ui.element("div").classes("actions"):
+                link_button("See the cases", f"/datasets/{self._dataset}", primary=True)
+                self._download_button(examined)
+                button("Add more", self._start_over)
+
+    def _download_button(self, examined: Examined) -> None:
+        async def download() -> None:
+            ending = ".csv" if self._path.suffix == ".csv" else ".jsonl"
+            file = self._path.with_name(f"to_mend{ending}")
+
+            def write() -> None:
+                with file.open("w", encoding="utf-8", newline="") as opened:
+                    opened.writelines(faulty_rows(self._path, examined.faulty))
+
+            await to_thread.run_sync(write)
+            ui.download.file(file, f"{self._dataset}_to_mend{ending}")
+
+        button("Download the rows to fix", download)
+
+
+def _row_errors(problems: Sequence[Problem]) -> None:
+    place = ui.element("div").classes("faults")
+    place.props('tabindex=0 role=region aria-label="Rows with errors"')
+    with place, ui.element("table"), ui.element("tbody"):
+        for problem in problems:
+            with ui.element("tr"):
+                text(problem.where, "th").props("scope=row")
+                with ui.element("td"):
+                    text(problem.what)
+                    if problem.hint:
+                        text(problem.hint, classes="small muted")
+    if len(problems) >= SHOWN:
+        text(f"The first {SHOWN} are shown.", classes="small muted")
+
+
+_FIELDS = {
+    "question": "Question",
+    "messages": "Conversation",
+    "reference": "Expected answer",
+    "answer": "Recorded answer",
+    "contexts": "Context",
+    "tags": "Tags",
+    "group": "Group",
+    "id": "Id",
+    "expected": "Expected label",
+    "actual": "Recorded label",
+    "metadata": "Metadata",
+    "checks": "Checks",
+    "labels": "Human labels",
+    "demo_answer": "Example answer",
+    "failure": "Why it has no answer",
+    "vars": "Additional inputs, as an object",
+}
+_RIVALS = {"question": "messages", "messages": "question"}
+"""Each gives the conversation, so that a file uses only one of them."""
+
+
+class ColumnMapping:
+    """A row for each column: its name, an example, and the case field that it fills."""
+
+    def __init__(self, columns: Sequence[Column], on_change: Callable[[], Any]) -> None:
+        self._picks: dict[str, ui.select] = {}
+        with ui.element("div").classes("mapping"):
+            for column in columns:
+                self._row(column, on_change)
+
+    def read(self) -> dict[str, str] | None:
+        """Case field to column; None if the choice is impossible, which is shown at the column."""
+        fields: dict[str, str] = {}
+        faults: dict[str, str] = {}
+        for column, picked in self._picks.items():
+            field = picked.value
+            if field and field in fields:
+                faults[column] = f"already used for column {fields[field]}"
+            elif field:
+                fields[field] = column
+        for column, picked in self._picks.items():
+            if column in _FIELDS and not picked.value and column not in fields and _RIVALS.get(column) not in fields:
+                faults[column] = "a column with this name is always that field; rename the column in the file"
+            picked.error = faults.get(column)
+        return None if faults else fields
+
+    def _row(self, column: Column, on_change: Callable[[], Any]) -> None:
+        with ui.element("div").classes("mapped"):
+            with ui.element("div"):
+                text(column.name or "(no name)", classes="mono")
+                text(clipped(column.example) or "(empty)", classes="small muted line")
+            options = {"": "Additional input", **_FIELDS}
+            picked = ui.select(options, value=column.field or "", on_change=on_change).props("outlined dense")
+            picked.props["aria-label"] = f"What {column.name} is"
+        self._picks[column.name] = picked
+
+
+_ENDINGS = (".csv", ".tsv", ".jsonl", ".json")
+_LARGEST = LARGEST_UPLOAD - 64 * 1024
+"""Bytes of a file; the rest of the request counts, too."""
+_LIMIT = f"{LARGEST_UPLOAD >> 20} MB"
+_DROP_SLOT = """
+<div class="drop">
+  <q-icon name="upload_file" aria-hidden="true"></q-icon>
+  <q-btn class="button" unelevated no-caps :ripple="false" label="Choose a file" @click="props.pickFiles">
+    <q-uploader-add-trigger></q-uploader-add-trigger>
+  </q-btn>
+  <span class="muted small">or drop it here</span>
+</div>
+"""
+
+
+def drop_zone(on_upload: Callable[[UploadEventArguments], Awaitable[None]]) -> None:
+    """A field for a file; one that is too large, or of another type, is refused before it is sent."""
+
+    def show_fault(what: str) -> None:
+        faults.clear()
+        with faults:
+            text(what, classes="fault")
+
+    def rejected(event: Any) -> None:
+        name, size = event.args
+        if size > _LARGEST:
+            size_mb = f"{size / 2**20:,.0f} MB"
+            show_fault(f"{name} has {size_mb}; at most {_LIMIT} can be uploaded. Split it, and upload the parts.")
+        else:
+            is_sheet = name.lower().endswith((".xlsx", ".xls", ".ods", ".numbers"))
+            how = " Save the sheet as “CSV UTF-8”, or copy its cells and paste them." if is_sheet else ""
+            show_fault(f"{name} has the wrong file type; use one of {', '.join(_ENDINGS)}.{how}")
+
+    upload = ui.upload(on_upload=on_upload, max_file_size=_LARGEST, max_files=1, auto_upload=True)
+    upload.props(f"accept={','.join(_ENDINGS)} flat").classes("dropping")
+    upload.add_slot("header", _DROP_SLOT)
+    upload.add_slot("list", "<div></div>")
+    upload.on("rejected", rejected, js_handler="(found) => emit([found[0].file.name, found[0].file.size])")
+    upload.on("failed", lambda: show_fault(f"The upload failed; at most {_LIMIT} can be uploaded."), args=[])
+    text(f"At most {_LIMIT}; {', '.join(_ENDINGS)}", classes="muted small")
+    faults = ui.element("div").props("aria-live=assertive")

@@ -13,22 +13,21 @@ from evalflow.app.studio import library
 from evalflow.app.studio.bots import Bot
 from evalflow.app.studio.metric_trial import WrittenSteps
 from evalflow.errors import Problem, UserError
-from evalflow.web.ui.parts import (
+from evalflow.web.ui.forms import (
     About,
     Field,
     FormOption,
     area,
-    badge,
-    button,
     choices,
     line,
-    message,
+    lines_of,
     number_field,
+    pair,
     pick,
-    text,
     tick,
     written,
 )
+from evalflow.web.ui.parts import badge, button, message, text
 
 MODES = {
     "json_schema": "JSON schema",
@@ -36,17 +35,27 @@ MODES = {
     "json": "JSON",
     "md_json": "Plain text, for models without structured output",
 }
+_ENDPOINT = {
+    "model": About(
+        "Judge model", "The provider's model name, e.g. gpt-4.1-mini.", "gpt-4.1-mini", required=True, code=True
+    ),
+    "base_url": About(
+        "Judge address",
+        "The base URL, up to and including /v1. Empty: OpenAI's.",
+        "http://127.0.0.1:11434/v1",
+        code=True,
+    ),
+    "api_key_env": About(
+        "Judge key",
+        "The name of the environment variable that holds the key, never the key itself. Empty: no key.",
+        "OPENAI_API_KEY",
+        code=True,
+    ),
+}
 
 
 class JudgeFields:
-    """The fields of a judge.
-
-    Args:
-        bot: Whose metric it is.
-        judges: Names of conf/ that it can start from.
-        judge: What the metric overrides; None: nothing.
-        fields: Where they are entered by key.
-    """
+    """The fields of a metric's judge, added to `fields` by key."""
 
     def __init__(
         self, bot: Bot, judges: Sequence[str], judge: Mapping[str, Any] | None, fields: dict[str, Field]
@@ -65,16 +74,15 @@ class JudgeFields:
         self._fill()
 
     def read(self) -> dict[str, Any] | None:
-        """What the metric overrides of the run's judge; None: nothing."""
+        """The keys that differ from the run's judge; None: no key does."""
         if self._chosen == "run":
             kept = {} if self._judge.get("model") else {k: v for k, v in self._judge.items() if k != "logprobs"}
             weighs = self._logprobs is not None and self._logprobs.value
             return {**kept, **({"logprobs": True} if weighs else {})} or None
-        values: dict[str, Any] = {key: written(self._fields[f"judge.{key}"]) for key in ("model", "base_url")}
-        values["api_key_env"] = written(self._fields["judge.api_key_env"])
+        values: dict[str, Any] = {key: written(self._fields[f"judge.{key}"]) for key in _ENDPOINT}
         values["mode"] = self._fields["judge.mode"].value
         values["logprobs"] = bool(self._logprobs and self._logprobs.value)
-        # A price that the run's judge has is that of another model.
+        # The price of the run's judge is that of another model.
         found = {"price": None, **self._judge, "kind": "openai", **values}
         return {key: value for key, value in found.items() if key != "model" or value is not None}
 
@@ -103,25 +111,10 @@ class JudgeFields:
     def _other(self) -> None:
         about = About("Start from", "Fills in the settings of a provider, e.g. openai.")
         pick(about, ["", *self._judges], "").on_value_change(lambda event: self._begin(str(event.value)))
-        self._line(
-            "model",
-            About(
-                "Judge model",
-                "The provider's model name, e.g. gpt-4.1-mini.",
-                "gpt-4.1-mini",
-                required=True,
-                code=True,
-            ),
-        )
-        help = "The base URL, up to and including /v1. Empty: OpenAI's."
-        self._line("base_url", About("Judge address", help, "http://127.0.0.1:11434/v1", code=True))
-        help = "The name of the environment variable that holds the key, never the key itself. Empty: no key."
-        self._line("api_key_env", About("Judge key", help, "OPENAI_API_KEY", code=True))
-        about = About(
-            "Reply format",
-            "How the model is told the format: JSON schema, if it supports that.",
-            required=True,
-        )
+        for key, about in _ENDPOINT.items():
+            self._fields[f"judge.{key}"] = line(about, self._judge.get(key))
+        help = "How the model is told the format: JSON schema, if it supports that."
+        about = About("Reply format", help, required=True)
         self._fields["judge.mode"] = pick(about, MODES, self._judge.get("mode", "json_schema"))
         self._weighing()
 
@@ -129,19 +122,16 @@ class JudgeFields:
         help = "G-Eval then asks once and weights the grades; otherwise it samples several replies."
         self._logprobs = tick(About("Use token probabilities", help), bool(self._judge.get("logprobs")))
 
-    def _line(self, key: str, about: About) -> None:
-        self._fields[f"judge.{key}"] = line(about, self._judge.get(key))
-
     async def _begin(self, name: str) -> None:
         found = library.given(await to_thread.run_sync(library.content, "judge", name))
-        for key in ("model", "base_url", "api_key_env"):
+        for key in _ENDPOINT:
             self._fields[f"judge.{key}"].value = found.get(key) or ""
         self._fields["judge.mode"].value = found.get("mode", "json_schema")
         if self._logprobs is not None:
             self._logprobs.value = bool(found.get("logprobs"))
 
 
-TYPES = {
+_TYPES = {
     "boolean": "Yes or no",
     "likert": "Whole grades",
     "percentage": "0 to 100",
@@ -153,16 +143,13 @@ _OF_GRADES = ("scale", "scale.min", "scale.max", MEANINGS, "rubric")
 
 
 class ScaleFields:
-    """The fields of a scale.
+    """The fields of a metric's scale, added to `fields` by key.
 
-    Args:
-        definition: The metric's, as it stands.
-        fields: Where they are entered by key.
-        weighted: Whether the score is an expectation over grades (G-Eval), and so the scale whole grades.
+    With `weighted`, the score is an expectation over grades (G-Eval), so the scale has whole grades.
     """
 
     def __init__(self, definition: Mapping[str, Any], fields: dict[str, Field], *, weighted: bool) -> None:
-        self._scale = _whole(definition.get("scale"), 10 if weighted else 5)
+        self._scale = _scale_of(definition.get("scale"), 10 if weighted else 5)
         self._bands: list[Mapping[str, Any]] = definition.get("rubric") or []
         self._weighted = weighted
         self._fields = fields
@@ -170,7 +157,7 @@ class ScaleFields:
         if not weighted:
             made = pick(
                 About("Scale", "What the judge may answer, such as yes or no, or grades from 1 to 5.", required=True),
-                TYPES,
+                _TYPES,
                 self._type,
             )
             made.on_value_change(lambda event: self._choose(cast("str", event.value)))
@@ -179,27 +166,27 @@ class ScaleFields:
         self._fill()
 
     def read(self) -> dict[str, Any]:
-        """The keys of a definition that the fields say: `scale`, and for whole grades of G-Eval `rubric`.
+        """The keys `scale`, and for whole grades of G-Eval `rubric`.
 
         Raises:
-            UserError: A line is not of its form.
+            UserError: A line cannot be parsed.
         """
         scale: dict[str, Any] = {"type": self._type}
         if self._type == "label":
-            return {"scale": {**scale, "values": _scores(written(self._fields[LABELS]) or "")}}
+            return {"scale": {**scale, "values": _scores(self._fields[LABELS])}}
         if self._type != "likert":
             return {"scale": scale}
         for key in ("min", "max"):
             value = self._fields[f"scale.{key}"].value
             scale[key] = int(value) if value is not None and value == int(value) else value
-        meanings = _meanings(written(self._fields[MEANINGS]) or "")
+        meanings = _meanings(self._fields[MEANINGS])
         ranges = any(low != high for low, high, _ in meanings)
         if not self._weighted and ranges:
             what = "only G-Eval knows ranges of grades"
             raise UserError(Problem(what, hint="describe single grades, such as 5: names every fee", key=MEANINGS))
         if meanings and not ranges:
-            scale["anchors"] = {str(low): said for low, _, said in meanings}
-        bands = [{"score_range": [low, high], "expected_outcome": said} for low, high, said in meanings]
+            scale["anchors"] = {str(low): meaning for low, _, meaning in meanings}
+        bands = [{"score_range": [low, high], "expected_outcome": meaning} for low, high, meaning in meanings]
         return {"scale": scale, "rubric": bands if ranges else None} if self._weighted else {"scale": scale}
 
     def _choose(self, chosen: str) -> None:
@@ -221,7 +208,7 @@ class ScaleFields:
 
     def _grades(self) -> None:
         low, high = self._scale.get("min", 1), self._scale.get("max", 10 if self._weighted else 5)
-        with ui.element("div").classes("pair"):
+        with pair():
             about = About("Lowest grade", "Such as 1; becomes the score 0.", "1", required=True)
             self._fields["scale.min"] = number_field(about, low)
             about = About("Highest grade", "Such as 10; becomes the score 1.", "10", required=True)
@@ -230,73 +217,55 @@ class ScaleFields:
         help = f"{ranges} with their meaning, one per line. Grades in between are interpolated."
         example = "1-2: wrong in what matters\n9-10: right and complete" if self._weighted else "1: off\n5: complete"
         about = About("What grades mean", help, example, code=True)
-        self._fields[MEANINGS] = self._fields["rubric"] = area(about, "\n".join(self._said()))
+        self._fields[MEANINGS] = self._fields["rubric"] = area(about, "\n".join(self._grade_lines()))
 
-    def _said(self) -> list[str]:
+    def _grade_lines(self) -> list[str]:
         bands = [(*band["score_range"], band["expected_outcome"]) for band in self._bands]
-        lines = [f"{low}-{high}: {said}" if low != high else f"{low}: {said}" for low, high, said in bands]
+        lines = [f"{low}-{high}: {meaning}" if low != high else f"{low}: {meaning}" for low, high, meaning in bands]
         anchors = cast("Mapping[Any, str]", self._scale.get("anchors") or {})
-        return lines + [f"{grade}: {said}" for grade, said in anchors.items()]
+        return lines + [f"{grade}: {meaning}" for grade, meaning in anchors.items()]
 
 
-def _whole(scale: Any, highest: int) -> dict[str, Any]:
+def _scale_of(scale: Any, highest: int) -> dict[str, Any]:
     if isinstance(scale, str):
         return {"type": scale}
     return dict(cast("Mapping[str, Any]", scale)) if scale else {"type": "likert", "min": 1, "max": highest}
 
 
-def _meanings(said: str) -> list[tuple[int, int, str]]:
+def _meanings(field: Field) -> list[tuple[int, int, str]]:
     found: list[tuple[int, int, str]] = []
-    for said_line in _lines(said):
-        read = _MEANING.match(said_line)
+    for row in lines_of(field):
+        read = _MEANING.match(row)
         if read is None:
-            raise UserError(
-                Problem(f"{said_line!r} names no grade", hint="such as 9-10: right and complete", key=MEANINGS)
-            )
+            raise UserError(Problem(f"{row!r} names no grade", hint="such as 9-10: right and complete", key=MEANINGS))
         found.append((int(read[1]), int(read[2] or read[1]), read[3].strip()))
     return found
 
 
-def _scores(said: str) -> dict[str, float]:
+def _scores(field: Field) -> dict[str, float]:
     found: dict[str, float] = {}
-    for said_line in _lines(said):
-        word, _, score = said_line.rpartition(":")
+    for row in lines_of(field):
+        word, _, score = row.rpartition(":")
         try:
             found[word.strip()] = float(score)
         except ValueError:
-            raise UserError(Problem(f"{said_line!r} has no score", hint="such as hedges: 0.5", key=LABELS)) from None
+            raise UserError(Problem(f"{row!r} has no score", hint="such as hedges: 0.5", key=LABELS)) from None
     return found
 
 
-def _lines(said: str) -> list[str]:
-    return [line.strip() for line in said.splitlines() if line.strip()]
-
-
-KEY = "steps"
-Write = Callable[[ui.button], Awaitable[WrittenSteps | None]]
-"""Has the judge write steps, asked by a button; None where that failed and is shown."""
+WriteSteps = Callable[[ui.button], Awaitable[WrittenSteps | None]]
+"""Has the judge write steps, while the button spins; None after an error, which is shown."""
 
 
 class StepsFields:
-    """The steps, one in each line, or frozen as a list.
+    """The steps, one per line, or frozen as a list; the field is added to `fields`."""
 
-    Args:
-        steps: Those of the metric; none: each run has the judge write its own.
-        fields: Where the field is entered by key.
-        write: Has the judge write some.
-    """
-
-    def __init__(
-        self,
-        steps: Sequence[str],
-        fields: dict[str, Field],
-        write: Callable[[ui.button], Awaitable[WrittenSteps | None]],
-    ) -> None:
+    def __init__(self, steps: Sequence[str], fields: dict[str, Field], write: WriteSteps) -> None:
         self._write = write
         help = "What the judge works through, one per line. If empty, the judge writes them at each run."
         example = "Compare every figure of the answer with the expected one.\nLower the score for each that differs."
         self._field = area(About("Steps", help, example), "\n".join(" ".join(step.split()) for step in steps))
-        fields[KEY] = self._field
+        fields["steps"] = self._field
         self._list = ui.element("div")
         with ui.element("div").classes("actions"):
             self._writing = button("Generate steps", self._generate, icon="auto_awesome")
@@ -307,8 +276,8 @@ class StepsFields:
         self._set(frozen=bool(steps))
 
     def read(self) -> list[str] | None:
-        """The steps; None leaves them to each run."""
-        return [line.strip() for line in (written(self._field) or "").splitlines() if line.strip()] or None
+        """The steps; None if the judge writes them at each run."""
+        return lines_of(self._field) or None
 
     async def _generate(self) -> None:
         found = await self._write(self._writing)
@@ -322,7 +291,7 @@ class StepsFields:
 
     def _freeze(self) -> None:
         self._set(frozen=True)
-        # The button that was pressed is gone, and with it the cursor. A frame later the other one is there.
+        # The pressed button is gone, and with it the focus. A frame later the other button is there.
         ui.run_javascript(f'requestAnimationFrame(() => document.getElementById("{self._thawing.html_id}").focus())')
 
     def _thaw(self) -> None:

@@ -13,78 +13,48 @@ from evalflow.app.studio.cases import example_rows
 from evalflow.app.studio.metric_trial import PromptPreview, SentPrompt, preview_metric, try_metric
 from evalflow.app.studio.metrics import MetricDraft
 from evalflow.app.studio.space import Workspace
-from evalflow.errors import EvalflowError
 from evalflow.records import ScoreRecord
-from evalflow.web.ui.parts import (
-    About,
-    Field,
-    area,
-    attempt,
-    badge,
-    button,
-    facts,
-    message,
-    pick,
-    reveal,
-    show,
-    text,
-    written,
-)
+from evalflow.web.ui.forms import About, Field, area, attempt, faults_shown, lines_of, pair, pick, reveal, written
+from evalflow.web.ui.parts import badge, button, facts, message, text
 
 Row = Mapping[str, Any]
-_FIELDS = MappingProxyType(
-    {
-        "question": About("Question", "The question, as a user would ask it.", "What does the licence cost?"),
-        "answer": About("Answer", "The bot's answer. Empty: the bot is asked now.", "It costs 40 pounds a year."),
-        "reference": About(
-            "Expected answer",
-            "The ideal answer.",
-            "40 pounds a year",
-        ),
-        "contexts": About(
-            "Context",
-            "What the answer should be based on, one passage per line.",
-            "The licence costs 40 pounds a year.",
-        ),
-        "inputs": About(
-            "Further values", "Additional inputs of the metric as name: value, one per line.", "audience: children"
-        ),
-    }
-)
+_FIELDS = MappingProxyType({
+    "question": About("Question", "The question, as a user would ask it.", "What does the licence cost?"),
+    "answer": About("Answer", "The bot's answer. Empty: the bot is asked now.", "It costs 40 pounds a year."),
+    "reference": About("Expected answer", "The ideal answer.", "40 pounds a year"),
+    "contexts": About(
+        "Context", "What the answer should be based on, one passage per line.", "The licence costs 40 pounds a year."
+    ),
+    "inputs": About(
+        "Further values", "Additional inputs of the metric as name: value, one per line.", "audience: children"
+    ),
+})  # fmt: skip
 
 
 class CaseFields:
-    """The fields of a case, in `fields` by the names that faults give.
-
-    Args:
-        workspace: The door to what is stored.
-        datasets: Names of those that a case can be taken from.
-    """
+    """The fields of a case, which can be taken from a dataset and changed."""
 
     def __init__(self, workspace: Workspace, datasets: Sequence[str]) -> None:
         self._workspace = workspace
         self._base: Row = {}
         self._rows: list[Row] = []
-        with ui.element("div").classes("pair"):
-            known = {"": "written here", **{name: name for name in datasets}}
-            about = About(
-                "Take a case from",
-                "Your test cases or the samples, e.g. rag; or write one here.",
-                required=True,
-            )
-            pick(about, known, "").on_value_change(lambda event: self._open(str(event.value or "")))
+        with pair():
+            options = {"": "written here", **{name: name for name in datasets}}
+            help = "Your test cases or the samples, e.g. rag; or write one here."
+            about = About("Take a case from", help, required=True)
+            pick(about, options, "").on_value_change(lambda event: self._open(str(event.value or "")))
             about = About("Case", "One of the first twenty. You can edit it below.")
             self._picked = pick(about, {"": ""}, "")
             self._picked.on_value_change(lambda event: self._take(str(event.value or "")))
-        self.fields: dict[str, ui.textarea] = {}
-        with ui.element("div").classes("pair"):
-            for key, about in _FIELDS.items():
-                self.fields[key] = area(about)
+        with pair():
+            self.fields = {key: area(about) for key, about in _FIELDS.items()}
 
     async def _open(self, dataset: str) -> None:
         rows = await attempt(lambda: example_rows(self._workspace, dataset)) if dataset else []
         self._rows = rows or []
-        titles = {str(number): _title(row) for number, row in enumerate(self._rows)}
+        titles = {
+            str(number): (_question(row) or str(row.get("id", "")))[:120] for number, row in enumerate(self._rows)
+        }
         self._picked.set_options({"": "", **titles}, value="0" if titles else "")  # pyright: ignore - partly untyped
 
     def _take(self, number: str) -> None:
@@ -94,10 +64,10 @@ class CaseFields:
         for key in ("answer", "reference"):
             self.fields[key].value = row.get(key) or ""
         self.fields["contexts"].value = "\n".join(_passages(row))
-        self.fields["inputs"].value = "\n".join(f"{name}: {as_text(value)}" for name, value in _vars(row).items())
+        self.fields["inputs"].value = "\n".join(f"{name}: {_as_text(value)}" for name, value in _vars(row).items())
 
     def read(self) -> dict[str, Any]:
-        """The case: what was taken, with what was changed since."""
+        """The case: the one that was taken, with the changes."""
         row = dict(self._base)
         asked = written(self.fields["question"])
         if asked != (_question(row).strip() or None):
@@ -106,26 +76,22 @@ class CaseFields:
             row["question"] = asked
         for key in ("answer", "reference"):
             row[key] = written(self.fields[key])
-        passages = [line.strip() for line in (written(self.fields["contexts"]) or "").splitlines() if line.strip()]
+        passages = lines_of(self.fields["contexts"])
         if passages != _passages(row):
             row["contexts"] = passages
         row["vars"] = {**_vars(row), **self._inputs(_vars(row))}
         return {key: value for key, value in row.items() if value not in (None, {})}
 
-    def _inputs(self, there: Mapping[str, Any]) -> dict[str, Any]:
-        lines = (line.partition(":") for line in (written(self.fields["inputs"]) or "").splitlines())
-        said = {name.strip(): value.strip() for name, colon, value in lines if colon and name.strip()}
-        return {name: value for name, value in said.items() if as_text(there.get(name)) != value}
+    def _inputs(self, stored: Mapping[str, Any]) -> dict[str, Any]:
+        lines = (line.partition(":") for line in lines_of(self.fields["inputs"]))
+        values = {name.strip(): value.strip() for name, colon, value in lines if colon and name.strip()}
+        return {name: value for name, value in values.items() if _as_text(stored.get(name)) != value}
 
 
 def _question(row: Row) -> str:
     turns = cast("list[Row]", row.get("messages") or [])
-    said = [str(turn["content"]) for turn in turns if turn["role"] == "user"]
-    return said[-1] if said else str(row.get("question") or "")
-
-
-def _title(row: Row) -> str:
-    return (_question(row) or str(row.get("id", "")))[:120]
+    questions = [str(turn["content"]) for turn in turns if turn["role"] == "user"]
+    return questions[-1] if questions else str(row.get("question") or "")
 
 
 def _passages(row: Row) -> list[str]:
@@ -139,8 +105,7 @@ def _vars(row: Row) -> Row:
     return cast("Row", row.get("vars") or {})
 
 
-def as_text(value: Any) -> str:
-    """A text as it is, and anything else as JSON."""
+def _as_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
@@ -152,11 +117,11 @@ class TrialCard:
     """A card with a case, and below it the prompt or the score.
 
     Args:
-        workspace: The door to what is stored.
-        bot: Whose metric it is.
-        datasets: Names of those that a case can be taken from.
-        draft: Gives the metric as it stands now; may raise UserError.
-        fields: Where a fault of it is shown.
+        workspace: Everything that is stored.
+        bot: The bot of the metric.
+        datasets: Names of datasets that a case can be taken from.
+        draft: Gives the metric; may raise UserError.
+        fields: Fields at which errors of the metric are shown.
     """
 
     def __init__(
@@ -174,76 +139,57 @@ class TrialCard:
             with ui.element("div").classes("actions"):
                 self._previewing = button("Show the prompt", self._preview, icon="visibility")
                 self._scoring = button("Score it", self._score, icon="gavel")
-            self._said = ui.element("div").props("aria-live=polite").classes("stack")
+            self._result = ui.element("div").props("aria-live=polite").classes("stack")
 
     async def _preview(self) -> None:
-        self._said.clear()
-        found = await self._attempt(
-            self._previewing,
-            lambda draft, row: self._workspace.render(lambda: preview_metric(self._workspace, self._bot, draft, row)),
-        )
-        if found is not None:
-            with self._said:
+        self._result.clear()
+        with faults_shown({**self._fields, **self._case.fields}, self._previewing):
+            asked = self._workspace, self._bot, self._draft(), self._case.read()
+            found = await self._workspace.render(lambda: preview_metric(*asked))
+            with self._result:
                 _show_preview(found)
 
     async def _score(self) -> None:
-        self._said.clear()
-        found = await self._attempt(
-            self._scoring,
-            lambda draft, row: self._workspace.ask(lambda: try_metric(self._workspace, self._bot, draft, row)),
-        )
-        if found is None:
-            return
-        with self._said:
-            if found.answer.status == "error":
-                message("The bot gave no answer", found.answer.error or "", "fail")
-            elif not self._case.fields["answer"].value and found.answer.answer:
-                text("Answer", "h3")
-                text(found.answer.answer, classes="text said")
-            for score in found.scores:
-                _show_score(score)
-        reveal(self._said)
-
-    async def _attempt(self, by: ui.button, work: Callable[[MetricDraft, Mapping[str, Any]], Any]) -> Any:
-        """Do it with the metric and the case as they stand; None where it failed and the error is shown."""
-        fields = {**self._fields, **self._case.fields}
-        for field in fields.values():
-            field.error = None
-        by.props("loading")
-        try:
-            return await work(self._draft(), self._case.read())
-        except EvalflowError as error:
-            show(error, fields)
-            return None
-        finally:
-            by.props(remove="loading")
+        self._result.clear()
+        with faults_shown({**self._fields, **self._case.fields}, self._scoring):
+            asked = self._workspace, self._bot, self._draft(), self._case.read()
+            found = await self._workspace.ask(lambda: try_metric(*asked))
+            with self._result:
+                if found.answer.status == "error":
+                    message("The bot gave no answer", found.answer.error or "", "fail")
+                elif not self._case.fields["answer"].value and found.answer.answer:
+                    text("Answer", "h3")
+                    text(found.answer.answer, classes="text said")
+                for score in found.scores:
+                    _show_score(score)
+            reveal(self._result)
 
 
-def _show_preview(found: PromptPreview) -> None:
-    if found.nothing:
+def _show_preview(preview: PromptPreview) -> None:
+    if preview.nothing:
         hint = "Fill it in above and try again. Only “Score it” asks the bot, which may cost money."
-        message(f"Nothing to send yet: {found.nothing}", hint)
+        message(f"Nothing to send yet: {preview.nothing}", hint)
         return
-    asked = f"{found.judge} ({found.nature})" if found.judge else ""
-    facts([("Judge", asked), ("Requests", str(sum(prompt.times for prompt in found.prompts)))])
-    for prompt in found.prompts:
-        _show_prompt(prompt)
+    judge = f"{preview.judge} ({preview.nature})" if preview.judge else ""
+    facts([("Judge", judge), ("Requests", str(sum(prompt.times for prompt in preview.prompts)))])
+    for prompt in preview.prompts:
+        with ui.element("div").classes("prompt"):
+            _show_prompt(prompt)
 
 
 def _show_prompt(prompt: SentPrompt) -> None:
-    with ui.element("div").classes("prompt"):
-        with ui.element("div").classes("actions"):
-            text(f"Step {prompt.step}", "h3")
-            if prompt.times > 1:
-                badge(f"sampled {prompt.times} times")
-        for role, content in prompt.messages:
-            text(role, classes="role")
-            text(_shortened(content), "pre")
-        if prompt.request is None:
-            text("This judge works by task and reads no prompt.", classes="help")
-        else:
-            with ui.expansion("The rest of the request"):
-                text(json.dumps(prompt.request, indent=2, ensure_ascii=False), "pre")
+    with ui.element("div").classes("actions"):
+        text(f"Step {prompt.step}", "h3")
+        if prompt.times > 1:
+            badge(f"sampled {prompt.times} times")
+    for role, content in prompt.messages:
+        text(role, classes="role")
+        text(_shortened(content), "pre")
+    if prompt.request is None:
+        text("This judge works by task and reads no prompt.", classes="help")
+    else:
+        with ui.expansion("The rest of the request"):
+            text(json.dumps(prompt.request, indent=2, ensure_ascii=False), "pre")
 
 
 def _show_score(score: ScoreRecord) -> None:
@@ -256,28 +202,23 @@ def _show_score(score: ScoreRecord) -> None:
             message(score.error, "", "fail")
         if score.reason:
             text(score.reason, classes="text")
-        counted = score.input_tokens is not None
+        value = f"{score.value:g}" if isinstance(score.value, float) else _as_text(score.value)
+        tokens = f"{score.input_tokens} in, {score.output_tokens} out"
         facts([
-            ("On the metric's scale", _of_scale(score.value)),
+            ("On the metric's scale", "" if score.value is None else value),
             ("Judge", score.judge or ""),
             ("Time", f"{score.latency_s:.2f} s" if score.latency_s is not None else ""),
-            ("Tokens", f"{score.input_tokens} in, {score.output_tokens} out" if counted else ""),
+            ("Tokens", "" if score.input_tokens is None else tokens),
         ])  # fmt: skip
         if score.steps:
             with ui.expansion("What the judge replied, step by step"):
                 for step in score.steps:
                     text(str(step.get("id")), "h3")
-                    said = step.get("raw") if step.get("reply") is None else step.get("reply")
-                    text(_shortened(json.dumps(said, indent=2, ensure_ascii=False)), "pre")
+                    reply = step.get("raw") if step.get("reply") is None else step.get("reply")
+                    text(_shortened(json.dumps(reply, indent=2, ensure_ascii=False)), "pre")
 
 
 def _shortened(content: str) -> str:
     if len(content) <= LONGEST_SHOWN:
         return content
     return f"{content[:LONGEST_SHOWN]}\n… ({len(content):,} characters in all)"
-
-
-def _of_scale(value: Any) -> str:
-    if value is None:
-        return ""
-    return f"{value:g}" if isinstance(value, float) else as_text(value)

@@ -13,21 +13,9 @@ from nicegui import ui
 from evalflow.app.studio.bots import get_bot, list_bots
 from evalflow.app.studio.metrics import MetricDefinition, get_library, list_library, list_metrics, metric_yaml
 from evalflow.app.studio.space import Workspace
+from evalflow.web.ui.forms import About, line, pick
 from evalflow.web.ui.frame import frame, guarded_page
-from evalflow.web.ui.parts import (
-    About,
-    Tone,
-    button,
-    card,
-    empty,
-    facts,
-    line,
-    link_button,
-    message,
-    pick,
-    section,
-    text,
-)
+from evalflow.web.ui.parts import Tone, button, card, counted, empty, facts, link_button, message, section, text
 
 
 def add_metrics(workspace: Workspace) -> None:
@@ -40,7 +28,7 @@ def add_metrics(workspace: Workspace) -> None:
         about = "What a good answer of this bot is. Runs can also use any metric of the library."
         with frame(f"Metrics of {bot}", place="Bots", about=about, trail=[(bot, f"/bots/{bot}")]) as actions:
             if owner.origin == "conf":
-                _of_conf(bot)
+                _declared_bot(bot)
             elif found:
                 with actions:
                     link_button("From the library", f"/library?bot={bot}")
@@ -73,7 +61,7 @@ def _none_yet(bot: str) -> None:
         link_button("From the library", f"/library?bot={bot}")
 
 
-def _of_conf(bot: str) -> None:
+def _declared_bot(bot: str) -> None:
     about = "This bot is defined in conf/; its runs use the library. A copy can have its own metrics."
     with empty("content_copy", "Metrics belong to your own bots", about):
         link_button("Copy this bot", f"/bots/new?source={bot}", primary=True)
@@ -89,7 +77,7 @@ def add_library(workspace: Workspace) -> None:
         about = "Metrics that are ready to use, as defined in conf/."
         trail = [(f"Metrics of {bot}", f"/bots/{bot}/metrics")] if bot else []
         with frame("Metrics", place="Metrics", about=about, trail=trail):
-            _Library(found, bot)
+            _MetricSearch(found, bot)
 
     @guarded_page("/library/{metric}")
     async def one(metric: str, bot: str = "") -> None:
@@ -106,7 +94,7 @@ def add_library(workspace: Workspace) -> None:
                     text(source, "pre", "card code-block")
 
 
-class _Library:
+class _MetricSearch:
     """All metrics by family; the search shows those that contain every word."""
 
     def __init__(self, metrics: list[MetricDefinition], bot: str) -> None:
@@ -119,7 +107,7 @@ class _Library:
             self._search.props("clearable type=search").on_value_change(self._filter)
         self._number = text("", classes="muted small").props("role=status")
         for family, members in groupby(sorted(metrics, key=_order), key=_family):
-            with ui.element("div") as block, section(_words(family)), ui.element("div").classes("cards"):
+            with ui.element("div") as block, section(_title(family)), ui.element("div").classes("cards"):
                 cards = [(_card(metric, query), _searched(metric)) for metric in members]
             self._families.append((block, cards))
         with ui.element("div") as self._nothing, empty("search_off", "No matching metrics", "Try other words."):
@@ -136,7 +124,7 @@ class _Library:
             block.set_visibility(bool(fitting))
             number += len(fitting)
         self._nothing.set_visibility(not number)
-        self._number.set_text(f"{number} {'metric' if number == 1 else 'metrics'}")
+        self._number.set_text(counted(number, "metric"))
 
 
 def _card(metric: MetricDefinition, query: str) -> ui.element:
@@ -150,7 +138,7 @@ def _searched(metric: MetricDefinition) -> str:
     """The text of a metric that is searched."""
     definition = metric.definition
     family = _family(metric)
-    parts = [metric.name, definition.get("description") or "", definition.get("kind") or "", family, _words(family)]
+    parts = [metric.name, definition.get("description") or "", definition.get("kind") or "", family, _title(family)]
     return " ".join(map(str, [*parts, *(definition.get("needs") or [])])).lower()
 
 
@@ -159,10 +147,10 @@ def _facts(definition: Mapping[str, Any]) -> None:
     with ui.element("div").classes("card"):
         facts([
             ("Kind", str(definition.get("kind"))),
-            ("Family", _words(str(definition.get("family") or ""))),
+            ("Family", _title(str(definition.get("family") or ""))),
             ("Needs", ", ".join(definition.get("needs") or [])),
             ("Threshold", "" if threshold is None else f"{threshold:g}"),
-            ("Direction", _words(str(definition.get("direction", "higher_is_better")))),
+            ("Direction", _title(str(definition.get("direction", "higher_is_better")))),
         ])  # fmt: skip
 
 
@@ -176,11 +164,8 @@ def _copying(metric: str, bots: list[str], bot: str) -> None:
             about = About("For the bot", "The copy belongs to this bot only.", required=True)
             chosen = pick(about, bots, bot if bot in bots else bots[0])
             with ui.element("div").classes("actions"):
-                button(
-                    "Copy",
-                    lambda: ui.navigate.to(f"/bots/{chosen.value}/metrics/new?source={metric}"),
-                    kind="primary",
-                )
+                copy = lambda: ui.navigate.to(f"/bots/{chosen.value}/metrics/new?source={metric}")  # noqa: E731
+                button("Copy", copy, kind="primary")
 
 
 def _family(metric: MetricDefinition) -> str:
@@ -192,5 +177,5 @@ def _order(metric: MetricDefinition) -> tuple[bool, str, str]:
     return family == "others", family, metric.name
 
 
-def _words(name: str) -> str:
+def _title(name: str) -> str:
     return "G-Eval" if name == "g_eval" else name.replace("_", " ").capitalize()

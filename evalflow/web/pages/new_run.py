@@ -21,28 +21,24 @@ from evalflow.app.studio.space import Workspace
 from evalflow.errors import EvalflowError
 from evalflow.report.wording import cost
 from evalflow.web.pages.runs import name_of
-from evalflow.web.ui.dialogs import form, leave
-from evalflow.web.ui.frame import frame, guarded_page
-from evalflow.web.ui.parts import (
+from evalflow.web.ui.forms import (
     About,
     Field,
     attempt,
-    button,
-    facts,
     fieldset,
+    form,
+    leave,
     line,
-    link_button,
-    message,
     number_field,
     pick,
     place,
     several,
-    text,
     written,
 )
+from evalflow.web.ui.frame import frame, guarded_page
+from evalflow.web.ui.parts import Latest, button, facts, link_button, message, text
 
-OWN_JUDGE = ""
-RECORDED = "recorded"
+_DEFAULT_JUDGE = ""
 _ANSWERS = {
     "true": "Ask the bot every question",
     "missing": "Ask the bot only if a case has no answer",
@@ -68,14 +64,14 @@ _COUNTS = ("repeats.target", "repeats.judge", "budget.usd", "budget.requests")
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class RunOptions:
     """What there is to choose from.
 
     Attributes:
-        bots, datasets, judges: What is shown, by name.
-        endpoints: Judges that are models of their own, whose address can be another one.
+        bots, datasets, judges: Labels by name.
         kinds: The kind of each bot.
-        library: Metrics that every bot has.
+        endpoints: Judges whose model and address can be changed.
+        library: Metrics that every bot can use.
     """
 
     bots: Mapping[str, str]
@@ -86,36 +82,26 @@ class Offer:
     library: Sequence[str]
 
 
-def read_offer(workspace: Workspace) -> Offer:
-    """Look what there is."""
+def read_options(workspace: Workspace) -> RunOptions:
+    """Read what there is to choose from; may block."""
     bots = list_bots(workspace)
     judges = [name for name in declared("judge") if name != "target"]
     datasets = [(one.name, "" if one.cases is None else f" ({one.cases:,} cases)") for one in list_datasets(workspace)]
-    return Offer(
+    return RunOptions(
         bots={bot.name: bot.name if bot.origin == "workspace" else f"{bot.name} (conf)" for bot in bots},
         kinds={bot.name: str(bot.config.get("kind")) for bot in bots},
         datasets={name: f"{name}{size}" for name, size in datasets},
-        judges={OWN_JUDGE: "Default: the bot's own model, else embedded", **{name: name for name in judges}},
+        judges={_DEFAULT_JUDGE: "Default: the bot's own model, else embedded", **{name: name for name in judges}},
         endpoints=endpoint_judges(),
         library=[metric.name for metric in list_library()],
     )
 
 
 class RunForm:
-    """The fields.
-
-    Args:
-        workspace: The door to what is stored.
-        offer: What there is to choose from.
-        request: What they say at first.
-        changed: Is called after every change.
-
-    Attributes:
-        fields: By the keys that problems name.
-    """
+    """The fields, by the keys that problems name; `changed` is called after every change."""
 
     def __init__(
-        self, workspace: Workspace, offer: Offer, request: RunRequest, changed: Callable[[], Awaitable[None]]
+        self, workspace: Workspace, offer: RunOptions, request: RunRequest, changed: Callable[[], Awaitable[None]]
     ) -> None:
         self._workspace, self._offer, self._request, self._changed = workspace, offer, request, changed
         self.fields: dict[str, Field] = {}
@@ -129,11 +115,11 @@ class RunForm:
             field.on_value_change(self._change)
 
     def is_complete(self) -> bool:
-        """Whether enough is chosen for a look at what it would take."""
+        """Whether enough is chosen for an estimate."""
         return bool(self._bot.value and self._datasets.value and self._metrics.value)
 
     def read(self) -> RunRequest:
-        """What they say."""
+        """The run that is asked for."""
         metrics = list(self._metrics.value)
         thresholds = {name: value for name, value in self._request.thresholds.items() if name in metrics}
         judge = self._judge.value or None
@@ -151,7 +137,7 @@ class RunForm:
         )
 
     async def load(self) -> None:
-        """Take the metrics of the bot that is chosen."""
+        """Offer the metrics of the chosen bot."""
         bot = str(self._bot.value or "")
         own = [one.name for one in await to_thread.run_sync(list_metrics, self._workspace, bot)] if bot else []
         known = {**{name: f"{name} (this bot's)" for name in own}, **{name: name for name in self._offer.library}}
@@ -164,15 +150,8 @@ class RunForm:
         self._bot = pick(about, offer.bots, request.bot if request.bot in offer.bots else None)
         generate = next((word for word, value in _GENERATE.items() if value == request.options.get("generate")), "true")
         with ui.element("div") as answers:
-            self._answers = pick(
-                About(
-                    "Answers",
-                    "Ask the bot, or score the answers in the test cases.",
-                    required=True,
-                ),
-                _ANSWERS,
-                generate,
-            )
+            about = About("Answers", "Ask the bot, or score the answers in the test cases.", required=True)
+            self._answers = pick(about, _ANSWERS, generate)
         answers.bind_visibility_from(self._bot, "value", lambda _: self._asks_the_bot())
         about = About("Test cases", "One dataset or more, e.g. the sample set “rag”.", "Choose", required=True)
         self._datasets = several(
@@ -180,10 +159,7 @@ class RunForm:
         )
         about = About("Metrics", "The bot's own metrics come first, then the library.", "Choose", required=True)
         self._metrics = several(about, {name: name for name in request.metrics}, request.metrics, searched=True)
-        self._title = line(
-            About("Title", "To find the run again.", "After the new prompt"),
-            request.title,
-        )
+        self._title = line(About("Title", "To find the run again.", "After the new prompt"), request.title)
         self.fields |= {
             "bot": self._bot, "target": self._bot, "generate": self._answers, "datasets": self._datasets,
             "dataset": self._datasets, "metrics": self._metrics, "metric": self._metrics, "title": self._title,
@@ -192,7 +168,7 @@ class RunForm:
     def _judges(self) -> None:
         request, judges = self._request, self._offer.judges
         about = "The model that grades. A model tends to prefer its own answers; “embedded” needs no key."
-        start = request.judge if request.judge in judges else OWN_JUDGE
+        start = request.judge if request.judge in judges else _DEFAULT_JUDGE
         self._judge = pick(About("Judge", about, required=True), judges, start)
         self.fields["judge"] = self._judge
         with ui.element("div").classes("stack-wide") as endpoint:
@@ -215,7 +191,7 @@ class RunForm:
             self.fields[key] = number_field(about, _map(options, outer).get(inner))
 
     def _options(self) -> dict[str, Any]:
-        """Those that the run was given, with what the fields say in their place."""
+        """The options of the request, with the values of the fields."""
         options = dict(self._request.options)
         for key in _COUNTS:
             outer, _, inner = key.partition(".")
@@ -226,7 +202,7 @@ class RunForm:
         return {key: value for key, value in options.items() if value not in (None, {})}
 
     def _asks_the_bot(self) -> bool:
-        return self._offer.kinds.get(self._bot.value) != RECORDED
+        return self._offer.kinds.get(self._bot.value) != "recorded"
 
     def _asks_elsewhere(self) -> bool:
         return self._judge.value in self._offer.endpoints
@@ -242,12 +218,12 @@ def _map(options: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 
 
 def _whole(value: float | None) -> float | int | None:
-    """A number without a point where it needs none."""
+    """A whole number as an integer."""
     return int(value) if value is not None and float(value).is_integer() else value
 
 
 SETTLE_S = 0.4
-"""How long nothing may change before a look is taken at what the run would take."""
+"""Without a change, after which the run is estimated."""
 
 
 def add(workspace: Workspace) -> None:
@@ -258,86 +234,81 @@ def add(workspace: Workspace) -> None:
         run = await to_thread.run_sync(get_run, workspace, source) if source else None
         given = RunRequest(bot, [dataset] if dataset else [], [])
         request = changed_request(run) if run else given
-        offer = await to_thread.run_sync(read_offer, workspace)
+        offer = await to_thread.run_sync(read_options, workspace)
         title = f"{name_of(run)}, again" if run else "New run"
         with frame(title, place="Runs", trail=[("Runs", "/runs")]):
-            _New(workspace, offer, request)
+            _NewRun(workspace, offer, request)
 
 
-class _New:
-    """The form with what the run would take beside it."""
+class _NewRun:
+    """The form, with the estimate beside it."""
 
-    def __init__(self, workspace: Workspace, offer: Offer, request: RunRequest) -> None:
+    def __init__(self, workspace: Workspace, options: RunOptions, request: RunRequest) -> None:
         self._workspace = workspace
-        self._changes = 0
+        self._latest = Latest()
         self._key = uuid.uuid4().hex
         with ui.element("div").classes("beside"):
             with form():
-                self._form = RunForm(workspace, offer, request, self._look)
+                self._form = RunForm(workspace, options, request, self._estimate)
             with ui.element("aside").classes("card stack estimate").props('aria-label="Estimate"'):
                 text("Estimate", "h2")
-                self._told = ui.element("div").classes("stack").props("aria-live=polite")
+                self._result = ui.element("div").classes("stack").props("aria-live=polite")
                 with ui.element("div").classes("actions"):
                     self._starting = button("Start the run", self._start, kind="primary", icon="play_arrow")
                     link_button("Cancel", "/runs")
         if not self._form.is_complete():
-            self._say_incomplete()
+            self._show_incomplete()
         ui.timer(0, self._begin, once=True)
 
     async def _begin(self) -> None:
         await self._form.load()
-        await self._look()
+        await self._estimate()
 
-    def _say_incomplete(self) -> None:
-        self._told.classes(remove="looking").clear()
-        with self._told:
-            text("Choose a bot, test cases and a metric. Nothing is sent before you start it.", "p", "muted")
-
-    async def _look(self) -> None:
-        """Check what is chosen and say what it would take; of several changes in a row only the last counts."""
-        self._changes += 1
-        change = self._changes
+    async def _estimate(self) -> None:
+        """Check the choice and estimate it; of several changes in a row only the last one counts."""
+        is_latest = self._latest.begin()
         if not self._form.is_complete():
-            self._say_incomplete()
+            self._show_incomplete()
             return
-        self._told.classes("looking")
+        self._result.classes("looking")
         await asyncio.sleep(SETTLE_S)
-        if change != self._changes:
+        if not is_latest():
             return
         request = self._form.read()
         try:
             found = await to_thread.run_sync(estimate_run, self._workspace, request)
         except EvalflowError as error:
-            if change == self._changes:
+            if is_latest():
                 self._show_faults(error)
             return
-        if change == self._changes:
-            self._clear_faults()
-            self._told.classes(remove="looking").clear()
-            with self._told:
+        if is_latest():
+            with self._cleared():
                 _estimate(found)
 
+    def _show_incomplete(self) -> None:
+        self._result.classes(remove="looking").clear()
+        with self._result:
+            text("Choose a bot, test cases and a metric. Nothing is sent before you start it.", "p", "muted")
+
+    def _show_faults(self, error: EvalflowError) -> None:
+        with self._cleared():
+            elsewhere, _ = place(error, self._form.fields)
+            message("The run cannot be started yet.", "" if elsewhere else "See the marked fields.", "warn")
+            for problem in elsewhere:
+                message(problem.what, problem.hint, "fail")
+
+    def _cleared(self) -> ui.element:
+        for field in self._form.fields.values():
+            field.error = None
+        self._result.classes(remove="looking").clear()
+        return self._result
+
     async def _start(self) -> None:
-        request, key = self._form.read(), self._key
-        run = await attempt(
-            lambda: create_run(self._workspace, request, f"page-{key}"), self._form.fields, self._starting
-        )
+        request, key = self._form.read(), f"page-{self._key}"
+        run = await attempt(lambda: create_run(self._workspace, request, key), self._form.fields, self._starting)
         if run is not None:
             self._key = uuid.uuid4().hex
             leave(f"/runs/{run.run_id}")
-
-    def _clear_faults(self) -> None:
-        for field in self._form.fields.values():
-            field.error = None
-
-    def _show_faults(self, error: EvalflowError) -> None:
-        self._clear_faults()
-        elsewhere, _ = place(error, self._form.fields)
-        self._told.classes(remove="looking").clear()
-        with self._told:
-            message("The run cannot be started yet.", "See the marked fields." if not elsewhere else "", "warn")
-            for problem in elsewhere:
-                message(problem.what, problem.hint, "fail")
 
 
 def _estimate(found: RunEstimate) -> None:

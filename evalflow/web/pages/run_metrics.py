@@ -1,8 +1,9 @@
-"""A run's metrics: overview, one card each, by tag."""
+"""A run's metrics: an overview, a card for each, and a table by tag."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from anyio import to_thread
@@ -14,18 +15,29 @@ from evalflow.app.studio.space import Workspace
 from evalflow.report.wording import method, number, percent, series_name, varying, without_means_of_figures
 from evalflow.web.pages.runs import history_path
 from evalflow.web.pages.threshold import ThresholdBar, bars, in_words
-from evalflow.web.ui.parts import Tone, badge, picture, section, shape, text
-from evalflow.web.ui.parts import percent as across
+from evalflow.web.ui.parts import (
+    Tone,
+    across,
+    badge,
+    interval,
+    joined,
+    picture,
+    plain_button,
+    section,
+    shape,
+    table,
+    text,
+)
 
 FEWEST = 3
-"""Numbers from which on an overview says more than the cards do."""
+"""With fewer figures, the cards are enough."""
 _MIDDLE = 11
 """Pixels down to the line of an interval."""
 _ABOUT = "A dot is a metric's value from 0 to 1; its line is the 95 % interval. Click a name for details."
 
 
 def overview(run: Run) -> None:
-    """Draw it; nothing where there are few numbers."""
+    """All figures on one scale; nothing if there are few."""
     metrics: Mapping[str, Mapping[str, Any]] = {one["name"]: one for one in run.facts.get("metrics", [])}
     rows = [row for row in without_means_of_figures(run.facts["summary"]) if row["metric"] in metrics]
     if len(rows) < FEWEST:
@@ -42,27 +54,26 @@ def _overview_row(
 ) -> None:
     with ui.element("div").classes("whose"):
         ui.link(row["metric"], f"#{anchor(row['metric'])}")
-        marks = [series, "" if row["statistic"] == "mean" else row["statistic"]]
-        marks += ["" if metric["direction"] == "higher_is_better" else "lower is better"]
-        text(" · ".join(mark for mark in marks if mark), "span", "small muted")
+        direction = "" if metric["direction"] == "higher_is_better" else "lower is better"
+        text(joined(series, _statistic(row), direction), "span", "small muted")
     text(number(row["value"], 2), "span", "reading")
     if metric["bounded"] and row["value"] is not None:
-        _drawn(row)
+        _draw(row)
     else:
-        text(_in_digits(row), "span", "small muted unlike")
+        text(_interval(row), "span", "small muted unlike")
     with ui.element("div").classes("actions small muted"):
         if row["pass_rate"] is not None and row["statistic"] == "mean":
             text(f"{percent(row['pass_rate'])} pass", "span")
         unscored = row["n"] - row["n_scored"]
         if unscored:
             text(f"{unscored:,} unscored", "span", "unscored")
-        for word, tone in _held(row, gates):
+        for word, tone in _gate_badges(row, gates):
             badge(word, tone)
 
 
-def _drawn(row: Mapping[str, Any]) -> None:
-    """The value on its interval; the ends and the middle of the scale are marked."""
-    with picture(f"{number(row['value'], 2)}, {_in_digits(row)}", "plotted"):
+def _draw(row: Mapping[str, Any]) -> None:
+    """The value on its interval; lines mark 0, 0.5 and 1."""
+    with picture(f"{number(row['value'], 2)}, {_interval(row)}", "plotted"):
         for at in (0.0, 0.5, 1.0):
             shape("line", "grid", x1=across(at), x2=across(at), y1=0, y2=2 * _MIDDLE)
         if row["ci_low"] is not None:
@@ -71,20 +82,15 @@ def _drawn(row: Mapping[str, Any]) -> None:
         shape("circle", "dot", cx=across(_within(row["value"])), cy=_MIDDLE, r=4.5)
 
 
-def _in_digits(row: Mapping[str, Any]) -> str:
-    if row["value"] is None:
-        return "nothing scored"
-    if row["ci_low"] is None:
-        return "no interval"
-    return f"{number(row['ci_low'], 2)} to {number(row['ci_high'], 2)}"
+def _interval(row: Mapping[str, Any]) -> str:
+    return "nothing scored" if row["value"] is None else interval(row["ci_low"], row["ci_high"], 2)
 
 
 def _within(value: float) -> float:
     return min(max(value, 0.0), 1.0)
 
 
-def _held(row: Mapping[str, Any], gates: Sequence[Mapping[str, Any]]) -> list[tuple[str, Tone]]:
-    """What its gates say, in one word."""
+def _gate_badges(row: Mapping[str, Any], gates: Sequence[Mapping[str, Any]]) -> list[tuple[str, Tone]]:
     if row["statistic"] != "mean":
         return []
     own = [gate["passed"] for gate in gates if gate.get("metric") == row["metric"] and _is_of(gate, row)]
@@ -100,7 +106,7 @@ def _is_of(gate: Mapping[str, Any], row: Mapping[str, Any]) -> bool:
 
 
 def anchor(metric: str) -> str:
-    """The name of a metric's card within the page."""
+    """The id of a metric's card."""
     return f"metric-{metric}"
 
 
@@ -108,14 +114,14 @@ _STATES = ("scored", "undefined", "error", "skipped")
 
 
 class MetricCard:
-    """A card.
+    """A metric's figures, its distribution of scores, and its threshold.
 
     Args:
-        workspace: The door to what is stored.
-        run: Whose metric.
-        metric: Its entry in the run's facts.
-        moved: Is called with the metric's name and its threshold; None where it is the run's own again.
-        pick: Is called with the metric and a state, to see those scores.
+        workspace: Everything that is stored.
+        run: The run.
+        metric: The metric's entry in the run's facts.
+        on_threshold: Called with the metric's name and another threshold; None: the run's own again.
+        on_pick: Called with the metric and a status, to list those scores.
     """
 
     def __init__(
@@ -123,13 +129,12 @@ class MetricCard:
         workspace: Workspace,
         run: Run,
         metric: Mapping[str, Any],
-        moved: Callable[[str, float | None], Awaitable[None]],
-        pick: Callable[..., Awaitable[None]],
+        on_threshold: Callable[[str, float | None], Awaitable[None]],
+        on_pick: Callable[..., Awaitable[None]],
     ) -> None:
         self._workspace, self._run, self._metric = workspace, run, metric
         self._name: str = metric["name"]
-        self._moved, self._pick = moved, pick
-        self._lies: Distribution | None = None
+        self._on_threshold, self._on_pick = on_threshold, on_pick
         self._at: float | None = metric["threshold"]
         rows = [row for row in without_means_of_figures(run.facts["summary"]) if row["metric"] == self._name]
         with ui.element("div").classes("card metric") as card:
@@ -150,18 +155,18 @@ class MetricCard:
             self._threshold = ui.element("div").classes("threshold")
 
     async def load(self) -> None:
-        """Draw how the scores lie, and set up the threshold."""
-        self._lies = await self._look(self._metric["threshold"])
-        if self._lies is None:
+        """Draw the distribution, and set up the threshold."""
+        scores = await self._distribution(self._metric["threshold"])
+        if scores is None:
             with self._bars:
                 text("Nothing was scored.", "p", "muted small")
             return
-        self._draw(self._lies)
+        self._draw(scores)
         with self._edges:
-            text(number(self._lies.edges[0], 2), "span")
-            text(number(self._lies.edges[-1], 2), "span")
+            text(number(scores.edges[0], 2), "span")
+            text(number(scores.edges[-1], 2), "span")
         with self._threshold:
-            bar = ThresholdBar(self._workspace, self._run, self._metric, self._lies, self._slid)
+            bar = ThresholdBar(self._workspace, self._run, self._metric, scores, self._slid)
         await bar.load()
 
     def _counts(self, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -170,44 +175,40 @@ class MetricCard:
             for state in _STATES:
                 n = sum(row[f"n_{state}"] for row in cells.values())
                 label = f"{n:,} {state}"
-                with ui.element("button").props("type=button").classes(f"count {state if n else 'nothing'}") as one:
-                    text(label, "span")
-                one.props["aria-label"] = f"{label}: show these scores of {self._name}"
-                one.on("click", lambda _, state=state: self._pick(metric=self._name, status=state), args=[])
+                pick = partial(self._on_pick, metric=self._name, status=state)
+                made = plain_button(label, pick, f"count {state if n else 'nothing'}")
+                made.props["aria-label"] = f"{label}: show these scores of {self._name}"
 
-    async def _look(self, threshold: float | None) -> Distribution | None:
+    async def _distribution(self, threshold: float | None) -> Distribution | None:
         return await to_thread.run_sync(distribution, self._workspace, self._run.run_id, self._name, threshold)
 
-    def _draw(self, lies: Distribution) -> None:
+    def _draw(self, scores: Distribution) -> None:
         self._bars.clear()
         self._bars.props("role=img")
-        self._bars.props["aria-label"] = in_words(lies)
+        self._bars.props["aria-label"] = in_words(scores)
         with self._bars:
-            bars(lies)
+            bars(scores)
 
-    async def _slid(self, value: float, is_told: bool) -> None:
-        """Colour the bars at once; judge the list of scores anew when the slider rests."""
+    async def _slid(self, value: float, is_at_rest: bool) -> None:
+        """Colour the bars at once, and the list of scores when the slider rests."""
         self._at = value
-        lies = await self._look(value)
-        if lies is not None and value == self._at:  # else the slider has moved on
-            self._draw(lies)
-        if is_told:
-            await self._moved(self._name, None if value == self._metric["threshold"] else value)
+        scores = await self._distribution(value)
+        if scores is not None and value == self._at:  # else the slider has moved on
+            self._draw(scores)
+        if is_at_rest:
+            await self._on_threshold(self._name, None if value == self._metric["threshold"] else value)
 
 
 def _figure(row: Mapping[str, Any], series: str, *, bounded: bool) -> None:
-    """A number of the summary with its interval, in digits and as a mark on the scale."""
+    """A figure with its interval, in digits and on the scale."""
     with ui.element("div").classes("overall-of"):
-        if series or row["statistic"] != "mean":
-            parts = [series, row["statistic"] if row["statistic"] != "mean" else ""]
-            text(" · ".join(part for part in parts if part), classes="small muted")
+        if about := joined(series, _statistic(row)):
+            text(about, classes="small muted")
         with ui.element("div").classes("actions"):
             text(number(row["value"]), "span", "reading big")
+            ends = text(interval(row["ci_low"], row["ci_high"]), "span", "muted")
             if row["ci_low"] is not None:
-                said = f"{number(row['ci_low'])} to {number(row['ci_high'])}"
-                text(said, "span", "muted").props["title"] = f"95 % interval, {method(row['ci_method'])}"
-            else:
-                text("no interval", "span", "muted")
+                ends.props["title"] = f"95 % interval, {method(row['ci_method'])}"
         if bounded and row["value"] is not None:
             _mark(row)
 
@@ -215,58 +216,50 @@ def _figure(row: Mapping[str, Any], series: str, *, bounded: bool) -> None:
 def _mark(row: Mapping[str, Any]) -> None:
     with ui.element("div").classes("scale").props("aria-hidden=true"):
         if row["ci_low"] is not None:
-            low, high = max(row["ci_low"], 0.0), min(row["ci_high"], 1.0)
+            low, high = _within(row["ci_low"]), _within(row["ci_high"])
             ui.element("i").classes("interval").style(f"left: {100 * low:.1f}%; width: {100 * (high - low):.1f}%")
-        ui.element("i").classes("mean-at").style(f"left: {100 * min(max(row['value'], 0.0), 1.0):.1f}%")
+        ui.element("i").classes("mean-at").style(f"left: {100 * _within(row['value']):.1f}%")
 
 
-MOST = 200
-"""Tags that are shown; all are in the run's report."""
+SHOWN_TAGS = 200
+"""All are in the run's report."""
 
 
 class TagTable:
-    """The table; it is filled after the first paint."""
+    """The figures by tag, read after the first paint; `on_pick` is called with a tag, to list its scores."""
 
-    def __init__(self, workspace: Workspace, run: Run, pick: Callable[..., Awaitable[None]]) -> None:
-        self._workspace, self._run, self._pick = workspace, run, pick
+    def __init__(self, workspace: Workspace, run: Run, on_pick: Callable[..., Awaitable[None]]) -> None:
+        self._workspace, self._run, self._on_pick = workspace, run, on_pick
         with section("By tag", "The mean of each metric with its 95 % interval. Click a tag for its scores."):
             self._place = ui.element("div").classes("card by-tag").props("tabindex=0 role=region aria-label='By tag'")
 
     async def load(self) -> None:
-        """Fill it."""
+        """Read and show the figures."""
         rows = await to_thread.run_sync(summary, self._workspace, self._run.run_id)
         rows = [row for row in without_means_of_figures(rows) if row["tag"] is not None]
         apart = varying(rows)
-        table: dict[str, dict[str, Mapping[str, Any]]] = {}
-        columns: dict[str, None] = {}
+        by_tag: dict[str, dict[str, Mapping[str, Any]]] = {}
         for row in rows:
-            column = " · ".join(part for part in (row["metric"], series_name(row, apart), _statistic(row)) if part)
-            columns[column] = None
-            table.setdefault(row["tag"], {})[column] = row
-        with self._place, ui.element("table"):
-            with ui.element("thead"), ui.element("tr"):
-                for name in ("Tag", "Cases", *columns):
-                    text(name, "th").props("scope=col")
-            with ui.element("tbody"):
-                for tag in list(table)[:MOST]:
-                    self._row(tag, table[tag], list(columns))
-        if len(table) > MOST:
-            with self._place:
-                text(f"{len(table) - MOST:,} more tags are in the run's report.", "p", "muted small")
+            by_tag.setdefault(row["tag"], {})[joined(row["metric"], series_name(row, apart), _statistic(row))] = row
+        columns = list(dict.fromkeys(column for cells in by_tag.values() for column in cells))
+        with self._place:
+            with table(("Tag", "Cases", *columns)):
+                for tag in list(by_tag)[:SHOWN_TAGS]:
+                    self._row(tag, by_tag[tag], columns)
+            if len(by_tag) > SHOWN_TAGS:
+                text(f"{len(by_tag) - SHOWN_TAGS:,} more tags are in the run's report.", "p", "muted small")
 
-    def _row(self, tag: str, cells: Mapping[str, Mapping[str, Any]], columns: list[str]) -> None:
+    def _row(self, tag: str, cells: Mapping[str, Mapping[str, Any]], columns: Sequence[str]) -> None:
         with ui.element("tr"):
-            with ui.element("th").props("scope=row"), ui.element("button").props("type=button").classes("tag") as one:
-                text(tag, "span")
-            one.on("click", lambda _: self._pick(tag=tag), args=[])
+            with ui.element("th").props("scope=row"):
+                plain_button(tag, partial(self._on_pick, tag=tag), "tag")
             text(f"{max(row['n'] for row in cells.values()):,}", "td", "muted")
             for column in columns:
                 row = cells.get(column)
                 with ui.element("td"):
                     text(number(row["value"] if row else None, 2), "span", "reading")
                     if row and row["ci_low"] is not None:
-                        said = f"{number(row['ci_low'], 2)} to {number(row['ci_high'], 2)}"
-                        text(said, "span", "muted small")
+                        text(interval(row["ci_low"], row["ci_high"], 2), "span", "muted small")
 
 
 def _statistic(row: Mapping[str, Any]) -> str:

@@ -18,9 +18,10 @@ from evalflow.app.studio.runs import list_runs, open_run
 from evalflow.app.studio.space import Workspace
 from evalflow.errors import EvalflowError
 from evalflow.report.wording import number, without_means_of_figures
-from evalflow.web.ui.dialogs import confirmation
+from evalflow.web.ui.dialogs import confirmation, folder_dialog
+from evalflow.web.ui.forms import About, Field
 from evalflow.web.ui.frame import frame, guarded_page
-from evalflow.web.ui.parts import About, Tone, badge, button, empty, line, link_button, text, written
+from evalflow.web.ui.parts import Tone, badge, button, empty, link_button, text
 
 STATES: dict[str, tuple[str, Tone]] = {
     "queued": ("waiting", "accent"),
@@ -34,7 +35,7 @@ ACTIVE = ("queued", "running")
 
 
 def name_of(run: Run) -> str:
-    """What it is called: its title, or else what is run on what."""
+    """Its title, or else its bot and datasets."""
     if run.title:
         return run.title
     datasets = run.request.datasets if run.request else list(run.facts.get("datasets", ()))
@@ -42,7 +43,7 @@ def name_of(run: Run) -> str:
 
 
 def metrics_of(run: Run) -> list[str]:
-    """Its metrics by name; none where they are not known yet."""
+    """The names of its metrics; empty if not known yet."""
     return list(run.request.metrics) if run.request else [one["name"] for one in run.facts.get("metrics", [])]
 
 
@@ -53,27 +54,27 @@ def history_path(run: Run, metric: str) -> str:
 
 
 def state_of(run: Run) -> tuple[str, Tone]:
-    """Its state in a word, and how that is coloured."""
+    """Its state in a word, with its colour."""
     if run.state == "running" and run.cancelling:
         return "stopping", "warn"
     return STATES[run.state]
 
 
 def when(moment: str | None) -> str:
-    """A time of the database, to the minute and in UTC."""
+    """A time of the database, to the minute, in UTC."""
     return f"{datetime.fromisoformat(moment):%-d %b %Y, %H:%M} UTC" if moment else ""
 
 
-def took(run: Run) -> str:
-    """How long it took; empty where it has not ended."""
+def duration(run: Run) -> str:
+    """How long it took; empty if it has not ended."""
     if not run.started_at or not run.finished_at:
         return ""
     seconds = (datetime.fromisoformat(run.finished_at) - datetime.fromisoformat(run.started_at)).total_seconds()
-    return span(max(seconds, 0.0))
+    return seconds_in_words(max(seconds, 0.0))
 
 
-def span(seconds: float) -> str:
-    """Seconds as people say them: 8 s, 3 min 5 s, 2 h 10 min."""
+def seconds_in_words(seconds: float) -> str:
+    """8 s, 3 min 5 s, 2 h 10 min."""
     whole = round(seconds)
     if whole < 60:
         return f"{whole} s"
@@ -83,9 +84,9 @@ def span(seconds: float) -> str:
     return f"{minutes // 60} h {minutes % 60} min"
 
 
-AT_ONCE = 25
-LOOK_S = 1.5
-"""Between two looks at runs that are under way."""
+PAGE_SIZE = 25
+POLL_S = 1.5
+"""Between two looks at runs in progress."""
 SHOWN_SCORES = 4
 
 
@@ -94,21 +95,21 @@ def add(workspace: Workspace) -> None:
 
     @guarded_page("/runs")
     async def runs(cursor: str | None = None) -> None:
-        found = await to_thread.run_sync(lambda: list_runs(workspace, cursor, AT_ONCE))
+        found = await to_thread.run_sync(lambda: list_runs(workspace, cursor, PAGE_SIZE))
         about = "Each run evaluates a bot on test cases with metrics."
         with frame("Runs", place="Runs", about=about) as actions:
             with actions:
-                button("Open a folder", _opening(workspace).open)
+                button("Open a folder", _open_dialog(workspace).open)
                 if found.items:
                     link_button("New run", "/runs/new", primary=True)
             if found.items:
-                _List(workspace, cursor, found)
+                _RunList(workspace, cursor, found)
             else:
                 _none_yet(is_first=cursor is None)
 
 
-class _List:
-    """A page of runs, looked at again as long as one of them is under way."""
+class _RunList:
+    """A page of runs, which is refreshed while one of them is in progress."""
 
     def __init__(self, workspace: Workspace, cursor: str | None, found: RunPage) -> None:
         self._workspace, self._cursor, self._found = workspace, cursor, found
@@ -119,9 +120,9 @@ class _List:
                 link_button("Newest", "/runs")
             if found.next is not None:
                 link_button("Older", f"/runs?cursor={found.next}")
-        self._timer = ui.timer(LOOK_S, self._look, active=self._is_moving())
+        self._timer = ui.timer(POLL_S, self._look, active=self._has_active())
 
-    def _is_moving(self) -> bool:
+    def _has_active(self) -> bool:
         return any(run.state in ACTIVE for run in self._found.items)
 
     def _show(self) -> None:
@@ -131,11 +132,11 @@ class _List:
                 _row(run)
 
     async def _look(self) -> None:
-        found = await to_thread.run_sync(lambda: list_runs(self._workspace, self._cursor, AT_ONCE))
+        found = await to_thread.run_sync(lambda: list_runs(self._workspace, self._cursor, PAGE_SIZE))
         if found.items != self._found.items:
             self._found = found
             self._show()
-        if not self._is_moving():
+        if not self._has_active():
             self._timer.deactivate()
 
 
@@ -147,7 +148,7 @@ def _row(run: Run) -> None:
             if run.state in ACTIVE and run.progress.expected:
                 text(f"{run.progress.done:,} of {run.progress.expected:,} scores", "p", "muted small")
         with ui.element("div").classes("overall"):
-            for row in _overall(run.facts)[:SHOWN_SCORES]:
+            for row in _figures(run.facts)[:SHOWN_SCORES]:
                 with ui.element("div"):
                     text(number(row["value"], 2), classes="reading")
                     text(str(row["metric"]), classes="muted small line")
@@ -158,8 +159,8 @@ def _row(run: Run) -> None:
             text(when(run.created_at), classes="muted small")
 
 
-def _overall(facts: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    """The first number of each metric."""
+def _figures(facts: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    """The first figure of each metric."""
     first: dict[str, Mapping[str, Any]] = {}
     for row in without_means_of_figures(facts.get("summary", [])):
         first.setdefault(row["metric"], row)
@@ -176,38 +177,22 @@ def _none_yet(*, is_first: bool) -> None:
         link_button("New run", "/runs/new", primary=True)
 
 
-def _opening(workspace: Workspace) -> ui.dialog:
-    """Asks for the folder of a run that was made on the command line."""
-    about = About(
-        "Folder",
-        "The folder of a run made on the command line; its files stay where they are.",
-        "outputs/latest",
-        required=True,
-    )
+def _open_dialog(workspace: Workspace) -> ui.dialog:
+    async def take(path: str, field: Field, _: ui.button) -> None:
+        await open_folder(path, field, trust_program=False)
 
-    async def opened() -> None:
-        path = written(folder)
-        folder.error = None if path else "is required"
-        if path is None:
-            return
-        await take_in(path)
-
-    async def take_in(path: str, *, trust_program: bool = False) -> None:
+    async def open_folder(path: str, field: Field, *, trust_program: bool) -> None:
         try:
             run = await to_thread.run_sync(partial(open_run, workspace, Path(path), trust_program=trust_program))
         except ProgramError as error:
             about = f"{error.problems[0].what}. Open it only if you trust whoever made it."
-            trusted = partial(take_in, path, trust_program=True)
+            trusted = partial(open_folder, path, field, trust_program=True)
             confirmation("This run starts a program", about, "Open anyway", trusted, keep="Cancel").open()
         except EvalflowError as error:
-            folder.error = str(error)
+            field.error = str(error)
         else:
             ui.navigate.to(f"/runs/{run.run_id}")
 
-    with ui.dialog() as asked, ui.element("div").classes("card stack").props("role=document"):
-        text("Open a run of the command line", "h2")
-        folder = line(about)
-        with ui.element("div").classes("actions"):
-            button("Open", opened, kind="primary")
-            button("Cancel", asked.close)
-    return asked
+    help = "The folder of a run made on the command line; its files stay where they are."
+    folder = About("Folder", help, "outputs/latest", required=True)
+    return folder_dialog("Open a run of the command line", "", folder, "Open", take)

@@ -1,324 +1,220 @@
-"""The scores of a run, and one score in full."""
+"""The scores of a run: a list with filter, order and pages, which the address keeps."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+import math
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, cast
+from urllib.parse import urlencode
 
 from anyio import to_thread
 from nicegui import ui
+from nicegui.elements.mixins.value_element import ValueElement
 
-from evalflow.app.studio.run_cases import JudgeCall, score_prompts
 from evalflow.app.studio.run_types import Run
-from evalflow.app.studio.scores import Score, ScorePage, count_scores, get_score, list_scores
+from evalflow.app.studio.scores import Score, ScoreFilter, ScorePage, count_scores, get_score, list_scores
 from evalflow.app.studio.space import Workspace
 from evalflow.errors import EvalflowError
-from evalflow.report.wording import cost, number
 from evalflow.web.pages.runs import ACTIVE, metrics_of
-from evalflow.web.pages.score_filter import FilterBar, Wanted
-from evalflow.web.ui.parts import Tone, badge, button, copyable, facts, message, tell_fault, text
+from evalflow.web.ui.forms import tie
+from evalflow.web.ui.parts import Latest, badge, button, counted, tell_fault, text
+from evalflow.web.ui.score import details, prompts_fold, steps, verdict, why
 
-_HOW = (
-    "The run stores the judge's replies, not the prompts. These prompts are rendered again from the templates, the "
-    "case and the answer that the run stored. Nothing was sent for this."
-)
-_GONE = "The raw reply is no longer in the cache; its content is in the steps."
-_BY_TASK = "This judge works by task and reads no prompt. Its input:"
-
-
-class PromptFold:
-    """A fold that shows them; nothing is looked up before it is opened."""
-
-    def __init__(self, workspace: Workspace, run: str, score: Score) -> None:
-        self._workspace, self._run, self._score = workspace, run, score
-        self._is_filled = False
-        with ui.element("details").classes("prompts") as details:
-            text("The prompts as sent, and the raw replies", "summary")
-            self._place = ui.element("div").classes("stack").props("aria-live=polite")
-        details.on("toggle", self._open, args=[])
-
-    async def _open(self) -> None:
-        if self._is_filled:
-            return
-        self._is_filled = True
-        with self._place:
-            waiting = text("Rendering …", "p", "muted small")
-        try:
-            found = await self._workspace.render(lambda: score_prompts(self._workspace, self._run, self._score.id))
-        except EvalflowError as error:
-            with self._place:
-                message("The prompts cannot be shown.", str(error), "warn")
-        else:
-            with self._place:
-                _show(found)
-        waiting.delete()
+PAGE_SIZE = 25
+MOST_PAGES = 2000
+"""Of an address; reaching a page means reading all pages before it."""
+TYPING_MS = 300
+"""Without a key pressed, after which a text is searched."""
+_STATUSES = {
+    "": "Every state",
+    "failed": "Failed",
+    "passed": "Passed",
+    "scored": "Scored",
+    "undefined": "Undefined",
+    "error": "Error",
+    "skipped": "Skipped",
+}
+_ORDERS = {"": "As in the data", "score": "Lowest first", "-score": "Highest first"}
+Tags = Sequence[tuple[str, int]]
+"""Tags, with how many answers have each."""
 
 
-def _show(found: Sequence[JudgeCall]) -> None:
-    if not found:
-        text("No judge was asked for this score.", "p", "muted small")
-        return
-    text(_HOW, "p", "muted small")
-    for call in found:
-        _call(call)
+@dataclass(frozen=True, slots=True)
+class ScoreQuery:
+    """Filter, order and page of the list, as the query of an address has them; empty: not set."""
+
+    metric: str = ""
+    status: str = ""
+    tag: str = ""
+    search: str = ""
+    low: str = ""
+    high: str = ""
+    sort: str = ""
+    page: str = ""
+
+    @classmethod
+    def of_address(cls) -> ScoreQuery:
+        """The query of the page that is being built."""
+        given = ui.context.client.request.query_params
+        return cls(**{field.name: given.get(field.name, "") for field in fields(cls)})
+
+    def __str__(self) -> str:
+        """As part of an address, with its question mark; empty if nothing is set."""
+        given = {name: value for name, value in asdict(self).items() if value}
+        return f"?{urlencode(given)}" if given else ""
+
+    @property
+    def page_number(self) -> int:
+        """From 1."""
+        number = int(self.page) if self.page.isdecimal() and len(self.page) < 9 else 1
+        return max(1, min(number, MOST_PAGES))
+
+    def filter(self) -> ScoreFilter:
+        """As the workspace takes it."""
+        passed = {"passed": True, "failed": False}.get(self.status)
+        return ScoreFilter(
+            metric=self.metric or None,
+            status=self.status or None if passed is None else None,
+            tag=self.tag or None,
+            text=self.search or None,
+            low=_bound(self.low),
+            high=_bound(self.high),
+            passed=passed,
+        )
 
 
-def _call(call: JudgeCall) -> None:
-    prompt = call.prompt
-    with ui.element("div").classes("step"):
-        text(prompt.step if prompt.times == 1 else f"{prompt.step}, sampled {prompt.times} times", "h4")
-        if prompt.request is None:
-            text(_BY_TASK, "p", "muted small")
-        for role, content in prompt.messages:
-            _fold(f"Prompt ({role})", content, is_open=True)
-        if prompt.request is not None:
-            _fold("The rest of the request", json.dumps(prompt.request, indent=2, ensure_ascii=False))
-            if not call.replies:
-                text(_GONE, "p", "muted small")
-        for place, reply in enumerate(call.replies, 1):
-            _fold("Raw reply" if len(call.replies) == 1 else f"Raw reply {place}", reply, is_open=place == 1)
-
-
-def _fold(title: str, content: str, *, is_open: bool = False) -> None:
-    with ui.element("details").props("open" if is_open else ""):
-        text(title, "summary")
-        copyable(content, "pre")
-
-
-_TONES: dict[bool | None, Tone] = {True: "pass", False: "fail", None: ""}
-
-
-def verdict(score: Score) -> None:
-    """The number and whether it passed, or else in which state it is instead."""
-    with ui.element("div").classes("verdict"):
-        if score.status == "scored":
-            text(number(score.score, 2), classes="reading")
-            if score.passed is not None:
-                badge("passed" if score.passed else "failed", _TONES[score.passed])
-        else:
-            badge(score.status, "fail" if score.status == "error" else "")
-
-
-def why(score: Score) -> str:
-    """In words: the judge's reason, or why there is no score."""
-    fault = f"{score.error_type}: {score.error}" if score.error_type and score.error else score.error
-    return score.reason or fault or score.answer_error or ""
-
-
-def details(score: Score) -> None:
-    """Who judged and what it took."""
-    repeat = f"{score.repeat + 1}" if score.repeat else ""
-    facts([
-        ("Judge", score.judge or ""),
-        ("On the metric's scale", "" if score.value is None else _said(score.value)),
-        ("Threshold", "" if score.threshold is None else number(score.threshold, 2)),
-        ("Scored from", found_by(score)),
-        ("Time", "" if score.latency_s is None else f"{score.latency_s:.2f} s"),
-        ("Cost", "" if score.cost_usd is None else cost(score.cost_usd)),
-        ("Repeat of the judge", repeat),
-    ])  # fmt: skip
-
-
-def found_by(score: Score) -> str:
-    """How the score came out of the judge's replies; empty where it is the one grade of a first reply."""
-    if score.path != "weighted":
-        return "a second request" if score.path == "reasked" else ""
-    weighed = [step for step in score.steps or () if step.get("probabilities")]
-    if any("mass" in step for step in weighed):
-        return "token probabilities"
-    drawn = next((step["samples"] for step in weighed if "samples" in step), None)
-    return f"the mean of {drawn} sampled replies" if drawn else "probabilities of the judge"
-
-
-def steps(found: Sequence[Mapping[str, Any]]) -> None:
-    """What the judge said, step by step."""
-    if not found:
-        text("No judge was asked for this score.", "p", "muted small")
-    for step in found:
-        with ui.element("div").classes("step"):
-            text(str(step.get("id", "step")), "h4")
-            _replies(step)
-
-
-def _replies(step: Mapping[str, Any]) -> None:
-    reply: Any = step["reply"] if "reply" in step else {key: value for key, value in step.items() if key != "id"}
-    replies = cast("list[Any]", reply) if isinstance(reply, list) else [reply]
-    items: Sequence[Any] = step.get("items") or []
-    for place, one in enumerate(replies):
-        if place < len(items):
-            text(_said(items[place]), classes="text item")
-        text(_said(one), classes="text reply")
-    probabilities: Sequence[Any] = step.get("probabilities") or []
-    if probabilities and not items:
-        text(_chances(probabilities[0]), classes="muted small")
-    if step.get("raw"):
-        text(f"Reply: {step['raw']}", classes="text small muted")
-
-
-def _chances(chances: Mapping[str, Mapping[str, float]]) -> str:
-    """How likely each value was."""
-    parts = [
-        f"{name}: "
-        + ", ".join(f"{value} {chance:.2f}" for value, chance in sorted(of.items(), key=lambda one: -one[1]))
-        for name, of in chances.items()
-    ]
-    return f"Probabilities of {'; '.join(parts)}"
-
-
-def _said(value: Any) -> str:
-    """A reply as people read it: a line for each field."""
-    if value is None:
-        return "no reply"
-    if isinstance(value, Mapping):
-        fields = cast("Mapping[str, Any]", value)
-        return "\n".join(f"{key}: {_said(one)}" for key, one in fields.items())
-    if isinstance(value, list):
-        return "\n".join(f"- {_said(one)}" for one in cast("list[Any]", value))
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-AT_ONCE = 25
+def _bound(content: str) -> float | None:
+    try:
+        value = float(content.replace(",", "."))
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
 
 
 class ScoreList:
-    """A page of scores with the fields that choose them.
+    """A page of scores, with the fields that filter and order them.
 
     Args:
-        workspace: The door to what is stored.
-        run: Whose scores.
-        wanted: What the fields say at first.
-        tags: What there is to choose from.
-        thresholds: Gives those that passing is told by, where they are others than the run's.
+        workspace: Everything that is stored.
+        run: The run of the scores.
+        query: To begin with.
+        tags: The tags to choose from.
+        thresholds: Gives thresholds other than the run's, which decide what passes.
     """
 
     def __init__(
         self,
         workspace: Workspace,
         run: Run,
-        wanted: Wanted,
-        tags: Sequence[tuple[str, int]],
+        query: ScoreQuery,
+        tags: Tags,
         thresholds: Callable[[], Mapping[str, float]],
     ) -> None:
         self._workspace, self._run, self._thresholds = workspace, run, thresholds
         self._cursors: list[str | None] = [None]
-        """Where each page begins, as far as that is known."""
-        self._page = wanted.number
-        self._asked = 0
+        """Where each page begins, as far as it is known."""
+        self._page = query.page_number
+        self._latest = Latest()
         self._rows_of: dict[str, tuple[Score, str, ui.element]] = {}
-        self.bar = FilterBar(wanted, metrics_of(run), tags, self._choose)
+        self.bar = FilterBar(query, metrics_of(run), tags, self._filtered)
         with ui.element("div").classes("above"):
             self._count = text("", "span", "muted small").props("aria-live=polite")
-            self._verbose = ui.switch("Show the judge's steps and prompts", on_change=self._again).props("dense")
+            self._verbose = ui.switch("Show the judge's steps and prompts", on_change=lambda: self.load())
+            self._verbose.props("dense")
         self._rows = ui.element("ul").classes("scores")
         with ui.element("nav").classes("actions page-nav").props('aria-label="Pages of scores"'):
-            self._before = button("Previous", self._back)
-            self._after = button("Next", self._on)
-        self._next: str | None = None
+            self._before = button("Previous", lambda: self._turn(-1))
+            self._after = button("Next", lambda: self._turn(1))
 
-    def follow(self, run: Run, tags: Sequence[tuple[str, int]]) -> None:
-        """Go on with the run as it is now; the rows follow with `load`."""
+    def follow(self, run: Run, tags: Tags) -> None:
+        """Take the run's new state; `load` shows the rows."""
         self._run = run
         self.bar.offer(metrics_of(run), tags)
 
     async def load(self) -> None:
-        """Show what is asked for, and then how many there are; what was asked for in the meantime wins.
+        """Show the page, and then the number of scores unless the run is in progress.
 
-        Rows that are there already stay as they are. While the run goes on, their number is not told.
+        Rows that are shown already stay. If another page was asked for meanwhile, only that one is shown.
         """
-        self._asked += 1
-        asked, wanted = self._asked, self.bar.wanted
+        is_latest, query = self._latest.begin(), self.bar.query
         try:
-            found = await to_thread.run_sync(self._read, wanted)
+            found = await to_thread.run_sync(self._read, query)
         except EvalflowError as error:
             tell_fault(str(error))
             return
-        if asked != self._asked:
+        if not is_latest():
             return
         self._show(found)
         if self._page == 1 or not self._count.text:
             self._count.set_text("")
             if self._run.state in ACTIVE:
                 return
-            number = await to_thread.run_sync(self._number, wanted)
-            if asked == self._asked:
-                self._count.set_text(f"{number:,} score{'' if number == 1 else 's'}")
+            count = lambda: count_scores(self._workspace, self._run.run_id, query.filter(), self._thresholds())  # noqa: E731
+            number = await to_thread.run_sync(count)
+            if is_latest():
+                self._count.set_text(counted(number, "score"))
 
     async def rejudge(self) -> None:
-        """Show them anew after a threshold has moved."""
-        if self.bar.wanted.status in ("passed", "failed"):
+        """Show the scores by other thresholds."""
+        if self.bar.query.status in ("passed", "failed"):
             self._restart()
         await self.load()
 
     @property
     def _query(self) -> str:
-        """The address of what is shown, after the run's."""
-        return replace(self.bar.wanted, page=str(self._page) if self._page > 1 else "").query
+        return str(replace(self.bar.query, page=str(self._page) if self._page > 1 else ""))
 
-    def _read(self, wanted: Wanted) -> ScorePage:
-        others, cursors = self._thresholds(), self._cursors
+    def _read(self, query: ScoreQuery) -> ScorePage:
+        thresholds, cursors = self._thresholds(), self._cursors
+        wanted, order = query.filter(), query.sort or "input"
 
         def read(cursor: str | None) -> ScorePage:
-            of, order = wanted.filter(), wanted.sort or "input"
-            return list_scores(self._workspace, self._run.run_id, of, cursor, AT_ONCE, sort=order, thresholds=others)
+            return list_scores(
+                self._workspace, self._run.run_id, wanted, cursor, PAGE_SIZE, sort=order, thresholds=thresholds
+            )
 
         page = read(cursors[min(self._page, len(cursors)) - 1])
         while len(cursors) < self._page and page.next is not None:
             cursors.append(page.next)
             page = read(page.next)
         self._page = min(self._page, len(cursors))
+        if page.next is not None and len(cursors) == self._page:
+            cursors.append(page.next)
         if not self._verbose.value:
             return page
-        whole = [get_score(self._workspace, self._run.run_id, one.id, others) for one in page.items]
+        whole = [get_score(self._workspace, self._run.run_id, one.id, thresholds) for one in page.items]
         return ScorePage(whole, page.next)
 
-    def _number(self, wanted: Wanted) -> int:
-        return count_scores(self._workspace, self._run.run_id, wanted.filter(), self._thresholds())
-
-    async def _choose(self, wanted: Wanted) -> None:
+    async def _filtered(self) -> None:
         self._restart()
-        await self._turn(1)
+        await self._turn(0)
 
     def _restart(self) -> None:
-        """Begin with the first page of another list."""
         self._cursors = [None]
         self._page = 1
         self._count.set_text("")
 
-    async def _again(self) -> None:
-        await self.load()
-
-    async def _on(self) -> None:
-        if self._next is not None:
-            await self._turn(self._page + 1)
-
-    async def _back(self) -> None:
-        if self._page > 1:
-            await self._turn(self._page - 1)
-
-    async def _turn(self, page: int) -> None:
-        self._page = page
+    async def _turn(self, by: int) -> None:
+        self._page = max(1, self._page + by)
         ui.navigate.history.replace(f"/runs/{self._run.run_id}{self._query}")
         await self.load()
 
     def _show(self, found: ScorePage) -> None:
-        self._next = found.next
         self._before.set_enabled(self._page > 1)
         self._after.set_enabled(found.next is not None)
         before, self._rows_of, query = self._rows_of, {}, self._query
         for score in found.items:
             known = before.get(score.id)
             if known is not None and known[:2] == (score, query):
-                self._rows_of[score.id] = before.pop(score.id)
+                self._rows_of[score.id] = known
             else:
                 with self._rows:
-                    row = _row(self._workspace, self._run.run_id, score, query)
-                    self._rows_of[score.id] = (score, query, row)
-        self._order([row for *_, row in self._rows_of.values()])
+                    self._rows_of[score.id] = (score, query, self._row(score, query))
+        self._arrange([row for *_, row in self._rows_of.values()])
 
-    def _order(self, rows: list[ui.element]) -> None:
-        """Have these rows and no others in the list, or else a word on why there is none."""
+    def _arrange(self, rows: list[ui.element]) -> None:
+        """Show exactly these rows, in order."""
         if not rows:
             with self._rows:
                 rows = [text(self._nothing(), "li", "muted none")]
@@ -329,27 +225,109 @@ class ScoreList:
                 row.move(target_index=place)
 
     def _nothing(self) -> str:
-        if self._run.state in ACTIVE and not self.bar.wanted.query:
+        if self._run.state in ACTIVE and self.bar.query == ScoreQuery():
             return "Nothing is scored yet. Scores appear here as they come in."
         return "No matching scores. Clear the filters to see all scores."
 
+    def _row(self, score: Score, query: str) -> ui.element:
+        run, reason = self._run.run_id, why(score)
+        with ui.element("li") as row:
+            verdict(score)
+            with ui.element("div").classes("about"):
+                with ui.element("div").classes("of"), ui.link(target=f"/runs/{run}/cases/{score.position}{query}"):
+                    text(score.question or score.case_id, "span", "clamp question")
+                with ui.element("div").classes("actions small muted"):
+                    text(score.metric, "span")
+                    text(score.case_id, "span", "line")
+                    for tag in score.tags:
+                        badge(tag)
+                if reason:
+                    text(reason, "p", "text reason" if score.steps is not None else "text reason clamp")
+                if score.steps is not None:
+                    details(score)
+                    steps(score.steps)
+                    if score.judge:
+                        prompts_fold(self._workspace, run, score)
+        return row
 
-def _row(workspace: Workspace, run: str, score: Score, query: str) -> ui.element:
-    with ui.element("li") as row:
-        verdict(score)
-        with ui.element("div").classes("about"):
-            with ui.element("div").classes("of"), ui.link(target=f"/runs/{run}/cases/{score.position}{query}"):
-                text(score.question or score.case_id, "span", "clamp question")
-            with ui.element("div").classes("actions small muted"):
-                text(score.metric, "span")
-                text(score.case_id, "span", "line")
-                for tag in score.tags:
-                    badge(tag)
-            if said := why(score):
-                text(said, "p", "text reason" if score.steps is not None else "text reason clamp")
-            if score.steps is not None:
-                details(score)
-                steps(score.steps)
-                if score.judge:
-                    PromptFold(workspace, run, score)
-    return row
+
+class FilterBar:
+    """The fields above a list of scores.
+
+    Args:
+        query: To begin with.
+        metrics, tags: The options.
+        on_change: Called after `query` has changed.
+    """
+
+    def __init__(
+        self, query: ScoreQuery, metrics: Sequence[str], tags: Tags, on_change: Callable[[], Awaitable[None]]
+    ) -> None:
+        self._on_change = on_change
+        self._fields: dict[str, ValueElement[Any]] = {}
+        with ui.element("div").classes("filter").props('role=search aria-label="Which scores"'):
+            self._select("Metric", "metric", _metric_options(metrics), query)
+            self._select("State", "status", _STATUSES, query)
+            self._select("Tag", "tag", _tag_options(tags), query)
+            self._line("Search", "search", "question, answer or id", query)
+            self._line("Score from", "low", "0", query)
+            self._line("to", "high", "1", query)
+            self._select("Order", "sort", _ORDERS, query)
+            button("Clear", lambda: self.set(**dict.fromkeys(self._fields, "")), kind="quiet")
+        self.query = self._read()
+
+    def offer(self, metrics: Sequence[str], tags: Tags) -> None:
+        """Change the options; what is chosen stays."""
+        for name, options in (("metric", _metric_options(metrics)), ("tag", _tag_options(tags))):
+            field = cast("ui.select", self._fields[name])
+            chosen = str(field.value or "")
+            field.set_options({**options, chosen: options.get(chosen, chosen)})  # pyright: ignore - untyped in NiceGUI
+
+    async def set(self, **values: str) -> None:
+        """Change some of the fields."""
+        for name, value in values.items():
+            self._fields[name].set_value(value)
+        await self._changed()
+
+    def focus(self) -> None:
+        """Move the focus here."""
+        self._fields["metric"].run_method("focus")
+
+    async def _changed(self) -> None:
+        """Tell of a change once, however many fields have changed."""
+        query = self._read()
+        if query != self.query:
+            self.query = query
+            await self._on_change()
+
+    def _read(self) -> ScoreQuery:
+        has_metric = bool(self._fields["metric"].value)  # scores of several metrics have no common order
+        self._fields["sort"].props["disable"] = not has_metric
+        query = ScoreQuery(**{name: str(field.value or "").strip() for name, field in self._fields.items()})
+        return query if has_metric else replace(query, sort="")
+
+    def _select(self, label: str, name: str, options: Mapping[str, str], query: ScoreQuery) -> None:
+        value, known = getattr(query, name), dict(options)
+        self._add(label, name, "", lambda: ui.select(known, value=value if value in known else ""))
+
+    def _line(self, label: str, name: str, example: str, query: ScoreQuery) -> None:
+        def make() -> ui.input:
+            return ui.input(value=getattr(query, name), placeholder=example).props(f"debounce={TYPING_MS}")
+
+        self._add(label, name, name, make)
+
+    def _add(self, label: str, name: str, classes: str, make: Callable[[], ValueElement[Any]]) -> None:
+        with ui.element("div").classes(f"one {classes}"):
+            around = text(label, "label", "small muted")
+            field = make().props("outlined dense")
+        tie(around, field)
+        field.on_value_change(self._changed)
+        self._fields[name] = field
+
+
+def _metric_options(names: Sequence[str]) -> dict[str, str]:
+    return {"": "Every metric", **{name: name for name in names}}
+
+
+def _tag_options(tags: Tags) -> dict[str, str]:
+    return {"": "Every tag", **{name: f"{name} ({n:,})" for name, n in tags}}

@@ -11,10 +11,11 @@ from nicegui import ui
 
 from evalflow.app.studio.run_files import carry_threshold, keep_threshold, passing, restore_threshold
 from evalflow.app.studio.run_types import Run
-from evalflow.app.studio.scores import Distribution, PassRate, pass_rates
+from evalflow.app.studio.scores import Distribution, pass_rates
 from evalflow.app.studio.space import Workspace
 from evalflow.report.wording import method, number, percent
-from evalflow.web.ui.parts import attempt, button, picture, shape, tell, text
+from evalflow.web.ui.forms import attempt
+from evalflow.web.ui.parts import Latest, button, interval, picture, shape, tell, text
 
 if TYPE_CHECKING:
     from evalflow.summary.pass_rates import Passing
@@ -26,50 +27,40 @@ _WIDE, _HIGH = 1000.0, 100.0
 """Of the picture's own units; it is stretched to any width."""
 
 
-def thresholds_of(low: float, high: float) -> list[float]:
-    """Where the pass rate is looked at, evenly from one end of the scale to the other."""
-    return [low + (high - low) * i / (MARKS - 1) for i in range(MARKS)]
-
-
-def bars(lies: Distribution) -> None:
-    """A bar for each part of the scale, in the colours of what passes and fails; a threshold may part a bar."""
-    highest = max(lies.counts) or 1
-    for place, count in enumerate(lies.counts):
+def bars(scores: Distribution) -> None:
+    """A histogram, coloured by what passes and fails; a threshold may split a bar."""
+    highest = max(scores.counts) or 1
+    for place, count in enumerate(scores.counts):
         parts = {"": count}
-        if lies.passed is not None:
-            parts = {"pass": lies.passed[place], "fail": count - lies.passed[place]}
+        if scores.passed is not None:
+            parts = {"pass": scores.passed[place], "fail": count - scores.passed[place]}
         with ui.element("span").classes("bin") as bar:
             for side, n in parts.items():
                 if n:
                     ui.element("i").classes(side).style(f"height: {max(100 * n / highest, 2):.1f}%")
-        told = ", ".join(f"{n:,} {side}" for side, n in parts.items() if n and side)
-        span = f"{number(lies.edges[place], 2)} to {number(lies.edges[place + 1], 2)}"
-        bar.props["title"] = f"{span}: {told or f'{count:,}'}"
+        sides = ", ".join(f"{n:,} {side}" for side, n in parts.items() if n and side)
+        span = interval(scores.edges[place], scores.edges[place + 1], 2)
+        bar.props["title"] = f"{span}: {sides or f'{count:,}'}"
 
 
-def in_words(lies: Distribution) -> str:
-    """The bars, for those who do not see them."""
+def in_words(scores: Distribution) -> str:
+    """The histogram for screen readers."""
     filled = [
-        f"{count:,} from {number(lies.edges[place], 2)} to {number(lies.edges[place + 1], 2)}"
-        for place, count in enumerate(lies.counts)
+        f"{count:,} from {interval(scores.edges[place], scores.edges[place + 1], 2)}"
+        for place, count in enumerate(scores.counts)
         if count
     ]
-    return f"Scores of {lies.metric}: {'; '.join(filled)}"
+    return f"Scores of {scores.metric}: {'; '.join(filled)}"
 
 
 def curve(rates: Sequence[Passing], low: float, high: float) -> ui.element:
-    """The pass rate by threshold with its interval as a band, a line for each dataset and target.
-
-    Args:
-        rates: Of `thresholds_of(low, high)`, as they come.
-        low: The left end of the scale.
-        high: The right one.
+    """Draw the pass rate by threshold from `low` to `high`, with a band for its interval, for each dataset and target.
 
     Returns:
-        The mark that stands at a threshold; `mark` moves it.
+        A marker of one threshold; `mark` moves it.
     """
     with ui.element("div").classes("passing"):
-        with picture(_spoken(rates), "curve") as drawn:
+        with picture(_rates_in_words(rates), "curve") as drawn:
             drawn.props(f'viewBox="0 0 {_WIDE:g} {_HIGH:g}" preserveAspectRatio="none"')
             for _, own in groupby(rates, lambda one: (one.dataset, one.target)):
                 _rate_line(list(own), low, high)
@@ -80,14 +71,14 @@ def curve(rates: Sequence[Passing], low: float, high: float) -> ui.element:
 
 
 def mark(marker: ui.element, threshold: float | None, low: float, high: float) -> None:
-    """Move the mark to a threshold; None takes it away."""
+    """Move the marker to a threshold; None hides it."""
     marker.set_visibility(threshold is not None)
     if threshold is not None:
         marker.style(f"left: {100 * _across(threshold, low, high) / _WIDE:.2f}%")
 
 
 def _rate_line(rates: Sequence[Passing], low: float, high: float) -> None:
-    """Steps, since a pass rate only changes where a score lies."""
+    """Steps, since a pass rate only changes at a score."""
     banded = [one for one in rates if one.low is not None and one.high is not None]
     if banded:
         upper = _steps([(one.threshold, one.high or 0.0) for one in banded], low, high)
@@ -112,8 +103,7 @@ def _across(value: float, low: float, high: float) -> float:
     return _WIDE * min(max((value - low) / (high - low), 0.0), 1.0)
 
 
-def _spoken(rates: Sequence[Passing]) -> str:
-    """Some of the line, for those who do not see it."""
+def _rates_in_words(rates: Sequence[Passing]) -> str:
     few = [f"{percent(one.rate)} from {number(one.threshold, 2)}" for one in rates[:: MARKS // 4]]
     return f"Share that passes by threshold, with its 95 % interval: {'; '.join(few)}"
 
@@ -124,14 +114,14 @@ _VALUE = "(event) => emit(event.target.value)"
 
 
 class ThresholdBar:
-    """A slider, what would pass where it stands, and what can be done with that.
+    """A slider, the share that would pass at its threshold, and buttons to keep the threshold.
 
     Args:
-        workspace: The door to what is stored.
-        run: Whose metric.
-        metric: Its entry in the run's facts.
-        lies: How its scores lie.
-        moved: Is called with the threshold at once, and again once its pass rate is told.
+        workspace: Everything that is stored.
+        run: The run.
+        metric: The metric's entry in the run's facts.
+        scores: The distribution of its scores.
+        on_slide: Called with the threshold and False at once, and with True when the slider rests.
     """
 
     def __init__(
@@ -139,14 +129,14 @@ class ThresholdBar:
         workspace: Workspace,
         run: Run,
         metric: Mapping[str, Any],
-        lies: Distribution,
-        moved: Callable[[float, bool], Awaitable[None]],
+        scores: Distribution,
+        on_slide: Callable[[float, bool], Awaitable[None]],
     ) -> None:
-        self._workspace, self._run, self._metric, self._moved = workspace, run, metric, moved
+        self._workspace, self._run, self._metric, self._on_slide = workspace, run, metric, on_slide
         self._name: str = metric["name"]
         self._own: float | None = metric["threshold"]
-        self._asked = 0
-        low, high = lies.edges[0], lies.edges[-1]
+        self._latest = Latest()
+        low, high = scores.edges[0], scores.edges[-1]
         low, high = (low - 0.5, high + 0.5) if low == high else (low, high)
         self._start = self._own if self._own is not None else (low + high) / 2
         self._low, self._high = min(low, self._start), max(high, self._start)
@@ -159,15 +149,16 @@ class ThresholdBar:
             self._slider()
         self._rate = text("", "p", "rate").props("aria-live=polite")
         with ui.element("div").classes("actions keeping"):
-            self._keep = button("Apply to this run", self._keeping)
-            self._carry = button("Use it in the next runs", self._carrying)
-            self._back = button(self._back_label(), self._restoring)
+            declared = metric["declared"]
+            self._apply = button("Apply to this run", self._apply_to_run)
+            self._carry = button("Use it in the next runs", self._carry_on)
+            self._reset = button(f"Reset to {'none' if declared is None else number(declared, 2)}", self._reset_run)
         self._offer(self._own)
 
     async def load(self) -> None:
-        """Say what passes now, and draw the pass rate by threshold."""
-        await self._tell(self._own)
-        marks = thresholds_of(self._low, self._high)
+        """Show the pass rate, and draw it by threshold."""
+        await self._show_rate(self._own, self._latest.begin())
+        marks = [self._low + (self._high - self._low) * i / (MARKS - 1) for i in range(MARKS)]
         rates = await to_thread.run_sync(passing, self._workspace, self._run.run_id, self._name, marks)
         if rates:
             with self._line:
@@ -177,7 +168,7 @@ class ThresholdBar:
     def _slider(self) -> None:
         step = STEP if self._high - self._low <= 2 else round((self._high - self._low) / 100, 6)
         slider = ui.element("input").props("type=range")
-        # "^": an attribute, which is where it starts; the property is left to whoever moves it
+        # "^" makes an attribute, the start; the property belongs to the browser.
         for name, value in (("min", self._low), ("max", self._high), ("step", step), ("^value", self._start)):
             slider.props[name] = value
         slider.props["aria-label"] = f"Threshold of {self._name}"
@@ -189,60 +180,49 @@ class ThresholdBar:
         if self._marker is not None:
             mark(self._marker, value, self._low, self._high)
         self._offer(value)
-        await self._moved(value, False)
-        asked = await self._tell(value)
-        if asked == self._asked:
-            await self._moved(value, True)
+        await self._on_slide(value, False)
+        is_latest = self._latest.begin()
+        await self._show_rate(value, is_latest)
+        if is_latest():
+            await self._on_slide(value, True)
 
-    async def _tell(self, threshold: float | None) -> int:
-        """Say what share passes by that threshold, and then how sure that is."""
-        self._asked += 1
-        asked = self._asked
+    async def _show_rate(self, threshold: float | None, is_latest: Callable[[], bool]) -> None:
+        """Show the share that passes, and then its interval, which takes longer."""
         if threshold is None:
             self._rate.set_text("No threshold is set. Move the slider to see what share would pass.")
-            return asked
+            return
         space, run, name = self._workspace, self._run.run_id, self._name
-        counted = await to_thread.run_sync(lambda: pass_rates(space, run, {name: threshold}, name))
-        if asked != self._asked or not counted:
-            return asked
-        self._rate.set_text(f"{_count(counted[0])}{self._apart(threshold)}")
+        rates = await to_thread.run_sync(lambda: pass_rates(space, run, {name: threshold}, name))
+        if not is_latest() or not rates:
+            return
+        count = f"{percent(rates[0].rate)} pass ({rates[0].passed:,} of {rates[0].n:,})"
+        self._rate.set_text(f"{count}{self._preview_note(threshold)}")
         found = await to_thread.run_sync(passing, space, run, name, [threshold])
-        if asked == self._asked and found:
-            self._rate.set_text(f"{_count(counted[0])}; {_intervals(found)}{self._apart(threshold)}")
-        return asked
+        if is_latest() and found:
+            self._rate.set_text(f"{count}; {_intervals(found)}{self._preview_note(threshold)}")
 
-    def _apart(self, threshold: float) -> str:
+    def _preview_note(self, threshold: float) -> str:
         if threshold == self._own:
             return ""
-        return (
-            ". Preview only" if self._own is None else f". Preview only; the saved threshold is {number(self._own, 2)}"
-        )
+        return f". Preview only{'' if self._own is None else f'; the saved threshold is {number(self._own, 2)}'}"
 
     def _offer(self, threshold: float | None) -> None:
-        moved = threshold is not None and threshold != self._own
-        self._keep.set_visibility(moved)
-        self._carry.set_visibility(threshold is not None and (moved or self._is_kept()))
-        self._back.set_visibility(self._is_kept())
+        is_moved = threshold is not None and threshold != self._own
+        is_changed = self._metric["declared"] != self._own
+        self._apply.set_visibility(is_moved)
+        self._carry.set_visibility(threshold is not None and (is_moved or is_changed))
+        self._reset.set_visibility(is_changed)
 
-    def _is_kept(self) -> bool:
-        return self._metric["declared"] != self._own
+    async def _apply_to_run(self) -> None:
+        work = lambda: keep_threshold(self._workspace, self._run.run_id, self._name, self._at)  # noqa: E731
+        if await attempt(work, by=self._apply):
+            ui.navigate.reload()  # figures and gates change, too
 
-    def _back_label(self) -> str:
-        declared = self._metric["declared"]
-        return "Reset to none" if declared is None else f"Reset to {number(declared, 2)}"
-
-    async def _keeping(self) -> None:
-        await self._change(lambda: keep_threshold(self._workspace, self._run.run_id, self._name, self._at), self._keep)
-
-    async def _restoring(self) -> None:
-        await self._change(lambda: restore_threshold(self._workspace, self._run.run_id, self._name), self._back)
-
-    async def _change(self, work: Callable[[], Run], by: ui.button) -> None:
-        """The numbers, gates and reports that follow are on the page that is shown anew."""
-        if await attempt(work, by=by):
+    async def _reset_run(self) -> None:
+        if await attempt(lambda: restore_threshold(self._workspace, self._run.run_id, self._name), by=self._reset):
             ui.navigate.reload()
 
-    async def _carrying(self) -> None:
+    async def _carry_on(self) -> None:
         value = self._at
         work = lambda: carry_threshold(self._workspace, self._run.run_id, self._name, value)  # noqa: E731
         found = await attempt(work, by=self._carry)
@@ -250,20 +230,14 @@ class ThresholdBar:
             tell(f"{found.name} of {found.bot} has the threshold {number(value, 2)} from the next run on.")
 
 
-def _count(rate: PassRate) -> str:
-    return f"{percent(rate.rate)} pass ({rate.passed:,} of {rate.n:,})"
-
-
 def _intervals(found: Sequence[Passing]) -> str:
-    """The 95 % interval; one for each dataset and target where there are several, which are not one sample."""
+    """The interval of each dataset and target, which are separate samples."""
     if len(found) == 1:
         return _interval(found[0])
-    targets = {one.target for one in found}
-    datasets = {one.dataset for one in found}
-    several = [(len(datasets) > 1, "dataset"), (len(targets) > 1, "target")]
+    varying = [part for part in ("dataset", "target") if len({getattr(one, part) for one in found}) > 1]
     parts: list[str] = []
     for one in found:
-        name = ", ".join(getattr(one, part) for is_told, part in several if is_told)
+        name = ", ".join(getattr(one, part) for part in varying)
         parts.append(f"{name}: {percent(one.rate)}, {_interval(one)}")
     return "; ".join(parts)
 

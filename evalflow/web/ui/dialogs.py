@@ -1,4 +1,4 @@
-"""Dialogs: confirm, save and delete where someone else may have changed the same thing."""
+"""Dialogs: ask, confirm, save and delete where someone else may have changed the same thing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,26 @@ from nicegui import ui
 
 from evalflow.app.studio.space import StaleError
 from evalflow.errors import EvalflowError
-from evalflow.web.ui.parts import Field, attempt, button, capitalised, message, tell_fault, text
+from evalflow.web.ui.forms import About, Field, attempt, leave, line, required
+from evalflow.web.ui.parts import button, capitalised, message, table, tell_fault, text
+
+Content = Mapping[str, Any]
+State = tuple[Content, int]
+"""What is stored, and its version."""
+T = TypeVar("T")
+LONGEST_SHOWN = 2_000
+"""Characters of a value."""
+
+
+@contextmanager
+def dialog(title: str, about: str = "") -> Generator[ui.dialog]:
+    """A dialog; what is below its heading is built within."""
+    with ui.dialog() as made, ui.element("div").classes("card stack").props("role=document"):
+        text(title, "h2")
+        if about:
+            text(about, "p", "muted")
+        yield made
+    made.props["aria-label"] = title
 
 
 def confirmation(
@@ -28,83 +47,59 @@ def confirmation(
             doing.props(remove="loading")
             asked.close()
 
-    with ui.dialog() as asked, ui.element("div").classes("card stack").props("role=document"):
-        text(title, "h2")
-        text(about, "p", "muted")
-        with ui.element("div").classes("actions"):
-            doing = button(action, confirmed, kind="danger")
-            button(keep, asked.close)
-    asked.props["aria-label"] = title
+    with dialog(title, about) as asked, ui.element("div").classes("actions"):
+        doing = button(action, confirmed, kind="danger")
+        button(keep, asked.close)
     return asked
 
 
-Content = Mapping[str, Any]
-LONGEST_SHOWN = 2_000
-"""Characters of a value."""
+def folder_dialog(
+    title: str, about: str, folder: About, action: str, take: Callable[[str, Field, ui.button], Awaitable[None]]
+) -> ui.dialog:
+    """A dialog that asks for a folder.
+
+    Args:
+        title: Its heading.
+        about: What happens with the folder.
+        folder: The field's label.
+        action: What the button says.
+        take: Gets the path, the field for faults, and the button that was pressed.
+    """
+
+    async def confirmed() -> None:
+        path = required(field)
+        if path is not None:
+            await take(path, field, doing)
+
+    with dialog(title, about) as asked:
+        field = line(folder)
+        with ui.element("div").classes("actions"):
+            doing = button(action, confirmed, kind="primary")
+            button("Cancel", asked.close)
+    return asked
 
 
 def differing(one: tuple[str, Content], other: tuple[str, Content]) -> None:
-    """Show a table of differences.
-
-    Args:
-        one: The title of the first state, and its values by name.
-        other: The second.
-    """
+    """Show a table of the differences between two states, each with a title and its values by name."""
     (left, before), (right, after) = one, other
-    names = [name for name in dict.fromkeys([*before, *after]) if _said(before.get(name)) != _said(after.get(name))]
+    names = [name for name in dict.fromkeys([*before, *after]) if _shown(before.get(name)) != _shown(after.get(name))]
     if not names:
         text("No differences.", "p", "muted")
         return
     place = ui.element("div").classes("differing").props('tabindex=0 role=region aria-label="Differences"')
-    with place, ui.element("table"):
-        with ui.element("thead"), ui.element("tr"):
-            for title in ("Field", left, right):
-                text(title, "th").props("scope=col")
-        with ui.element("tbody"):
-            for name in names:
-                with ui.element("tr"):
-                    text(name, "th").props("scope=row")
-                    for content in (before, after):
-                        text(_said(content.get(name)) or "–", "td")
+    with place, table(("Field", left, right)):
+        for name in names:
+            with ui.element("tr"):
+                text(name, "th").props("scope=row")
+                for content in (before, after):
+                    text(_shown(content.get(name)) or "–", "td")
 
 
-def _said(value: Any) -> str:
+def _shown(value: Any) -> str:
     if value is None or value is False or value in ("", [], {}):
         return ""
-    said = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=1)
-    return said if len(said) <= LONGEST_SHOWN else f"{said[:LONGEST_SHOWN]}…"
-
-
-_SAVED = 'document.dispatchEvent(new Event("saved"))'
-
-
-@contextmanager
-def unsaved() -> Generator[ui.element]:
-    """A place for fields that warns before the page is left with unsaved changes."""
-    with ui.element("div").props("data-unsaved") as place:
-        yield place
-
-
-@contextmanager
-def form() -> Generator[ui.element]:
-    """Like `unsaved`, laid out as a form."""
-    with unsaved() as place:
-        yield place.classes("form")
-
-
-def saved() -> None:
-    """Mark the forms of the page as saved."""
-    ui.run_javascript(_SAVED)
-
-
-def leave(path: str) -> None:
-    """Go to another page without a warning about unsaved changes."""
-    # In one script, because NiceGUI may send a navigation before an earlier script.
-    ui.run_javascript(f"{_SAVED}; location.assign({json.dumps(path)})")
-
-
-State = tuple[Content, int]
-"""What is stored, and its version."""
+    content = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=1)
+    return content if len(content) <= LONGEST_SHOWN else f"{content[:LONGEST_SHOWN]}…"
 
 
 class Deleting:
@@ -114,8 +109,8 @@ class Deleting:
         title: The question.
         about: What else is deleted, and what stays.
         work: Deletes the given version; may block.
+        stored: Reads what is stored now; may block.
         seen: What the page shows.
-        there: Reads what is stored now; may block.
         back: The page to go to afterwards.
     """
 
@@ -124,43 +119,30 @@ class Deleting:
         title: str,
         about: str,
         work: Callable[[int], None],
+        stored: Callable[[], State],
         seen: State,
-        there: Callable[[], State],
         back: str,
     ) -> None:
-        self._work, self._there, self._back = work, there, back
+        self._work, self._stored, self._back = work, stored, back
         self._content, self._version = seen
-        with ui.dialog() as self._asked, ui.element("div").classes("card stack").props("role=document"):
-            text(title, "h2")
-            text(about, "p", "muted")
+        with dialog(title, about) as self._asked:
             self._change = ui.element("div").classes("stack stale").props("aria-live=polite")
             with ui.element("div").classes("actions"):
                 self._doing = button("Delete", self._delete, kind="danger")
                 button("Keep it", self._asked.close)
-        self._asked.props["aria-label"] = title
-
-    def open(self) -> None:
-        """Show the dialog."""
-        self._asked.open()
+        self.open = self._asked.open
 
     async def _delete(self) -> None:
-        def tried() -> StaleError | bool:
-            try:
-                self._work(self._version)
-            except StaleError as error:
-                return error
-            return True
-
-        found = await attempt(tried, by=self._doing)
-        if isinstance(found, StaleError):
-            await self._ask_again(found)
-        elif found:
+        result = await attempt(lambda: _unless_stale(lambda: self._work(self._version) or True), by=self._doing)
+        if isinstance(result, StaleError):
+            await self._ask_again(result)
+        elif result:
             leave(self._back)
 
     async def _ask_again(self, error: StaleError) -> None:
         """Show what changed; the next press deletes the new version."""
         try:
-            now, self._version = await to_thread.run_sync(self._there)
+            now, self._version = await to_thread.run_sync(self._stored)
         except EvalflowError as gone:  # someone else deleted it
             tell_fault(str(gone))
             return
@@ -171,20 +153,17 @@ class Deleting:
         self._doing.set_text("Delete anyway")
 
 
-T = TypeVar("T")
-
-
 class Saving(Generic[T]):
     """Saves a form, and shows how it conflicts with somebody else's change.
 
     Args:
-        there: Reads what is stored now, with its version; may block.
-        version: The version that the form was filled from.
+        stored: Reads what is stored now; may block.
+        version: The version that the form was filled from; 0 for something new.
         path: The page of the form.
     """
 
-    def __init__(self, there: Callable[[], tuple[Content, int]], version: int, path: str) -> None:
-        self._there, self._version, self._path = there, version, path
+    def __init__(self, stored: Callable[[], State], version: int, path: str) -> None:
+        self._stored, self._version, self._path = stored, version, path
         self._place = ui.element("div").classes("section stack stale").props("aria-live=polite")
 
     async def save(
@@ -200,41 +179,39 @@ class Saving(Generic[T]):
         Args:
             work: Saves over the given version; may block.
             mine: The content of the form, for comparison.
-            fields: As of `attempt`.
+            fields: As of `faults_shown`.
             by: The button that was pressed.
             done: Called with the result of `work` after saving.
         """
-
-        def tried() -> T | StaleError:
-            try:
-                return work(self._version)
-            except StaleError as error:
-                return error
-
         self._place.clear()
-        kept = await attempt(tried, fields, by)
-        if not isinstance(kept, StaleError):
-            if kept is not None:
-                done(kept)
+        result = await attempt(lambda: _unless_stale(lambda: work(self._version)), fields, by)
+        if not isinstance(result, StaleError):
+            if result is not None:
+                done(result)
             return
         try:
-            theirs, version = await to_thread.run_sync(self._there)
+            theirs, version = await to_thread.run_sync(self._stored)
         except EvalflowError as error:  # someone else deleted it
             tell_fault(str(error))
             return
 
-        async def over() -> None:
+        async def overwrite() -> None:
             self._version = version
-            with self._place:  # the button that asks for it goes with the question
+            with self._place:  # the pressed button is deleted together with the question
                 await self.save(work, mine, fields, by, done)
 
         with self._place:
-            self._ask(kept, theirs, mine, over)
+            hint = "Your changes are still in the form above; nothing has been overwritten."
+            message(capitalised(result.problems[0].what), hint, "warn")
+            differing(("Now", theirs), ("Yours", mine))
+            with ui.element("div").classes("actions"):
+                button("Overwrite with mine", overwrite, kind="danger")
+                button("Discard mine", lambda: leave(self._path))
 
-    def _ask(self, error: StaleError, theirs: Content, mine: Content, over: Callable[[], object]) -> None:
-        hint = "Your changes are still in the form above; nothing has been overwritten."
-        message(capitalised(error.problems[0].what), hint, "warn")
-        differing(("Now", theirs), ("Yours", mine))
-        with ui.element("div").classes("actions"):
-            button("Overwrite with mine", over, kind="danger")
-            button("Discard mine", lambda: leave(self._path))
+
+def _unless_stale(work: Callable[[], T]) -> T | StaleError:
+    """The conflict as a result, since `attempt` would show it as a fault."""
+    try:
+        return work()
+    except StaleError as error:
+        return error

@@ -1,25 +1,44 @@
-"""Widgets of every page: text, links, buttons, badges, cards, messages, form fields and their errors."""
+"""What every page is made of: text, links, buttons, badges, cards, tables, messages, pictures."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
-from anyio import to_thread
 from nicegui import ui
 from nicegui.elements.mixins.text_element import TextElement
-from nicegui.elements.mixins.validation_element import ValidationElement
 
-from evalflow.errors import EvalflowError, Problem, UserError
+from evalflow.errors import EvalflowError
+from evalflow.report.wording import number
 
 Tone = Literal["", "accent", "pass", "fail", "warn"]
+T = TypeVar("T")
 
 
 def text(content: str, tag: str = "div", classes: str = "") -> TextElement:
     """An element with text, which is always escaped."""
     return TextElement(tag=tag, text=content).classes(classes)
+
+
+def capitalised(sentence: str) -> str:
+    """The sentence with a capital first letter; `str.capitalize` would lower the other letters."""
+    return f"{sentence[:1].upper()}{sentence[1:]}"
+
+
+def counted(count: int, what: str = "case") -> str:
+    """A number with its noun: `1 case`, `5,000 cases`."""
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+def joined(*parts: str | None) -> str:
+    """The parts that are not empty, with dots between them."""
+    return " · ".join(part for part in parts if part)
+
+
+def interval(low: float | None, high: float | None, digits: int = 3, none: str = "no interval") -> str:
+    """The ends of an interval: `0.61 to 0.79`."""
+    return none if low is None else f"{number(low, digits)} to {number(high, digits)}"
 
 
 def button(
@@ -39,13 +58,20 @@ def link_button(label: str, path: str, *, primary: bool = False) -> ui.link:
     return ui.link(label, path).classes("button primary" if primary else "button")
 
 
+def plain_button(label: str, on_click: Callable[[], object], classes: str = "") -> ui.element:
+    """A button without Quasar's style: a count, or a tag of a table."""
+    with ui.element("button").props("type=button").classes(classes) as made:
+        text(label, "span")
+    return made.on("click", lambda: on_click(), args=[])
+
+
 def badge(content: str, tone: Tone = "") -> TextElement:
     """A word or two on what something is."""
     return text(content, "span", f"badge {tone}")
 
 
 def card(title: str, path: str, about: str, badges: Sequence[tuple[str, Tone]]) -> ui.link:
-    """A card of a list, which leads to the page of the thing."""
+    """A card of a list; it links to the page of the thing."""
     with ui.link(target=path).classes("card") as made:
         text(title, "h3")
         if about:
@@ -64,6 +90,24 @@ def section(title: str, about: str = "") -> Generator[None]:
         if about:
             text(about, "p", "muted")
         yield
+
+
+@contextmanager
+def table(heads: Sequence[str], classes: str = "") -> Generator[None]:
+    """A table; its rows are built within."""
+    with ui.element("table").classes(classes):
+        with ui.element("thead"), ui.element("tr"):
+            for head in heads:
+                text(head, "th").props("scope=col")
+        with ui.element("tbody"):
+            yield
+
+
+def cell(label: str, content: str | None = None, classes: str = "num") -> ui.element:
+    """A cell of a table whose rows become cards on narrow screens, where the label stands before the content."""
+    made = ui.element("td") if content is None else text(content, "td")
+    made.props["data-label"] = label
+    return made.classes(classes)
 
 
 def facts(entries: Sequence[tuple[str, str]]) -> None:
@@ -98,11 +142,80 @@ def empty(icon: str, title: str, about: str) -> Generator[None]:
             yield
 
 
+class Latest:
+    """Tells whether a request is still the last one: the answer to an earlier one must not be shown."""
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def begin(self) -> Callable[[], bool]:
+        """Begin a request; the result tells whether no other was begun since."""
+        self._count += 1
+        mine = self._count
+        return lambda: mine == self._count
+
+
+async def fill(
+    place: ui.element, waiting: str, read: Callable[[], Awaitable[T]], build: Callable[[T], object], fault: str
+) -> None:
+    """Show in a place what takes a while to read.
+
+    Args:
+        place: It is emptied first.
+        waiting: Shown meanwhile.
+        read: Reads it.
+        build: Shows it.
+        fault: The title of the message when `read` fails.
+    """
+    place.clear()
+    place.props("aria-busy=true aria-live=polite")
+    with place:
+        text(waiting, "p", "muted waiting")
+        try:
+            found = await read()
+        except EvalflowError as error:
+            place.clear()
+            message(fault, str(error), "fail")
+        else:
+            place.clear()
+            build(found)
+    place.props(remove="aria-busy")
+
+
+@contextmanager
+def lazy_fold(classes: str, open_fold: Callable[[ui.element], Awaitable[None]]) -> Generator[None]:
+    """A fold; its summary is built within.
+
+    Args:
+        classes: Of the fold.
+        open_fold: Fills the given place when the fold is first opened.
+    """
+    is_filled = False
+
+    async def opened() -> None:
+        nonlocal is_filled
+        if not is_filled:
+            is_filled = True
+            await open_fold(place)
+
+    with ui.element("details").classes(classes).on("toggle", opened, args=[]):
+        with ui.element("summary"):
+            yield
+        place = ui.element("div").classes("stack")
+
+
+def fold(title: str, *, is_open: bool = False) -> ui.element:
+    """A fold; its content is built within."""
+    with ui.element("details").props("open" if is_open else "") as made:
+        text(title, "summary")
+    return made
+
+
 def shape(tag: str, classes: str = "", **attributes: float | str) -> ui.element:
     """An element of SVG; an attribute's `_` stands for `-`."""
     made = ui.element(tag).classes(classes)
     for name, value in attributes.items():
-        made.props[name.rstrip("_").replace("_", "-")] = value
+        made.props[name.replace("_", "-")] = value
     return made
 
 
@@ -118,227 +231,9 @@ def caption(content: str, classes: str = "", **attributes: float | str) -> None:
         made.props[name.replace("_", "-")] = value
 
 
-def percent(share: float) -> str:
+def across(share: float) -> str:
     """A share of 0 (left) to 1 (right) as a CSS percentage."""
     return f"{100 * share:.3f}%"
-
-
-Field = ValidationElement[Any]
-F = TypeVar("F", bound=Field)
-
-
-@dataclass(frozen=True, slots=True)
-class About:
-    """Label and help of a field.
-
-    Attributes:
-        label: The name of the field.
-        help: One sentence on what belongs there.
-        example: Shown in the field while it is empty.
-        required: Whether it must be filled in.
-        code: Whether the field has the font of code.
-    """
-
-    label: str
-    help: str = ""
-    example: str = ""
-    required: bool = False
-    code: bool = False
-
-
-def line(about: About, value: str | None = None) -> ui.input:
-    """A field of one line."""
-    return _placed(about, lambda: ui.input(value=value or "", placeholder=about.example))
-
-
-def area(about: About, value: str | None = None) -> ui.textarea:
-    """A field of several lines, which grows with what is written."""
-    made = _placed(about, lambda: ui.textarea(value=value or "", placeholder=about.example))
-    return made.props("autogrow")
-
-
-def number_field(about: About, value: float | None = None) -> ui.number:
-    """A field for a number; empty is None.
-
-    It has no bounds, because NiceGUI silently clips numbers; the workspace refuses them with an error.
-    """
-    return _placed(about, lambda: ui.number(value=value, placeholder=about.example))
-
-
-def pick(about: About, options: Mapping[str, str] | Sequence[str], value: str | None) -> ui.select:
-    """One of a list."""
-    known = dict(options) if isinstance(options, Mapping) else list(options)
-    return _placed(about, lambda: ui.select(known, value=value))
-
-
-def several(about: About, options: Mapping[str, str], chosen: Sequence[str], *, searched: bool = False) -> ui.select:
-    """Any of a list; a long one is searched by typing."""
-    make = lambda: ui.select(dict(options), value=list(chosen), multiple=True, with_input=searched)  # noqa: E731
-    made = _placed(about, make)
-    return made.props("use-chips")
-
-
-def tick(about: About, value: bool = False) -> ui.checkbox:
-    """A yes or no, with what it means."""
-    with ui.element("div").classes("field tick"):
-        made = ui.checkbox(about.label, value=value).props("dense")
-        made.props["aria-label"] = about.label
-        if about.help:
-            made.props["aria-describedby"] = text(about.help, classes="help").html_id
-    return made
-
-
-def written(field: Field) -> str | None:
-    """The stripped text of a field; None if empty."""
-    return str(field.value or "").strip() or None
-
-
-@contextmanager
-def fieldset(legend: str, classes: str = "") -> Generator[None]:
-    """Fields that belong together."""
-    with ui.element("fieldset").classes(classes):
-        text(legend, "legend")
-        yield
-
-
-@dataclass(frozen=True, slots=True)
-class FormOption:
-    """An option of `choices`."""
-
-    value: str
-    name: str
-    about: str
-    icon: str
-
-
-def choices(legend: str, ways: Sequence[FormOption], value: str, on_change: Callable[[str], object]) -> None:
-    """Radio buttons side by side, each with a sentence."""
-    with ui.element("fieldset").classes("field"):
-        text(legend, "legend")
-        with ui.element("div").classes("choices") as group:
-            for way in ways:
-                with ui.element("label").classes("choice"):
-                    radio = ui.element("input").props(f'type=radio name="{group.html_id}" value="{way.value}"')
-                    radio.props["checked"] = way.value == value
-                    radio.on("change", lambda _, chosen=way.value: on_change(chosen), args=[])
-                    with ui.element("span").classes("face"):
-                        ui.icon(way.icon).props("aria-hidden=true")
-                        text(way.name, "span", "name")
-                        text(way.about, "span", "small muted")
-
-
-def tie(label: ui.element, field: ui.element) -> None:
-    """Connect a label with its field."""
-    # Quasar gives the id of a select to an element around its input, too, so that the input needs another one.
-    target = f"{field.html_id}-input" if isinstance(field, ui.select) else field.html_id
-    field.props["for"] = target
-    label.props["for"] = target
-
-
-def _placed(about: About, make: Callable[[], F]) -> F:
-    with ui.element("div").classes("field"):
-        label = ui.element("label").classes("label")
-        with label:
-            text(about.label, "span")
-            if not about.required:
-                text(" (optional)", "span", "optional")
-        helped = text(about.help, classes="help") if about.help else None
-        made = make()
-    made.props("outlined dense")
-    tie(label, made)
-    if helped is not None:
-        made.props["aria-describedby"] = helped.html_id
-    if about.required:
-        made.props["aria-required"] = "true"
-    return made.classes("code") if about.code else made
-
-
-T = TypeVar("T")
-
-
-async def attempt(
-    work: Callable[[], T], fields: Mapping[str, Field] | None = None, by: ui.button | None = None
-) -> T | None:
-    """Run work that may fail in a thread, and show its error.
-
-    Args:
-        work: May block.
-        fields: By the key that a problem names; their earlier errors are cleared first.
-        by: The button that was pressed; it shows a spinner.
-
-    Returns:
-        The result; None after an error.
-    """
-    known = fields or {}
-    for field in known.values():
-        field.error = None
-    if by is not None:
-        by.props("loading")
-    try:
-        return await to_thread.run_sync(work)
-    except EvalflowError as error:
-        show(error, known)
-        return None
-    finally:
-        if by is not None:
-            by.props(remove="loading")
-
-
-def show(error: EvalflowError, fields: Mapping[str, Field]) -> None:
-    """Show each problem at its field and focus the first; the others become notifications."""
-    elsewhere, first = place(error, fields)
-    for problem in elsewhere:
-        tell_fault(str(problem))
-    if first is not None:
-        reveal(first)
-        first.run_method("focus")
-
-
-def reveal(element: ui.element) -> None:
-    """Scroll to an element, and open the expansions around it."""
-    for above in element.ancestors():
-        if isinstance(above, ui.expansion):
-            above.open()
-    # Quasar's own focus does not scroll.
-    ui.run_javascript(f"setTimeout(() => getHtmlElement({element.id})?.scrollIntoView({{block: 'center'}}), 50)")
-
-
-def place(error: EvalflowError, fields: Mapping[str, Field]) -> tuple[list[Problem], Field | None]:
-    """Show each problem at its field.
-
-    Returns:
-        The problems without a field, and the first field with one.
-    """
-    problems = error.problems if isinstance(error, UserError) else [Problem(str(error))]
-    elsewhere: list[Problem] = []
-    first: Field | None = None
-    for problem in problems:
-        field = _field_of(problem, fields)
-        if field is None:
-            elsewhere.append(problem)
-        else:
-            field.error = _beside(problem)
-            first = first or field
-    return elsewhere, first
-
-
-def _beside(problem: Problem) -> str:
-    """The text of a problem for a form, without its key and without hints for the command line."""
-    what = problem.what.removeprefix(f"{problem.key}: ")
-    if problem.key and what.startswith(f"{problem.key} "):
-        what = f"this field {what.removeprefix(problem.key).strip()}"
-    of_a_form = problem.hint and f"{problem.key}=" not in problem.hint
-    return f"{capitalised(what)} ({problem.hint})" if of_a_form else capitalised(what)
-
-
-def capitalised(sentence: str) -> str:
-    """The sentence with a capital first letter; `str.capitalize` would lower the other letters."""
-    return f"{sentence[:1].upper()}{sentence[1:]}"
-
-
-def tell_fault(what: str) -> None:
-    """A notification that stays until it is closed."""
-    ui.notify(what, icon="error_outline", multi_line=True, timeout=0, close_button="Close", position="bottom-right")
 
 
 def tell(what: str) -> None:
@@ -346,26 +241,18 @@ def tell(what: str) -> None:
     ui.notify(what, position="bottom-right", timeout=3500)
 
 
-def _field_of(problem: Problem, fields: Mapping[str, Field]) -> Field | None:
-    """The field whose key is the problem's key or a part of it; a file is found by its name."""
-    place = problem.key or problem.where
-    if place.rpartition("/")[2] in fields:
-        return fields[place.rpartition("/")[2]]
-    parts = place.split(".")
-    for start in range(len(parts)):
-        for end in range(len(parts), start, -1):
-            if (key := ".".join(parts[start:end])) in fields:
-                return fields[key]
-    return None
+def tell_fault(what: str) -> None:
+    """A notification that stays until it is closed."""
+    ui.notify(what, icon="error_outline", multi_line=True, timeout=0, close_button="Close", position="bottom-right")
 
 
-def copyable(words: str, tag: str = "code") -> None:
+def copyable(content: str, tag: str = "code") -> None:
     """A command line, or with the tag `pre` a longer text, with a button that copies it."""
 
     def copy() -> None:
-        ui.clipboard.write(words)
+        ui.clipboard.write(content)
         tell("Copied.")
 
     with ui.element("div").classes("command"):
-        text(words, tag).props("tabindex=0")
+        text(content, tag).props("tabindex=0")
         button("Copy", copy, icon="content_copy")

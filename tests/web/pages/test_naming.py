@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalflow.config.schema import IDENTIFIER
-from evalflow.web.ui.fields import name_of
+from evalflow.web.ui.forms import name_of
 
 from ..conftest import Server
 from .test_datasets import field, press, seen

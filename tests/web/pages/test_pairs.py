@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 pytest.importorskip("nicegui", reason="the extra `web` is not installed")
 
-from evalflow.web.ui.fields import as_text, as_value
+from evalflow.web.ui.forms import as_text, as_value
 
 _SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
 _VALUES = st.recursive(_SCALARS, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=5)

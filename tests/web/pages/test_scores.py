@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from evalflow.app.studio.scores import Score
-from evalflow.web.pages.scores import found_by
+from evalflow.web.ui.score import score_source
 
 CHANCES = [{"score": {"7": 0.6, "8": 0.4}}]
 
@@ -32,4 +32,4 @@ def _score(path: str | None, *steps: Mapping[str, Any]) -> Score:
 def test_token_probabilities_are_named_only_where_the_score_was_made_of_them(
     path: str, step: Mapping[str, Any], said: str
 ) -> None:
-    assert found_by(_score(path, step)) == said
+    assert score_source(_score(path, step)) == said

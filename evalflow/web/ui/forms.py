@@ -1,0 +1,406 @@
+"""Forms: fields with label and help, the errors shown at them, and composite fields."""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from anyio import to_thread
+from nicegui import ui
+from nicegui.elements.mixins.validation_element import ValidationElement
+
+from evalflow.config.schema import IDENTIFIER
+from evalflow.errors import EvalflowError, Problem, UserError
+from evalflow.web.ui.parts import button, capitalised, tell_fault, text
+
+Field = ValidationElement[Any]
+F = TypeVar("F", bound=Field)
+T = TypeVar("T")
+_SAVED = 'document.dispatchEvent(new Event("saved"))'
+
+
+@contextmanager
+def unsaved() -> Generator[ui.element]:
+    """A place for fields that warns before the page is left with unsaved changes."""
+    with ui.element("div").props("data-unsaved") as made:
+        yield made
+
+
+@contextmanager
+def form() -> Generator[ui.element]:
+    """Like `unsaved`, laid out as a form."""
+    with unsaved() as made:
+        yield made.classes("form")
+
+
+def saved() -> None:
+    """Mark the forms of the page as saved."""
+    ui.run_javascript(_SAVED)
+
+
+def leave(path: str) -> None:
+    """Go to another page without a warning about unsaved changes."""
+    # In one script, because NiceGUI may send a navigation before an earlier script.
+    ui.run_javascript(f"{_SAVED}; location.assign({json.dumps(path)})")
+
+
+@contextmanager
+def fieldset(legend: str, classes: str = "") -> Generator[None]:
+    """Fields that belong together."""
+    with ui.element("fieldset").classes(classes):
+        text(legend, "legend")
+        yield
+
+
+@contextmanager
+def pair() -> Generator[None]:
+    """Two fields side by side, where there is room."""
+    with ui.element("div").classes("pair"):
+        yield
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """Label and help of a field.
+
+    Attributes:
+        label: The name of the field.
+        help: One sentence on what belongs there.
+        example: Shown in the field while it is empty.
+        required: Whether it must be filled in.
+        code: Whether the field has the font of code.
+    """
+
+    label: str
+    help: str = ""
+    example: str = ""
+    required: bool = False
+    code: bool = False
+
+
+def line(about: About, value: str | None = None) -> ui.input:
+    """A field of one line."""
+    return _labelled(about, lambda: ui.input(value=value or "", placeholder=about.example))
+
+
+def area(about: About, value: str | None = None) -> ui.textarea:
+    """A field of several lines, which grows with its text."""
+    return _labelled(about, lambda: ui.textarea(value=value or "", placeholder=about.example)).props("autogrow")
+
+
+def number_field(about: About, value: float | None = None) -> ui.number:
+    """A field for a number; empty is None.
+
+    It has no bounds, because NiceGUI silently clips numbers; the workspace refuses them with an error.
+    """
+    return _labelled(about, lambda: ui.number(value=value, placeholder=about.example))
+
+
+def pick(about: About, options: Mapping[str, str] | Sequence[str], value: str | None) -> ui.select:
+    """One of a list."""
+    known = dict(options) if isinstance(options, Mapping) else list(options)
+    return _labelled(about, lambda: ui.select(known, value=value))
+
+
+def several(about: About, options: Mapping[str, str], chosen: Sequence[str], *, searched: bool = False) -> ui.select:
+    """Any of a list; a long one is searched by typing."""
+
+    def make() -> ui.select:
+        return ui.select(dict(options), value=list(chosen), multiple=True, with_input=searched)
+
+    return _labelled(about, make).props("use-chips")
+
+
+def tick(about: About, value: bool = False) -> ui.checkbox:
+    """A yes or no, with what it means."""
+    with ui.element("div").classes("field tick"):
+        made = ui.checkbox(about.label, value=value).props("dense")
+        made.props["aria-label"] = about.label
+        if about.help:
+            made.props["aria-describedby"] = text(about.help, classes="help").html_id
+    return made
+
+
+def _labelled(about: About, make: Callable[[], F]) -> F:
+    with ui.element("div").classes("field"):
+        label = ui.element("label").classes("label")
+        with label:
+            text(about.label, "span")
+            if not about.required:
+                text(" (optional)", "span", "optional")
+        help = text(about.help, classes="help") if about.help else None
+        made = make()
+    made.props("outlined dense")
+    tie(label, made)
+    if help is not None:
+        made.props["aria-describedby"] = help.html_id
+    if about.required:
+        made.props["aria-required"] = "true"
+    return made.classes("code") if about.code else made
+
+
+def tie(label: ui.element, field: ui.element) -> None:
+    """Connect a label with its field."""
+    # Quasar gives the id of a select to an element around its input, too, so that the input needs another one.
+    target = f"{field.html_id}-input" if isinstance(field, ui.select) else field.html_id
+    field.props["for"] = target
+    label.props["for"] = target
+
+
+@dataclass(frozen=True, slots=True)
+class FormOption:
+    """An option of `choices`."""
+
+    value: str
+    name: str
+    about: str
+    icon: str
+
+
+def choices(legend: str, options: Sequence[FormOption], value: str, on_change: Callable[[str], object]) -> None:
+    """Radio buttons side by side, each with a sentence."""
+    with ui.element("fieldset").classes("field"):
+        text(legend, "legend")
+        with ui.element("div").classes("choices") as group:
+            for option in options:
+                with ui.element("label").classes("choice"):
+                    radio = ui.element("input").props(f'type=radio name="{group.html_id}" value="{option.value}"')
+                    radio.props["checked"] = option.value == value
+                    radio.on("change", lambda _, chosen=option.value: on_change(chosen), args=[])
+                    with ui.element("span").classes("face"):
+                        ui.icon(option.icon).props("aria-hidden=true")
+                        text(option.name, "span", "name")
+                        text(option.about, "span", "small muted")
+
+
+def written(field: Field) -> str | None:
+    """The stripped text of a field; None if empty."""
+    return str(field.value or "").strip() or None
+
+
+def lines_of(field: Field) -> list[str]:
+    """The stripped lines of a field that are not empty."""
+    return [stripped for line in str(field.value or "").splitlines() if (stripped := line.strip())]
+
+
+def required(field: Field) -> str | None:
+    """The stripped text of a field; if it is empty, the field says that it is required."""
+    field.error = None if written(field) else "is required"
+    return written(field)
+
+
+@contextmanager
+def faults_shown(fields: Mapping[str, Field] | None = None, by: ui.button | None = None) -> Generator[None]:
+    """Show an error of the block, which ends there, and have the pressed button spin meanwhile.
+
+    Args:
+        fields: By the key that a problem names; their earlier errors are cleared first.
+        by: The button that was pressed.
+    """
+    known = fields or {}
+    for field in known.values():
+        field.error = None
+    if by is not None:
+        by.props("loading")
+    try:
+        yield
+    except EvalflowError as error:
+        show(error, known)
+    finally:
+        if by is not None:
+            by.props(remove="loading")
+
+
+async def attempt(
+    work: Callable[[], T], fields: Mapping[str, Field] | None = None, by: ui.button | None = None
+) -> T | None:
+    """Run work that may block or fail in a thread; None after an error, which is shown as by `faults_shown`."""
+    with faults_shown(fields, by):
+        return await to_thread.run_sync(work)
+    return None
+
+
+def show(error: EvalflowError, fields: Mapping[str, Field]) -> None:
+    """Show each problem at its field and focus the first; the others become notifications."""
+    elsewhere, first = place(error, fields)
+    for problem in elsewhere:
+        tell_fault(str(problem))
+    if first is not None:
+        reveal(first)
+        first.run_method("focus")
+
+
+def reveal(element: ui.element) -> None:
+    """Scroll to an element, and open the expansions around it."""
+    for above in element.ancestors():
+        if isinstance(above, ui.expansion):
+            above.open()
+    # Quasar's own focus does not scroll.
+    ui.run_javascript(f"setTimeout(() => getHtmlElement({element.id})?.scrollIntoView({{block: 'center'}}), 50)")
+
+
+def place(error: EvalflowError, fields: Mapping[str, Field]) -> tuple[list[Problem], Field | None]:
+    """Show each problem at its field.
+
+    Returns:
+        The problems without a field, and the first field with one.
+    """
+    problems = error.problems if isinstance(error, UserError) else [Problem(str(error))]
+    elsewhere: list[Problem] = []
+    first: Field | None = None
+    for problem in problems:
+        field = _field_of(problem, fields)
+        if field is None:
+            elsewhere.append(problem)
+        else:
+            field.error = _at_field(problem)
+            first = first or field
+    return elsewhere, first
+
+
+def _at_field(problem: Problem) -> str:
+    """The text of a problem for a form, without its key and without hints for the command line."""
+    what = problem.what.removeprefix(f"{problem.key}: ")
+    if problem.key and what.startswith(f"{problem.key} "):
+        what = f"this field {what.removeprefix(problem.key).strip()}"
+    of_a_form = problem.hint and f"{problem.key}=" not in problem.hint
+    return f"{capitalised(what)} ({problem.hint})" if of_a_form else capitalised(what)
+
+
+def _field_of(problem: Problem, fields: Mapping[str, Field]) -> Field | None:
+    """The field whose key is the problem's key or a part of it; a file is found by its name."""
+    key = problem.key or problem.where
+    if key.rpartition("/")[2] in fields:
+        return fields[key.rpartition("/")[2]]
+    parts = key.split(".")
+    for start in range(len(parts)):
+        for end in range(len(parts), start, -1):
+            if (part := ".".join(parts[start:end])) in fields:
+                return fields[part]
+    return None
+
+
+_OTHERS = re.compile(r"[^a-z0-9]+")
+
+
+class NameField:
+    """A field that turns `Factual Accuracy` into `factual_accuracy`.
+
+    The name is shown while one types, and replaces the title when the field loses focus.
+
+    Args:
+        example: A title, shown while the field is empty.
+        value: To begin with.
+
+    Attributes:
+        field: The field itself, for faults.
+    """
+
+    def __init__(self, example: str, value: str = "") -> None:
+        help = f"Any title, e.g. “{example}” (file name: {name_of(example)})."
+        self.field = line(About("Name", help, example, required=True), value)
+        self._preview = text("", classes="aside kept").props("aria-live=polite")
+        self.field.on_value_change(self._show_name)
+        self.field.on("blur", self._settle)
+
+    def read(self) -> str:
+        """The name, or the text itself if it makes no name."""
+        title = written(self.field) or ""
+        return name_of(title) or title
+
+    def _show_name(self) -> None:
+        name = self.read()
+        self._preview.set_text(f"File name: {name}" if name != (written(self.field) or "") else "")
+
+    def _settle(self) -> None:
+        self.field.value = self.read()
+
+
+def name_of(title: str) -> str:
+    """Turn a title into a name: `Fees & refunds` becomes `fees_refunds`; a name stays as it is.
+
+    Returns:
+        An empty string if the title does not begin with a letter like a to z.
+    """
+    if IDENTIFIER.match(title):
+        return title
+    letters = unicodedata.normalize("NFKD", title.casefold())
+    plain = "".join(letter for letter in letters if not unicodedata.combining(letter))
+    name = _OTHERS.sub("_", plain).strip("_")
+    return name if IDENTIFIER.match(name) else ""
+
+
+class Pairs:
+    """Any number of rows with a name and a value.
+
+    Args:
+        legend: What they are.
+        help: One sentence on what belongs there.
+        example: A name and a value.
+        values: To begin with.
+    """
+
+    def __init__(self, legend: str, help: str, example: tuple[str, str], values: Mapping[str, Any]) -> None:
+        self._example = example
+        self._pairs: list[tuple[ui.element, Field, Field]] = []
+        with ui.element("fieldset").classes("field"):
+            text(legend, "legend", "label")
+            text(help, classes="help")
+            self._rows = ui.element("div").classes("stack pairs")
+            for name, value in values.items():
+                self._add(name, as_text(value))
+            with ui.element("div").classes("actions"):
+                button("Add one", lambda: self._add("", "").run_method("focus"), icon="add")
+
+    def read(self) -> dict[str, Any] | None:
+        """The values by name; None if a name is missing or used twice, which is shown at the field."""
+        values: dict[str, Any] = {}
+        is_wrong = False
+        for _, name_field, value_field in self._pairs:
+            name, value = (name_field.value or "").strip(), value_field.value or ""
+            name_field.error = None
+            if not name and not value.strip():
+                continue
+            if not name or name in values:
+                name_field.error = "is used twice" if name else "is required"
+                is_wrong = True
+            values[name] = as_value(value)
+        return None if is_wrong else values
+
+    def _add(self, name: str, value: str) -> Field:
+        with self._rows, ui.element("div").classes("pair-row") as row:
+            name_field = line(About("Name", "The name used in prompts.", self._example[0], required=True), name)
+            value_field = line(About("Value", "A text, a number, or JSON.", self._example[1], required=True), value)
+            added = (row, name_field, value_field)
+            remove = button("", lambda: self._remove(added), kind="quiet", icon="close")
+            remove.props('aria-label="Remove this one"')
+        self._pairs.append(added)
+        return name_field
+
+    def _remove(self, removed: tuple[ui.element, Field, Field]) -> None:
+        self._pairs.remove(removed)
+        removed[0].delete()
+
+
+def as_text(value: Any) -> str:
+    """A JSON value for a field; text is quoted only if it would be read as something else."""
+    if isinstance(value, str) and as_value(value) == value:
+        return value
+    return json.dumps(value, ensure_ascii=False)
+
+
+def as_value(content: str) -> Any:
+    """Parse a field as JSON if it is JSON, else as text."""
+    from pydantic_core import from_json
+
+    try:
+        value = from_json(content, allow_inf_nan=False)
+        json.dumps(value, allow_nan=False)  # 1e999 would be infinite
+    except ValueError:
+        return content
+    return value
