@@ -12,16 +12,14 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from evalflow.app.core.calibration import (
+    Issued,
     calibration_of,
-    dealt,
+    certify,
     half_of,
-    keep_calibration,
-    keep_ranking,
-    rank,
-    rivals,
-    with_means,
+    rank_judges,
+    save_calibration,
+    save_ranking,
 )
-from evalflow.app.core.certificates import Issued, certify
 from evalflow.app.core.label_sheets import write_sample
 from evalflow.app.core.labels import RunLabels, bound_labels, finished_runs, labels_of_sweep, other_runs
 from evalflow.app.core.rederive import rewrite
@@ -53,7 +51,7 @@ def hold_against(folder: RunFolder, people: RunLabels) -> tuple[Calibration, lis
     found = calibration_of(run, people)
     if found is None:
         return None
-    keep_calibration(folder, found, people)
+    save_calibration(folder, found, people)
     issued = certify(found, run.scores(), folder)
     found = replace(found, manifest=rewrite(folder))
     write_calibration(folder.calibration_page, found)
@@ -103,28 +101,22 @@ def calibrate_sweep(folder: Path, jobs: Sequence[Path], labels: str | None, *, s
     """
     runs, notes = finished_runs(folder, jobs)
     people = labels_of_sweep(runs, labels)
-    given = {name: one.frame for name, one in people.items()}
-    found = rivals(runs, given)
-    if not found:
-        notes.append("no two runs judged the same metric of the same answers otherwise, so there is no judge to choose")
-    split = split and bool(found)
-    seed = next(iter(runs.values())).manifest["config"]["seed"]
-    halves = {name: dealt(run, given[name], seed) for name, run in runs.items()} if split else {}
-    ranked = rank(found, halves, seed)
-    held, issued = _hold_all(runs, people, halves)
+    ranking = rank_judges(runs, {name: one.frame for name, one in people.items()}, split=split)
+    held, issued = _hold_all(runs, people, ranking.halves)
     if not held:
         look = command("cases", next(iter(runs.values())).folder.path)
         hint = f"only scored answers can be calibrated; look at them: {look}"
         raise UserError(Problem("none of the labelled answers was scored", str(folder), hint))
-    notes += [*_without_labels(people, held), *ranked.notes]
-    told = with_means(ranked.boards, runs, {name: one.document()["rows"] for name, one in held.items()})
-    kept = {
+    notes += [*_without_labels(people, held), *ranking.notes]
+    split = bool(ranking.halves)
+    labelled = {
         "source": next(iter(people.values())).source,
-        "given": {name: one.to_dicts() for name, one in given.items()},
+        "given": {name: one.frame.to_dicts() for name, one in people.items()},
     }
-    keep_ranking(folder, told, notes, split=split, labels=kept)
+    rows = {name: one.document()["rows"] for name, one in held.items()}
+    boards = save_ranking(folder, ranking, runs, rows, split=split, notes=notes, labels=labelled)
     write_sweep(folder, [run.folder.path for run in runs.values()])
-    return Chosen(told, split, held, issued, notes)
+    return Chosen(boards, split, held, issued, notes)
 
 
 def _hold_all(

@@ -11,10 +11,9 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from evalflow.app.core.assemble import assemble, composed_settings, with_default_judge
+from evalflow.app.core.assemble import assemble, composed_settings, secrets_of, with_default_judge
 from evalflow.app.core.begin import facts_of
 from evalflow.app.core.inspect import Inspection, inspect
-from evalflow.app.core.logs import secrets_of
 from evalflow.errors import Problem, UserError
 from evalflow.redaction import Redactor
 from evalflow.report.wording import literal, plain

@@ -12,21 +12,21 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from evalflow.app.core.assemble import Parts, assemble, settings_of, with_default_judge
+from evalflow.app.core.assemble import Parts, assemble, secrets_of, settings_of, with_default_judge
 from evalflow.app.core.begin import (
     RunOrder,
     earlier_answers,
     facts_of,
     finished_before,
+    log_to,
     open_folder,
     open_manifest,
     prepare,
     sharing_target,
 )
-from evalflow.app.core.certificates import certify, with_certificates
+from evalflow.app.core.certificates import with_certificates
 from evalflow.app.core.derive import Derived, derive, report
 from evalflow.app.core.inspect import Inspection, inspect
-from evalflow.app.core.logs import log_to, secrets_of
 from evalflow.app.core.result_rules import ResultRules
 from evalflow.app.core.saved import SavedRun
 from evalflow.app.core.trusted import agree
@@ -148,7 +148,7 @@ def _checked(order: RunOrder) -> tuple[Inspection, dict[str, Any]]:
 
 def _calibrated(run: SavedRun, derived: Derived) -> Derived:
     """The run's judges held against the labels that the data bring along, where they do."""
-    from evalflow.app.core.calibration import saved_calibration
+    from evalflow.app.core.calibration import certify, saved_calibration
 
     found = saved_calibration(run)
     if found is None:

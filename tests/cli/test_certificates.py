@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from evalflow.app.core.certificates import Certificate, keep, key_of
+from evalflow.app.core.certificates import Certificate, key_of, save_certificate
 from evalflow.run.folder import RunFolder
 from evalflow.testing import Endpoint, Request
 from tests.cli.conftest import Program
@@ -44,16 +44,16 @@ def certificate(program: Program) -> Certificate:
 
 
 def test_a_run_that_matches_shows_it(program: Program, certificate: Certificate) -> None:
-    folder = keep(certificate, program.folder / CERTIFICATES).parent
+    folder = save_certificate(certificate, program.folder / CERTIFICATES).parent
     assert len(list(folder.iterdir())) == 1
-    keep(replace(certificate, n_labels=61, issued_at="2026-11-21T10:00:00+00:00"), folder)
+    save_certificate(replace(certificate, n_labels=61, issued_at="2026-11-21T10:00:00+00:00"), folder)
     done = program(*RUN, "metric.faithfulness.threshold=0.5")
     assert "calibrated for faithfulness: kappa 0.61 (0.40 to 0.80), bias +0.100, 61 labels on rag" in done.stdout
     assert program.manifest["metrics"]["faithfulness"]["certificate"]["stale"] == []
 
 
 def test_it_is_stale_once_the_metric_means_something_else(program: Program, certificate: Certificate) -> None:
-    keep(certificate, program.folder / CERTIFICATES)
+    save_certificate(certificate, program.folder / CERTIFICATES)
     done = program(*RUN, "metric.faithfulness.version=2")
     assert "uncalibrated for faithfulness (changed since it was labelled: the metric)" in done.stdout
     (program.folder / "prompts" / "faithfulness").mkdir(parents=True)
@@ -65,14 +65,14 @@ def test_it_is_stale_once_the_metric_means_something_else(program: Program, cert
 
 def test_a_report_written_again_finds_it(program: Program, certificate: Certificate) -> None:
     assert ", uncalibrated" in (program.latest / "summary.md").read_text(encoding="utf-8")
-    keep(certificate, program.folder / CERTIFICATES)
+    save_certificate(certificate, program.folder / CERTIFICATES)
     assert program("report").returncode == 0
     assert "calibrated for faithfulness" in (program.latest / "report.html").read_text(encoding="utf-8")
 
 
 def test_they_are_listed(program: Program, certificate: Certificate) -> None:
     assert "evalflow calibrate" in program("list", "certificates").stdout
-    keep(certificate, program.folder / CERTIFICATES)
+    save_certificate(certificate, program.folder / CERTIFICATES)
     words = " ".join(program("list", "certificates").stdout.split())
     assert "faithfulness" in words
     assert "kappa 0.61" in words
@@ -82,7 +82,7 @@ def test_they_are_listed(program: Program, certificate: Certificate) -> None:
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"schema": 9}', '{"schema": 1, "judge": "a"}'])
 def test_what_is_none_is_named_and_left_out(program: Program, certificate: Certificate, text: str) -> None:
-    path = keep(certificate, program.folder / CERTIFICATES)
+    path = save_certificate(certificate, program.folder / CERTIFICATES)
     path.write_text(text, encoding="utf-8")
     done = program(*RUN)
     assert done.returncode == 0

@@ -1,10 +1,10 @@
-"""From settings to the parts of a run: datasets, target, metrics and their judges."""
+"""From a composed configuration to typed settings, and from these to the parts of a run."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
@@ -14,7 +14,7 @@ from evalflow.calls.budget import Budget
 from evalflow.calls.cache import Cache
 from evalflow.calls.client import CallSession
 from evalflow.calls.single_flight import Once
-from evalflow.config.address import SECRET_NAME
+from evalflow.config.address import SECRET_NAME, secrets_in
 from evalflow.config.endpoints import Concurrency
 from evalflow.config.load import Composed, compose
 from evalflow.config.panels import each_judge, single_judges
@@ -28,269 +28,21 @@ from evalflow.llm.registry import build_embedder, build_judge, embedder_config_m
 from evalflow.metrics.registry import build_metric, metric_config_model
 from evalflow.prompts import Prompts
 from evalflow.protocols import Judge, Metric, Target
-from evalflow.records import Case
+from evalflow.redaction import environment_values
 from evalflow.run.scoring import Pair
 from evalflow.targets.registry import build_target, target_config_model
 from evalflow.targets.reply import Form
-
-
-@dataclass(frozen=True, slots=True)
-class Demand:
-    """Names of metrics.
-
-    Attributes:
-        asking: Those that ask a judge.
-        embedding: Those that ask the embedder.
-    """
-
-    asking: Set[str] = frozenset()
-    embedding: Set[str] = frozenset()
-
-
-def demand_of(metrics: Mapping[str, Metric], cases: Callable[[], Iterable[Case]]) -> Demand:
-    """Who needs whom.
-
-    A metric that may ask both binds to checks, and what these need stands in the cases. They are read for such a
-    metric only, and no further than to the first check of either sort.
-
-    Raises:
-        UserError: The data cannot be read.
-    """
-    asking = {name for name, metric in metrics.items() if metric.asks and not metric.embeds}
-    embedding = {name for name, metric in metrics.items() if metric.embeds and not metric.asks}
-    for name, metric in metrics.items():
-        if metric.asks and metric.embeds:
-            asks, embeds = _needs(metric, cases())
-            asking |= {name} if asks else set()
-            embedding |= {name} if embeds else set()
-    return Demand(asking, embedding)
-
-
-def _needs(metric: Metric, cases: Iterable[Case]) -> tuple[bool, bool]:
-    asks = embeds = False
-    for case in cases:
-        try:
-            bound = metric.bind(case)
-        except UserError:
-            continue  # the census tells of it
-        asks = asks or any(one.asks for one in bound)
-        embeds = embeds or any(one.embeds for one in bound)
-        if asks and embeds:
-            break
-    return asks, embeds
-
-
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """What a run is made of.
-
-    Attributes:
-        settings: What it was made from.
-        pairs: The metrics with their judges, in the order of the configuration.
-        target: Who answers.
-        prompts: The templates.
-        session: What judges and target share.
-    """
-
-    settings: Settings
-    pairs: tuple[Pair, ...]
-    target: Target
-    prompts: Prompts
-    session: CallSession
-
-    @property
-    def metrics(self) -> dict[str, Metric]:
-        """The metrics by name."""
-        return {pair.metric.name: pair.metric for pair in self.pairs}
-
-    @property
-    def judges(self) -> dict[str, Judge]:
-        """The judges by name, the embedder among them."""
-        return {judge.info.name: judge for pair in self.pairs for judge in (pair.judge, pair.embedder) if judge}
-
-    @property
-    def datasets(self) -> Mapping[str, DatasetConfig]:
-        """The datasets by name."""
-        return self.settings.run.dataset
-
-    def asked(self, pair: Pair) -> list[tuple[Judge, JudgeConfig]]:
-        """The judges that are really asked, in order, with their configurations: the pair's judge, or its members."""
-        if pair.judge is None:
-            return []
-        return list(
-            zip(single(pair.judge), single_judges(self.settings.judges[pair.metric.name]).values(), strict=True)
-        )
-
-    def prices(self) -> dict[str, dict[str, Any] | None]:
-        """What is known of the price of each judge, of the embedder and of the target, by their names."""
-        judges = {judge.info.name: config for pair in self.pairs for judge, config in self.asked(pair)}
-        configs: dict[str, Any] = {self.target.name: self.settings.run.target, **judges}
-        configs |= {pair.embedder.info.name: self.settings.run.embedder for pair in self.pairs if pair.embedder}
-        return {name: price_facts(config) for name, config in configs.items()}
-
-    def width(self) -> int:
-        """Cases under way at once: enough that the limiters are always fed, never less than a few."""
-        judges = [one for config in self.settings.judges.values() for one in single_judges(config).values()]
-        configs: list[Any] = [self.settings.run.target, self.settings.run.embedder, *judges]
-        limits = [c.concurrency.max for c in configs if isinstance(getattr(c, "concurrency", None), Concurrency)]
-        return max([8, *limits])
-
-    async def close(self) -> None:
-        """Release every connection, and write what is to be remembered."""
-        try:
-            await self.target.close()
-            for judge in self.judges.values():
-                await judge.close()
-        finally:
-            self.session.close()
-
-
-def assemble(settings: Settings, run_id: str = "", session: CallSession | None = None) -> Parts:
-    """Build every part, and report the problems of all of them together. No file is opened for writing.
-
-    Args:
-        settings: What the run is made from.
-        run_id: The run that will ask; without one, and without a session, nothing may be asked.
-        session: What judges and target share; None: the cache and the budget of the settings.
-
-    Raises:
-        UserError: A prompt, a metric, a key or a name is wrong.
-    """
-    problems: list[Problem] = []
-    settings = _settled(settings)
-    prompts = Prompts(settings.composed.prompt_folders)
-    session = session or _session(settings.run, run_id)
-    metrics = _metrics(settings, prompts, problems)
-    demand = _demand(settings, metrics, problems)
-    judges = _judges(settings, demand, session, problems)
-    embedder = _embedder(settings, judges, session, problems) if demand.embedding else None
-    target = _target(settings, prompts, session, problems)
-    if problems or target is None:
-        raise UserError(problems)
-    pairs = tuple(
-        _pair(metric, judges.get(name), embedder if name in demand.embedding else None)
-        for name, metric in metrics.items()
-    )
-    return Parts(settings, pairs, target, prompts, session)
-
-
-def _pair(metric: Metric, judge: Judge | None, embedder: Judge | None) -> Pair:
-    both = with_embedder(judge, embedder) if judge and embedder else None
-    return Pair(metric, judge, embedder, both)
-
-
-def _settled(settings: Settings) -> Settings:
-    """The settings with the list prices of models whose price they do not tell, and the baseline's real folder.
-
-    `outputs/latest` is this very run as soon as it has begun.
-    """
-    run = settings.run
-    known = run.baseline is not None and Path(run.baseline).is_dir()
-    baseline = str(Path(run.baseline or "").resolve()) if known else run.baseline
-    run = run.model_copy(update={"target": priced(run.target), "embedder": priced(run.embedder), "baseline": baseline})
-    judges = {name: each_judge(config, priced) for name, config in settings.judges.items()}
-    return replace(settings, run=run, judges=judges)
-
-
-def _session(run: RunConfig, run_id: str) -> CallSession:
-    path = Path(run.cache.path).expanduser()
-    cache = Cache(path, run.cache.mode, run_id=run_id, max_bytes=run.cache.max_bytes)
-    limits = run.budget
-    limited = any(limit is not None for limit in (limits.usd, limits.requests, limits.tokens))
-    return CallSession(once=Once(cache), budget=Budget(limits) if limited else None)
-
-
-def _metrics(settings: Settings, prompts: Prompts, problems: list[Problem]) -> dict[str, Metric]:
-    metrics: dict[str, Metric] = {}
-    for name, config in settings.run.metric.items():
-        try:
-            metrics[name] = build_metric(name, config, prompts)
-        except UserError as error:
-            file = settings.composed.sources.get(settings.key("metric", name))
-            problems += _in_file(file, error)
-    return metrics
-
-
-def _demand(settings: Settings, metrics: Mapping[str, Metric], problems: list[Problem]) -> Demand:
-    try:
-        return demand_of(metrics, lambda: offered(settings.run))
-    except UserError as error:
-        problems += error.problems
-        return Demand()
-
-
-def _judges(settings: Settings, demand: Demand, session: CallSession, problems: list[Problem]) -> dict[str, Judge]:
-    """The judge of each metric that asks one; metrics with the same configuration share it."""
-    built: list[tuple[Any, Judge]] = []
-    judges: dict[str, Judge] = {}
-    for name, config in settings.judges.items():
-        if name not in demand.asking:
-            continue
-        known = next((judge for other, judge in built if other == config), None)
-        if known is None:
-            try:
-                known = build_judge(config, settings.composed.choices["judge"], session)
-            except UserError as error:
-                problems += [problem for problem in error.problems if problem not in problems]
-                continue
-            clash = next((judge for _, judge in built if judge.info.name == known.info.name), None)
-            if clash:
-                problems.append(_same_name("judge", known.info.name, f"metric.{name}.judge.name"))
-            built.append((config, known))
-        judges[name] = known
-    return judges
-
-
-def _embedder(
-    settings: Settings, judges: Mapping[str, Judge], session: CallSession, problems: list[Problem]
-) -> Judge | None:
-    config = settings.run.embedder
-    try:
-        embedder = build_embedder(config, settings.composed.choices.get("embedder", config.kind), session)
-    except UserError as error:
-        problems += error.problems
-        return None
-    if any(judge.info.name == embedder.info.name for judge in judges.values()):
-        problems.append(_same_name("judge", embedder.info.name, "embedder.name"))
-    return embedder
-
-
-def _target(settings: Settings, prompts: Prompts, session: CallSession, problems: list[Problem]) -> Target | None:
-    run = settings.run
-    forms = {name: Form.of(config) for name, config in run.dataset.items()}
-    try:
-        return build_target(run.target, settings.composed.choices["target"], prompts, forms, run.generate, session)
-    except UserError as error:
-        problems += _in_file(settings.composed.sources.get("target"), error)
-        return None
-
-
-def _in_file(file: Path | None, error: UserError) -> Iterable[Problem]:
-    """The problems with the file they are in, where it is known: a resumed run has its configuration from run.json."""
-    if file is None:
-        return error.problems
-    return [replace(problem, where=f"{file}: {problem.where}") for problem in error.problems]
-
-
-def _same_name(what: str, name: str, key: str) -> Problem:
-    return Problem(
-        f"two {what}s with different settings would both be called {name!r}, and their scores would mix",
-        "configuration",
-        f"name one of them: {key}=...",
-    )
-
 
 _PASSWORD = re.compile(r"://[^/@:]*:(?!\$\{)[^/@]+@")
 _PARAMETER = re.compile(r"[?&]([^=&#]+)=([^&#]*)")
 
 
 def settings_of(composed: Composed, *, programs: bool = True) -> Settings:
-    """The typed settings.
+    """Validate a composed configuration.
 
     Args:
         composed: What Hydra made.
-        programs: Whether a target may be a program of this machine. Who takes a configuration from elsewhere, such as
-            a web form, says no.
+        programs: Whether a target may be a program of this machine; no for a configuration from a web form.
 
     Raises:
         UserError: With every problem that was found.
@@ -306,11 +58,7 @@ def settings_of(composed: Composed, *, programs: bool = True) -> Settings:
 
 
 def composed_settings(overrides: Sequence[str], config_dir: Path | None) -> Settings:
-    """The typed settings that a command line describes; nothing is run.
-
-    Args:
-        overrides: Hydra overrides.
-        config_dir: A config folder to search first.
+    """The typed settings of a command line; `config_dir` is searched first.
 
     Raises:
         UserError: With every problem that was found.
@@ -327,7 +75,7 @@ def with_default_judge(words: Sequence[str], config_dir: Path | None, *, judged:
     Args:
         words: Overrides and Hydra's flags.
         config_dir: A config folder to search first.
-        judged: Whether its metrics need a judge that reads, such as a Tiamat test's, whatever their kind.
+        judged: Whether the metrics need a language model as judge, whatever their kind.
     """
     overrides = [word for word in words if "=" in word and not word.startswith("-")]
     keys = {word.lstrip("+").partition("=")[0] for word in overrides}
@@ -346,7 +94,7 @@ def with_default_judge(words: Sequence[str], config_dir: Path | None, *, judged:
 
 
 def written_secrets(parts: Mapping[str, Any]) -> Iterator[Problem]:
-    """Passwords and keys in addresses, and keys in headers, in plain text: they would be kept with the run.
+    """Problems of secrets in plain text, in addresses and headers: they would be kept with the run.
 
     Args:
         parts: Configurations of judges, targets and embedders as they were written, by their keys.
@@ -373,7 +121,6 @@ def written_secrets(parts: Mapping[str, Any]) -> Iterator[Problem]:
 
 
 def _code(target: TargetConfig, composed: Composed, *, programs: bool) -> Iterator[Problem]:
-    """Programs where none may be, and a callable that stands elsewhere than on the command line."""
     if target.runs_here and not programs:
         hint = "use a target that is reached over HTTP"
         yield Problem(f"a target of kind {target.kind} runs a program, which is not allowed here", "target.kind", hint)
@@ -382,3 +129,229 @@ def _code(target: TargetConfig, composed: Composed, *, programs: bool) -> Iterat
         if target.call not in [value.strip("'\"") for key, _, value in pairs if key == "target.call"]:
             what = "YAML carries meaning, never code: a callable is named on the command line only"
             yield Problem(what, "target.call", f"add target.call={target.call}")
+
+
+def secrets_of(settings: Settings) -> set[str]:
+    """The keys, passwords, headers and variables that the configuration names: they must not be shown."""
+    found = environment_values(settings.composed.storable)
+    judges = [one for judge in (settings.run.judge, *settings.judges.values()) for one in single_judges(judge).values()]
+    for endpoint in (settings.run.target, settings.run.embedder, *judges):
+        found.add(os.environ.get(getattr(endpoint, "api_key_env", None) or "", ""))
+        address: str = getattr(endpoint, "base_url", None) or getattr(endpoint, "url", None) or ""
+        found |= secrets_in(address) | set(getattr(endpoint, "secrets", ()))
+    return {secret for secret in found if secret.strip()}
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a run is made of.
+
+    Attributes:
+        pairs: The metrics with their judges, in the order of the configuration.
+        session: What judges and target share.
+    """
+
+    settings: Settings
+    pairs: tuple[Pair, ...]
+    target: Target
+    prompts: Prompts
+    session: CallSession
+
+    @property
+    def metrics(self) -> dict[str, Metric]:
+        """The metrics by name."""
+        return {pair.metric.name: pair.metric for pair in self.pairs}
+
+    @property
+    def judges(self) -> dict[str, Judge]:
+        """The judges by name, the embedder among them."""
+        return {judge.info.name: judge for pair in self.pairs for judge in (pair.judge, pair.embedder) if judge}
+
+    @property
+    def datasets(self) -> Mapping[str, DatasetConfig]:
+        """The datasets by name."""
+        return self.settings.run.dataset
+
+    def asked(self, pair: Pair) -> list[tuple[Judge, JudgeConfig]]:
+        """The pair's judge, or the members of its panel or cascade in order, with their configurations."""
+        if pair.judge is None:
+            return []
+        configs = single_judges(self.settings.judges[pair.metric.name]).values()
+        return list(zip(single(pair.judge), configs, strict=True))
+
+    def prices(self) -> dict[str, dict[str, Any] | None]:
+        """The prices of judges, embedder and target by their names; None where unknown."""
+        judges = {judge.info.name: config for pair in self.pairs for judge, config in self.asked(pair)}
+        configs: dict[str, Any] = {self.target.name: self.settings.run.target, **judges}
+        configs |= {pair.embedder.info.name: self.settings.run.embedder for pair in self.pairs if pair.embedder}
+        return {name: price_facts(config) for name, config in configs.items()}
+
+    def width(self) -> int:
+        """Cases in flight: enough to keep all limiters busy, never less than a few."""
+        judges = [one for config in self.settings.judges.values() for one in single_judges(config).values()]
+        configs: list[Any] = [self.settings.run.target, self.settings.run.embedder, *judges]
+        limits = [c.concurrency.max for c in configs if isinstance(getattr(c, "concurrency", None), Concurrency)]
+        return max([8, *limits])
+
+    async def close(self) -> None:
+        """Release every connection, and write the cache."""
+        try:
+            await self.target.close()
+            for judge in self.judges.values():
+                await judge.close()
+        finally:
+            self.session.close()
+
+
+def assemble(settings: Settings, run_id: str = "", session: CallSession | None = None) -> Parts:
+    """Build every part, and report the problems of all of them together. No file is opened for writing.
+
+    Args:
+        settings: The run's.
+        run_id: The run that will ask; without one, and without a session, nothing may be asked.
+        session: What judges and target share; None: the cache and the budget of the settings.
+
+    Raises:
+        UserError: A prompt, a metric, a key or a name is wrong.
+    """
+    problems: list[Problem] = []
+    settings = _settled(settings)
+    prompts = Prompts(settings.composed.prompt_folders)
+    session = session or _session(settings.run, run_id)
+    metrics: dict[str, Metric] = {}
+    for name, config in settings.run.metric.items():
+        try:
+            metrics[name] = build_metric(name, config, prompts)
+        except UserError as error:
+            problems += _in_file(settings.composed.sources.get(settings.key("metric", name)), error)
+    asking, embedding = _scorers_needed(metrics, settings.run, problems)
+    judges = _judges(settings, asking, session, problems)
+    embedder = _embedder(settings, judges, session, problems) if embedding else None
+    target = _target(settings, prompts, session, problems)
+    if problems or target is None:
+        raise UserError(problems)
+    return Parts(settings, tuple(_pairs(metrics, judges, embedder, embedding)), target, prompts, session)
+
+
+def _pairs(
+    metrics: Mapping[str, Metric], judges: Mapping[str, Judge], embedder: Judge | None, embedding: Collection[str]
+) -> Iterator[Pair]:
+    for name, metric in metrics.items():
+        judge, own = judges.get(name), embedder if name in embedding else None
+        yield Pair(metric, judge, own, with_embedder(judge, own) if judge and own else None)
+
+
+def _settled(settings: Settings) -> Settings:
+    """The settings with list prices where they have none, and the baseline's real folder.
+
+    `outputs/latest` is this very run as soon as it has begun.
+    """
+    run = settings.run
+    known = run.baseline is not None and Path(run.baseline).is_dir()
+    baseline = str(Path(run.baseline or "").resolve()) if known else run.baseline
+    run = run.model_copy(update={"target": priced(run.target), "embedder": priced(run.embedder), "baseline": baseline})
+    judges = {name: each_judge(config, priced) for name, config in settings.judges.items()}
+    return replace(settings, run=run, judges=judges)
+
+
+def _session(run: RunConfig, run_id: str) -> CallSession:
+    path = Path(run.cache.path).expanduser()
+    cache = Cache(path, run.cache.mode, run_id=run_id, max_bytes=run.cache.max_bytes)
+    limits = run.budget
+    limited = any(limit is not None for limit in (limits.usd, limits.requests, limits.tokens))
+    return CallSession(once=Once(cache), budget=Budget(limits) if limited else None)
+
+
+def _scorers_needed(
+    metrics: Mapping[str, Metric], run: RunConfig, problems: list[Problem]
+) -> tuple[set[str], set[str]]:
+    """The metrics that need a judge, and those that need the embedder.
+
+    A metric that may need both binds to checks of the cases. Cases are read for such a metric only, up to the first
+    check of either sort.
+    """
+    asking = {name for name, metric in metrics.items() if metric.asks and not metric.embeds}
+    embedding = {name for name, metric in metrics.items() if metric.embeds and not metric.asks}
+    try:
+        for name, metric in metrics.items():
+            if metric.asks and metric.embeds:
+                for one in _checks(metric, run):
+                    asking |= {name} if one.asks else set()
+                    embedding |= {name} if one.embeds else set()
+                    if name in asking and name in embedding:
+                        break
+    except UserError as error:
+        problems += error.problems
+        return set(), set()
+    return asking, embedding
+
+
+def _checks(metric: Metric, run: RunConfig) -> Iterator[Metric]:
+    for case in offered(run):
+        try:
+            yield from metric.bind(case)
+        except UserError:
+            continue  # DataChecks reports it
+
+
+def _judges(
+    settings: Settings, asking: Collection[str], session: CallSession, problems: list[Problem]
+) -> dict[str, Judge]:
+    """The judge of each metric that asks one; metrics with the same configuration share it."""
+    built: list[tuple[Any, Judge]] = []
+    judges: dict[str, Judge] = {}
+    for name, config in settings.judges.items():
+        if name not in asking:
+            continue
+        known = next((judge for other, judge in built if other == config), None)
+        if known is None:
+            try:
+                known = build_judge(config, settings.composed.choices["judge"], session)
+            except UserError as error:
+                problems += [problem for problem in error.problems if problem not in problems]
+                continue
+            clash = next((judge for _, judge in built if judge.info.name == known.info.name), None)
+            if clash:
+                problems.append(_same_name(known.info.name, f"metric.{name}.judge.name"))
+            built.append((config, known))
+        judges[name] = known
+    return judges
+
+
+def _embedder(
+    settings: Settings, judges: Mapping[str, Judge], session: CallSession, problems: list[Problem]
+) -> Judge | None:
+    config = settings.run.embedder
+    try:
+        embedder = build_embedder(config, settings.composed.choices.get("embedder", config.kind), session)
+    except UserError as error:
+        problems += error.problems
+        return None
+    if any(judge.info.name == embedder.info.name for judge in judges.values()):
+        problems.append(_same_name(embedder.info.name, "embedder.name"))
+    return embedder
+
+
+def _target(settings: Settings, prompts: Prompts, session: CallSession, problems: list[Problem]) -> Target | None:
+    run = settings.run
+    forms = {name: Form.of(config) for name, config in run.dataset.items()}
+    try:
+        return build_target(run.target, settings.composed.choices["target"], prompts, forms, run.generate, session)
+    except UserError as error:
+        problems += _in_file(settings.composed.sources.get("target"), error)
+        return None
+
+
+def _in_file(file: Path | None, error: UserError) -> Iterable[Problem]:
+    """The problems, with their file; None for a resumed run, whose configuration is from run.json."""
+    if file is None:
+        return error.problems
+    return [replace(problem, where=f"{file}: {problem.where}") for problem in error.problems]
+
+
+def _same_name(name: str, key: str) -> Problem:
+    return Problem(
+        f"two judges with different settings would both be called {name!r}, and their scores would mix",
+        "configuration",
+        f"name one of them: {key}=...",
+    )

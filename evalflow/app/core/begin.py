@@ -1,9 +1,14 @@
-"""How a run begins, or goes on: its folder, its manifest, and what earlier runs have finished and spent."""
+"""How a run begins, or goes on: its folder, log and manifest, and what earlier runs have finished and spent."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import ExitStack
+import contextlib
+import logging
+import os
+import re
+import sys
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from copy import deepcopy
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -22,6 +27,7 @@ from evalflow.llm.panel import Panel
 from evalflow.paths import private_folder
 from evalflow.protocols import Judge, Metric, Target
 from evalflow.records import Case, Outcome, Usage
+from evalflow.redaction import Redactor
 from evalflow.run import manifest as manifests
 from evalflow.run.deadline import Deadlines, Failed
 from evalflow.run.folder import RunFolder
@@ -38,9 +44,9 @@ class RunOrder:
     Attributes:
         composed: The configuration.
         folder: Where to write.
-        latest: What `outputs/latest` is to point to: the folder itself, or its sweep's; None leaves it alone.
-        siblings: Finished runs of the same sweep, whose answers are used again.
-        resumed: run.json of the run that is to be finished; None for a new run.
+        latest: Where `outputs/latest` will point: the folder itself, or its sweep's; None leaves it alone.
+        siblings: Finished runs of the same sweep, whose answers are reused.
+        resumed: run.json of the run to finish; None for a new run.
         retry_errors: Whether a resumed run asks again what ended in error.
     """
 
@@ -70,6 +76,52 @@ def open_folder(order: RunOrder) -> RunFolder:
     except OSError as error:
         raise UserError(Problem(f"cannot write there: {error.strerror}", str(folder.path))) from None
     return folder
+
+
+_SECRET_VARIABLE = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
+
+
+class RedactingFormatter(logging.Formatter):
+    """Writes a record, traceback included, without the given secrets and those in the environment."""
+
+    def __init__(self, secrets: Iterable[str]) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(message)s")
+        named = (value for name, value in os.environ.items() if _SECRET_VARIABLE.search(name))
+        self._redactor = Redactor([*secrets, *named])
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The record as text, without secrets."""
+        return self._redactor.text(super().format(record))
+
+
+class _LogFile(logging.FileHandler):
+    """Drops lines that cannot be written: the run itself reports a full disk, once."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # the name is logging's
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handleError(record)
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            super().close()
+
+
+@contextmanager
+def log_to(path: Path, secrets: Iterable[str]) -> Generator[None]:
+    """Send evalflow's warnings and errors to a file while the block runs; the file is made even if nothing comes."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handler = _LogFile(path, encoding="utf-8")
+    handler.setFormatter(RedactingFormatter(secrets))
+    handler.setLevel(logging.WARNING)
+    logger = logging.getLogger("evalflow")
+    propagate, logger.propagate = logger.propagate, False
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.propagate = propagate
+        handler.close()
 
 
 def open_manifest(order: RunOrder, facts: dict[str, Any]) -> dict[str, Any]:

@@ -1,29 +1,37 @@
-"""A run's judges against labels, and the ranking of a sweep's judges: kept in the folder and derived again."""
+"""A run's judges compared with labels, and the ranking of a sweep's judges; both are saved and derived again."""
 
 from __future__ import annotations
 
 import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evalflow.app.core.certificates import key_of
+from evalflow.app.core.certificates import Certificate, key_of, save_certificate
 from evalflow.app.core.derive import answered_rows, without_unanswered
 from evalflow.app.core.labels import RunLabels, labels_of_data
 from evalflow.app.core.saved import SavedRun, open_scored
 from evalflow.errors import Problem, UserError
 from evalflow.files import write_atomically
 from evalflow.lazy import pl
-from evalflow.report.calibration import Calibration
+from evalflow.report.calibration import Calibration, alt_of, value_of
+from evalflow.report.header import verdict_of
 from evalflow.report.results_csv import as_answered
 from evalflow.report.sweep import full_cost
 from evalflow.run.folder import RunFolder
+from evalflow.run.manifest import now
 from evalflow.stats.prediction import MIN_LABELS
-from evalflow.summary.agreement import SERIES, disagreements, label_frame, labelled_scores
+from evalflow.summary.agreement import (
+    SERIES,
+    disagreements,
+    label_frame,
+    labelled_scores,
+)
 from evalflow.summary.calibration import calibrate_scores
 from evalflow.summary.judge_choice import JudgeInRun, choose, chooses
+from evalflow.summary.noise import consistency, replies
 
 if TYPE_CHECKING:
     from evalflow.summary.calibration import CalibrationRow
@@ -33,81 +41,64 @@ log = logging.getLogger("evalflow")
 _LISTED = 25
 
 
-def calibration_of(run: SavedRun, people: RunLabels) -> Calibration | None:
-    """Hold a run's judges against people; None where none of the labelled answers was scored.
-
-    Args:
-        run: The run.
-        people: Labels of its answers.
-    """
+def calibration_of(run: SavedRun, labels: RunLabels) -> Calibration | None:
+    """Compare a run's judges with labels; None if none of the labelled answers was scored."""
     scores = without_unanswered(run, run.scores())
-    rows = calibrate_scores(scores, people.frame, run.traits, seed=run.manifest["config"]["seed"])
+    rows = calibrate_scores(scores, labels.frame, run.traits, seed=run.manifest["config"]["seed"])
     if not rows:
         return None
     return Calibration(
         manifest=run.manifest,
         rows=rows,
-        source=people.source,
-        left_out=people.left_out,
-        notes=[*people.notes, *_notes(rows)],
-        rests_on=people.rests_on,
+        source=labels.source,
+        left_out=labels.left_out,
+        notes=[*labels.notes, *_notes(rows)],
+        rests_on=labels.rests_on,
         disagreements=_with_texts(run, rows),
     )
 
 
-def keep_calibration(folder: RunFolder, found: Calibration, people: RunLabels) -> None:
-    """Write calibration.json: what was found, and under `given` the labels, from which it is derived again."""
-    given = {"notes": list(people.notes), "rests_on": people.rests_on, "labels": people.frame.to_dicts()}
+def save_calibration(folder: RunFolder, found: Calibration, labels: RunLabels) -> None:
+    """Write calibration.json: the calibration, and under `given` the labels, from which it can be derived again."""
+    given = {"notes": list(labels.notes), "rests_on": labels.rests_on, "labels": labels.frame.to_dicts()}
     text = json.dumps({**found.document(), "given": given}, indent=1, ensure_ascii=False)
     write_atomically(folder.calibration, text + "\n")
 
 
 def saved_calibration(run: SavedRun) -> Calibration | None:
-    """The calibration of a run by the labels that it was calibrated with before, else by those of its data.
-
-    What is found is kept in the run's folder. It takes no time where there are no labels.
+    """Calibrate a run again by the labels that are saved with it, else by those of its data, and save the result.
 
     Returns:
         None where there are no labels of its answers.
-    """
-    people = saved_labels(run.folder)
-    if (
-        people is None
-        and run.manifest["status"] == "done"
-        and any(facts["labelled"] for facts in run.manifest["datasets"].values())
-    ):
-        people = _of_data(run)
-    found = calibration_of(run, people) if people else None
-    if found is not None and people is not None:
-        keep_calibration(run.folder, found, people)
-    return found
-
-
-def saved_labels(folder: RunFolder) -> RunLabels | None:
-    """The labels that a run was calibrated with; None where it was not.
 
     Raises:
         UserError: calibration.json is not what was written there.
     """
+    labels = _saved_labels(run.folder)
+    has_labels = any(facts["labelled"] for facts in run.manifest["datasets"].values())
+    if labels is None and run.manifest["status"] == "done" and has_labels:
+        try:
+            labels = labels_of_data(run)
+        except UserError as error:
+            what = "the data's own labels are not used, since %d of them are wrong, such as: %s"
+            log.warning(f"{what} (all: evalflow calibrate)", len(error.problems), error.problems[0])
+    found = calibration_of(run, labels) if labels else None
+    if found is not None and labels is not None:
+        save_calibration(run.folder, found, labels)
+    return found
+
+
+def _saved_labels(folder: RunFolder) -> RunLabels | None:
     if not folder.calibration.is_file():
         return None
     try:
-        kept: dict[str, Any] = json.loads(folder.calibration.read_text(encoding="utf-8"))
-        given = kept["given"]
+        saved: dict[str, Any] = json.loads(folder.calibration.read_text(encoding="utf-8"))
+        given = saved["given"]
         labels = label_frame(given["labels"])
-        return RunLabels(labels, kept["labels"], kept["left_out"], given["notes"], given["rests_on"])
+        return RunLabels(labels, saved["labels"], saved["left_out"], given["notes"], given["rests_on"])
     except (ValueError, KeyError, TypeError):
         hint = "remove it, and calibrate again"
         raise UserError(Problem("this is no calibration", str(folder.calibration), hint)) from None
-
-
-def _of_data(run: SavedRun) -> RunLabels | None:
-    try:
-        return labels_of_data(run)
-    except UserError as error:
-        what = "the data's own labels are not used, since %d of them are wrong, such as: %s (all: evalflow calibrate)"
-        log.warning(what, len(error.problems), error.problems[0])
-        return None
 
 
 def _notes(rows: Sequence[CalibrationRow]) -> Iterator[str]:
@@ -132,35 +123,136 @@ def _with_texts(run: SavedRun, rows: Sequence[CalibrationRow]) -> list[dict[str,
     return listed
 
 
-Series = tuple[str, str, str]
-"""dataset, metric, target."""
 _ANSWER = ["dataset", "case_id", "target", "target_repeat"]
 
 
 @dataclass(frozen=True, slots=True)
-class Ranked:
-    """The judges of a sweep.
+class Issued:
+    """A certificate, or why there is none.
+
+    Attributes:
+        path: The file; None where there is no certificate.
+        why: Why not; where there is one, how the judge did.
+    """
+
+    metric: str
+    judge: str
+    path: Path | None
+    why: str
+
+
+def certify(found: Calibration, scores: pl.LazyFrame, folder: RunFolder) -> list[Issued]:
+    """Issue a certificate for each judge, metric and dataset of a calibration; of several targets, on most labels.
+
+    Raises:
+        UserError: The working directory cannot be written.
+    """
+    best: dict[tuple[str, str, str], CalibrationRow] = {}
+    for row in found.rows:
+        if row.judge is not None:
+            key = (row.dataset, row.metric, row.judge)
+            best[key] = max(best.get(key, row), row, key=lambda one: one.corrected.n)
+    return [_issue(row, judge, found.manifest, scores, folder) for (_, _, judge), row in best.items()]
+
+
+def _issue(
+    row: CalibrationRow, judge: str, manifest: Mapping[str, Any], scores: pl.LazyFrame, folder: RunFolder
+) -> Issued:
+    if why := _refused(row):
+        return Issued(row.metric, judge, None, why)
+    c = row.corrected
+    is_tested = row.raters is not None and row.raters.alt_test.passes is not None
+    own = scores.filter(
+        (pl.col("dataset") == row.dataset) & (pl.col("metric") == row.metric) & (pl.col("judge") == judge)
+        & pl.col("member_of").is_null()
+    )  # fmt: skip
+    certificate = Certificate(
+        judge=judge, metric=row.metric, dataset=row.dataset, key=key_of(manifest, row.metric, folder),
+        run_id=manifest["run_id"], issued_at=now(), n_labels=_scored(row), n_people=row.people[0],
+        judge_mean=_mean(row, "score"), human_mean=c.human_mean,
+        bias={"value": c.bias, "ci_low": c.bias_low, "ci_high": c.bias_high},
+        agreement={name: value_of(one) for name, one in row.agreement.items()},
+        alt_test=alt_of(row.raters.alt_test) if row.raters and is_tested else None,
+        consistency=consistency(own), replies=replies(own),
+    )  # fmt: skip
+    return Issued(row.metric, judge, save_certificate(certificate), verdict_of(row.metric, asdict(certificate)))
+
+
+def _refused(row: CalibrationRow) -> str:
+    """Why labels say too little of the judge; empty where they say enough."""
+    n = _scored(row)
+    if n < MIN_LABELS:
+        return f"{n} labelled answer{'' if n == 1 else 's'}, and it takes {MIN_LABELS}"
+    if row.constant[0]:
+        return "all labels say the same, so that nothing shows whether judge and people agree"
+    if row.chosen:
+        return "the labelled answers can hardly have been drawn at random"
+    if row.weighted:
+        return "the labels carry weights, and nothing shows whether such labels were drawn at random"
+    return ""
+
+
+def _scored(row: CalibrationRow) -> int:
+    return row.answers["human"].count()
+
+
+def _mean(row: CalibrationRow, column: str) -> float | None:
+    labelled: Sequence[Any] = row.answers.filter(row.answers["human"].is_not_null())[column].to_list()
+    return sum(labelled) / len(labelled) if labelled else None
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeRanking:
+    """The judges of a sweep, ranked by their agreement with labels.
 
     Attributes:
         boards: For each dataset, metric and target with several judges: what `choose` gives.
         notes: Where there is no ranking, and why.
+        halves: By run, whether the labels of an answer choose the judge (`choosing`); empty if all labels do.
     """
 
     boards: Sequence[Mapping[str, Any]]
     notes: Sequence[str]
+    halves: Mapping[str, pl.DataFrame]
 
 
-def rivals(runs: Mapping[str, SavedRun], labels: Mapping[str, pl.DataFrame]) -> dict[Series, list[JudgeInRun]]:
-    """The judges of each dataset, metric and target, where labels tell them apart; none where all are the same.
-
-    A judge that is asked in other words is another one: to choose a prompt flatters it as much as to choose a model.
+def rank_judges(runs: Mapping[str, SavedRun], labels: Mapping[str, pl.DataFrame], *, split: bool) -> JudgeRanking:
+    """Rank the judges of each dataset, metric and target.
 
     Args:
         runs: By name.
         labels: Of each run's answers, as `label_frame` gives them.
+        split: Whether only half of the labels choose.
     """
-    found: dict[Series, list[JudgeInRun]] = {}
-    identities: dict[Series, set[str]] = {}
+    judges = _judges_to_rank(runs, labels)
+    if not judges:
+        why = "no two runs judged the same metric of the same answers otherwise, so there is no judge to choose"
+        return JudgeRanking([], [why], {})
+    seed = next(iter(runs.values())).manifest["config"]["seed"]
+    halves = {name: _split(run, labels[name], seed) for name, run in runs.items()} if split else {}
+    boards: list[Mapping[str, Any]] = []
+    notes: list[str] = []
+    for (dataset, metric, target), own in judges.items():
+        if halves:
+            own = [replace(one, labelled=half_of(one.labelled, halves[one.run], choosing=True)) for one in own]
+        board = choose(own, seed, fewest=MIN_LABELS)
+        if board["ranking"]:
+            boards.append({"dataset": dataset, "metric": metric, "target": target, **board})
+            continue
+        half = " of the half of the labels that chooses" if halves else ""
+        notes.append(
+            f"the judges of {metric} ({dataset}, {target}) are not ranked: {board['n']} labelled answers{half} were "
+            f"scored by all of them, and it takes {MIN_LABELS}; label more: calibrate RUN --sample 100"
+        )
+    return JudgeRanking(boards, notes, halves)
+
+
+def _judges_to_rank(
+    runs: Mapping[str, SavedRun], labels: Mapping[str, pl.DataFrame]
+) -> dict[tuple[str, str, str], list[JudgeInRun]]:
+    """The judges by dataset, metric and target, where several judged the same with another model or prompt."""
+    found: dict[tuple[str, str, str], list[JudgeInRun]] = {}
+    identities: dict[tuple[str, str, str], set[str]] = {}
     for name, run in runs.items():
         labelled = labelled_scores(run.scores(), labels[name]).filter(pl.col("human").is_not_null())
         for (dataset, metric, target, judge), rows in labelled.group_by(SERIES, maintain_order=True):
@@ -174,8 +266,8 @@ def rivals(runs: Mapping[str, SavedRun], labels: Mapping[str, pl.DataFrame]) -> 
     return {key: own for key, own in found.items() if len(identities[key]) > 1}
 
 
-def dealt(run: SavedRun, labels: pl.DataFrame, seed: int) -> pl.DataFrame:
-    """The labelled answers with `choosing`: whether their labels choose the judge."""
+def _split(run: SavedRun, labels: pl.DataFrame, seed: int) -> pl.DataFrame:
+    """The labelled answers with `choosing`; those of one group fall into the same half."""
     groups = run.scores().select("dataset", "case_id", "group").unique().collect()
     answers = labels.unique(_ANSWER, maintain_order=True).join(groups, on=["dataset", "case_id"], how="left")
     rows = answers.select("group", "case_id", "answer_hash").iter_rows()
@@ -185,73 +277,56 @@ def dealt(run: SavedRun, labels: pl.DataFrame, seed: int) -> pl.DataFrame:
 
 
 def half_of(rows: pl.DataFrame, halves: pl.DataFrame, *, choosing: bool) -> pl.DataFrame:
-    """The rows of answers whose labels choose the judge, or of the others.
-
-    Args:
-        rows: Labels, or labelled answers.
-        halves: As `dealt` gives them.
-        choosing: Which half.
-    """
+    """The labels, or labelled answers, whose labels choose the judge, or the others."""
     return rows.join(halves.filter(halves["choosing"] == choosing), on=_ANSWER, how="semi", maintain_order="left")
 
 
-def rank(found: Mapping[Series, Sequence[JudgeInRun]], halves: Mapping[str, pl.DataFrame], seed: int) -> Ranked:
-    """Rank the judges of each series, on the labels that choose.
-
-    Args:
-        found: As `rivals` gives them.
-        halves: Of each run, as `dealt` gives them; empty where all labels choose.
-        seed: Of the resamples.
-    """
-    boards: list[Mapping[str, Any]] = []
-    notes: list[str] = []
-    for key, candidates in found.items():
-        own = [_choosing(one, halves) for one in candidates]
-        board = choose(own, seed, fewest=MIN_LABELS)
-        if board["ranking"]:
-            boards.append({**dict(zip(("dataset", "metric", "target"), key, strict=True)), **board})
-            continue
-        half = " of the half of the labels that chooses" if halves else ""
-        notes.append(
-            f"the judges of {key[1]} ({key[0]}, {key[2]}) are not ranked: {board['n']} labelled answers{half} were "
-            f"scored by all of them, and it takes {MIN_LABELS}; label more: calibrate RUN --sample 100"
-        )
-    return Ranked(boards, notes)
-
-
-def with_means(
-    boards: Sequence[Mapping[str, Any]], runs: Mapping[str, SavedRun], rows: Mapping[str, Sequence[Mapping[str, Any]]]
+def save_ranking(
+    folder: Path,
+    ranking: JudgeRanking,
+    runs: Mapping[str, SavedRun],
+    rows: Mapping[str, Sequence[Mapping[str, Any]]],
+    **document: Any,
 ) -> list[dict[str, Any]]:
-    """Boards with `cost_usd` and `corrected` (estimate, ci_low, ci_high, n_labels, method) of each judge.
-
-    Args:
-        boards: As `rank` gives them.
-        runs: By name.
-        rows: Of each run's calibration, as JSON.
-    """
-    return [{**board, "ranking": [_told(row, board, runs, rows) for row in board["ranking"]]} for board in boards]
-
-
-def keep_ranking(
-    folder: Path, boards: Sequence[Mapping[str, Any]], notes: Sequence[str], *, split: bool, labels: Mapping[str, Any]
-) -> None:
     """Write the sweep's calibration.json.
 
     Args:
         folder: The sweep's.
-        boards: As `with_means` gives them.
-        notes: What else there is to say.
-        split: Whether some labels chose and the others corrected.
-        labels: `source`, and `given`: the labels of each run, from which the ranking is derived again.
+        ranking: Of its judges.
+        runs: By name.
+        rows: Of each run's calibration, as JSON.
+        document: `split`, `notes`, and `labels`: their `source`, and as `given` those of each run.
+
+    Returns:
+        The boards, with `cost_usd` and `corrected` (estimate, ci_low, ci_high, n_labels, method) of each judge.
     """
-    kept = {"choice": list(boards), "split": split, "notes": list(notes), "labels": labels}
-    write_atomically(folder / "calibration.json", json.dumps(kept, indent=1, ensure_ascii=False) + "\n")
+    boards = [
+        {**board, "ranking": [_with_mean(place, board, runs, rows) for place in board["ranking"]]}
+        for board in ranking.boards
+    ]
+    write_atomically(
+        folder / "calibration.json", json.dumps({"choice": boards, **document}, indent=1, ensure_ascii=False) + "\n"
+    )
+    return boards
+
+
+def _with_mean(
+    place: Mapping[str, Any],
+    board: Mapping[str, Any],
+    runs: Mapping[str, SavedRun],
+    rows: Mapping[str, Sequence[Mapping[str, Any]]],
+) -> dict[str, Any]:
+    about = {"judge": place["judge"], **{key: board[key] for key in ("dataset", "metric", "target")}}
+    own = (row for row in rows.get(place["run"], ()) if all(row[key] == value for key, value in about.items()))
+    corrected = None
+    if row := next(own, None):
+        means = {name: row["corrected"][name] for name in ("estimate", "ci_low", "ci_high", "method")}
+        corrected = {**means, "n_labels": row["n_labels"]}
+    return {**place, "cost_usd": full_cost(runs[place["run"]].manifest), "corrected": corrected}
 
 
 def rank_again(folder: Path, jobs: Sequence[Path]) -> None:
-    """Derive a sweep's ranking again, from the labels that are kept with it and its runs' scores as they are now.
-
-    Nothing is done where nobody asked for one.
+    """Derive a sweep's ranking again, from its saved labels and its runs' scores of now; without labels, do nothing.
 
     Raises:
         UserError: calibration.json is not what was written there.
@@ -260,46 +335,20 @@ def rank_again(folder: Path, jobs: Sequence[Path]) -> None:
     if not path.is_file():
         return
     try:
-        kept = json.loads(path.read_text(encoding="utf-8"))
-        given = {name: label_frame(rows) for name, rows in kept["labels"]["given"].items()}
-        split, notes = bool(kept["split"]), list(kept["notes"])
+        saved = json.loads(path.read_text(encoding="utf-8"))
+        given = {name: label_frame(rows) for name, rows in saved["labels"]["given"].items()}
+        document: dict[str, Any] = {
+            "split": bool(saved["split"]),
+            "notes": list(saved["notes"]),
+            "labels": saved["labels"],
+        }
     except (ValueError, KeyError, TypeError, AttributeError):
         hint = "remove it, and calibrate again"
         raise UserError(Problem("this is no calibration of a sweep", str(path), hint)) from None
-    runs = {job.name: open_scored(RunFolder(job), job.name) for job in jobs if job.name in given}
-    labels = {name: given[name] for name in runs}
-    seed = next(iter(runs.values())).manifest["config"]["seed"]
-    halves = {name: dealt(run, labels[name], seed) for name, run in runs.items()} if split else {}
-    found = rank(rivals(runs, labels), halves, seed)
-    told = with_means(found.boards, runs, {name: _kept_rows(run.folder) for name, run in runs.items()})
-    keep_ranking(folder, told, notes, split=split, labels=kept["labels"])
+    runs = {job.name: open_scored(RunFolder(job)) for job in jobs if job.name in given}
+    ranking = rank_judges(runs, {name: given[name] for name in runs}, split=document["split"])
+    save_ranking(folder, ranking, runs, {name: _saved_rows(run.folder) for name, run in runs.items()}, **document)
 
 
-def _kept_rows(folder: RunFolder) -> list[dict[str, Any]]:
+def _saved_rows(folder: RunFolder) -> list[dict[str, Any]]:
     return json.loads(folder.calibration.read_text(encoding="utf-8"))["rows"] if folder.calibration.is_file() else []
-
-
-def _choosing(one: JudgeInRun, halves: Mapping[str, pl.DataFrame]) -> JudgeInRun:
-    """The judge on the answers whose labels choose; on all of them where labels were not dealt."""
-    return replace(one, labelled=half_of(one.labelled, halves[one.run], choosing=True)) if halves else one
-
-
-def _told(
-    row: Mapping[str, Any],
-    board: Mapping[str, Any],
-    runs: Mapping[str, SavedRun],
-    rows: Mapping[str, Sequence[Mapping[str, Any]]],
-) -> dict[str, Any]:
-    """A judge's place, with what its run takes, and its corrected mean."""
-    corrected = next(_corrected(row, board, rows.get(row["run"], ())), None)
-    return {**row, "cost_usd": full_cost(runs[row["run"]].manifest), "corrected": corrected}
-
-
-def _corrected(
-    row: Mapping[str, Any], board: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]
-) -> Iterator[dict[str, Any]]:
-    about = {"judge": row["judge"], **{part: board[part] for part in ("dataset", "metric", "target")}}
-    for one in rows:
-        if all(one[part] == value for part, value in about.items()):
-            kept = {name: one["corrected"][name] for name in ("estimate", "ci_low", "ci_high", "method")}
-            yield {**kept, "n_labels": one["n_labels"]}

@@ -1,4 +1,4 @@
-"""Two runs compared: whether they can be, and the rows of the comparison."""
+"""Two runs compared: what keeps their scores from meaning the same, and the rows of the comparison."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Obstacle:
     """Why two runs cannot be compared as they are.
 
     Attributes:
-        kind: What differs, and the word after `--allow` that lets it pass.
+        kind: What differs, and the word after `--allow` that permits it.
         what: In one sentence.
     """
 
@@ -54,27 +54,16 @@ def obstacles(a: SavedRun, b: SavedRun) -> list[Obstacle]:
 
 
 def declared_obstacles(a: SavedRun, b: SavedRun) -> list[Obstacle]:
-    """What of `obstacles` shows without a look at scores or cases: quick enough to be asked of many runs."""
-    found = [*other_versions(_declared_versions(a), _declared_versions(b)), *_unlike(a, b)]
+    """The `obstacles` that run.json shows; quick enough for many runs."""
+    versions = ({name: facts["version"] for name, facts in run.manifest["metrics"].items()} for run in (a, b))
+    found = [*other_versions(*versions), *_unlike(a, b)]
     return sorted(found, key=lambda obstacle: KINDS.index(obstacle.kind))
-
-
-def refuse(found: Collection[Obstacle], allowed: Collection[str], where: str, allow: str = "--allow ") -> None:
-    """Raise a UserError with every obstacle that is not allowed; `allow` is how that is said."""
-    same = "their scores may not mean the same; to compare them all the same:"
-    problems = [
-        Problem(obstacle.what, where, f"{same} {allow}{obstacle.kind}")
-        for obstacle in found
-        if obstacle.kind not in allowed
-    ]
-    if problems:
-        raise UserError(problems)
 
 
 def unlike_metrics(
     name: str, a: Mapping[str, Any], b: Mapping[str, Any], called: tuple[str, str] = ("A", "B")
 ) -> Iterator[Obstacle]:
-    """What of one metric is not the same in two runs, as their manifests have it: configuration, prompts, judge."""
+    """How a metric differs between two manifests: in its configuration, prompts or judge."""
     left, right = a["metrics"][name], b["metrics"][name]
     if left["prompt_sha256"] != right["prompt_sha256"]:
         yield Obstacle("prompt", f"the prompts of metric {name} are not the same")
@@ -82,27 +71,20 @@ def unlike_metrics(
     keys = [key for key in {**ours, **theirs} if ours.get(key) != theirs.get(key)]
     if keys:
         yield Obstacle("metric", f"metric {name} is configured otherwise: {', '.join(sorted(keys))}")
-    judges = [_identity(manifest, facts["judge"]) for manifest, facts in ((a, left), (b, right))]
+    judges = [
+        facts["judge"] and manifest["judges"][facts["judge"]]["identity"] for manifest, facts in ((a, left), (b, right))
+    ]
     if judges[0] != judges[1]:
-        same = left["judge"] == right["judge"]
-        how = (
-            f"{left['judge']}, with other settings"
-            if same
-            else f"{left['judge']} in {called[0]} and {right['judge']} in {called[1]}"
-        )
+        how = f"{left['judge']} in {called[0]} and {right['judge']} in {called[1]}"
+        if left["judge"] == right["judge"]:
+            how = f"{left['judge']}, with other settings"
         yield Obstacle("judge", f"metric {name} has another judge: {how}")
 
 
 def other_versions(
     a: Mapping[str, int], b: Mapping[str, int], called: tuple[str, str] = ("A", "B")
 ) -> Iterator[Obstacle]:
-    """The metrics that have another version in two runs.
-
-    Args:
-        a: Versions by metric.
-        b: Those of the other run.
-        called: What the runs are called.
-    """
+    """The metrics that have another version in two runs."""
     for name in a:
         if name in b and a[name] != b[name]:
             what = f"metric {name} has version {a[name]} in {called[0]} and {b[name]} in {called[1]}"
@@ -119,18 +101,10 @@ def _unlike(a: SavedRun, b: SavedRun) -> Iterator[Obstacle]:
             yield Obstacle("prompt", what)
 
 
-def _identity(manifest: Mapping[str, Any], judge: str | None) -> Any:
-    return None if judge is None else manifest["judges"][judge]["identity"]
-
-
 def _versions(run: SavedRun) -> dict[str, int]:
     """The version of each metric that has scores, the checks of the cases included."""
     table = run.scores().select("metric", "metric_version").unique().sort("metric").collect(engine="streaming")
     return dict(table.iter_rows())
-
-
-def _declared_versions(run: SavedRun) -> dict[str, int]:
-    return {name: facts["version"] for name, facts in run.manifest["metrics"].items()}
 
 
 def _changed_cases(a: SavedRun, b: SavedRun) -> list[str]:
@@ -144,7 +118,7 @@ def _changed_cases(a: SavedRun, b: SavedRun) -> list[str]:
 
 
 def _digests(run: SavedRun) -> Iterator[tuple[tuple[str, str], bytes]]:
-    """What a case asks and expects, as a digest; what a target said to it plays no part."""
+    """A digest of what each case asks and expects, whatever the target answered."""
     for case in run.cases():
         asked = [message.content for message in case.messages if message.role != "assistant"]
         text = json.dumps([asked, case.reference, case.expected], default=str, sort_keys=True)
@@ -160,13 +134,12 @@ class How:
     """How runs are compared.
 
     Attributes:
-        allow: What may differ though the scores then may not mean the same; see `comparable.KINDS`.
-        adjust: For the number of comparisons.
-        margin: How much worse is still acceptable, within `SMALLEST_MARGIN` and `LARGEST_MARGIN`; None where nobody
-            asks.
+        allow: The `KINDS` that may differ though the scores then may not mean the same.
+        adjust: How p-values are adjusted for the number of comparisons.
+        margin: How much worse is acceptable, within `SMALLEST_MARGIN` and `LARGEST_MARGIN`; None for no such test.
         by_tag: Whether each tag gets rows of its own.
         by_class: Whether the figures of each class, or label, get rows of their own.
-        unpaired: Whether the runs are samples of different cases, and not to be held against each other case by case.
+        unpaired: Whether the runs are samples of different cases, and not compared case by case.
         said: How `allow` is written, for messages.
 
     Raises:
@@ -188,11 +161,7 @@ class How:
 
 
 def compare_pairs(pairs: Sequence[tuple[SavedRun, SavedRun]], how: How) -> Comparison:
-    """Compare run B with run A, for each pair; all differences are one family.
-
-    Args:
-        pairs: Each as (A, B).
-        how: What is allowed, and how it is told.
+    """Compare run B with run A, for each pair (A, B); all differences are one family.
 
     Raises:
         UserError: No pair can be compared; with everything that keeps them from it.
@@ -204,10 +173,9 @@ def compare_pairs(pairs: Sequence[tuple[SavedRun, SavedRun]], how: How) -> Compa
     apart = False
     for a, b in pairs:
         found = [o for o in obstacles(a, b) if not (how.unpaired and o.kind == "cases")]
-        try:
-            refuse(found, how.allow, f"{a.name} and {b.name}", how.said)
-        except UserError as error:
-            refused += error.problems
+        if not_allowed := [o for o in found if o.kind not in how.allow]:
+            same = f"their scores may not mean the same; to compare them all the same: {how.said}"
+            refused += [Problem(o.what, f"{a.name} and {b.name}", f"{same}{o.kind}") for o in not_allowed]
             continue
         notes += [f"{a.name} and {b.name}: {o.what}; compared all the same, as allowed" for o in found]
         if how.unpaired:
@@ -255,7 +223,7 @@ def compare_two(a: SavedRun, b: SavedRun, how: How) -> tuple[list[ComparisonRow]
 
 
 def _samples(a: SavedRun, b: SavedRun, how: How) -> tuple[list[ComparisonRow], list[str]]:
-    """Two runs as samples of different cases, and what a reader should know of that."""
+    """The differences of two samples of different cases, and a note if they share some."""
     by = {"by_tag": how.by_tag, "by_class": how.by_class}
     names, seed = (a.name, b.name), b.manifest["config"]["seed"]
     rows, common = compare_samples(a.scores(), b.scores(), names, a.traits | b.traits, **by, seed=seed)
@@ -266,7 +234,6 @@ def _samples(a: SavedRun, b: SavedRun, how: How) -> tuple[list[ComparisonRow], l
 
 
 def _notes(a: SavedRun, b: SavedRun, pairing: Pairing, names: tuple[str, str]) -> Iterator[str]:
-    """Cases that are in one run alone or not scored in both, and metrics that only one run has."""
     for row in pairing.counts.iter_rows(named=True):
         where = f"{row['dataset']}, {row['metric']}"
         if not row["common"] + row["unscored"]:
@@ -284,7 +251,6 @@ def _notes(a: SavedRun, b: SavedRun, pairing: Pairing, names: tuple[str, str]) -
 
 
 def _same_cases(rows: Sequence[ComparisonRow]) -> Iterator[str]:
-    """Tags that have no row of their own."""
     for row in rows:
         if row.also_tags and row.statistic == "mean":
             tags = ", ".join(row.also_tags)

@@ -24,7 +24,7 @@ from evalflow.report.results_csv import as_answered
 from evalflow.report.wording import literal
 
 if TYPE_CHECKING:
-    from evalflow.report.results_csv import AnsweredCase
+    pass
 
 
 SHEET = Path("labels.csv")
@@ -33,18 +33,17 @@ _MOST = 20
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """What answers are drawn from: a run, and the metrics that they are to be labelled on, with how each is graded."""
+    """A run to draw answers from, and the metrics to label them on, with the scale of each in words."""
 
     run: SavedRun
     metrics: Mapping[str, str]
 
     def scores(self) -> pl.LazyFrame:
-        """Cells of these metrics that people can label: those that a judge scored, or failed at."""
+        """The scores of these metrics, without those of answers that people cannot label."""
         judged = self._own().filter(pl.col("status").is_in(["scored", "error"]))
         return without_unanswered(self.run, judged)
 
     def count(self) -> int:
-        """How many answers the run has of these metrics, whatever their state."""
         return self._own().select(CELL).unique().collect().height
 
     def _own(self) -> pl.LazyFrame:
@@ -55,7 +54,7 @@ def write_sample(options: argparse.Namespace, console: Console) -> int:
     """Draw answers of a run and write them into a sheet; one that exists is topped up.
 
     Args:
-        options: run, sample, out, seed, stratify, metric.
+        options: run, sample, out, seed, stratify, by_group, metric.
         console: Where to print.
 
     Raises:
@@ -82,12 +81,12 @@ def write_sample(options: argparse.Namespace, console: Console) -> int:
         fresh = [row | {"group": groups[key_of(row)]} for row in fresh]
     write_label_sheet(path, [row | {"weight": _weight(drawn, key_of(row))} for row in sheet.rows] + fresh)
     total = source.count()
-    console.print(literal(f"{_in_words(drawn, candidates, options, total)}; {len(fresh)} rows added"))
-    for line in _without(candidates, total):
+    console.print(literal(f"{_summary(drawn, candidates, options, total)}; {len(fresh)} rows added"))
+    for line in _left_out(candidates, total):
         console.print(literal(line))
     for name, (taken, size) in drawn.strata.items() if options.stratify else ():
         console.print(literal(f"  {name}: {taken} of {size}", style="dim"))
-    _tell(console, path, source, by_group=options.by_group)
+    _print_next(console, path, source, by_group=options.by_group)
     return 0
 
 
@@ -98,8 +97,7 @@ def _drawn(candidates: Sequence[UnlabelledAnswer], sheet: Sheet, options: argpar
     return draw(candidates, options.sample, options.seed, stratum=strata, already=sheet.answers)
 
 
-def _in_words(drawn: Drawn, candidates: Sequence[UnlabelledAnswer], options: argparse.Namespace, total: int) -> str:
-    """What was drawn, and out of what."""
+def _summary(drawn: Drawn, candidates: Sequence[UnlabelledAnswer], options: argparse.Namespace, total: int) -> str:
     n, (of, groups) = len(drawn.weights), drawn.groups
     name = "answers" if total == len(candidates) else "answers that can be labelled"
     answers = f"all {n} {name}" if n == len(candidates) else f"{n} of {len(candidates)} {name}"
@@ -110,8 +108,7 @@ def _in_words(drawn: Drawn, candidates: Sequence[UnlabelledAnswer], options: arg
     return f"{answers}, drawn one by one at random with seed {options.seed}, from {of} of {groups} groups"
 
 
-def _without(candidates: Sequence[UnlabelledAnswer], total: int) -> Iterator[str]:
-    """Which answers the judge has no score of, and which nobody is asked about."""
+def _left_out(candidates: Sequence[UnlabelledAnswer], total: int) -> Iterator[str]:
     failed = sum(one.score is None for one in candidates)
     if failed:
         yield f"{failed} of these {len(candidates)} have no score by the judge, and are drawn like the others"
@@ -121,7 +118,7 @@ def _without(candidates: Sequence[UnlabelledAnswer], total: int) -> Iterator[str
 
 
 def _graded(run: SavedRun, wanted: str | None) -> dict[str, str]:
-    """The metric that is wanted, else those whose scores a judge gave, else all; with how people grade them."""
+    """The wanted metric, else the judged ones, else all; with the scale of each in words."""
     known = run.rules.metrics
     if wanted is not None and wanted not in known:
         raise UserError(Problem(f"the run has no metric {wanted!r}", str(run.folder.path), did_you_mean(wanted, known)))
@@ -153,7 +150,7 @@ def _candidates(source: _Source) -> Iterator[UnlabelledAnswer]:
 
 
 def _existing(path: Path) -> Sheet:
-    """The sheet that stands in the file; an empty one where there is none."""
+    """The sheet in the file; an empty one if there is no file."""
     rows: list[tuple[str, dict[str, Any]]] = []
     broken: list[Problem] = []
     for row in datasets.plain_rows(path) if path.exists() else ():
@@ -199,24 +196,21 @@ def _fresh(source: _Source, drawn: Drawn, sheet: Sheet, path: Path) -> list[dict
             raise UserError(Problem(what, shown(path), "write a new sheet: --out FILE"))
         metrics = dict.fromkeys(score["metric"] for score in row.scores)
         asked = [metric for metric in metrics if (key, metric) not in sheet.asked]
-        made[key] = [_row(row, key, metric, source.metrics[metric], _weight(drawn, key)) for metric in asked]
+        about = {
+            **dict(zip(CELL, key, strict=True)),
+            "answer_hash": answer_hash(row.answer),
+            "weight": _weight(drawn, key),
+            **shown_case(as_answered(row.case, row.answer)),
+        }
+        made[key] = [about | {"metric": metric, "scale": source.metrics[metric]} for metric in asked]
     return [row for key in drawn.weights for row in made.get(key, ())]
-
-
-def _row(row: AnsweredCase, key: Key, metric: str, scale: str, weight: float) -> dict[str, Any]:
-    assert row.answer is not None
-    names = dict(zip(CELL, key, strict=True))
-    about = shown_case(as_answered(row.case, row.answer))
-    return {
-        **names, "metric": metric, "answer_hash": answer_hash(row.answer), "weight": weight, **about, "scale": scale,
-    }  # fmt: skip
 
 
 def _weight(drawn: Drawn, key: Key) -> float:
     return round(drawn.weights[key], 6)
 
 
-def _tell(console: Console, path: Path, source: _Source, *, by_group: bool) -> None:
+def _print_next(console: Console, path: Path, source: _Source, *, by_group: bool) -> None:
     for name, scale in source.metrics.items():
         description = source.run.rules.metrics[name].config.description
         console.print(literal(f"{name}: {description} Write {scale}."))

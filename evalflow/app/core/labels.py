@@ -33,7 +33,7 @@ from evalflow.run.folder import RunFolder
 from evalflow.summary.agreement import label_frame
 
 if TYPE_CHECKING:
-    from evalflow.report.results_csv import AnsweredCase
+    pass
 
 
 OF_DATA = "the data's own labels"
@@ -49,7 +49,7 @@ class RunLabels:
         source: Where they are from, in words.
         left_out: How many do not count here, by reason.
         notes: The same for people to read.
-        rests_on: Which of those that there are these are.
+        rests_on: Which of the available labels these are.
     """
 
     frame: pl.DataFrame
@@ -60,28 +60,26 @@ class RunLabels:
 
 
 def bound_labels(run: SavedRun, file: str | None, elsewhere: Elsewhere = HERE) -> RunLabels:
-    """Read labels and bind them to the run's answers.
-
-    Args:
-        run: The run.
-        file: A labels file, which counts instead of what the data bring along; None for the latter.
-        elsewhere: What other runs of its sweep have.
+    """Like `read_labels`, but at least one label must be of an answer of the run.
 
     Raises:
-        UserError: There are no labels, none is of an answer of the run, or some are wrong; with every problem that was
-            found.
+        UserError: There are no labels, none is of an answer of the run, or some are wrong.
     """
     found = read_labels(run, file, elsewhere)
     if not found.frame.height:
         n = sum(found.left_out.values()) - found.left_out["blank"]
-        raise UserError(
-            Problem(f"none of {n} labels is of an answer of this run", found.source, "; ".join(found.notes))
-        )
+        what = f"none of {n} labels is of an answer of this run"
+        raise UserError(Problem(what, found.source, "; ".join(found.notes)))
     return found
 
 
 def read_labels(run: SavedRun, file: str | None, elsewhere: Elsewhere = HERE) -> RunLabels:
-    """Like `bound_labels`, but none of the labels has to be of an answer of the run.
+    """Read labels and bind them to the run's answers.
+
+    Args:
+        run: The run.
+        file: A labels file, which counts instead of the labels in the data; None for the latter.
+        elsewhere: What other runs of its sweep have.
 
     Raises:
         UserError: There are no labels, or some are wrong; with every problem that was found.
@@ -92,11 +90,7 @@ def read_labels(run: SavedRun, file: str | None, elsewhere: Elsewhere = HERE) ->
     if not found.given and not found.problems:
         raise UserError(_nothing(source, found))
     known = {*elsewhere.metrics, *_known_metrics(run, found.given)} if path else set[str]()
-    bound, left, problems = _bind(run, found.given, replace(elsewhere, metrics=known))
-    problems = [*found.problems, *problems]
-    if problems:
-        raise UserError(_shortened(problems, source))
-    return _as_labels(bound, source, left, found.blank)
+    return _bound(run, found, source, replace(elsewhere, metrics=known))
 
 
 def labels_of_data(run: SavedRun) -> RunLabels | None:
@@ -106,31 +100,32 @@ def labels_of_data(run: SavedRun) -> RunLabels | None:
         UserError: Some are wrong.
     """
     found = _of_data(run)
-    bound, left, problems = _bind(run, found.given, HERE) if found.given else ([], LeftOut(), [])
-    if found.problems or problems:
-        raise UserError(_shortened([*found.problems, *problems], OF_DATA))
-    return _as_labels(bound, OF_DATA, left, 0) if bound else None
+    if not found.given and not found.problems:
+        return None
+    bound = _bound(run, found, OF_DATA, HERE)
+    return bound if bound.frame.height else None
 
 
-def _bind(run: SavedRun, given: Sequence[Given], elsewhere: Elsewhere) -> tuple[list[Bound], LeftOut, list[Problem]]:
+def _bound(run: SavedRun, found: Parsed, source: str, elsewhere: Elsewhere) -> RunLabels:
     scales = {
         name: partial(read_label, label_scale(metric.config, bounded=metric.bounded))
         for name, metric in run.rules.metrics.items()
     }
     config = run.rules.settings.run
     partly = config.limit is not None or config.sample is not None
-    return bind(given, _answered(run, given), scales, replace(elsewhere, partial=partly))
-
-
-def _as_labels(bound: Sequence[Bound], source: str, left: LeftOut, blank: int) -> RunLabels:
+    bound, left, problems = bind(found.given, _answered(run, found.given), scales, replace(elsewhere, partial=partly))
+    if problems := [*found.problems, *problems]:
+        more = len(problems) - _MOST
+        shortened = [Problem(f"and {more} more like these", source)] if more > 0 else []
+        raise UserError([*problems[:_MOST], *shortened])
     left_out = {
         "stale": left.stale,
         "without_hash": left.unbound,
         "not_in_run": left.absent,
         "other_metrics": sum(left.other_metrics.values()),
-        "blank": blank,
+        "blank": found.blank,
     }
-    return RunLabels(label_frame(map(_row, bound)), source, left_out, list(_notes(left, blank)))
+    return RunLabels(label_frame(map(_row, bound)), source, left_out, list(_notes(left, found.blank)))
 
 
 def _notes(left: LeftOut, blank: int) -> Iterator[str]:
@@ -180,18 +175,12 @@ def _answered(run: SavedRun, given: Sequence[Given]) -> Iterator[LabelledAnswer]
     keys = run.scores().select("dataset", "case_id").filter(pl.col("case_id").is_in(ids)).unique().collect()
     for row in answered_rows(run, run.scores(), set(keys.iter_rows())):
         if row.answer is not None:
-            yield _as_answered(row)
-
-
-def _as_answered(row: AnsweredCase) -> LabelledAnswer:
-    assert row.answer is not None
-    case = row.case
-    recorded = is_recorded(case, row.answer)
-    return LabelledAnswer(case.dataset, case.id, row.target, row.target_repeat, answer_hash(row.answer), recorded)
+            case, digest, recorded = row.case, answer_hash(row.answer), is_recorded(row.case, row.answer)
+            yield LabelledAnswer(case.dataset, case.id, row.target, row.target_repeat, digest, recorded)
 
 
 def _known_metrics(run: SavedRun, given: Sequence[Given]) -> set[str]:
-    """Metrics that exist though the run did not score them, among those that labels of a file name."""
+    """Metrics in labels of a file that exist though the run did not score them."""
     named = {one.label.metric for one in given}
     folders = run.rules.settings.composed.conf_folders
     return {name for name in named if any((folder / "metric" / f"{name}.yaml").is_file() for folder in folders)}
@@ -215,22 +204,13 @@ def _nothing(source: str, found: Parsed) -> Problem:
     return Problem("there are no labels by people", source, f"{hint}; then: calibrate --labels labels.csv")
 
 
-def _shortened(problems: Sequence[Problem], source: str) -> Sequence[Problem]:
-    more = len(problems) - _MOST
-    return [*problems[:_MOST], Problem(f"and {more} more like these", source)] if more > 0 else problems
-
-
 def finished_runs(folder: Path, jobs: Sequence[Path]) -> tuple[dict[str, SavedRun], list[str]]:
-    """The runs of a sweep that have scores, by their folders' names, and a note for each that is not complete.
-
-    Args:
-        folder: The sweep's.
-        jobs: The folders of its runs.
+    """The runs of a sweep that have scores, by name, and a note for each that is not complete.
 
     Raises:
-        UserError: None of them has.
+        UserError: None of the runs has scores.
     """
-    runs = {job.name: open_scored(RunFolder(job), job.name) for job in jobs if RunFolder(job).scores.is_file()}
+    runs = {job.name: open_scored(RunFolder(job)) for job in jobs if RunFolder(job).scores.is_file()}
     if not runs:
         hint = "finish them, each by itself: " + "; ".join(command("resume", job) for job in jobs)
         raise UserError(Problem("no run of this sweep has scores yet", str(folder), hint))
@@ -246,11 +226,7 @@ def finished_runs(folder: Path, jobs: Sequence[Path]) -> tuple[dict[str, SavedRu
 
 
 def labels_of_sweep(runs: Mapping[str, SavedRun], file: str | None) -> dict[str, RunLabels]:
-    """The labels of each run, which may be none where another run has some.
-
-    Args:
-        runs: By name.
-        file: A labels file; None for what the data bring along.
+    """The labels of each run, which may be none where another run has some; `file` as of `read_labels`.
 
     Raises:
         UserError: There are no labels, some are wrong, or none is of an answer of any run.
@@ -265,21 +241,16 @@ def labels_of_sweep(runs: Mapping[str, SavedRun], file: str | None) -> dict[str,
 
 
 def other_runs(folder: Path) -> Elsewhere:
-    """What the other runs of a run's sweep have; nothing where it belongs to none.
-
-    Args:
-        folder: The run's.
-    """
+    """The metrics and cases of the other runs of a run's sweep; none where it belongs to no sweep."""
     sweep = RunFolder(folder.parent)
     names = sweep.read_manifest().get("jobs") if sweep.manifest.is_file() else None
     if not names or folder.name not in names:
         return HERE
     others = [RunFolder(folder.parent / name) for name in names if name != folder.name]
-    return _everything([open_scored(one, one.path.name) for one in others if one.scores.is_file()])
+    return _everything([open_scored(one) for one in others if one.scores.is_file()])
 
 
 def _everything(runs: Iterable[SavedRun]) -> Elsewhere:
-    """The metrics and cases of all runs."""
     metrics: set[str] = set()
     cases: dict[str, set[str]] = {}
     for run in runs:

@@ -1,4 +1,4 @@
-"""What a plan learns from runs that were made: the spread and noise of their scores, and what a case cost."""
+"""What `plan` learns from earlier runs: the spread and noise of their scores, and the cost of a case."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SLICE = ("dataset", "metric", "target", "judge")
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Dollars that one answer took, and one judgement of it by all of the run's metrics."""
+    """Dollars of one answer, and of one judgement of it by all of the run's metrics."""
 
     answer: float
     judgement: float
@@ -35,7 +35,7 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class Pilot:
-    """What is known: a basis for each metric, and the cost of a case, None where a price is not known."""
+    """A basis for each metric, and the cost of a case; None where a price is not known."""
 
     bases: Sequence[Basis]
     cost: Cost | None = None
@@ -50,7 +50,7 @@ class _Slice:
 
     @property
     def rate(self) -> float | None:
-        """The share that passes, where scores are 0 or 1, nothing was repeated and no cases share a group."""
+        """The pass rate, if scores are 0 or 1, nothing was repeated and no cases share a group; else None."""
         mean = self.cases["mean"]
         alone = self.cases["cluster"].null_count() == self.cases.height and self.cases["judgements"].max() == 1
         share = float(mean.mean())  # pyright: ignore[reportArgumentType] - a number, of a column of numbers
@@ -58,13 +58,13 @@ class _Slice:
 
 
 def pilot(runs: Sequence[str], metric: str | None, correlation: float | None, *verb: str) -> Pilot:
-    """Learn from one run, or from two that a comparison would hold against each other.
+    """Learn from one run, or from two that can be compared.
 
     Args:
         runs: Folders of one or two runs; the latest without any.
         metric: Only this one.
         correlation: Of the cases' scores in two runs, where one run is known.
-        verb: The words of the command line that a run comes after, for what is said of a sweep.
+        verb: The words of the command line before the runs, to suggest commands for the runs of a sweep.
 
     Raises:
         UserError: There is no such run or metric, the two cannot be compared, or no score varies.
@@ -92,7 +92,7 @@ def pilot(runs: Sequence[str], metric: str | None, correlation: float | None, *v
 
 
 def related(correlation: float | None) -> str:
-    """What is assumed of two runs of which one, or none, is known."""
+    """The assumption on the correlation of two runs of which one, or none, is known."""
     if correlation is None:
         return "assumed: two runs' scores of a case are unrelated, the cautious end (--correlation, or a second run)"
     return f"stated: two runs' scores of a case correlate by {correlation:g}"
@@ -110,7 +110,6 @@ def _singles(run: SavedRun, metric: str | None, correlation: float | None) -> It
 
 
 def _pairs(a: SavedRun, b: SavedRun, metric: str | None) -> Iterator[Basis]:
-    """The metrics of which both runs have one judge and target, on the cases that both have scored."""
     first, second = ({key[:2]: one for key, one in _slices(run, metric).items()} for run in (a, b))
     pairing = pair_scores(a.scores(), b.scores()).cases
     for key in (key for key in second if key in first):
@@ -148,7 +147,6 @@ def _slices(run: SavedRun, metric: str | None) -> dict[tuple[Any, ...], _Slice]:
 
 
 def _name(key: Sequence[Any], slices: Any) -> str:
-    """The metric, and what else tells it from others."""
     named = [key[1]] + [part for at, part in ((0, key[0]), *enumerate(key[2:], 2)) if _varies(slices, at) and part]
     return " · ".join(named)
 
@@ -158,13 +156,12 @@ def _varies(slices: Any, at: int) -> bool:
 
 
 def _repeats(one: _Slice) -> tuple[float, float]:
-    """Answers a case and judgements an answer, on average."""
+    """Mean answers of a case, and judgements of an answer."""
     answers = int(one.cases["answers"].sum())
     return answers / one.cases.height, int(one.cases["judgements"].sum()) / answers
 
 
 def _measured(parts: Components) -> str:
-    """The components as standard deviations."""
     spread = f"have a standard deviation of {parts.case_spread**0.5:.3g}"
     hidden = "differ by no more than noise would, so what repeats save may be less than it seems"
     said = [f"cases' scores {spread if parts.case_spread > 0 else hidden}"]
@@ -183,7 +180,7 @@ def _unknown(one: _Slice) -> Iterator[str]:
 
 
 def _cost(run: SavedRun) -> Cost | None:
-    """What an answer and a judgement would have cost without any reply from the cache; None where unknown."""
+    """The cost of an answer and a judgement without cache; None where unknown."""
     manifest = run.manifest
     total = _sum(manifest.get("cost_usd"), manifest.get("saved_usd"))
     cases = sum(facts["cases"] for facts in manifest["datasets"].values())

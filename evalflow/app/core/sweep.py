@@ -1,21 +1,25 @@
-"""What belongs to a sweep as a whole: its run.json, its table over all runs, its report."""
+"""A sweep as a whole: its run.json, its table over all runs, its leaderboards and its report."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-from evalflow.app.core.leaderboard import leaderboards
+from evalflow.app.core.comparison import How, compare_two, obstacles
+from evalflow.app.core.result_rules import RunMetric
 from evalflow.app.core.saved import SavedRun
+from evalflow.config.schema import MetricConfig
 from evalflow.lazy import pl
 from evalflow.paths import private_folder
 from evalflow.report.sweep import agreement, write_sweep_report
 from evalflow.run.folder import RunFolder
 from evalflow.run.manifest import SCHEMA, now
-from evalflow.summary.summarise import Summary, write_summary
+from evalflow.summary.compare import ComparisonRow, adjusted, by_case
+from evalflow.summary.summarise import Summary, summarise, write_summary
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,3 +101,141 @@ def _totals(runs: Sequence[tuple[str, dict[str, Any], pl.DataFrame]]) -> dict[st
         values = [manifest[key] for _, manifest, _ in runs if manifest.get(key) is not None]
         totals[key] = sum(values) if len(values) == len(runs) else None
     return totals
+
+
+_BOARD = ("dataset", "metric", "judge")
+_SHOWN = ("run", "target", "value", "ci_low", "ci_high", "n", "n_scored")
+_RATE = {"value": "pass_rate", "ci_low": "pass_rate_low", "ci_high": "pass_rate_high"}
+_REVERSED = {"better": "worse", "worse": "better", "cannot_tell": "cannot_tell"}
+
+
+def leaderboards(runs: Sequence[SavedRun], summary: pl.DataFrame) -> list[dict[str, Any]]:
+    """A board for each dataset, metric, judge and statistic that several runs have, as details of the sweep's summary.
+
+    The statistics are the mean, the pass rate and the figures over all classes; equal statistics share one board. The
+    verdicts and p-values are those that `compare` gives for the sweep. Runs are ranked by their values on the cases
+    that all of them have scored; runs that cannot be compared with the ranked ones follow without a rank. `summary` has
+    the runs' summaries, with the column `run` in front.
+    """
+    by_name = {run.name: run for run in runs}
+    differences = _differences(runs)
+    found: list[dict[str, Any]] = []
+    for key, rows in summary.filter(pl.col("tag").is_null()).group_by(_BOARD, maintain_order=True):
+        about: dict[str, Any] = dict(zip(_BOARD, key, strict=True))
+        names: list[str] = rows["run"].unique(maintain_order=True).to_list()
+        if len(names) < 2:
+            continue
+        own = [row for row in differences if (row.dataset, row.metric) == (about["dataset"], about["metric"])]
+        ranked = _comparable(names, {row.pair for row in own})
+        coverage = _coverage([by_name[name] for name in ranked], about)
+        shown = rows
+        if coverage.left_out:
+            shown = pl.concat([_on(by_name[name], coverage.common, about) for name in ranked])
+        known: set[str] = set()
+        for statistic, standing in _standings(rows):
+            if statistic in known or standing["run"].n_unique() < standing.height or standing.height < 2:
+                continue
+            compared = [row for row in own if statistic in (row.statistic, *row.also)]
+            also = [name for name in (compared[0].also if compared else ()) if all(name in r.also for r in compared)]
+            known.update(also)
+            values = dict(_standings(shown)).get(statistic)
+            board = _ranked(standing, values, ranked, compared)
+            cases = {"cases": coverage.common.height, "cases_left_out": coverage.left_out}
+            found.append({**about, "statistic": statistic, "also": also, **cases, "leaderboard": board})
+    return found
+
+
+def _differences(runs: Sequence[SavedRun]) -> list[ComparisonRow]:
+    """What `compare` says of the sweep: all pairs that can be compared, as one family."""
+    pairs = [(a, b) for a, b in combinations(runs, 2) if not obstacles(a, b)]
+    how = How()
+    return adjusted([row for a, b in pairs for row in compare_two(a, b, how)[0]], how.adjust)
+
+
+def _comparable(names: Sequence[str], pairs: Collection[tuple[str, str]]) -> list[str]:
+    """The largest group of runs of which every two can be compared; the first where several are as large."""
+    best: list[str] = []
+    for i, first in enumerate(names):
+        group = [first]
+        for name in names[i + 1 :]:
+            if all((other, name) in pairs for other in group):
+                group.append(name)
+        best = max(best, group, key=len)
+    return best if len(best) > 1 else []
+
+
+@dataclass(frozen=True, slots=True)
+class _Coverage:
+    """The ids of the cases that all ranked runs have scored, and the number of those that only some have."""
+
+    common: pl.DataFrame
+    left_out: int
+
+
+def _coverage(runs: Sequence[SavedRun], about: Mapping[str, Any]) -> _Coverage:
+    none = pl.DataFrame(schema={"case_id": pl.String, "len": pl.UInt32})
+    scored = [by_case(_scores(run, about)).drop_nulls("score").select("case_id").collect() for run in runs]
+    counts = pl.concat(scored).group_by("case_id").len() if scored else none
+    common = counts.filter(pl.col("len") == len(runs)).select("case_id")
+    return _Coverage(common, counts.height - common.height)
+
+
+def _scores(run: SavedRun, about: Mapping[str, Any]) -> pl.LazyFrame:
+    return run.scores().filter((pl.col("dataset") == about["dataset"]) & (pl.col("metric") == about["metric"]))
+
+
+def _on(run: SavedRun, cases: pl.DataFrame, about: Mapping[str, Any]) -> pl.DataFrame:
+    """The run's summary over some cases alone."""
+    traits = run.traits[about["metric"]]
+    config = MetricConfig(kind="", direction="higher_is_better" if traits.higher_is_better else "lower_is_better")
+    measured = {about["metric"]: RunMetric(config, traits.bounded, traits.figures)}
+    scores = _scores(run, about).join(cases.lazy(), on="case_id", how="semi")
+    rows = summarise(scores, measured, run.manifest["config"]["seed"]).frame
+    return rows.filter(pl.col("tag").is_null()).select(pl.lit(run.name).alias("run"), pl.all())
+
+
+def _standings(rows: pl.DataFrame) -> Iterator[tuple[str, pl.DataFrame]]:
+    """The rows of each statistic that have a value; the pass rate's are columns of the mean's."""
+    figures = rows.filter(~pl.col("statistic").str.contains("[", literal=True) & (pl.col("statistic") != "mean"))
+    means = rows.filter(pl.col("statistic") == "mean")
+    yield "mean", means.drop_nulls("value").select(_SHOWN)
+    yield (
+        "pass_rate",
+        means.drop_nulls("pass_rate").with_columns(**{k: pl.col(v) for k, v in _RATE.items()}).select(_SHOWN),
+    )
+    for (statistic,), own in figures.drop_nulls("value").group_by("statistic", maintain_order=True):
+        yield str(statistic), own.select(_SHOWN)
+
+
+def _ranked(
+    standing: pl.DataFrame, values: pl.DataFrame | None, ranked: Sequence[str], compared: Sequence[ComparisonRow]
+) -> list[dict[str, Any]]:
+    """The rows with p_adjusted and verdict: the ranked ones, the best first, then those that are not comparable.
+
+    The first is best unless another was found better on the cases that the two share; the verdict of each other is
+    that of its comparison with the first: worse, cannot_tell or better.
+    """
+    rows = {row["run"]: row for row in standing.to_dicts()}
+    known = {} if values is None else {row["run"]: row for row in values.to_dicts() if row["run"] in ranked}
+    pairs = {row.pair: row for row in compared}
+    higher = not compared or compared[0].higher_is_better
+    order = sorted((name for name in rows if name in known), key=lambda name: known[name]["value"], reverse=higher)
+    order = order if len(order) > 1 else []
+    board: list[dict[str, Any]] = []
+    for name in order:
+        own = {key: known[name][key] for key in ("value", "ci_low", "ci_high")}
+        p, verdict = _against(pairs, order[0], name) if name != order[0] else (None, "best")
+        board.append({**rows[name], **own, "p_adjusted": p, "verdict": verdict})
+    if any(row["verdict"] == "better" for row in board):
+        board[0]["verdict"] = "cannot_tell"
+    rest = [row for name, row in rows.items() if name not in order]
+    return [*board, *({**row, "p_adjusted": None, "verdict": "not_comparable"} for row in rest)]
+
+
+def _against(pairs: Mapping[tuple[str, str], ComparisonRow], first: str, other: str) -> tuple[float | None, str]:
+    """The adjusted p-value and the verdict of the other run against the first."""
+    row = pairs.get((first, other))
+    if row is not None:
+        return row.p_adjusted, row.verdict
+    row = pairs.get((other, first))
+    return (None, "not_comparable") if row is None else (row.p_adjusted, _REVERSED[row.verdict])

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from evalflow.app.core.assemble import composed_settings
-from evalflow.app.core.logs import log_to, secrets_of
+from evalflow.app.core.assemble import composed_settings, secrets_of
+from evalflow.app.core.begin import log_to
 
 CHOSEN = ("dataset=rag", "metric=coherence", "judge=vllm", "judge.model=m")
 

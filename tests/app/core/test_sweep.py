@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evalflow.app.core.comparison import How, compare_pairs
-from evalflow.app.core.leaderboard import leaderboards
 from evalflow.app.core.result_rules import RunMetric
 from evalflow.app.core.saved import SavedRun
+from evalflow.app.core.sweep import leaderboards
 from evalflow.config.schema import MetricConfig
 from evalflow.errors import UserError
 from evalflow.run.folder import RunFolder
