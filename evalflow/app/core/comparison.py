@@ -55,8 +55,8 @@ def obstacles(a: SavedRun, b: SavedRun) -> list[Obstacle]:
 
 def declared_obstacles(a: SavedRun, b: SavedRun) -> list[Obstacle]:
     """The `obstacles` that run.json shows; quick enough for many runs."""
-    versions = ({name: facts["version"] for name, facts in run.manifest["metrics"].items()} for run in (a, b))
-    found = [*other_versions(*versions), *_unlike(a, b)]
+    old, new = ({name: facts["version"] for name, facts in run.manifest["metrics"].items()} for run in (a, b))
+    found = [*other_versions(old, new), *_unlike(a, b)]
     return sorted(found, key=lambda obstacle: KINDS.index(obstacle.kind))
 
 

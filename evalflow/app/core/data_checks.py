@@ -1,9 +1,9 @@
-"""What the cases have, what is missing in all of them, and the labels they bring."""
+"""Checks of the data before a run: what metrics need and no case has, and wrong labels."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -11,8 +11,9 @@ from typing import Any
 from evalflow import datasets
 from evalflow.app.core.assemble import Parts
 from evalflow.app.core.cases import BASELINE, placeholder_answer
+from evalflow.app.core.result_rules import known_metrics
 from evalflow.config.explain import override
-from evalflow.config.schema import RunConfig
+from evalflow.config.schema import DatasetConfig
 from evalflow.config.validate import Settings
 from evalflow.errors import Problem, UserError, did_you_mean
 from evalflow.jsonvalues import look_up
@@ -23,10 +24,10 @@ from evalflow.protocols import Metric
 from evalflow.records import Case
 from evalflow.run.plan import case_digest
 
-ENOUGH = 20
-"""Duplicate ids that are named, and cases whose columns are remembered."""
+SHOWN = 20
+"""Problems of one kind that are listed, and cases whose columns are remembered."""
 GENERATED = ("answer", "actual")
-"""What a live target fills: one of them, as the dataset says."""
+"""A live target fills one of them, as the dataset says."""
 
 
 class DataChecks:
@@ -39,7 +40,7 @@ class DataChecks:
         self._covering: dict[str, list[Metric]] = {}
         self._wanted: defaultdict[str, dict[tuple[str, str], Metric]] = defaultdict(dict[tuple[str, str], Metric])
         self._applied: Counter[tuple[str, str]] = Counter()
-        self._misbound: list[tuple[Case, Problem]] = []
+        self._wrong_checks: list[tuple[Case, Problem]] = []
         self._offered: dict[tuple[str, str, str], bool] = {}
         self._seen: set[int] = set()
         self._repeated: list[Problem] = []
@@ -50,11 +51,11 @@ class DataChecks:
         self._columns: dict[str, dict[str, None]] = {}
 
     def add(self, case: Case) -> None:
-        """Look at one case, and at the answer as it will be."""
+        """Check one case, with the answer as it will be."""
         self._sizes[case.dataset] += 1
         self._grouped[case.dataset] += case.group is not None
         self._check_id(case)
-        if case.index < ENOUGH:
+        if case.index < SHOWN:
             self._columns.setdefault(case.dataset, {}).update(dict.fromkeys(case.vars))
         answer = placeholder_answer(self._run, case)
         self._recorded[case.dataset] += is_recorded(case, answer)
@@ -70,10 +71,12 @@ class DataChecks:
 
     def problems(self) -> list[Problem]:
         """Duplicate ids, groups that no case has, and what a metric needs and no case will have."""
-        found = [*self._repeated, *self._placed()]
+        found = [*self._repeated]
+        for place, problem in _placed(self._parts.datasets, self._wrong_checks[:SHOWN]):
+            found.append(replace(problem, where=place or problem.where))
         for dataset in self._sizes:
             found += self._ungrouped(dataset)
-            if not self._misbound:
+            if not self._wrong_checks:
                 idle = (m for m in self._of(dataset) if not m.parts and not self._applied[dataset, m.name])
                 found += [self._idle(dataset, m) for m in idle]
             if not self._recorded[dataset]:
@@ -86,20 +89,12 @@ class DataChecks:
         return found
 
     def remarks(self) -> list[str]:
-        """What a metric would show its judge too, and no case has: most often a slip of the pen."""
+        """Optional variables of metrics that no case has: most often a misspelled name."""
         return [
             f"metric {metric}: no case of {dataset} has {name}, which `optional` names"
             for (dataset, metric, name), present in self._offered.items()
             if not present and not self._may_come(name)
         ]
-
-    def _placed(self) -> Iterator[Problem]:
-        """What is wrong with the checks of the first cases, with the place in the file."""
-        misbound = self._misbound[:ENOUGH]
-        for dataset in {case.dataset: None for case, _ in misbound}:
-            mine = [(case.index, problem) for case, problem in misbound if case.dataset == dataset]
-            places = datasets.places(self._parts.datasets[dataset], {index for index, _ in mine})
-            yield from (replace(problem, where=places.get(index, problem.where)) for index, problem in mine)
 
     def _of(self, dataset: str) -> list[Metric]:
         if dataset not in self._covering:
@@ -107,13 +102,13 @@ class DataChecks:
         return self._covering[dataset]
 
     def _bind(self, case: Case) -> list[tuple[Metric, Metric]]:
-        """Each declared metric with what it binds to; what is wrong with the checks of a case is kept."""
+        """Each declared metric with what it binds to; wrong checks are recorded."""
         found: list[tuple[Metric, Metric]] = []
         for metric in self._covering.get(case.dataset) or self._of(case.dataset):
             try:
                 bound = metric.bind(case)
             except UserError as error:
-                self._misbound += [(case, problem) for problem in error.problems]
+                self._wrong_checks += [(case, problem) for problem in error.problems]
                 continue
             self._applied[case.dataset, metric.name] += len(bound)
             found += [(metric, one) for one in bound]
@@ -126,18 +121,17 @@ class DataChecks:
 
     def _check_id(self, case: Case) -> None:
         digest = case_digest(case)
-        if digest in self._seen and len(self._repeated) < ENOUGH:
+        if digest in self._seen and len(self._repeated) < SHOWN:
             what = f"record {case.index + 1} has the id {case.id!r} of an earlier one"
             hint = "ids must be unique; records without an id that are equal count as one"
             self._repeated.append(Problem(what, f"dataset.{case.dataset}", hint))
         self._seen.add(digest)
 
     def _may_come(self, need: str) -> bool:
-        """Whether the target's replies may bring what no case has."""
         return self._run.generate in (True, "missing") and root(need) in self._run.target.may_fill
 
     def _ungrouped(self, dataset: str) -> Iterator[Problem]:
-        """A group that leads to nothing. The field's own name is no promise: the shipped files declare it."""
+        """A group that no case has; `group` itself may be absent, since shipped files declare it."""
         config = self._parts.datasets[dataset]
         source = config.group or (config.fields or {}).get("group")
         if source in (None, "group") or self._grouped[dataset]:
@@ -150,7 +144,8 @@ class DataChecks:
 
     def _unscored(self, dataset: str, metric: Metric) -> Problem:
         what = f"{metric.name} reads scores of recorded answers, and this run has none of {dataset}"
-        hint = f"leave the metric out, or score the recorded answers: generate=false (it is {_shown(self._run)})"
+        generate = str(self._run.generate).lower()
+        hint = f"leave the metric out, or score the recorded answers: generate=false (it is {generate})"
         return Problem(what, f"metric.{metric.name}", hint)
 
     def _absent(self, dataset: str, metric: Metric, need: str) -> Problem:
@@ -176,22 +171,11 @@ class DataChecks:
         return Problem(what, f"{key}.fields", hint)
 
 
-def _shown(run: RunConfig) -> str:
-    return str(run.generate).lower()
-
-
-_TOLD = 20
-"""Wrong labels that are named."""
-
-
 class LabelChecks:
-    """Looks at the labels of one case after the other, and keeps what is wrong with them.
-
-    Args:
-        settings: The run's.
+    """Checks the labels of cases.
 
     Attributes:
-        apply: Whether one is of a metric that scores its case.
+        apply: Whether some label is of a metric that scores its case.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -203,12 +187,7 @@ class LabelChecks:
         self._read: dict[str, Callable[[Any], Any]] = {}
 
     def add(self, case: Case, metrics: Mapping[str, Metric]) -> None:
-        """Look at the labels of a case.
-
-        Args:
-            case: A selected one.
-            metrics: Those that will score it, by the names that their scores have.
-        """
+        """Check the labels of a selected case; `metrics` are those that will score it, by the names of their scores."""
         if not case.labels:
             return
         for name, metric in metrics.items():
@@ -218,31 +197,24 @@ class LabelChecks:
         self.apply = self.apply or bool(own)
         self._others.update(one.label.metric for one in found.given if one.label.metric not in metrics)
         for problem in (*found.problems, *self._off_scale(own), *_twice(own)):
-            if len(self._wrong) < _TOLD:
+            if len(self._wrong) < SHOWN:
                 self._wrong.append((case, problem))
             else:
                 self._more += 1
 
     def problems(self) -> Iterator[Problem]:
         """Values off the scale, two labels by one person, and what is no label; with the place in the file."""
-        for name in {case.dataset: None for case, _ in self._wrong}:
-            mine = [(case.index, problem) for case, problem in self._wrong if case.dataset == name]
-            places = datasets.places(self._settings.run.dataset[name], {index for index, _ in mine})
-            for index, problem in mine:
-                place = places.get(index)
-                yield replace(problem, where=f"{place}: {problem.where}") if place else problem
+        for place, problem in _placed(self._settings.run.dataset, self._wrong):
+            yield replace(problem, where=f"{place}: {problem.where}") if place else problem
         if self._more:
             hint = "correct them, or do without the labels: map the field to nothing (fields.labels=null)"
             yield Problem(f"and {self._more:,} more labels like these are wrong", "labels of the data", hint)
 
     def remarks(self) -> Iterator[str]:
-        """Labels of metrics that nobody knows: most often a slip of the pen."""
-        folders = self._settings.composed.conf_folders
+        """Labels of unknown metrics: most often a misspelled name."""
+        known = known_metrics(self._settings)
         for name, n in self._others.items():
-            file = f"{name.partition('#')[0]}.yaml"
-            if file[:-5] not in self._settings.run.metric and not any(
-                (one / "metric" / file).is_file() for one in folders
-            ):
+            if name.partition("#")[0] not in known:
                 hint = did_you_mean(name, self._read)
                 yield f"{n:,} labels in the data are of {name!r}, which is no metric, and do not count; {hint}"
 
@@ -255,7 +227,7 @@ class LabelChecks:
 
 
 def _twice(given: list[Given]) -> Iterator[Problem]:
-    """Two labels of one answer by one person; where no hash names the answer, it is the recorded one."""
+    """Two labels of one answer by one person; a label without a hash is of the recorded answer."""
     seen: set[tuple[Any, ...]] = set()
     for one in given:
         label = one.label
@@ -264,3 +236,13 @@ def _twice(given: list[Given]) -> Iterator[Problem]:
             what = f"two labels by {label.by} for one answer on {label.metric}"
             yield Problem(what, one.where, "keep one, or say in `by` who else it is of")
         seen.add(key)
+
+
+def _placed(
+    configs: Mapping[str, DatasetConfig], found: Sequence[tuple[Case, Problem]]
+) -> Iterator[tuple[str | None, Problem]]:
+    """The problems by dataset, each with its case's place in the file."""
+    for name in dict.fromkeys(case.dataset for case, _ in found):
+        own = [(case.index, problem) for case, problem in found if case.dataset == name]
+        places = datasets.places(configs[name], {index for index, _ in own})
+        yield from ((places.get(index), problem) for index, problem in own)

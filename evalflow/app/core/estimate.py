@@ -1,4 +1,4 @@
-"""How many requests and tokens a run will take, low and high, from prompts rendered on its first cases."""
+"""Estimate a run's requests, tokens and cost, low and high, from prompts rendered on its first cases."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Estimate:
     """What a run will send. Costs are None where a price is not known.
 
     Attributes:
-        requests: All of them, of a cascade as if all of it were escalated; `preparing` of these are sent once, before
+        requests: All of them, as if a cascade always asked all its judges; `preparing` of these are sent once, before
             the first case.
     """
 
@@ -76,7 +76,6 @@ class Estimator:
                     self._ask(total, pair, bound, case, answer, repeats * run.repeats.target)
 
     def _ask(self, total: Estimate, pair: Pair, bound: Pair, case: Case, answer: Answer, times: int) -> None:
-        """Add what one metric asks about one answer."""
         try:
             asks = bound.metric.preview(case, answer)
         except UserError as error:
@@ -86,12 +85,11 @@ class Estimator:
         for ask in asks:
             items = max(1, len(ask.items or ()))
             reply = (0, 0) if ask.embeds else (BRIEF * items, WORDY * items)
-            for judge, config, put, surely in self._asked(pair, ask):
+            for judge, config, put, certain in self._asked(pair, ask):
                 if judge.info.remote:
-                    _count(total, _length(put), reply, times * _draws(put, config), config, surely=surely)
+                    _count(total, _length(put), reply, times * _draws(put, config), config, certain=certain)
 
     def _check_cascade(self, pair: Pair, metric: str, asks: Sequence[Ask]) -> None:
-        """Note which members of a cascade could not say how sure they are."""
         if not isinstance(pair.judge, Panel) or not isinstance(pair.judge.config, CascadeConfig):
             return
         put = [sounding(ask, pair.judge.config) for ask in asks]
@@ -101,7 +99,7 @@ class Estimator:
                 self.unsure[metric, place] = _unsure(pair.judge, place, metric, why)
 
     def _asked(self, pair: Pair, ask: Ask) -> Iterator[tuple[Judge, Any, Ask, bool]]:
-        """Who is asked, with what, and whether for sure: a cascade's members but the first may never be."""
+        """Judge, configuration, ask, and whether it is certain: only the first judge of a cascade is always asked."""
         judges = self._parts.asked(pair)
         if ask.embeds and pair.embedder:
             yield from [(pair.embedder, self._parts.settings.run.embedder, ask, True)] * max(1, len(judges))
@@ -126,7 +124,7 @@ class Estimator:
         return estimate
 
     def _preparation(self) -> Estimate:
-        """What is sent once."""
+        """The requests before the first case."""
         once = Estimate()
         for pair in self._parts.pairs:
             if pair.judge is None or not single(pair.judge)[0].info.remote:
@@ -144,19 +142,16 @@ class Estimator:
 
 
 def _draws(ask: Ask, config: Any) -> int:
-    """Requests for one ask: one where token probabilities are read off the reply, else one for each sample."""
+    """Requests for one ask: one if token probabilities are read, else one for each sample."""
     read = ask.logprobs and ask.items is None and getattr(config, "gives_logprobs", False)
     return 1 if read else ask.samples
 
 
 def _count(
-    total: Estimate, characters: int, reply: tuple[int, int], times: int, config: Any, *, surely: bool = True
+    total: Estimate, characters: int, reply: tuple[int, int], times: int, config: Any, *, certain: bool = True
 ) -> None:
-    """Add calls of one kind; a reply is never longer than the endpoint is told to write.
-
-    Calls that may not be made count as requests and on the high side only.
-    """
-    least = times if surely else 0
+    """Add calls of one kind; uncertain ones count as requests and for the high estimate only."""
+    least = times if certain else 0
     low, high = round(characters / SPARSE), round(characters / DENSE)
     limit: int | None = getattr(config, "max_tokens", None)
     brief, wordy = (tokens if limit is None else min(tokens, limit) for tokens in reply)
@@ -171,7 +166,7 @@ def _count(
 
 
 def _plus(so_far: float | None, more: float | None, factor: float) -> float | None:
-    """The sum, in whole numbers where it is of whole numbers; None where one of them is not known."""
+    """The sum, an integer if `more` is one; None where one of them is unknown."""
     if so_far is None or more is None:
         return None
     return so_far + (round(more * factor) if isinstance(more, int) else more * factor)
@@ -191,13 +186,7 @@ def _length(ask: Ask) -> int:
 
 
 def _no_probability(judge: Judge, config: Any, asks: Sequence[Ask]) -> str | None:
-    """Why a member of a cascade could not say how sure it is of what it answers; None where it can.
-
-    Args:
-        judge: The member.
-        config: Its configuration.
-        asks: What it is asked about one answer, as the cascade puts it.
-    """
+    """Why a member of a cascade has no probability of its verdicts; None where it has."""
     verdicts = [ask for ask in asks if not ask.embeds and choices(_row(ask))]
     if not verdicts:
         return "it is asked for no verdict out of few, such as a label, yes or no, or a grade" if asks else None
@@ -212,7 +201,6 @@ def _no_probability(judge: Judge, config: Any, asks: Sequence[Ask]) -> str | Non
 
 
 def _unsure(cascade: Panel, place: int, metric: str, why: str) -> Problem:
-    """The problem of a cascade that could not tell when to escalate."""
     name = list(cascade.config.asked)[place]
     what = f"{metric}: {cascade.members[place].info.name} gives no probability of its verdicts ({why}), so that the "
     what += "cascade could not tell when to ask the next one"

@@ -1,4 +1,4 @@
-"""Looking at everything before the first request: the data, the prompts on it, who can judge it, what it will cost."""
+"""Check a run before its first request: its data, its prompts, its judges, and what it will cost."""
 
 from __future__ import annotations
 
@@ -99,7 +99,6 @@ class Inspection:
         return [*shadows, *self.remarks, *self._self_judging(), *_similar_panels(self.parts), *self._unfenced()]
 
     def _self_judging(self) -> list[str]:
-        """Judges that are the very model they judge."""
         target = _model(self.parts.settings.run.target)
         asked = (one for pair in self.parts.pairs for one in self.parts.asked(pair))
         own = {judge.info.name for judge, config in asked if target is not None and _model(config) == target}
@@ -205,13 +204,12 @@ def _model(config: object) -> str | None:
 
 
 def refusal_of(metric: Metric, judge: Judge | None) -> tuple[str, str] | None:
-    """The first step of a metric that its judge has no answer to, and why; None where there is none."""
+    """The first step of a metric that its judge cannot answer, and why; None where there is none."""
     refusals = ((step, judge.info.explain_refusal(task)) for step, task in metric.tasks.items() if judge)
     return next(((step, refusal) for step, refusal in refusals if refusal), None)
 
 
 def _judges_that_cannot(found: Inspection) -> Iterator[Problem]:
-    """Metrics whose judge has no answer to what they ask."""
     for name, one in found.scored.items():
         refused = refusal_of(one.metric, one.judge)
         if refused:
@@ -223,7 +221,7 @@ def _judges_that_cannot(found: Inspection) -> Iterator[Problem]:
 
 
 def _way_around(found: Inspection, name: str, refused: ScoredMetric) -> str:
-    """The checks of the same metric that nobody is asked for; nothing to say of a metric that is no check."""
+    """A hint to run only those checks of the same metric that need no judge; empty where there are none."""
     if name == refused.declared:
         return ""
     free = [other for other, one in found.scored.items() if one.declared == refused.declared and one.judge is None]
@@ -233,9 +231,9 @@ def _way_around(found: Inspection, name: str, refused: ScoredMetric) -> str:
 
 
 def _wrong_thresholds(settings: Settings, metrics: Mapping[str, Measured]) -> Iterator[Problem]:
-    """Thresholds of judges and of the embedder for what is no metric, or where no score can be.
+    """Thresholds of judges and the embedder for unknown metrics, or outside 0..1.
 
-    A judge may well have some for metrics that this run leaves out.
+    A judge may have thresholds for metrics that this run leaves out.
     """
     run = settings.run
     known = known_metrics(settings) | {*metrics}

@@ -22,8 +22,8 @@ MAX_OUTPUT = 4000
 def start(folder: Path, arguments: Sequence[str], root: Path) -> subprocess.Popen[bytes]:
     """Start `python -m evalflow` for a run, in a session of its own, so that it outlives its worker.
 
-    It inherits a lock on a file in the run's folder. The lock is that of the open file, not of a process: it ends with
-    the last process that holds the file open, however that ends, and no other process can be taken for it.
+    The process inherits a lock on a file in the run's folder. The lock belongs to the open file: it ends with the last
+    process that has the file open, and no process that reuses the pid can hold it.
 
     Args:
         folder: The run's.
@@ -52,10 +52,10 @@ def start(folder: Path, arguments: Sequence[str], root: Path) -> subprocess.Pope
 
 @contextmanager
 def working_on(folder: Path) -> Generator[None]:
-    """Hold the run's lock, so that no other process works on it.
+    """Hold the run's lock.
 
     Raises:
-        BlockingIOError: A process works on it already.
+        BlockingIOError: A process works on the run already.
     """
     lock = private_file(folder / LOCK, os.O_RDWR | os.O_CREAT)
     try:
@@ -81,10 +81,7 @@ def is_alive(folder: Path) -> bool:
 
 
 def interrupt(folder: Path, pid: int | None, number: signal.Signals = signal.SIGINT) -> bool:
-    """Signal the process of a run; says whether it could be reached.
-
-    While the lock is held its process lives, so that its number cannot be that of another one.
-    """
+    """Signal the process of a run; False if it has ended. While its lock is held, its pid cannot be reused."""
     if pid is None or not is_alive(folder):
         return False
     try:
