@@ -1,15 +1,19 @@
-"""Config groups as files: names that can be keys, and YAML that Hydra reads back as it was meant."""
+"""What importers share: validating other tools' files, and config groups as YAML that Hydra reads back as meant."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import chain, count
-from typing import Any, cast
+from pathlib import Path
+from typing import Any, TypeVar, cast
 
 import yaml
+from pydantic import BaseModel, ValidationError
+
+from evalflow.errors import Problem, UserError
 
 _INTERPOLATION = re.compile(r"(\\*)\$\{")
 _WIDTH = 100
@@ -17,12 +21,10 @@ _WIDTH = 100
 
 @dataclass(frozen=True, slots=True)
 class ImportedConfig:
-    """What other tools' files declare, as evalflow's config groups.
+    """What other tools' files declare, as evalflow's config groups: by key, the values of each file.
 
     Attributes:
-        datasets, metrics: What each file of the group says, by key.
-        experiments: Likewise; they choose among these and the shipped options.
-        notes: What could not be taken over as it was.
+        notes: What could not be imported as it was.
     """
 
     datasets: dict[str, dict[str, Any]] = field(default_factory=dict[str, "dict[str, Any]"])
@@ -32,31 +34,49 @@ class ImportedConfig:
 
     @property
     def has_answers(self) -> bool:
-        """Whether every dataset brings along the answers to score, so that no target is needed."""
+        """Whether every dataset has the answers to score, so that no target is needed."""
         return all(bool(table["fields"]) and "answer" in table["fields"] for table in self.datasets.values())
 
     def files(self) -> dict[str, str]:
         """Path below a config folder -> text."""
-        groups = {"dataset": self.datasets, "metric": self.metrics}
-        options = {
+        groups = {"dataset": self.datasets, "metric": self.metrics, "experiment": self.experiments}
+        return {
             f"{group}/{key}.yaml": option_text(group, key, values)
             for group, options in groups.items()
             for key, values in options.items()
         }
-        experiments = {
-            f"experiment/{key}.yaml": f"# @package _global_\n{to_yaml(values)}"
-            for key, values in self.experiments.items()
-        }
-        return options | experiments
+
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+def validated(model: type[Model], value: Any, path: Path) -> Model:
+    """Check what a file holds.
+
+    Raises:
+        UserError: With every problem, by its key.
+    """
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        problems: list[Problem] = []
+        for fault in error.errors():
+            key = ".".join(str(part) for part in fault["loc"])
+            is_no_object = fault["type"] == "model_type"
+            what = "must be an object with keys" if is_no_object else fault["msg"].removeprefix("Value error, ")
+            problems.append(Problem(f"{key}: {what}" if key else what, str(path)))
+        raise UserError(problems) from None
+
+
+def first_file(name: str, folders: Iterable[Path]) -> Path | None:
+    """The file of that name in the first folder that has one."""
+    return next((path.resolve() for folder in folders if (path := folder / name).is_file()), None)
 
 
 def key_for(name: str, taken: Collection[str], fallback: str) -> str:
-    """A key made of a name that people gave: lower-case letters, digits and _, a letter first, and not yet taken.
+    """A key made of any name: lower-case letters, digits and _, and not among those `taken`.
 
-    Args:
-        name: Any text.
-        taken: Keys that are in use.
-        fallback: What the key begins with where the name has no letter that could be kept.
+    The key begins with a letter: with `fallback` where the name does not.
     """
     plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
     words = re.sub(r"[^a-z0-9]+", "_", plain).strip("_")[:60]
@@ -66,13 +86,10 @@ def key_for(name: str, taken: Collection[str], fallback: str) -> str:
 
 
 def option_text(group: str, key: str, values: Mapping[str, Any]) -> str:
-    """The YAML of one option of the group `dataset` or `metric`, its package line included."""
-    return f"# @package {group}.{key}\n{to_yaml(values)}"
-
-
-def to_yaml(values: Mapping[str, Any]) -> str:
-    """YAML in which every text means itself; OmegaConf would take `${...}` in it for an interpolation."""
-    return yaml.safe_dump(_literal(values), sort_keys=False, allow_unicode=True, width=_WIDTH)
+    """The YAML of one option, its package line included. `${...}` in a text is escaped, so that it means itself."""
+    package = "_global_" if group == "experiment" else f"{group}.{key}"
+    text = yaml.safe_dump(_literal(values), sort_keys=False, allow_unicode=True, width=_WIDTH)
+    return f"# @package {package}\n{text}"
 
 
 def _literal(value: Any) -> Any:

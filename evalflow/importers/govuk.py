@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any, cast
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from evalflow import datasets, paths
 from evalflow.config.schema import DatasetConfig
 from evalflow.config.yaml_size import safe_yaml
 from evalflow.errors import Problem, UserError, did_you_mean
-from evalflow.importers.files import ImportedConfig
+from evalflow.importers.files import ImportedConfig, first_file, validated
 
 _TASKS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "rag_answers": ("rag", ()),
@@ -26,7 +26,7 @@ _TASKS: Mapping[str, tuple[str, tuple[str, ...]]] = {
         ("topics_in_order", "topics_any_order", "topic_primary", "topic_primary_in_either", "topic_any"),
     ),
 }
-"""Task to our dataset and metrics; those of rag_answers stand in the file."""
+"""Task to our dataset and metrics; those of rag_answers are in the file."""
 _RENAMED = {"factual_correctness": "factual_precision", "factual_completeness": "factual_recall"}
 _METRICS = (
     "faithfulness", "relevance", "bias", "factual_precision", "factual_recall", "absence_of_factual_contradictions",
@@ -65,8 +65,7 @@ class _Config(BaseModel):
 def read_config(path: Path) -> ImportedConfig:
     """A config file as a dataset and an experiment; `notes` say what of it has no counterpart.
 
-    Args:
-        path: The config file. Its task is told by its metrics or its guardrail_type, by its name, or by its data.
+    Metrics or a guardrail_type, the file's name, or the data tell its task.
 
     Raises:
         UserError: It cannot be read, is no such file, its data are not there, or none of its metrics is known.
@@ -96,25 +95,20 @@ def read_config(path: Path) -> ImportedConfig:
 def _read(path: Path) -> _Config:
     try:
         value = safe_yaml(path.read_text(encoding="utf-8"))
-        return _Config.model_validate(value)
     except OSError as error:
         raise UserError(Problem(f"cannot be read: {error.strerror}", str(path))) from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise UserError(Problem(f"is no YAML: {' '.join(str(error).split())}", str(path))) from None
-    except ValidationError as error:
-        faults = [(".".join(map(str, fault["loc"])), fault["msg"]) for fault in error.errors()]
-        problems = [Problem(f"{key}: {what}" if key else what, str(path)) for key, what in faults]
-        raise UserError(problems) from None
+    return validated(_Config, value, path)
 
 
 def _located(name: str, config: Path) -> Path:
-    """The data: from the working directory, else from a folder above the config file."""
     folders = [Path.cwd(), *config.resolve().parents]
-    found = next((folder / name for folder in folders if (folder / name).is_file()), None)
+    found = first_file(name, folders)
     if found is None:
         what = f"input_path: there is no {name}"
         raise UserError(Problem(what, str(config), f"neither in {Path.cwd()} nor above the config file"))
-    return found.resolve()
+    return found
 
 
 def _task(config: _Config, path: Path, data: Path) -> str:
@@ -137,7 +131,6 @@ def _shipped(form: str) -> dict[str, Any]:
 
 
 def _metrics(config: _Config, notes: list[str]) -> dict[str, _Metric]:
-    """The metrics of the file by our names."""
     found: dict[str, _Metric] = {}
     for metric in config.metrics or []:
         name = _RENAMED.get(metric.name, metric.name)
@@ -153,7 +146,7 @@ def _metrics(config: _Config, notes: list[str]) -> dict[str, _Metric]:
 
 
 def _judges(metrics: Mapping[str, _Metric], defaults: list[dict[str, Any]], notes: list[str]) -> dict[str, Any]:
-    """The metrics' thresholds and own judges, and the endpoint that all of them are asked at."""
+    """The metrics' thresholds and own judges, and the endpoint of all of them."""
     overrides: dict[str, dict[str, Any]] = {}
     for name, metric in metrics.items():
         judge = {key: getattr(metric, key) for key in ("model", "temperature") if getattr(metric, key) is not None}
@@ -182,7 +175,6 @@ def _endpoint(model: str) -> str:
 
 
 def _unmapped(config: _Config) -> Iterator[str]:
-    """What of the file has no place here, and where it goes instead."""
     if config.claude_generation_model:
         model = config.claude_generation_model
         yield f"claude_generation_model is the target's business: target.model={model}, where the target has one"

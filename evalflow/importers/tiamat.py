@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from evalflow import datasets
 from evalflow.config.schema import DatasetConfig
 from evalflow.datasets.rows import parse_json
 from evalflow.errors import Problem, UserError, nearest
-from evalflow.importers.files import ImportedConfig, key_for
+from evalflow.importers.files import ImportedConfig, Model, first_file, key_for, validated
 
 _ANSWER = "actual_output"
 """The column of answers that were recorded; such rows need no target."""
@@ -20,7 +20,7 @@ _WHOLE = " (as one conversation)"
 
 
 class _Part(BaseModel):
-    """Other keys are other tools' business, except where they look like one of ours with a letter wrong."""
+    """Ignores unknown keys, except those that look like a misspelled known one."""
 
     model_config = ConfigDict(extra="ignore", frozen=True, strict=True)
 
@@ -111,17 +111,12 @@ class _Test(_Part):
     metrics: Annotated[list[str], BeforeValidator(_as_list)] = Field(min_length=1)
 
 
-T = TypeVar("T", bound=BaseModel)
-
-
 def read_test(path: Path) -> ImportedConfig:
     """A test file, with the datasets and metrics that it names.
 
-    A metric that needs the history scores each dataset as one conversation; where the test has other metrics too, such
-    a dataset is there twice, and each metric is bound to its own form of it.
-
-    Args:
-        path: The test file. Relative paths in it are of the working directory, else of the file's own folder.
+    A metric that needs the history scores each dataset as one conversation. If the test has other metrics too, such a
+    dataset is imported twice, and each metric covers its own form of it. Relative paths in the file are of the working
+    directory, else of the file's own folder.
 
     Raises:
         UserError: With every problem of all the files.
@@ -148,7 +143,7 @@ def read_test(path: Path) -> ImportedConfig:
 
 
 def _forms(tables: Mapping[Path, _Dataset], histories: list[bool]) -> list[tuple[Path, bool, str]]:
-    """Each dataset's file, whether it is one conversation, and its name, as the metrics want it."""
+    """Each dataset's file, whether it is read as one conversation, and its name."""
     alone = len(set(histories)) == 1
     return [
         (path, whole, table.name + ("" if alone or not whole else _WHOLE))
@@ -172,7 +167,6 @@ def _table(path: Path, name: str, *, whole: bool) -> dict[str, Any]:
 
 
 def _without_examples(tables: Mapping[Path, _Dataset], metrics: Mapping[Path, _Metric]) -> list[Problem]:
-    """Metrics that compare with example outputs, beside datasets that have none."""
     return [
         Problem(
             f"{metric.name} needs example outputs, and {table.name} has none (config.example_outputs is not true)",
@@ -186,12 +180,12 @@ def _without_examples(tables: Mapping[Path, _Dataset], metrics: Mapping[Path, _M
     ]
 
 
-def _all(names: list[str], test: Path, model: type[T], what: str, problems: list[Problem]) -> dict[Path, T]:
+def _all(names: list[str], test: Path, model: type[Model], what: str, problems: list[Problem]) -> dict[Path, Model]:
     """The files that a test names, each read once; two of one name are a problem."""
-    found: dict[Path, T] = {}
+    found: dict[Path, Model] = {}
     by_name: dict[str, Path] = {}
     for name in names:
-        path = _located(name, test)
+        path = first_file(name, (Path.cwd(), test.resolve().parent))
         if path is None:
             where = f"neither in {Path.cwd()} nor in {test.resolve().parent}"
             problems.append(Problem(f"there is no {what} file {name}: {where}", str(test)))
@@ -209,12 +203,7 @@ def _all(names: list[str], test: Path, model: type[T], what: str, problems: list
     return found
 
 
-def _located(name: str, test: Path) -> Path | None:
-    candidates = (Path.cwd() / name, test.resolve().parent / name)
-    return next((path.resolve() for path in candidates if path.is_file()), None)
-
-
-def _read(path: Path, model: type[T], problems: list[Problem]) -> T | None:
+def _read(path: Path, model: type[Model], problems: list[Problem]) -> Model | None:
     try:
         value = parse_json(path.read_bytes().removeprefix(b"\xef\xbb\xbf"), str(path))
     except OSError as error:
@@ -224,11 +213,7 @@ def _read(path: Path, model: type[T], problems: list[Problem]) -> T | None:
         problems.append(value)
         return None
     try:
-        return model.model_validate(value)
-    except ValidationError as error:
-        for fault in error.errors():
-            key = ".".join(str(part) for part in fault["loc"])
-            what = fault["msg"].removeprefix("Value error, ")
-            what = "must be a JSON object" if fault["type"] == "model_type" else what
-            problems.append(Problem(f"{key}: {what}" if key else what, str(path)))
+        return validated(model, value, path)
+    except UserError as error:
+        problems += error.problems
         return None

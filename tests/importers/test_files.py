@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
 from evalflow.config.schema import IDENTIFIER
-from evalflow.importers.files import key_for, to_yaml
+from evalflow.importers.files import key_for, option_text
 
 # "???" is how OmegaConf writes a value that is missing.
 texts = st.text(st.characters(blacklist_categories=["Cs", "Cc"])).filter(lambda text: text != "???")
@@ -16,7 +16,7 @@ tricky = st.builds("".join, st.lists(st.sampled_from(["${x}", "\\", "$", "{", "}
 
 @given(st.dictionaries(st.sampled_from(["a", "b"]), texts | tricky | st.lists(texts | tricky) | st.integers()))
 def test_every_text_means_itself(values: dict[str, object]) -> None:
-    assert OmegaConf.to_container(OmegaConf.create(to_yaml(values)), resolve=True) == values
+    assert OmegaConf.to_container(OmegaConf.create(option_text("dataset", "d", values)), resolve=True) == values
 
 
 @given(st.lists(st.text(max_size=80), max_size=20))

@@ -152,4 +152,4 @@ def test_a_file_that_is_no_json_is_named_with_its_line(files: Files) -> None:
 
 def test_a_file_that_is_no_object_is_told_so(files: Files) -> None:
     files.write("test.json", [])
-    assert "must be a JSON object" in problems(files.folder / "test.json")
+    assert "must be an object with keys" in problems(files.folder / "test.json")
