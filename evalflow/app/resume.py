@@ -9,8 +9,8 @@ from typing import Any
 import yaml
 
 from evalflow.app.core.begin import RunOrder
+from evalflow.app.core.programs import ProgramError, agree, expect_agreed
 from evalflow.app.core.saved import composed_of, find_run, read_manifest
-from evalflow.app.core.trusted import ProgramError, agree, expect_agreed
 from evalflow.app.run import Screen, run
 from evalflow.config.schema import BudgetConfig
 from evalflow.errors import Problem, UserError, command, did_you_mean

@@ -27,9 +27,9 @@ from evalflow.app.core.begin import (
 from evalflow.app.core.certificates import with_certificates
 from evalflow.app.core.derive import Derived, derive, report
 from evalflow.app.core.inspect import Inspection, inspect
+from evalflow.app.core.programs import agree
 from evalflow.app.core.result_rules import ResultRules
 from evalflow.app.core.saved import SavedRun
-from evalflow.app.core.trusted import agree
 from evalflow.config.load import HydraJob, launch
 from evalflow.config.runid import new_run_id
 from evalflow.errors import EvalflowError, IncompleteError, InfrastructureError, UserError, command

@@ -39,7 +39,7 @@ def open_baseline(run: RunConfig) -> SavedRun:
 
 
 class BaselineAnswers:
-    """The first answers of a run, found by where their cases stand in its cases.jsonl."""
+    """The first answers of a run, by case; only the offsets of its cases.jsonl are in memory."""
 
     def __init__(self, run: SavedRun) -> None:
         self._file = run.folder.cases
@@ -61,7 +61,7 @@ class BaselineAnswers:
             raise UserError(problems or error.problems) from None
 
     def beside(self, case: Case) -> Case:
-        """The case with the other run's answer among its `vars`; without one where it asked something else there."""
+        """The case with the baseline's answer among its `vars`, unless the baseline asked something else."""
         known = self._row(case)
         if known is None or known.get("answer") is None or _asked_in_row(known) != _asked(case):
             return replace(case, vars={name: value for name, value in case.vars.items() if name != BASELINE})
@@ -101,7 +101,7 @@ def _digest(dataset: str, case_id: str) -> int:
 
 
 def baseline_problems(gates: Sequence[Gate], run: RunConfig, facts: Mapping[str, Any]) -> list[Problem]:
-    """Why gates cannot be held against the baseline: it is no run, or measured something else.
+    """Why gates cannot be compared with the baseline: it is no run, or measured something else.
 
     Args:
         gates: The run's.
@@ -114,7 +114,7 @@ def baseline_problems(gates: Sequence[Gate], run: RunConfig, facts: Mapping[str,
         folders = [Path(folder) for folder in facts["search_folders"]["conf"]]
         return _target_problems(str(run.baseline), folders) or list(error.problems)
     where, known = f"baseline={run.baseline}", baseline.manifest["metrics"]
-    # As a manifest gives them out again: the anchors of a scale under text.
+    # As run.json will have them: JSON makes the anchors of a scale texts.
     now: dict[str, Any] = json.loads(json.dumps(facts))
     problems: list[Problem] = []
     wanted = (gate.metric for gate in gates if gate.baseline and gate.metric in now["metrics"])
@@ -128,7 +128,7 @@ def baseline_problems(gates: Sequence[Gate], run: RunConfig, facts: Mapping[str,
 
 
 def _target_problems(name: str, conf_folders: Iterable[Path]) -> list[Problem]:
-    """What to say to somebody who names a target as the baseline."""
+    """The problem if the baseline is the name of a target."""
     if not any((folder / "target" / f"{name}.yaml").is_file() for folder in conf_folders):
         return []
     hint = f"let it answer in a run of its own, target={name} generate=true, and name that run's folder"
@@ -152,7 +152,7 @@ def baseline_summary(run: RunConfig) -> pl.DataFrame:
 def differences(
     gates: Sequence[Gate], run: RunConfig, scores: pl.LazyFrame, metrics: Mapping[str, Measured]
 ) -> list[ComparisonRow]:
-    """This run against its baseline, over all cases and by tag; by class where a gate asks for one.
+    """The differences of this run from its baseline, over all cases and by tag; by class where a gate asks for one.
 
     Raises:
         UserError: The baseline cannot be read any more.

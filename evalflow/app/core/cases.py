@@ -62,16 +62,16 @@ def select(run: RunConfig) -> Iterator[Case]:
 
 
 KEPT_BYTES = 8 * 2**20
-"""Files of up to this size together are read once."""
+"""Files of up to this size together stay in memory."""
 KEPT_CASES = 10_000
-"""So are up to this many cases: one takes a kilobyte even where nothing is in it."""
+"""At most this many cases stay in memory: a case takes a kilobyte even if it is empty."""
 
 
 class Reading:
     """All cases that a run's data offer, in input order, as often as it is iterated over.
 
-    Small data are read once and kept, so that what is scored is what was checked. Larger data are streamed from their
-    files each time, in bounded memory.
+    Small data stay in memory, so that what is scored is what was checked. Larger data are read from their files each
+    time.
 
     Args:
         run: Whose data.

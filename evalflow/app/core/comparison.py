@@ -140,7 +140,7 @@ class How:
         by_tag: Whether each tag gets rows of its own.
         by_class: Whether the figures of each class, or label, get rows of their own.
         unpaired: Whether the runs are samples of different cases, and not compared case by case.
-        said: How `allow` is written, for messages.
+        allow_option: How messages tell to allow something.
 
     Raises:
         UserError: The margin is out of bounds.
@@ -152,7 +152,12 @@ class How:
     by_tag: bool = False
     by_class: bool = False
     unpaired: bool = False
-    said: str = "--allow "
+    allow_option: str = "--allow "
+
+    @property
+    def rows_by(self) -> dict[str, bool]:
+        """Which rows `compare_cases` and `compare_samples` add to those over all cases."""
+        return {"by_tag": self.by_tag, "by_class": self.by_class}
 
     def __post_init__(self) -> None:
         if self.margin is not None and not SMALLEST_MARGIN <= self.margin <= LARGEST_MARGIN:
@@ -174,7 +179,7 @@ def compare_pairs(pairs: Sequence[tuple[SavedRun, SavedRun]], how: How) -> Compa
     for a, b in pairs:
         found = [o for o in obstacles(a, b) if not (how.unpaired and o.kind == "cases")]
         if not_allowed := [o for o in found if o.kind not in how.allow]:
-            same = f"their scores may not mean the same; to compare them all the same: {how.said}"
+            same = f"their scores may not mean the same; to compare them all the same: {how.allow_option}"
             refused += [Problem(o.what, f"{a.name} and {b.name}", f"{same}{o.kind}") for o in not_allowed]
             continue
         notes += [f"{a.name} and {b.name}: {o.what}; compared all the same, as allowed" for o in found]
@@ -217,20 +222,18 @@ def compare_pairs(pairs: Sequence[tuple[SavedRun, SavedRun]], how: How) -> Compa
 def compare_two(a: SavedRun, b: SavedRun, how: How) -> tuple[list[ComparisonRow], Pairing]:
     """The differences of two runs case by case, not yet adjusted for their number, and the cases that they share."""
     pairing = pair_scores(a.scores(), b.scores())
-    by = {"by_tag": how.by_tag, "by_class": how.by_class}
     seed = b.manifest["config"]["seed"]
-    return compare_cases(pairing, (a.name, b.name), a.traits | b.traits, **by, seed=seed), pairing
+    return compare_cases(pairing, (a.name, b.name), a.traits | b.traits, **how.rows_by, seed=seed), pairing
 
 
 def _samples(a: SavedRun, b: SavedRun, how: How) -> tuple[list[ComparisonRow], list[str]]:
     """The differences of two samples of different cases, and a note if they share some."""
-    by = {"by_tag": how.by_tag, "by_class": how.by_class}
     names, seed = (a.name, b.name), b.manifest["config"]["seed"]
-    rows, common = compare_samples(a.scores(), b.scores(), names, a.traits | b.traits, **by, seed=seed)
-    if common:
-        said = "1 case is" if common == 1 else f"{common:,} cases are"
-        return rows, [f"{said} in both runs; without --unpaired they are compared case by case, which shows more"]
-    return rows, []
+    rows, common = compare_samples(a.scores(), b.scores(), names, a.traits | b.traits, **how.rows_by, seed=seed)
+    if not common:
+        return rows, []
+    cases = "1 case is" if common == 1 else f"{common:,} cases are"
+    return rows, [f"{cases} in both runs; without --unpaired they are compared case by case, which shows more"]
 
 
 def _notes(a: SavedRun, b: SavedRun, pairing: Pairing, names: tuple[str, str]) -> Iterator[str]:

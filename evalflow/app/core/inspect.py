@@ -164,7 +164,7 @@ def inspect(parts: Parts) -> Inspection:
 
 
 def _add_composites(found: Inspection) -> list[Problem]:
-    """Add the composites, with whoever judges their parts as one judge; return what is wrong with them."""
+    """Add the composites, with the judges of their parts combined; return what is wrong with them."""
     wrong = unusable_parts(found.parts.settings, {name: one.metric for name, one in found.scored.items()})
     composites: dict[str, ScoredMetric] = {}
     for name, metric in found.parts.metrics.items():

@@ -30,7 +30,7 @@ class Option:
 
     @property
     def text(self) -> str:
-        """The file as it stands."""
+        """The file's text."""
         return self.file.read_text(encoding="utf-8")
 
     @property
@@ -67,7 +67,7 @@ def options(config_dir: Path | None, group: str | None = None) -> list[Option]:
 
 
 def find_option(name: str, config_dir: Path | None) -> Option:
-    """The option of that name; `group/name` where a name stands in several groups.
+    """The option of that name; `group/name` where several groups have it.
 
     Raises:
         UserError: There is none, or there are several.

@@ -101,11 +101,11 @@ def related(correlation: float | None) -> str:
 def _singles(run: SavedRun, metric: str | None, correlation: float | None) -> Iterator[Basis]:
     slices = _slices(run, metric)
     for key, one in slices.items():
-        said = [f"measured: {_measured(one.parts)}, on {one.parts.cases} cases of {run.name}", related(correlation)]
+        measured = f"measured: {_measured(one.parts)}, on {one.parts.cases} cases of {run.name}"
         spread = difference_variance(one.parts.case_spread, correlation or 0.0)
         yield Basis(
-            _name(key, slices), [*said, *_unknown(one)], one.parts, one.parts, spread, rate=one.rate,
-            correlation=correlation or 0.0,
+            _name(key, slices), [measured, related(correlation), *_unknown(one)], one.parts, one.parts, spread,
+            rate=one.rate, correlation=correlation or 0.0,
         )  # fmt: skip
 
 
@@ -121,13 +121,13 @@ def _pairs(a: SavedRun, b: SavedRun, metric: str | None) -> Iterator[Basis]:
         variance = cases.height * error**2
         noise = sum(one.parts.noise(*_repeats(one)) for one in (old, new))
         flips = None
-        said = f"measured: case by case the runs differ by a standard deviation of {variance**0.5:.3g}"
+        measured = f"measured: case by case the runs differ by a standard deviation of {variance**0.5:.3g}"
         if old.rate is not None and new.rate is not None:
             flips = float((cases["score_a"] != cases["score_b"]).mean())  # pyright: ignore[reportArgumentType]
-            said = f"measured: {flips:.1%} of the cases pass in one run and fail in the other"
-        said += f", on {cases.height} cases of {a.name} and {b.name}"
+            measured = f"measured: {flips:.1%} of the cases pass in one run and fail in the other"
+        measured += f", on {cases.height} cases of {a.name} and {b.name}"
         yield Basis(
-            _name((*key, None, None), second), [said, *_unknown(new)], new.parts, old.parts,
+            _name((*key, None, None), second), [measured, *_unknown(new)], new.parts, old.parts,
             max(0.0, variance - noise), flips=flips,
         )  # fmt: skip
 
@@ -147,12 +147,9 @@ def _slices(run: SavedRun, metric: str | None) -> dict[tuple[Any, ...], _Slice]:
 
 
 def _name(key: Sequence[Any], slices: Any) -> str:
-    named = [key[1]] + [part for at, part in ((0, key[0]), *enumerate(key[2:], 2)) if _varies(slices, at) and part]
-    return " · ".join(named)
-
-
-def _varies(slices: Any, at: int) -> bool:
-    return len({key[at] for key in slices if at < len(key)}) > 1
+    """The metric, with dataset, target and judge where they vary."""
+    varying = [at for at in (0, 2, 3) if len({other[at] for other in slices if at < len(other)}) > 1]
+    return " · ".join([key[1], *(key[at] for at in varying if at < len(key) and key[at])])
 
 
 def _repeats(one: _Slice) -> tuple[float, float]:
@@ -164,12 +161,12 @@ def _repeats(one: _Slice) -> tuple[float, float]:
 def _measured(parts: Components) -> str:
     spread = f"have a standard deviation of {parts.case_spread**0.5:.3g}"
     hidden = "differ by no more than noise would, so what repeats save may be less than it seems"
-    said = [f"cases' scores {spread if parts.case_spread > 0 else hidden}"]
+    measured = [f"cases' scores {spread if parts.case_spread > 0 else hidden}"]
     if parts.generator_noise is not None:
-        said.append(f"answers to one case of {parts.generator_noise**0.5:.3g}")
+        measured.append(f"answers to one case of {parts.generator_noise**0.5:.3g}")
     if parts.judge_noise is not None:
-        said.append(f"judgements of one answer of {parts.judge_noise**0.5:.3g}")
-    return ", ".join(said)
+        measured.append(f"judgements of one answer of {parts.judge_noise**0.5:.3g}")
+    return ", ".join(measured)
 
 
 def _unknown(one: _Slice) -> Iterator[str]:
@@ -196,5 +193,4 @@ def _cost(run: SavedRun) -> Cost | None:
 
 def _sum(*terms: float | None) -> float | None:
     """The sum; None where a term is not known."""
-    known = [term for term in terms if term is not None]
-    return sum(known) if len(known) == len(terms) else None
+    return None if None in terms else sum(term for term in terms if term is not None)

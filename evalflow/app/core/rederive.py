@@ -29,7 +29,7 @@ def rewrite(folder: RunFolder, overrides: Sequence[str] = ()) -> dict[str, Any]:
 
     Args:
         folder: The run's.
-        overrides: Of what is derived, such as thresholds; kept in run.json.
+        overrides: Of thresholds, gates and composites; saved in run.json.
 
     Returns:
         run.json as it is now.

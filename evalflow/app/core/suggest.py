@@ -1,4 +1,4 @@
-"""What fits what: the dataset for a metric, whether it works without a key, and a command that runs as printed."""
+"""Suggest what fits: a dataset for a metric, whether it works without a key, and a command that runs as printed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _CASES = 5
 """Cases of each dataset that are looked at."""
 _OF_ANY_SHAPE = frozenset({"expected", "actual"})
-"""Fields that say nothing of what is in them: a dataset with them fits only where an experiment pairs it."""
+"""Fields of any content: a dataset with them fits only where an experiment pairs it with the metric."""
 MODEL = ("judge=vllm", "judge.model=MODEL")
 _STAND_INS = {
     "model": "MODEL",

@@ -81,21 +81,17 @@ def write_sweep(folder: Path, jobs: Sequence[Path], failures: Mapping[str, str] 
         "failed": failed,
         **_totals(runs),
     }
+    calibration = RunFolder(folder).calibration
+    choice = json.loads(calibration.read_text(encoding="utf-8")) if calibration.is_file() else None
     write_sweep_report(
-        folder / "report.html", manifest=manifest, runs=runs, agreement=agreed, boards=boards, choice=_choice(folder)
+        folder / "report.html", manifest=manifest, runs=runs, agreement=agreed, boards=boards, choice=choice
     )
     RunFolder(folder).write_manifest(manifest)
     return SweepTables(summary, agreed, boards, failed)
 
 
-def _choice(folder: Path) -> dict[str, Any] | None:
-    """Which judge agrees most with people, where `calibrate` was asked."""
-    kept = RunFolder(folder).calibration
-    return json.loads(kept.read_text(encoding="utf-8")) if kept.is_file() else None
-
-
 def _totals(runs: Sequence[tuple[str, dict[str, Any], pl.DataFrame]]) -> dict[str, Any]:
-    """Requests, tokens, cost and time of all runs; null where one is not known."""
+    """Requests, tokens, cost and time of all runs; None where that of one run is unknown."""
     totals: dict[str, Any] = {}
     for key in ("requests", "cached", "input_tokens", "output_tokens", "cost_usd", "saved_usd", "seconds"):
         values = [manifest[key] for _, manifest, _ in runs if manifest.get(key) is not None]
@@ -146,7 +142,7 @@ def leaderboards(runs: Sequence[SavedRun], summary: pl.DataFrame) -> list[dict[s
 
 
 def _differences(runs: Sequence[SavedRun]) -> list[ComparisonRow]:
-    """What `compare` says of the sweep: all pairs that can be compared, as one family."""
+    """The comparison of all pairs that can be compared, as one family."""
     pairs = [(a, b) for a, b in combinations(runs, 2) if not obstacles(a, b)]
     how = How()
     return adjusted([row for a, b in pairs for row in compare_two(a, b, how)[0]], how.adjust)
@@ -195,7 +191,7 @@ def _on(run: SavedRun, cases: pl.DataFrame, about: Mapping[str, Any]) -> pl.Data
 
 
 def _standings(rows: pl.DataFrame) -> Iterator[tuple[str, pl.DataFrame]]:
-    """The rows of each statistic that have a value; the pass rate's are columns of the mean's."""
+    """The rows of each statistic that have a value; the rows of the mean have the pass rate."""
     figures = rows.filter(~pl.col("statistic").str.contains("[", literal=True) & (pl.col("statistic") != "mean"))
     means = rows.filter(pl.col("statistic") == "mean")
     yield "mean", means.drop_nulls("value").select(_SHOWN)

@@ -80,7 +80,7 @@ def compare_runs(space: Workspace, a: str, b: str, how: How | None = None) -> Co
         UserError: One has no results, they are the same, or what they measured is not and that is not allowed.
     """
     pair = _pair(space, a, b)
-    return compare_pairs([pair], replace(how or How(), said="allow="))
+    return compare_pairs([pair], replace(how or How(), allow_option="allow="))
 
 
 def changed_cases(space: Workspace, a: str, b: str) -> Changes:

@@ -1,7 +1,7 @@
-"""Programs that a run starts: one from a run's folder is started only if it was before, or somebody agrees.
+"""The programs that resumed runs may start: those that were started here before, or that the user agreed to.
 
-A run's folder can come from somebody else, and to resume it starts the command, or calls the callable, that its
-run.json names. What was started or agreed to here stands in `.evalflow/programs`, which its owner alone can write.
+A run's folder can come from somebody else, and `resume` starts the command, or calls the function, that its run.json
+names. `.evalflow/programs` lists the runs whose programs may be started; only its owner can write it.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ class ProgramError(UserError):
 
 
 def expect_agreed(manifest: Mapping[str, Any], where: str, hint: str, root: Path | None = None) -> None:
-    """See that to resume a run starts no program that nobody has agreed to.
+    """Refuse to resume a run that would start a program that nobody has agreed to.
 
     Args:
         manifest: run.json.
         where: The run's folder.
         hint: How to agree.
-        root: The working directory that runs are resumed in; None: this process's.
+        root: The working directory of resumed runs; None: this process's.
 
     Raises:
-        ProgramError: It would start one.
+        ProgramError: The run would start one.
     """
     program = _program(manifest)
     if program is None or _digest(manifest) in _agreed((root or Path.cwd()) / FILE):
@@ -45,7 +45,7 @@ def expect_agreed(manifest: Mapping[str, Any], where: str, hint: str, root: Path
 
 
 def agree(manifest: Mapping[str, Any], root: Path | None = None) -> None:
-    """Note that the run's program, if it has one, may be started from now on."""
+    """Allow the run's program, if it has one, to be started from now on."""
     path = (root or Path.cwd()) / FILE
     if _program(manifest) is None or _digest(manifest) in _agreed(path):
         return
@@ -55,7 +55,7 @@ def agree(manifest: Mapping[str, Any], root: Path | None = None) -> None:
 
 
 def _program(manifest: Mapping[str, Any]) -> str | None:
-    """What a run starts, as it was written; None where it only asks services. What cannot be read may be anything."""
+    """The program that a run starts, as configured; None if it only asks services. An unknown kind may be anything."""
     target: object = manifest["config"].get("target")
     values: Mapping[str, Any] = cast("Mapping[str, Any]", target) if isinstance(target, Mapping) else {}
     kind = str(values.get("kind"))
