@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from evalflow.app.studio import bots, cases, datasets, metrics, runs
+from evalflow.app.studio import bots, cases, datasets, metrics
 from evalflow.app.studio.metrics import MetricDraft
 from evalflow.app.studio.run_types import RunRequest
 from evalflow.app.studio.space import Workspace
-from evalflow.app.worker import Worker
+
+from ..finishing import finish
 
 EVIL = "no <img src=x onerror=\"document.title='owned'\">"
-PATIENCE_S = 240
 EXACT: dict[str, Any] = {
     "kind": "check",
     "version": 1,
@@ -64,11 +63,4 @@ def _case(i: int, *, right: bool) -> dict[str, Any]:
 
 
 def _run(space: Workspace, title: str) -> str:
-    run = runs.create_run(space, RunRequest("fees", ["questions"], ["exact"], title=title))
-    worker, deadline = Worker(space), time.monotonic() + PATIENCE_S
-    while (found := runs.get_run(space, run.run_id)).state in ("queued", "running"):
-        assert time.monotonic() < deadline, found
-        if not worker.step():
-            time.sleep(0.05)
-    assert found.facts, found.message
-    return run.run_id
+    return finish(space, RunRequest("fees", ["questions"], ["exact"], title=title)).run_id

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import shutil
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from evalflow.app.studio import bots, cases, datasets, metrics, runs
+from evalflow.app.studio import bots, cases, datasets, metrics
 from evalflow.app.studio.comparing import related
 from evalflow.app.studio.metrics import MetricDraft
-from evalflow.app.studio.run_types import Run, RunRequest
+from evalflow.app.studio.run_types import RunRequest
 from evalflow.app.studio.space import Workspace
-from evalflow.app.worker import Worker
+
+from ...finishing import finish
 
 pytestmark = pytest.mark.slow
 
@@ -27,22 +27,12 @@ GRADED: dict[str, Any] = {
 }
 
 
-def ended(space: Workspace) -> Run:
-    run = runs.create_run(space, RunRequest("desk", ["mine"], ["graded"]))
-    worker, deadline = Worker(space), time.monotonic() + 240
-    while (found := runs.get_run(space, run.run_id)).state in ("queued", "running"):
-        assert time.monotonic() < deadline, found
-        if not worker.step():
-            time.sleep(0.05)
-    return found
-
-
 def test_a_run_leads_to_the_one_before_it_and_on_without_it_where_its_own_folder_is_gone(space: Workspace) -> None:
     bots.create_bot(space, "desk", {"kind": "recorded"})
     metrics.create_metric(space, "desk", MetricDraft("graded", GRADED))
     datasets.create_dataset(space, "mine")
     cases.add_cases(space, "mine", [{"id": "c", "question": "q?", "answer": "a", "vars": {"grade": 50}}])
-    first, second = ended(space), ended(space)
+    first, second = (finish(space, RunRequest("desk", ["mine"], ["graded"])) for _ in range(2))
     assert related(space, first.run_id).before is None
     found = related(space, second.run_id)
     assert (found.bot, found.datasets) == ("desk", ["mine"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from typing import Any
 
 import pytest
@@ -14,9 +13,10 @@ from evalflow.app.studio.run_cases import score_prompts
 from evalflow.app.studio.run_types import Run, RunRequest
 from evalflow.app.studio.scores import list_scores
 from evalflow.app.studio.space import NotFoundError, Workspace
-from evalflow.app.worker import Worker
 from evalflow.errors import UserError
 from evalflow.testing import Endpoint, Request, status
+
+from ...finishing import finish
 
 pytestmark = pytest.mark.slow
 
@@ -36,17 +36,6 @@ def reply(request: Request) -> Any:
     return status(400) if "broken" in request.text else {"reason": "because", "score": 7}
 
 
-def ended(space: Workspace, request: RunRequest) -> Run:
-    run = runs.create_run(space, request)
-    worker, deadline = Worker(space), time.monotonic() + 240
-    while (found := runs.get_run(space, run.run_id)).state in ("queued", "running"):
-        assert time.monotonic() < deadline, found
-        if not worker.step():
-            time.sleep(0.05)
-    assert found.facts, found.message
-    return found
-
-
 def sent(endpoint: Endpoint) -> list[list[tuple[str, str]]]:
     """The messages of every request so far."""
     bodies = [one.body for one in endpoint.requests]
@@ -61,7 +50,7 @@ def test_they_are_what_was_sent_and_the_replies_what_came(space: Workspace) -> N
         rows = [{"question": f"{word}?", "contexts": ["A fact."]} for word in ("plain", "broken")]
         cases.add_cases(space, "mine", rows)
         request = RunRequest("desk", ["mine"], ["warm", "faithfulness"], options={"max_error_rate": 1.0})
-        run = ended(space, request)
+        run = finish(space, request)
         before = sent(endpoint)
         bots.update_bot(space, "desk", 1, config={"kind": "recorded"})
         found = {
@@ -100,7 +89,7 @@ def test_a_score_that_no_judge_gave_has_none(space: Workspace) -> None:
     bots.create_bot(space, "desk", {"kind": "recorded"})
     datasets.create_dataset(space, "mine")
     cases.add_cases(space, "mine", [{"question": "q?", "answer": "a", "reference": "a"}])
-    run = ended(space, RunRequest("desk", ["mine"], ["exact_match"]))
+    run = finish(space, RunRequest("desk", ["mine"], ["exact_match"]))
     [score] = list_scores(space, run.run_id).items
     assert score_prompts(space, run.run_id, score.id) == []
 
@@ -115,7 +104,7 @@ def test_a_composite_has_scores_in_the_tables_and_its_prompts_with_its_parts(spa
         cases.add_cases(space, "mine", [{"question": "plain?", "reference": "answer to plain?"}])
         with pytest.raises(UserError, match="made of exact_match, which this run does not score"):
             runs.create_run(space, RunRequest("desk", ["mine"], ["warm", "both"]))
-        run = ended(space, RunRequest("desk", ["mine"], ["warm", "exact_match", "both"]))
+        run = finish(space, RunRequest("desk", ["mine"], ["warm", "exact_match", "both"]))
     scores = {score.metric: score for score in list_scores(space, run.run_id).items}
     warm, made = scores["warm"], scores["both"]
     assert warm.score is not None

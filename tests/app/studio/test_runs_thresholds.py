@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shlex
-import time
 from typing import Any
 
 import pytest
@@ -15,10 +14,10 @@ from evalflow.app.studio.metrics import MetricDraft
 from evalflow.app.studio.run_types import Run, RunRequest
 from evalflow.app.studio.scores import ScoreFilter, distribution, neighbours, pass_rates
 from evalflow.app.studio.space import NotFoundError, TakenError, Workspace
-from evalflow.app.worker import Worker
 from evalflow.errors import UserError
 
 from ...cli.conftest import Program
+from ...finishing import finish
 
 pytestmark = pytest.mark.slow
 
@@ -43,17 +42,7 @@ def _run(space: Workspace) -> Run:
         for i in range(10)
     ]
     cases.add_cases(space, "mine", rows)
-    return ended(space, runs.create_run(space, RunRequest("desk", ["mine"], ["graded"])))
-
-
-def ended(space: Workspace, run: Run) -> Run:
-    worker, deadline = Worker(space), time.monotonic() + 240
-    while (found := runs.get_run(space, run.run_id)).state in ("queued", "running"):
-        assert time.monotonic() < deadline, found
-        if not worker.step():
-            time.sleep(0.05)
-    assert found.facts, found.message
-    return found
+    return finish(space, RunRequest("desk", ["mine"], ["graded"]))
 
 
 def found(run: Run) -> tuple[Any, ...]:
@@ -111,7 +100,7 @@ def test_what_cannot_be_kept_or_carried_says_why_and_changes_nothing(space: Work
 
 def test_a_judge_that_is_not_calibrated_has_a_threshold_of_its_own(space: Workspace, run: Run) -> None:
     request = RunRequest("desk", ["mine"], ["relevance"], judge="embedded")
-    unjudged = ended(space, runs.create_run(space, request))
+    unjudged = finish(space, request)
     assert unjudged.facts["metrics"][0]["threshold"] is None
     kept = run_files.keep_threshold(space, unjudged.run_id, "relevance", 0.4)
     assert kept.facts["kept"] == ["judge.thresholds={relevance: 0.4}"]

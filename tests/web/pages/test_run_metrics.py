@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
-from evalflow.app.studio import bots, cases, datasets, metrics, runs
+from evalflow.app.studio import bots, cases, datasets, metrics
 from evalflow.app.studio.metrics import MetricDraft
 from evalflow.app.studio.run_types import RunRequest
 from evalflow.app.studio.space import Workspace
-from evalflow.app.worker import Worker
 
+from ...finishing import finish
 from ..conftest import Server, working_in
-from ..finished import EXACT, PATIENCE_S
+from ..finished import EXACT
 from .conftest import paged
 
 pytestmark = pytest.mark.browser
@@ -44,13 +43,7 @@ def finished_run(space: Workspace) -> str:
         metrics.create_metric(space, "desk", MetricDraft(name, definition))
     datasets.create_dataset(space, "mine")
     cases.add_cases(space, "mine", ROWS)
-    run = runs.create_run(space, RunRequest("desk", ["mine"], NAMES)).run_id
-    worker, deadline = Worker(space), time.monotonic() + PATIENCE_S
-    while runs.get_run(space, run).state in ("queued", "running"):
-        assert time.monotonic() < deadline
-        if not worker.step():
-            time.sleep(0.05)
-    return run
+    return finish(space, RunRequest("desk", ["mine"], NAMES)).run_id
 
 
 def test_each_number_has_a_line_that_leads_to_its_metric(visit: Callable[..., Any], made: tuple[Server, str]) -> None:

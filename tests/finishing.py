@@ -1,0 +1,65 @@
+"""Runs of the studio, carried out to their end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from evalflow.app.core import process
+from evalflow.app.studio import runs
+from evalflow.app.studio.run_types import Run, RunRequest
+from evalflow.app.studio.space import Workspace
+from evalflow.app.worker import Worker
+
+from .cli.conftest import Program
+
+PATIENCE_S = 240
+
+
+def finish(space: Workspace, request: RunRequest) -> Run:
+    """Create a run and have a worker carry it out, in this process where that is possible: it takes a fifth."""
+    run = runs.create_run(space, request)
+    worker, deadline = Worker(space), time.monotonic() + PATIENCE_S
+    with pytest.MonkeyPatch.context() as patch:
+        if not _is_in_a_loop():
+            patch.setattr(process, "start", _carry_out)
+        while (found := runs.get_run(space, run.run_id)).state in ("queued", "running"):
+            assert time.monotonic() < deadline, found
+            if not worker.step():
+                time.sleep(0.05)
+    assert found.facts, found.message
+    return found
+
+
+@dataclass(frozen=True)
+class _Ended:
+    """Stands for a process that has ended."""
+
+    code: int
+    pid: int = field(default_factory=os.getpid)
+
+    def poll(self) -> int:
+        return self.code
+
+    wait = poll
+
+
+def _carry_out(folder: Path, arguments: Sequence[str], root: Path) -> _Ended:
+    done = Program(root)(*arguments)
+    (folder / process.OUTPUT).write_text(done.stdout + done.stderr, encoding="utf-8")
+    return _Ended(done.returncode)
+
+
+def _is_in_a_loop() -> bool:
+    """Playwright keeps an event loop going in this thread, within which a run could not start its own."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
