@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from itertools import dropwhile, islice
 from pathlib import Path
@@ -216,7 +216,17 @@ def sift(name: str, config: DatasetConfig) -> Iterator[Sifted]:
     (path,) = files(config)
     format_of(path, config)
     field_map(name, config)
-    return _sifted(name, config, path)
+
+    def sifted() -> Iterator[Sifted]:
+        for position, (where, found) in enumerate(_file_rows(name, config, path, 0)):
+            if isinstance(found, Case):
+                yield Sifted(position, where, found)
+            elif any(isinstance(problem, Broken) for problem in found):
+                raise UserError(found)
+            else:
+                yield Sifted(position, where, None, found)
+
+    return sifted()
 
 
 def excerpt(config: DatasetConfig, positions: Collection[int]) -> Iterator[str]:
@@ -275,21 +285,19 @@ def places(config: DatasetConfig, indices: Collection[int]) -> dict[int, str]:
     return {index: row.where for index, row in enumerate(islice(rows, last + 1)) if index in indices}
 
 
-def _sifted(name: str, config: DatasetConfig, path: Path) -> Iterator[Sifted]:
-    for position, (where, found) in enumerate(_file_rows(name, config, path, 0)):
-        if isinstance(found, Case):
-            yield Sifted(position, where, found)
-        elif any(isinstance(problem, Broken) for problem in found):
-            raise UserError(found)
-        else:
-            yield Sifted(position, where, None, found)
-
-
 def _table(path: Path, config: DatasetConfig) -> Table:
     try:
-        return _READERS[format_of(path, config)](path)
+        table = _READERS[format_of(path, config)](path)
     except OSError as error:
         return Table(iter([unreadable(path, error)]))
+
+    def rows() -> Iterator[SourceRow | Problem]:
+        try:
+            yield from table.rows
+        except OSError as error:
+            yield unreadable(path, error)
+
+    return replace(table, rows=rows())
 
 
 def _cases(name: str, config: DatasetConfig, paths: Sequence[Path]) -> Iterator[Case]:
@@ -324,15 +332,8 @@ def _file_rows(
 ) -> Iterator[tuple[str, Case | Sequence[Problem]]]:
     table = _table(path, config)
     builder = Builder(name, field_map(name, config, table.aliases), table.cells, config.allow_irregular)
-    for i, row in enumerate(_readable(table, path)):
+    for i, row in enumerate(table.rows):
         yield row.where, [row] if isinstance(row, Problem) else builder.case(index + i, row)
-
-
-def _readable(table: Table, path: Path) -> Iterator[SourceRow | Problem]:
-    try:
-        yield from table.rows
-    except OSError as error:
-        yield unreadable(path, error)
 
 
 def case_to_row(case: Case) -> dict[str, Any]:

@@ -36,7 +36,7 @@ from evalflow.metrics.scale import Band, BooleanScale, LikertScale, band_fault, 
 from evalflow.metrics.steps import PreparedStep, StepConfig, build_steps, root
 from evalflow.prompts import Prompts, render
 from evalflow.protocols import Judge, Prepared
-from evalflow.records import Answer, Ask, Case, Message, Outcome, Reply
+from evalflow.records import Answer, Ask, Case, Message, Outcome
 
 FILE = "prepared.json"
 
@@ -57,26 +57,6 @@ class Steps(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     steps: EvalSteps
-
-
-def key_of(criteria: str, judge_identity: str, prompt: str) -> str:
-    """The key of an entry: a digest of what was asked, and of who was asked it."""
-    text = json.dumps([criteria, judge_identity, prompt])
-    return f"g_eval {hashlib.sha256(text.encode()).hexdigest()[:16]}"
-
-
-def entry_of(metric: str, criteria: str, judge: str, judge_identity: str, prompt: str, reply: Reply) -> dict[str, Any]:
-    """The entry of steps that were just written; `reply` holds a `Steps`."""
-    return {
-        "kind": "g_eval",
-        "metric": metric,
-        "criteria": criteria,
-        "judge": judge,
-        "judge_identity": judge_identity,
-        "prompt_sha256": hashlib.sha256(prompt.encode()).hexdigest()[:16],
-        "steps": list(cast("Steps", reply.parsed).steps),
-        "copied_from": None,
-    }
 
 
 def copy_of(entry: Mapping[str, Any], origin: str) -> dict[str, Any]:
@@ -207,9 +187,8 @@ class GEvalMetricConfig(ChainConfig):
             raise ValueError("steps and steps_from exclude each other")
         if not self.needs:
             raise ValueError("needs is empty, so that the judge would be shown nothing; such as [question, answer]")
-        return self._strictly() if self.strict else self
-
-    def _strictly(self) -> GEvalMetricConfig:
+        if not self.strict:
+            return self
         if self.direction == "lower_is_better":
             raise ValueError("strict gives 1 for what is perfect, so that higher must be better")
         return self.model_copy(update={"threshold": 1.0})
@@ -267,13 +246,10 @@ class GEvalMetric(ChainMetric[GEvalMetricConfig]):
             plan = _Plan(None, borrowed=copy_of(found, str(origin)))
         return cls(name, config, [scoring], rule, replace(writing, reply_model=Steps), plan)
 
-    @property
-    def _is_to_write(self) -> bool:
-        return self._plan.steps is None and self._plan.borrowed is None
-
     def preparation(self) -> Sequence[Ask]:
         """The one ask for the steps; none where they are given."""
-        return (self._writing_ask(),) if self._is_to_write else ()
+        written = self._plan.steps is not None or self._plan.borrowed is not None
+        return () if written else (self._writing_ask(),)
 
     async def prepare(self, judge: Judge | None, prepared: Prepared) -> Self:
         """Have the steps written, unless the run, the configuration or another run has them.
@@ -285,13 +261,24 @@ class GEvalMetric(ChainMetric[GEvalMetricConfig]):
             return self
         ask = self._writing_ask()
         prompt = ask.messages[-1].content
-        key = key_of(criteria, judge.info.identity, prompt)
-        entry = prepared.get(key)
+        key = f"g_eval {_digest(json.dumps([criteria, judge.info.identity, prompt]))}"
+        entry = prepared.get(key) or self._plan.borrowed
         if entry is None:
             try:
-                entry = await self._made(ask, judge, criteria)
+                reply = await judge.ask(ask)
             except JudgeError as error:
                 return self._with(_Plan(None, fault=error))
+            entry = {
+                "kind": "g_eval",
+                "metric": self.name,
+                "criteria": criteria,
+                "judge": judge.info.name,
+                "judge_identity": judge.info.identity,
+                "prompt_sha256": _digest(prompt),
+                "steps": list(cast("Steps", reply.parsed).steps),
+                "copied_from": None,
+            }
+        if prepared.get(key) is None:
             prepared.put(key, entry)
         return self._with(_Plan(steps_in(entry, f"{self.name}, prepared.json")))
 
@@ -303,12 +290,6 @@ class GEvalMetric(ChainMetric[GEvalMetricConfig]):
         what = f"the judge could not write the steps to grade by: {fault}"
         said = ({"id": WRITING, "reply": None, "raw": fault.raw, "error": str(fault), "reasks": 0},)
         return Outcome(status="error", error_type=fault.error_type, error=what, steps=said)
-
-    async def _made(self, ask: Ask, judge: Judge, criteria: str) -> Mapping[str, Any]:
-        if self._plan.borrowed is not None:
-            return self._plan.borrowed
-        reply = await judge.ask(ask)
-        return entry_of(self.name, criteria, judge.info.name, judge.info.identity, ask.messages[-1].content, reply)
 
     def _with(self, plan: _Plan) -> Self:
         return type(self)(self.name, self.config, self._steps, self._rule, self._writing, plan)
@@ -366,3 +347,7 @@ def _basis(step: Mapping[str, Any]) -> str:
     grades = ", ".join(f"{grade} in {chance * step['samples']:.0f}" for grade, chance in chances.items())
     failed = f", {step['failed']} more failed" if "failed" in step else ""
     return f"[mean of {step['samples']} samples{failed}: {grades}]"
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
