@@ -98,7 +98,7 @@ def open_json(path: Path) -> Table:
     """The file as a table, parsed piece by piece."""
     import ijson  # pyright: ignore[reportMissingTypeStubs]
 
-    fault = _trap(path)
+    fault = _unparsable(path)
     if fault:
         return Table(iter([fault]))
     try:
@@ -203,7 +203,7 @@ def _floats(value: Any, depth: int = 0) -> Any:
     return value
 
 
-def _trap(path: Path) -> Problem | None:
+def _unparsable(path: Path) -> Problem | None:
     """What the parser would not survive: a whole number of thousands of digits, or thousands of brackets opened.
 
     Windows of the file that look like either are rare, and text may look so too: then the strict parser decides.

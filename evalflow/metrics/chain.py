@@ -137,8 +137,8 @@ async def _observe(
     except JudgeError as error:
         trail.append({**entry, "reply": None, "raw": error.raw, "error": str(error), "reasks": 0})
         raise
-    probabilities = None if reply.probabilities is None else [_plain(one) for one in reply.probabilities]
-    trail.append({**entry, "reply": said, "probabilities": probabilities, "reasks": reply.reasks, **_drawn(reply)})
+    probabilities = None if reply.probabilities is None else [_json_distribution(one) for one in reply.probabilities]
+    trail.append({**entry, "reply": said, "probabilities": probabilities, "reasks": reply.reasks, **_sampling(reply)})
     return Observed(step.shape, said, reply.probabilities, items)
 
 
@@ -195,14 +195,14 @@ def _checked(reply: Reply, items: tuple[Any, ...] | None) -> Any:
     return said
 
 
-def _drawn(reply: Reply) -> dict[str, Any]:
+def _sampling(reply: Reply) -> dict[str, Any]:
     """Where the probabilities come from; nothing for a reply without."""
     samples = {"samples": reply.samples} if reply.samples > 1 else {}
     samples |= {"failed": reply.failed} if reply.failed else {}
     return samples if reply.mass is None else {**samples, "mass": dict(reply.mass)}
 
 
-def _plain(distribution: Distribution) -> dict[str, dict[str, float]]:
+def _json_distribution(distribution: Distribution) -> dict[str, dict[str, float]]:
     return {
         field: {_key(value): chance for value, chance in chances.items()} for field, chances in distribution.items()
     }

@@ -39,7 +39,7 @@ def vote(parts: Mapping[str, Outcome], weights: Sequence[float], config: PanelCo
     scores = {name: part.score for name, part in parts.items() if part.score is not None}
     quorum = config.quorum or len(parts)
     if len(scores) < quorum:
-        return _together(_short(parts, len(scores), quorum), parts, concurrent=True)
+        return _with_members(_without_quorum(parts, len(scores), quorum), parts, concurrent=True)
     shares = {name: weight for name, weight in zip(parts, weights, strict=True) if name in scores}
     score, tie = _poll(scores, shares, config, direction)
     spread = max(scores.values()) - min(scores.values())
@@ -48,11 +48,11 @@ def vote(parts: Mapping[str, Outcome], weights: Sequence[float], config: PanelCo
         status="scored",
         score=score,
         value=_value({name: parts[name] for name in scores}, score, shares, config, direction),
-        reason="; ".join([said, *([tie] if tie else []), *_said(parts)]),
+        reason="; ".join([said, *([tie] if tie else []), *_member_lines(parts)]),
         path=_path(parts.values()),
         steps=_steps(parts, {"vote": config.vote, "range": spread}),
     )
-    return _together(outcome, parts, concurrent=True)
+    return _with_members(outcome, parts, concurrent=True)
 
 
 def settle(parts: Mapping[str, Outcome], confidences: Mapping[str, float | None]) -> Outcome:
@@ -69,7 +69,7 @@ def settle(parts: Mapping[str, Outcome], confidences: Mapping[str, float | None]
     reason = "; ".join([*doubts, f"{decided} decides{sure}" + (f": {last.reason}" if last.reason else "")])
     steps = _steps(parts, {"decided": decided, "escalated": bool(unsure)}, confidences)
     outcome = replace(last, reason=last.reason if last.status == "skipped" else reason, steps=steps)
-    return _together(outcome, parts, concurrent=False)
+    return _with_members(outcome, parts, concurrent=False)
 
 
 def _poll(
@@ -104,7 +104,7 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _short(parts: Mapping[str, Outcome], scored: int, quorum: int) -> Outcome:
+def _without_quorum(parts: Mapping[str, Outcome], scored: int, quorum: int) -> Outcome:
     states = [part.status for part in parts.values()]
     steps = _steps(parts, {"scored": scored, "quorum": quorum})
     if all(state == "skipped" for state in states):
@@ -112,13 +112,13 @@ def _short(parts: Mapping[str, Outcome], scored: int, quorum: int) -> Outcome:
     missing = {name: part for name, part in parts.items() if part.score is None}
     few = f"{scored} of {len(parts)} judges scored, and {quorum} must"
     failed = next((part for part in parts.values() if part.status == "error"), None)
-    text = "; ".join([few, *_said(missing)])
+    text = "; ".join([few, *_member_lines(missing)])
     if failed is None:
         return Outcome(status="undefined", reason=text, steps=steps)
     return Outcome(status="error", error_type=failed.error_type, error=text, steps=steps)
 
 
-def _said(parts: Mapping[str, Outcome]) -> list[str]:
+def _member_lines(parts: Mapping[str, Outcome]) -> list[str]:
     return [
         f"{name} {part.status if part.score is None else f'{part.score:.3g}'}"
         + (f" ({part.error or part.reason})" if part.error or part.reason else "")
@@ -142,7 +142,7 @@ def _steps(
     )
 
 
-def _together(outcome: Outcome, parts: Mapping[str, Outcome], *, concurrent: bool) -> Outcome:
+def _with_members(outcome: Outcome, parts: Mapping[str, Outcome], *, concurrent: bool) -> Outcome:
     asked = [part for part in parts.values() if part.latency_s is not None]
     times = [part.latency_s or 0.0 for part in asked]
     return replace(
@@ -304,7 +304,7 @@ def _score(op: str, entries: Mapping[str, float], weights: Mapping[str, float]) 
 def _reasons(config: CompositeMetricConfig, parts: Mapping[str, Part]) -> Iterator[str]:
     """What entered, what did not, and the reason of the lowest part."""
     kept = {name: part for name, part in parts.items() if part.status == "scored"}
-    told = [_told(name, part, config) for name, part in kept.items()]
+    told = [_part_in_words(name, part, config) for name, part in kept.items()]
     weights = [f"{config.weights[name]:g}" for name in kept]
     yield ", ".join(told) + (f" (weights {', '.join(weights)})" if len({*weights}) > 1 else "")
     yield from (f"without {name}, {part.status}: {part.reason}" for name, part in parts.items() if name not in kept)
@@ -313,7 +313,7 @@ def _reasons(config: CompositeMetricConfig, parts: Mapping[str, Part]) -> Iterat
         yield f"{lowest}: {one_line(kept[lowest].reason or '', 2 * REMARK)}"
 
 
-def _told(name: str, part: Part, config: CompositeMetricConfig) -> str:
+def _part_in_words(name: str, part: Part, config: CompositeMetricConfig) -> str:
     if config.op in BY_PASSING:
         return f"{name} {'passes' if part.passed else 'fails'} with {part.score:.3f}"
     return f"{name} {part.score:.3f}" + (f" taken as {part.entry:.3f}" if part.inverted else "")

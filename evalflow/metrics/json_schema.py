@@ -39,7 +39,7 @@ def _checked(schema: Mapping[str, Any]) -> Fault:
         raise ValueError(f"no JSON Schema: {error.message} at {error.json_path}") from None
     except RecursionError:
         raise ValueError("the JSON Schema is nested too deeply to be read") from None
-    lost = next(_lost(schema), None)
+    lost = next(_dangling_references(schema), None)
     if lost is not None:
         raise ValueError(f"the JSON Schema refers to {lost!r}, which it does not hold itself")
     # With a registry of its own it does not look for schemas elsewhere.
@@ -64,7 +64,7 @@ def _bounded(model: Any) -> Any:
     """
     jsonschema: Any = import_module("jsonschema")
     names: dict[int, dict[str, Any]] = {}
-    keywords: dict[str, Any] = {name: _again(keyword, names) for name, keyword in model.VALIDATORS.items()}
+    keywords: dict[str, Any] = {name: _rebound(keyword, names) for name, keyword in model.VALIDATORS.items()}
     bounded = jsonschema.validators.extend(model, keywords)
     fields = [(field.name, field.alias) for field in import_module("attrs").fields(bounded) if field.init]
 
@@ -78,7 +78,7 @@ def _bounded(model: Any) -> Any:
     return bounded
 
 
-def _again(function: Any, names: dict[int, dict[str, Any]]) -> Any:
+def _rebound(function: Any, names: dict[int, dict[str, Any]]) -> Any:
     """A function of jsonschema that runs with our names in its module."""
     if not isinstance(function, FunctionType):
         return function
@@ -99,7 +99,7 @@ def _module(own: dict[str, Any], names: dict[int, dict[str, Any]]) -> dict[str, 
     made = names[id(own)] = {**own, "re": SimpleNamespace(search=_search), "ValidationError": _invalid}
     for name, value in own.items():
         if isinstance(value, FunctionType) and value.__module__.startswith("jsonschema."):
-            made[name] = _again(value, names)
+            made[name] = _rebound(value, names)
         elif isinstance(value, ModuleType) and value.__name__ == "jsonschema._utils":
             made[name] = SimpleNamespace(**_module(vars(value), names))
     return made
@@ -111,10 +111,10 @@ def _search(pattern: str, text: str) -> Any:
 
 def _invalid(message: str, *args: Any, **kwargs: Any) -> Any:
     """An error of jsonschema, whose messages spell the whole document out."""
-    return import_module("jsonschema").ValidationError(_short(message), *args, **kwargs)
+    return import_module("jsonschema").ValidationError(_shortened(message), *args, **kwargs)
 
 
-def _lost(schema: Mapping[str, Any]) -> Iterator[str]:
+def _dangling_references(schema: Mapping[str, Any]) -> Iterator[str]:
     """The references that lead nowhere inside of the schema."""
     referencing, drafts = import_module("referencing"), import_module("referencing.jsonschema")
     faults: Any = import_module("referencing.exceptions")
@@ -140,7 +140,7 @@ def _references(node: Any) -> Iterator[str]:
             yield from _references(value)
 
 
-def _short(message: str) -> str:
+def _shortened(message: str) -> str:
     return message if len(message) <= 200 else f"{message[:199]}…"
 
 

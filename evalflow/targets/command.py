@@ -1,4 +1,4 @@
-"""The way to a target that is a command: a process of its own for each case, and no shell."""
+"""The connector to a target that is a command: a process of its own for each case, and no shell."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pathlib import Path
 from evalflow.calls.client import CallSession
 from evalflow.config.targets import CommandTargetConfig
 from evalflow.errors import Problem, TargetError, UserError
-from evalflow.targets.service import Heard, Slots, Way, digest
+from evalflow.targets.service import Connector, RawReply, Slots, digest
 
 MAX_OUTPUT = 8 * 1024**2
 """Bytes of a reply."""
@@ -28,7 +28,7 @@ SHOWN_ERRORS = 10
 _CHUNK = 2**16
 
 
-class CommandWay(Way):
+class CommandConnector(Connector):
     """Starts the command in a process group of its own, which is killed when its time is over or the run is stopped.
 
     Raises:
@@ -43,17 +43,17 @@ class CommandWay(Way):
         self._slots = Slots(("command", *self._argv), config, session)
         self.identity = digest(["command", self._argv, list(_contents(self._argv))])
 
-    async def ask(self, data: bytes) -> Heard:
-        """Start the command and wait for its output. See `Way`."""
+    async def ask(self, data: bytes) -> RawReply:
+        """Start the command and wait for its output. See `Connector`."""
         errors = bytearray()
         try:
-            heard = await self._slots.run(data, partial(self._run, errors))
+            raw = await self._slots.run(data, partial(self._run, errors))
         except TargetError as error:
-            told = f"{error}{_told(errors)}"
+            told = f"{error}{_stderr_in_words(errors)}"
             raise TargetError(
                 error.error_type, told, error.raw, requests=error.requests, latency_s=error.latency_s
             ) from None
-        return replace(heard, aside=_told(errors))
+        return replace(raw, note=_stderr_in_words(errors))
 
     async def _run(self, errors: bytearray, data: bytes) -> bytes:
         loop = asyncio.get_running_loop()
@@ -129,7 +129,7 @@ def _ended(code: int, errors: bytearray) -> str:
     return f"the command {how}" + ("" if errors.strip() else ", and said nothing on stderr")
 
 
-def _told(errors: bytearray) -> str:
+def _stderr_in_words(errors: bytearray) -> str:
     """What a command said on stderr, to stand behind an error: its last line, then those before it."""
     lines = [line.rstrip() for line in errors.decode("utf-8", "replace").strip().splitlines()]
     if not lines:

@@ -53,23 +53,23 @@ class ConversationTarget:
             answers.append(answer)
             if answer.status == "error":
                 turn = f"turn {len(answers)} of {len(asked)}: {answer.error}"
-                return replace(_together(answers), error=turn)
+                return replace(_totalled(answers), error=turn)
             if at != asked[-1]:
-                played.append(Message("assistant", _said(answer), answer.metadata))
-        return _together(answers)
+                played.append(Message("assistant", _as_text(answer), answer.metadata))
+        return _totalled(answers)
 
     async def close(self) -> None:
         """Release the target's connections."""
         await self._target.close()
 
 
-def _said(answer: Answer) -> str:
+def _as_text(answer: Answer) -> str:
     """An answer as a message; a prediction in its JSON form, unless it is text."""
     said = answer.actual if answer.answer is None else answer.answer
     return said if isinstance(said, str) else json.dumps(said, ensure_ascii=False)
 
 
-def _together(answers: Sequence[Answer]) -> Answer:
+def _totalled(answers: Sequence[Answer]) -> Answer:
     """The last answer, with what all of them took; None where one of them does not say.
 
     A turn that failed before anything was answered took nothing.

@@ -86,7 +86,7 @@ class OpenAITarget:
             key = self._client.key(request, repeat)
             form = self._forms[case.dataset]
             completion, known = await self._client.once(key, partial(self._paid, request, form), self._client.recall)
-            text, is_actual = said(completion), form.generates == "actual"
+            text, is_actual = answer_text(completion), form.generates == "actual"
             prediction = predicted(text, form) if is_actual else None
         except UserError as error:
             return replace(begun, status="error", error_type="prompt", error=str(error))
@@ -120,7 +120,7 @@ class OpenAITarget:
         return completion, Entry(body=completion.body, usage=completion.usage, latency_s=completion.latency_s)
 
 
-def said(completion: Completion) -> str:
+def answer_text(completion: Completion) -> str:
     """The answer; a refusal is one too, and often the right one."""
     return completion.text or completion.refusal or ""
 
@@ -129,11 +129,11 @@ def _fault(completion: Completion, form: Form) -> tuple[str, str] | None:
     """Why there is no answer: error_type and message."""
     if completion.finish_reason == "content_filter":
         return "refused", "the content filter withheld the answer"
-    if not said(completion):
+    if not answer_text(completion):
         return "empty", f"the reply has no text (finish_reason: {completion.finish_reason})"
     if form.generates == "actual":
         try:
-            predicted(said(completion), form)
+            predicted(answer_text(completion), form)
         except TargetError as error:
             return error.error_type, str(error)
     return None

@@ -1,4 +1,4 @@
-"""The way to a target that is a Python callable."""
+"""The connector to a target that is a Python callable."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from evalflow.calls.client import CallSession
 from evalflow.calls.faults import of_exception
 from evalflow.config.targets import PythonTargetConfig
 from evalflow.errors import CallError, InfrastructureError, Problem, TargetError, UserError
-from evalflow.targets.service import Heard, Slots, Way, digest
+from evalflow.targets.service import Connector, RawReply, Slots, digest
 
 HINT = "name a callable that Python finds from the working directory: target.call=package.module:callable"
 
@@ -82,7 +82,7 @@ class Threads:
         return value
 
 
-class PythonWay(Way):
+class PythonConnector(Connector):
     """Calls a coroutine function in the event loop, and any other callable in a thread of its own.
 
     Raises:
@@ -95,8 +95,8 @@ class PythonWay(Way):
         self._threads = Threads(config.call, config.concurrency.max, config.timeout_s)
         self.identity = digest(["python", config.call, list(_sources(module))])
 
-    async def ask(self, data: bytes) -> Heard:
-        """Call it. See `Way`."""
+    async def ask(self, data: bytes) -> RawReply:
+        """Call it. See `Connector`."""
         threaded = not inspect.iscoroutinefunction(self._callable)
         return await self._slots.run(data, self._call, self._threads.room if threaded else None)
 

@@ -27,7 +27,7 @@ from evalflow.targets.recorded import MissingTarget, RecordedTarget
 from evalflow.targets.reply import Form
 
 if TYPE_CHECKING:
-    from evalflow.targets.service import Way
+    from evalflow.targets.service import Connector
 
 Forms = Mapping[str, Form]
 Generate = Literal[False, True, "missing", "demo"]
@@ -103,18 +103,18 @@ def _openai(config: OpenAITargetConfig, name: str, prompts: Prompts, forms: Form
 
 
 def _service(config: Any, name: str, prompts: Prompts, forms: Forms, session: CallSession) -> Target:
-    from evalflow.targets.service import HttpWay, ServiceTarget
+    from evalflow.targets.service import HttpConnector, ServiceTarget
 
-    way: Way
+    connector: Connector
     match config:
         case CommandTargetConfig():
-            from evalflow.targets.command import CommandWay
+            from evalflow.targets.command import CommandConnector
 
-            way = CommandWay(config, session)
+            connector = CommandConnector(config, session)
         case PythonTargetConfig():
-            from evalflow.targets.python import PythonWay
+            from evalflow.targets.python import PythonConnector
 
-            way = PythonWay(config, session)
+            connector = PythonConnector(config, session)
         case _:
-            way = HttpWay(config, prompts, session)
-    return ServiceTarget(way, config, name, forms, session)
+            connector = HttpConnector(config, prompts, session)
+    return ServiceTarget(connector, config, name, forms, session)

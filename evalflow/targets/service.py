@@ -31,15 +31,15 @@ from evalflow.targets.reply import Form, ParsedReply, ReplyReader
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class RawReply:
     """A reply as it came, the seconds it took, and what stands behind the error where the reply cannot be used."""
 
     body: bytes
     latency_s: float
-    aside: str = ""
+    note: str = ""
 
 
-class Way(ABC):
+class Connector(ABC):
     """How a program is reached.
 
     Attributes:
@@ -53,7 +53,7 @@ class Way(ABC):
         return canonical(payload(case))
 
     @abstractmethod
-    async def ask(self, data: bytes) -> Heard:
+    async def ask(self, data: bytes) -> RawReply:
         """Send it and wait for the reply.
 
         Raises:
@@ -70,13 +70,13 @@ class ServiceTarget:
     """A program of one's own. What it costs is not known; its replies are remembered like a model's."""
 
     def __init__(
-        self, way: Way, config: ReplyConfig, name: str, forms: Mapping[str, Form], session: CallSession
+        self, connector: Connector, config: ReplyConfig, name: str, forms: Mapping[str, Form], session: CallSession
     ) -> None:
-        self._way = way
+        self._connector = connector
         self._reader = ReplyReader(config)
         mapping = config.model_dump(mode="json", include={"answer", "actual", "contexts", "metadata"})
         self.name = name
-        self.identity = digest([way.identity, mapping])
+        self.identity = digest([connector.identity, mapping])
         self._forms = forms
         self._once = session.once
 
@@ -85,8 +85,8 @@ class ServiceTarget:
         begun = blank(case, self.name, repeat)
         form = self._forms[case.dataset]
         try:
-            data = self._way.render(case)
-            key = key_of(self._way.identity, "", data, repeat)
+            data = self._connector.render(case)
+            key = key_of(self._connector.identity, "", data, repeat)
             paid, recall = partial(self._paid, data, form), partial(self._recall, form)
             if self._once is None:
                 (said, entry), known = (await paid())[0], False
@@ -112,18 +112,18 @@ class ServiceTarget:
 
     async def close(self) -> None:
         """Release connections."""
-        await self._way.close()
+        await self._connector.close()
 
     async def _paid(self, data: bytes, form: Form) -> tuple[tuple[ParsedReply, Entry], Entry]:
         """Ask for a reply; one that cannot be used is not to be remembered."""
-        heard = await self._way.ask(data)
-        read = partial(self._reader.read, heard.body, form)
+        raw = await self._connector.ask(data)
+        read = partial(self._reader.read, raw.body, form)
         try:
             said = read() if self._reader.quick else await apart(read)
         except TargetError as error:
-            told = f"{error}{heard.aside}"
-            raise TargetError(error.error_type, told, error.raw, requests=1, latency_s=heard.latency_s) from None
-        entry = Entry(body=heard.body, latency_s=heard.latency_s)
+            told = f"{error}{raw.note}"
+            raise TargetError(error.error_type, told, error.raw, requests=1, latency_s=raw.latency_s) from None
+        entry = Entry(body=raw.body, latency_s=raw.latency_s)
         return (said, entry), entry
 
     def _recall(self, form: Form, entry: Entry) -> tuple[ParsedReply, Entry]:
@@ -300,7 +300,7 @@ class _Received:
     usage: Usage | None = None
 
 
-class HttpWay(Way):
+class HttpConnector(Connector):
     """Sends the case to a service, under its limiter and the run's budget, and tries again what may pass.
 
     Raises:
@@ -327,14 +327,14 @@ class HttpWay(Way):
         )
 
     def render(self, case: Case) -> bytes:
-        """The body. See `Way`."""
+        """The body. See `Connector`."""
         return canonical(self._body.value(case))
 
-    async def ask(self, data: bytes) -> Heard:
-        """Send it. See `Way`."""
+    async def ask(self, data: bytes) -> RawReply:
+        """Send it. See `Connector`."""
         request = HttpRequest(self._config.method, "", data, self._config.timeout_s)
         sent = await self._gateway.send(request, _received)
-        return Heard(sent.value.body, sent.latency_s)
+        return RawReply(sent.value.body, sent.latency_s)
 
     async def close(self) -> None:
         """Release connections."""
@@ -359,7 +359,7 @@ class Slots:
 
     async def run(
         self, data: bytes, call: Callable[[bytes], Awaitable[bytes]], ready: Callable[[], Awaitable[None]] | None = None
-    ) -> Heard:
+    ) -> RawReply:
         """The reply of a call, which is cancelled when its time is over.
 
         Args:
@@ -387,7 +387,7 @@ class Slots:
                     raise
                 latency_s = time.monotonic() - begun
                 self._limiter.succeeded(slot, latency_s)
-                return Heard(body, latency_s)
+                return RawReply(body, latency_s)
         except TimeoutError:
             what = f"no reply within {self._timeout_s:g} s"
             raise TargetError("timeout", what, requests=1, latency_s=self._timeout_s) from None

@@ -11,8 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from evalflow.testing.instances import Instances
-from evalflow.testing.replies import Answering, Computed, Exchange, Step, as_step, reply
+from evalflow.testing.replies import Answering, Computed, Exchange, Instances, Step, as_step, reply
 
 if TYPE_CHECKING:
     from aiohttp import web

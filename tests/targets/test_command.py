@@ -21,7 +21,7 @@ from evalflow.config.targets import CommandTargetConfig
 from evalflow.errors import BudgetError, UserError
 from evalflow.records import Case, Message
 from evalflow.targets import command
-from evalflow.targets.command import CommandWay
+from evalflow.targets.command import CommandConnector
 from evalflow.targets.reply import Form
 from evalflow.targets.service import ServiceTarget
 
@@ -38,7 +38,7 @@ def build(tmp_path: Path) -> Build:
         argv = [sys.executable, str(script), *arguments]
         config = CommandTargetConfig.model_validate({"kind": "command", "argv": argv, **keys})
         session = session or CallSession()
-        return ServiceTarget(CommandWay(config, session), config, "bot", {"d": Form("answer")}, session)
+        return ServiceTarget(CommandConnector(config, session), config, "bot", {"d": Form("answer")}, session)
 
     return make
 
@@ -178,7 +178,7 @@ async def test_its_calls_count_against_the_budget(build: Build) -> None:
 async def test_a_program_that_does_not_exist_is_refused_before_the_run() -> None:
     config = CommandTargetConfig(kind="command", argv=["no-such-program"])
     with pytest.raises(UserError, match="there is no program 'no-such-program'"):
-        CommandWay(config, CallSession())
+        CommandConnector(config, CallSession())
     with pytest.raises(ValueError, match="argv"):
         CommandTargetConfig.model_validate({"kind": "command", "argv": json.loads('"python bot.py"')})
 

@@ -15,7 +15,7 @@ from evalflow.calls.client import CallSession
 from evalflow.config.targets import PythonTargetConfig
 from evalflow.errors import InfrastructureError, UserError
 from evalflow.records import Case, Context, Message
-from evalflow.targets.python import PythonWay
+from evalflow.targets.python import PythonConnector
 from evalflow.targets.reply import Form
 from evalflow.targets.service import ServiceTarget
 
@@ -93,7 +93,7 @@ def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Build]:
     def make(call: str, **keys: Any) -> ServiceTarget:
         config = PythonTargetConfig.model_validate({"kind": "python", "call": call, **keys})
         session = CallSession()
-        return ServiceTarget(PythonWay(config, session), config, "bot", {"d": Form("answer")}, session)
+        return ServiceTarget(PythonConnector(config, session), config, "bot", {"d": Form("answer")}, session)
 
     yield make
     sys.modules.pop("my_bot", None)

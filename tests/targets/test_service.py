@@ -20,7 +20,7 @@ from evalflow.errors import BudgetError, InfrastructureError, UserError
 from evalflow.prompts import Prompts
 from evalflow.records import Case, Context, Message
 from evalflow.targets.reply import Form
-from evalflow.targets.service import HttpWay, ServiceTarget
+from evalflow.targets.service import HttpConnector, ServiceTarget
 from evalflow.testing import Endpoint, Request, Step, html, reset, silence, status
 from evalflow.testing.replies import Answering, Exchange
 
@@ -65,7 +65,7 @@ async def build() -> AsyncIterator[Build]:
         url = f"{base_url}/chat/completions"
         config = HttpTargetConfig.model_validate({"kind": "http", "url": url, **keys})
         session = session or CallSession()
-        way = HttpWay(config, Prompts([Path()]), session, policy=QUICK)
+        way = HttpConnector(config, Prompts([Path()]), session, policy=QUICK)
         targets.append(ServiceTarget(way, config, "bot", FORMS, session))
         return targets[-1]
 
@@ -143,7 +143,7 @@ async def test_what_may_pass_is_tried_again(build: Build) -> None:
     async with Endpoint([status(502), reset(), said(answer="A")]) as endpoint:
         target = build(endpoint.url, attempts=3)
         policy = RetryPolicy(attempts=3, base_s=0.01, cap_s=0.02)
-        target._way._gateway._policy = policy  # pyright: ignore
+        target._connector._gateway._policy = policy  # pyright: ignore
         assert (await target.answer(case(), 0)).answer == "A"
 
 

@@ -153,7 +153,7 @@ class GEvalMetricConfig(ChainConfig):
 
     @field_validator("criteria")
     @classmethod
-    def _said(cls, criteria: str | None) -> str | None:
+    def _criteria_not_blank(cls, criteria: str | None) -> str | None:
         if criteria is not None and not criteria.strip():
             raise ValueError("the criteria are blank; say in words what a good answer is")
         return criteria

@@ -60,7 +60,7 @@ class PairwiseMetricConfig(ChainConfig):
 
     @field_validator("criteria")
     @classmethod
-    def _said(cls, criteria: str) -> str:
+    def _not_blank(cls, criteria: str) -> str:
         if not criteria.strip():
             raise ValueError("the criteria are blank; say in words what makes an answer the better one")
         return criteria

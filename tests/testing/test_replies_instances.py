@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import BaseModel, Field
 
-from evalflow.testing.instances import Instances
+from evalflow.testing.replies import Instances
 
 
 class Inner(BaseModel):
