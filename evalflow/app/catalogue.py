@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
 import json
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -23,10 +21,6 @@ from evalflow.report.wording import literal, plain
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
-
-
-_ENTRY = re.compile(r"    (\w+(?:, \w+)*): ")
-"""How an attribute begins in the docstring of a configuration."""
 
 
 def print_kind(kind: str, members: Sequence[Option], console: Console, *, as_json: bool) -> int:
@@ -67,7 +61,9 @@ def keys_of(kind: str) -> list[dict[str, Any]]:
 def _keys(config: type[BaseModel]) -> Iterator[dict[str, Any]]:
     from pydantic_core import PydanticUndefined
 
-    told = _meanings(config)
+    from evalflow.config.explain import meanings_of
+
+    meanings = meanings_of(config)
     for name, field in config.model_fields.items():
         default = field.get_default(call_default_factory=True, validated_data={})
         required = default is PydanticUndefined
@@ -75,29 +71,12 @@ def _keys(config: type[BaseModel]) -> Iterator[dict[str, Any]]:
             "key": field.alias or name,
             "required": required,
             "default": None if required else _plain(default),
-            "meaning": told.get(name, ""),
+            "meaning": meanings.get(name, ""),
         }
 
 
 def _plain(value: Any) -> Any:
     return value.model_dump(exclude_none=True) if hasattr(value, "model_dump") else value
-
-
-def _meanings(config: type[BaseModel]) -> Mapping[str, str]:
-    """What the docstrings of a configuration, and of those it extends, say of the keys."""
-    found: dict[str, str] = {}
-    for model in reversed(config.__mro__):
-        _, _, attributes = inspect.cleandoc(model.__doc__ or "").partition("Attributes:\n")
-        names: list[str] = []
-        for line in attributes.splitlines():
-            if begins := _ENTRY.match(line):
-                names = begins[1].split(", ")
-                found |= dict.fromkeys(names, line[begins.end() :])
-            elif names and line.startswith("     "):
-                found |= {name: f"{found[name]} {line.strip()}" for name in names}
-            else:
-                names = []
-    return found
 
 
 def _key_table(keys: Sequence[Mapping[str, Any]]) -> Table:

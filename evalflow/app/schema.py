@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from rich.console import Console
 
+from evalflow.config.explain import meanings_of
 from evalflow.config.schema import DatasetConfig, RunConfig
 from evalflow.files import write_atomically
 from evalflow.llm.registry import embedder_kinds, judge_kinds
@@ -106,7 +107,7 @@ def _models(models: list[type[BaseModel]]) -> dict[str, Schema]:
     _, schema = models_json_schema([(model, "validation") for model in models], ref_template="#/$defs/{model}")
     definitions = cast("dict[str, Schema]", schema["$defs"])
     for model in models:
-        definitions[model.__name__] = _loosened(definitions[model.__name__], _meanings(model))
+        definitions[model.__name__] = _loosened(definitions[model.__name__], meanings_of(model))
     return definitions
 
 
@@ -118,19 +119,6 @@ def _loosened(schema: Schema, meanings: Mapping[str, str]) -> Schema:
         rest = {key: part for key, part in value.items() if key not in ("default", "title")}
         properties[name] = {**about, **default, "anyOf": [rest, _LATER]}
     return {**schema, "properties": properties, "required": []}
-
-
-def _meanings(model: type[BaseModel]) -> dict[str, str]:
-    """What each key means, from the docstrings of the model and of those that it extends."""
-    from docstring_parser import parse
-    from docstring_parser.common import DocstringStyle
-
-    found: dict[str, str] = {}
-    for owner in reversed(model.__mro__):
-        for item in parse(owner.__doc__ or "", style=DocstringStyle.GOOGLE).params:
-            for name in item.arg_name.split(","):
-                found[name.strip()] = " ".join((item.description or "").split())
-    return found
 
 
 def _finished(group: str, definitions: Mapping[str, Schema], rules: list[Schema]) -> Schema:

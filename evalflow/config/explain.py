@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import shlex
 import types
@@ -15,6 +16,8 @@ from pydantic_core import ErrorDetails
 
 from evalflow.errors import Problem, did_you_mean
 
+_ATTRIBUTE = re.compile(r"    (\w+(?:, \w+)*): ")
+"""The beginning of an attribute in a docstring."""
 _WORDS = {
     "missing": "is required",
     "int_parsing": "must be a whole number",
@@ -55,6 +58,23 @@ def override(key: str, value: str) -> str:
 def unknown_key(path: str) -> str:
     """What is said of a key that no model knows."""
     return f"unknown key {path}"
+
+
+def meanings_of(config: type[BaseModel]) -> dict[str, str]:
+    """The meaning of each key, from the docstrings of a model and of those that it extends."""
+    found: dict[str, str] = {}
+    for model in reversed(config.__mro__):
+        _, _, attributes = inspect.cleandoc(model.__doc__ or "").partition("Attributes:\n")
+        names: list[str] = []
+        for line in attributes.splitlines():
+            if begins := _ATTRIBUTE.match(line):
+                names = begins[1].split(", ")
+                found |= dict.fromkeys(names, line[begins.end() :])
+            elif names and line.startswith("     "):
+                found |= {name: f"{found[name]} {line.strip()}" for name in names}
+            else:
+                names = []
+    return found
 
 
 def _problem(

@@ -24,17 +24,20 @@ from hydra._internal.utils import create_config_search_path
 from hydra.core.default_element import ResultDefault
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from evalflow.config import hydra_plugins
 from evalflow.config.absent import problems_of_absent
 from evalflow.config.faults import AbsentKeyError, as_user_errors
-from evalflow.config.session import composing, job_overrides, others_may_compose
+from evalflow.config.runid import sweep_slug
 from evalflow.errors import Problem, UserError
 from evalflow.paths import conf_dirs, prompt_dirs, share_dir
 
 MULTI_SELECT = ("dataset", "metric")
+_COMPOSING = threading.Lock()
+"""Hydra keeps its state in singletons, so that only one thread may compose at a time."""
 _LAUNCHING = threading.Lock()
 """Only one command line may be launched at a time, from its first composition to the end of its last job."""
 
@@ -139,7 +142,7 @@ def launch(
     def task(config: DictConfig) -> None:
         job = _job(config, config_dir)
         try:
-            with others_may_compose(run_id, overrides), _umask(own):
+            with _others_may_compose(run_id, overrides), _umask(own):
                 run(job)
         except Exception as error:
             failures.append(error)  # Hydra would print its own traceback, and end the sweep
@@ -148,7 +151,7 @@ def launch(
     with _LAUNCHING, _umask(0o077) as own:  # the folders that Hydra makes are their owner's alone
         argv, sys.argv = sys.argv, ["evalflow", *flags, *overrides]  # argparse wants them apart
         try:
-            with composing(config_dir, run_id, overrides):
+            with _composing(config_dir, run_id, overrides):
                 if flags or any(word.lstrip("+").startswith("hydra.mode=") for word in overrides):
                     hydra_main(_packaged(), hydra_plugins.PRIMARY, version_base="1.3")(task)()
                 else:  # hydra.main would compose twice, first to learn that this is no sweep
@@ -213,7 +216,7 @@ def _umask(mask: int) -> Generator[int]:
 
 def _compose(overrides: Sequence[str], config_dir: Path | None, run_id: str, *, complete: bool = True) -> Composed:
     """Compose; with `complete`, a mandatory value that is not given is an error."""
-    with composing(config_dir, run_id, overrides), _hydra():
+    with _composing(config_dir, run_id, overrides), _hydra():
         config = hydra_compose(hydra_plugins.PRIMARY, list(overrides), return_hydra_config=True)
         return _plain(config, config.hydra.runtime.choices, tuple(overrides), config_dir, complete=complete)
 
@@ -233,7 +236,7 @@ def _explained(
 def _job(config: DictConfig, config_dir: Path | None) -> HydraJob:
     """The job that Hydra starts with this configuration. It is read at once, while Hydra's state is that of the job."""
     hydra = HydraConfig.get()
-    given = job_overrides()
+    given = _job_overrides()
     number = hydra.job.num if hydra.mode == RunMode.MULTIRUN else None
     found: Composed | UserError
     try:
@@ -304,3 +307,78 @@ def _lost_package(key: str, file: Path) -> Problem:
         what = "the file begins with a byte order mark, which hides its first line, the package line"
         return Problem(what, str(file), "save it as UTF-8 without a byte order mark (BOM)")
     return Problem(f"the first line must be its package line: {line}", str(file), f"paste: {line}")
+
+
+@contextmanager
+def _composing(config_dir: Path | None, run_id: str, overrides: Sequence[str]) -> Generator[None]:
+    """Hydra set up for one composition: search order, resolvers, and errors that are raised, not printed.
+
+    Other threads wait until the block has ended, or lends Hydra by `_others_may_compose`.
+
+    Args:
+        config_dir: A folder to search first.
+        run_id: What `${run_id:}` stands for.
+        overrides: The command line's overrides.
+
+    Raises:
+        UserError: The folder is none, or something went wrong in the block.
+    """
+    if config_dir and not config_dir.is_dir():
+        raise UserError(Problem(f"--config-dir {config_dir} is no folder", "command line"))
+    with _COMPOSING:
+        hydra_plugins.register()
+        _name_folders(run_id, overrides)
+        folders = hydra_plugins.USER_FOLDERS.set(tuple(conf_dirs(config_dir)[:-1]))
+        full_error = os.environ.get("HYDRA_FULL_ERROR")
+        os.environ["HYDRA_FULL_ERROR"] = "1"
+        try:
+            with as_user_errors(overrides):
+                yield
+        finally:
+            hydra_plugins.USER_FOLDERS.reset(folders)
+            os.environ.pop("HYDRA_FULL_ERROR")
+            if full_error is not None:
+                os.environ["HYDRA_FULL_ERROR"] = full_error
+
+
+@contextmanager
+def _others_may_compose(run_id: str, overrides: Sequence[str]) -> Generator[None]:
+    """Lend Hydra to other threads while a job runs, which can take hours.
+
+    Args:
+        run_id: What `${run_id:}` stands for in the jobs still to come.
+        overrides: The command line's overrides.
+    """
+    ours = GlobalHydra.instance().hydra
+    GlobalHydra.instance().clear()
+    _COMPOSING.release()
+    try:
+        yield
+    finally:
+        _COMPOSING.acquire()
+        if ours:
+            GlobalHydra.instance().initialize(ours)
+        _name_folders(run_id, overrides)
+
+
+def _job_overrides() -> tuple[str, ...]:
+    """The overrides of the job under way as they were given: what they take from the environment is not resolved."""
+    return tuple(cast("list[str]", OmegaConf.to_container(HydraConfig.get().overrides.task, resolve=False)))
+
+
+def _swept_keys(overrides: Sequence[str]) -> set[str]:
+    """The keys that a sweep goes over: those given several values on the command line.
+
+    Raises:
+        UserError: An override does not parse.
+    """
+    with as_user_errors(overrides):
+        parsed = OverridesParser.create().parse_overrides(list(overrides))
+        return {override.key_or_group for override in parsed if override.is_sweep_override()}
+
+
+def _name_folders(run_id: str, overrides: Sequence[str]) -> None:
+    """Register what conf/hydra/default.yaml makes the names of folders from."""
+    swept = _swept_keys(overrides)
+    OmegaConf.register_new_resolver("run_id", lambda: run_id, replace=True)
+    OmegaConf.register_new_resolver("swept", lambda: sweep_slug(_job_overrides(), swept), replace=True)

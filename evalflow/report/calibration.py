@@ -69,6 +69,12 @@ class Calibration:
         """Who gave the scores, in a word: judges, if any; else metrics."""
         return next((row.who for row in self.rows if row.judge), "metric")
 
+    @property
+    def corrected_means(self) -> list[CorrectedRow]:
+        """A line for each mean that labels could correct; none where there are too few of them."""
+        rows = [row for row in self.rows if row.corrected.estimate is not None]
+        return [_shown(row, name) for row, name in zip(rows, _names(rows), strict=True)]
+
     def document(self) -> dict[str, Any]:
         """All of it as JSON."""
         return {
@@ -285,12 +291,6 @@ class CorrectedRow:
     warnings: list[str]
 
 
-def corrected_means(found: Calibration | None) -> list[CorrectedRow]:
-    """A line for each mean that labels could correct; none where there are too few of them."""
-    rows = [row for row in found.rows if row.corrected.estimate is not None] if found else []
-    return [_shown(row, name) for row, name in zip(rows, _names(rows), strict=True)]
-
-
 def _names(rows: Sequence[CalibrationRow]) -> list[str]:
     """The metric of each row, with dataset, target and judge where these vary."""
     series = [{"dataset": row.dataset, "target": row.target, "judge": row.judge} for row in rows]
@@ -298,9 +298,9 @@ def _names(rows: Sequence[CalibrationRow]) -> list[str]:
     return [joined(row.metric, series_name(one, parts)) for row, one in zip(rows, series, strict=True)]
 
 
-def print_corrected(console: Console, found: Calibration | None) -> None:
+def print_corrected(console: Console, found: Calibration) -> None:
     """The sentences on a terminal, under the table of means."""
-    for one in corrected_means(found):
+    for one in found.corrected_means:
         console.print(literal(one.sentence, style="bold"))
         for warning in one.warnings:
             console.print(literal(f"warning: {warning}", style="yellow"))

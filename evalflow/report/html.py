@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 from evalflow.files import replacing
 from evalflow.lazy import pl
-from evalflow.report.calibration import corrected_means
 from evalflow.report.cases import BLOCK, ExplorerWriter, most_telling, script_json
 from evalflow.report.charts import bins_of, charts, matrix_of
 from evalflow.report.findings import noise_findings, panel_findings, preference_findings
@@ -91,7 +90,7 @@ def write_html(path: Path, run: Reported, explorer: ExplorerWriter) -> None:
         "by_tag": [row for row in rows if row["tag"] is not None],
         "parts": varying(rows),
         "metrics": run.metrics,
-        "corrected": corrected_means(run.calibration),
+        "corrected": run.calibration.corrected_means if run.calibration else [],
         "who": run.calibration.who if run.calibration else None,
         "pictures": charts(run.scores, run.summary, run.details, run.metrics),
         "preferences": preference_findings(run.details),

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evalflow.files import replacing
-from evalflow.report.calibration import CorrectedRow, corrected_means
 from evalflow.report.findings import preference_findings
 from evalflow.report.header import judge_lines, title
 from evalflow.report.wording import cost, headline_rows, interval, number, percent, plain_line, series_name, varying
 
 if TYPE_CHECKING:
+    from evalflow.report.calibration import CorrectedRow
     from evalflow.report.html import Reported
 
 _OUTCOMES = {True: "passed", False: "**failed**", None: "**undecided**"}
@@ -52,7 +52,7 @@ def _lines(run: Reported) -> Iterator[str]:
         yield ""
         yield _text(text)
     if run.calibration:
-        yield from _corrected(corrected_means(run.calibration), run.calibration.who)
+        yield from _corrected(run.calibration.corrected_means, run.calibration.who)
     yield ""
     yield f"{_text(str(run.manifest['run_id']))}, cost {cost(run.manifest.get('cost_usd'))}"
 

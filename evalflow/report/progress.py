@@ -7,7 +7,6 @@ import time
 from typing import Protocol
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from evalflow.report.wording import cost
 
@@ -47,6 +46,8 @@ async def follow(counts: Counts, console: Console) -> None:
 
 
 async def _bar(counts: Counts, console: Console) -> None:
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
     columns = (
         BarColumn(bar_width=24),
         TextColumn("{task.completed}/{task.total} scores · {task.fields[facts]}"),
