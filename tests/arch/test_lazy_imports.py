@@ -103,6 +103,7 @@ NOT_FOR_CHECKS = {
     "evalflow.app.core.leaderboard",
     "evalflow.app.core.sweep",
     "evalflow.llm.embedded",
+    "evalflow.report.calibration",
     "evalflow.report.comparison",
     "evalflow.report.sweep",
     "evalflow.stats.agreement",
@@ -122,6 +123,11 @@ def test_a_list_loads_no_metric_and_no_template(tmp_path: Path) -> None:
 
 def test_a_run_loads_neither_comparison_nor_calibration_nor_sweeps(tmp_path: Path) -> None:
     assert loads(command("dataset=rag", "metric=exact_match"), tmp_path, NOT_FOR_CHECKS) == set()
+
+
+def test_a_run_whose_data_bring_labels_needs_no_scipy(tmp_path: Path) -> None:
+    run = command("dataset=rag", "metric=faithfulness", "limit=12")
+    assert loads(run, tmp_path, {"scipy", "genai_prices", "openai"}) == set()
 
 
 def test_a_run_that_asks_nobody_needs_little_more_than_its_tables(tmp_path: Path) -> None:

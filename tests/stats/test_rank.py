@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats  # pyright: ignore[reportMissingTypeStubs]
 
 from evalflow.stats.rank import Correlation, correlation, grouped_spearman
 
@@ -102,3 +103,13 @@ def test_neither_order_nor_scale_matters(pairs: list[tuple[int, int]], kind: Cor
         assert correlation(np.exp(x), y, kind).value == pytest.approx(found.value)
     if found.value is not None:
         assert correlation(-x, y, kind).value == pytest.approx(-found.value)
+
+
+@pytest.mark.parametrize("grades", [2, 5, 100])
+def test_tau_b_is_that_of_scipy_whatever_the_ties(grades: int) -> None:
+    rng = np.random.default_rng(grades)
+    human = rng.integers(0, grades, 500) / 7
+    judge = np.where(rng.random(500) < 0.5, human, rng.integers(0, grades, 500) / 7)
+    untyped: Any = stats
+    found = correlation(human, judge, "kendall").value
+    assert found == pytest.approx(untyped.kendalltau(human, judge).statistic, abs=1e-14)
