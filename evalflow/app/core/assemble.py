@@ -94,11 +94,7 @@ def with_default_judge(words: Sequence[str], config_dir: Path | None, *, judged:
 
 
 def written_secrets(parts: Mapping[str, Any]) -> Iterator[Problem]:
-    """Problems of secrets in plain text, in addresses and headers: they would be kept with the run.
-
-    Args:
-        parts: Configurations of judges, targets and embedders as they were written, by their keys.
-    """
+    """Problems of secrets in plain text, in addresses and headers: they would be kept with the run."""
     for key, part in parts.items():
         values = cast("dict[str, Any]", part) if isinstance(part, dict) else {}
         members = values.get("members")

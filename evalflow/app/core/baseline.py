@@ -62,8 +62,10 @@ class BaselineAnswers:
 
     def beside(self, case: Case) -> Case:
         """The case with the baseline's answer among its `vars`, unless the baseline asked something else."""
-        known = self._row(case)
-        if known is None or known.get("answer") is None or _asked_in_row(known) != _asked(case):
+        known = self._row(case) or {}
+        asked = [message.content for message in case.messages if message.role != "assistant"]
+        before = [one["content"] for one in known.get("messages", ()) if one["role"] != "assistant"]
+        if known.get("answer") is None or before != asked:
             return replace(case, vars={name: value for name, value in case.vars.items() if name != BASELINE})
         return replace(case, vars={**case.vars, BASELINE: known["answer"]})
 
@@ -87,27 +89,13 @@ class BaselineAnswers:
                         yield _digest(dataset, json.loads(line)["id"]), place
 
 
-def _asked_in_row(row: Mapping[str, Any]) -> list[str]:
-    return [message["content"] for message in row["messages"] if message["role"] != "assistant"]
-
-
-def _asked(case: Case) -> list[str]:
-    return [message.content for message in case.messages if message.role != "assistant"]
-
-
 def _digest(dataset: str, case_id: str) -> int:
     text = f"{dataset}\0{case_id}"
     return int.from_bytes(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big")
 
 
 def baseline_problems(gates: Sequence[Gate], run: RunConfig, facts: Mapping[str, Any]) -> list[Problem]:
-    """Why gates cannot be compared with the baseline: it is no run, or measured something else.
-
-    Args:
-        gates: The run's.
-        run: Its configuration.
-        facts: What run.json will say of the parts of the run.
-    """
+    """Why gates cannot be compared with the baseline: it is no run, or measured something else."""
     try:
         baseline = open_baseline(run)
     except UserError as error:

@@ -217,13 +217,7 @@ class JudgeRanking:
 
 
 def rank_judges(runs: Mapping[str, SavedRun], labels: Mapping[str, pl.DataFrame], *, split: bool) -> JudgeRanking:
-    """Rank the judges of each dataset, metric and target.
-
-    Args:
-        runs: By name.
-        labels: Of each run's answers, as `label_frame` gives them.
-        split: Whether only half of the labels choose.
-    """
+    """Rank the judges of each dataset, metric and target; with `split`, by half of the labels."""
     judges = _judges_to_rank(runs, labels)
     if not judges:
         why = "no two runs judged the same metric of the same answers otherwise, so there is no judge to choose"
@@ -288,14 +282,7 @@ def save_ranking(
     rows: Mapping[str, Sequence[Mapping[str, Any]]],
     **document: Any,
 ) -> list[dict[str, Any]]:
-    """Write the sweep's calibration.json.
-
-    Args:
-        folder: The sweep's.
-        ranking: Of its judges.
-        runs: By name.
-        rows: Of each run's calibration, as JSON.
-        document: `split`, `notes`, and `labels`: their `source`, and as `given` those of each run.
+    """Write the sweep's calibration.json: the boards, and `split`, `notes` and `labels` of `document`.
 
     Returns:
         The boards, with `cost_usd` and `corrected` (estimate, ci_low, ci_high, n_labels, method) of each judge.
@@ -347,8 +334,6 @@ def rank_again(folder: Path, jobs: Sequence[Path]) -> None:
         raise UserError(Problem("this is no calibration of a sweep", str(path), hint)) from None
     runs = {job.name: open_scored(RunFolder(job)) for job in jobs if job.name in given}
     ranking = rank_judges(runs, {name: given[name] for name in runs}, split=document["split"])
-    save_ranking(folder, ranking, runs, {name: _saved_rows(run.folder) for name, run in runs.items()}, **document)
-
-
-def _saved_rows(folder: RunFolder) -> list[dict[str, Any]]:
-    return json.loads(folder.calibration.read_text(encoding="utf-8"))["rows"] if folder.calibration.is_file() else []
+    files = {name: run.folder.calibration for name, run in runs.items()}
+    rows = {name: json.loads(path.read_bytes())["rows"] for name, path in files.items() if path.is_file()}
+    save_ranking(folder, ranking, runs, rows, **document)

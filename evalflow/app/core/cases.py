@@ -72,10 +72,6 @@ class Reading:
 
     Small data stay in memory, so that what is scored is what was checked. Larger data are read from their files each
     time.
-
-    Args:
-        run: Whose data.
-        baseline: The baseline's answers, for metrics that compare with them.
     """
 
     def __init__(self, run: RunConfig, baseline: BaselineAnswers | None = None) -> None:

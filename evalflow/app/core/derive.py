@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -67,12 +67,14 @@ def derive(folder: RunFolder, rules: ResultRules) -> Derived:
     write_summary(summary, folder.path)
     results, rows = evaluate_run_gates(rules, summary.frame, scores)
     states = _states(scores)
+    of_composites = scores.filter(pl.col("metric").is_in([composite.name for composite in composites]))
+    computed = of_composites.select(pl.len()).collect(engine="streaming").item() if composites else 0
     error_types, error_example = _errors(scores)
     return Derived(
         scores=scores,
         summary=summary,
         states=states,
-        cells=sum(states.values()) - _rows(scores, [composite.name for composite in composites]),
+        cells=sum(states.values()) - computed,
         gates=tuple(rows),
         error_types=error_types,
         error_example=error_example,
@@ -121,12 +123,6 @@ def _states(scores: pl.LazyFrame) -> dict[str, int]:
     return {state: counted.get(state, 0) for state in ("scored", "undefined", "error", "skipped")}
 
 
-def _rows(scores: pl.LazyFrame, metrics: Sequence[str]) -> int:
-    if not metrics:
-        return 0
-    return scores.filter(pl.col("metric").is_in(metrics)).select(pl.len()).collect(engine="streaming").item()
-
-
 def _errors(scores: pl.LazyFrame) -> tuple[tuple[str, ...], str | None]:
     """The causes of errors, the most frequent first, and a message of the first."""
     causes = (
@@ -144,12 +140,7 @@ def _errors(scores: pl.LazyFrame) -> tuple[tuple[str, ...], str | None]:
 def evaluate_run_gates(
     rules: ResultRules, summary: pl.DataFrame, scores: pl.LazyFrame
 ) -> tuple[list[GateResult], list[dict[str, Any]]]:
-    """Evaluate a run's gates on its summary, and against its baseline where they ask for it.
-
-    Args:
-        rules: The gates, and what they are about.
-        summary: Columns of summary.parquet.
-        scores: Columns of scores.parquet.
+    """Evaluate a run's gates on the columns of summary.parquet, and those against a baseline on the scores.
 
     Returns:
         The outcomes, and as reports show them: a row for each dataset, target and judge that a gate is about.

@@ -74,12 +74,7 @@ def bound_labels(run: SavedRun, file: str | None, elsewhere: Elsewhere = HERE) -
 
 
 def read_labels(run: SavedRun, file: str | None, elsewhere: Elsewhere = HERE) -> RunLabels:
-    """Read labels and bind them to the run's answers.
-
-    Args:
-        run: The run.
-        file: A labels file, which counts instead of the labels in the data; None for the latter.
-        elsewhere: What other runs of its sweep have.
+    """Read labels from a file, else those in the data, and bind them to the run's answers.
 
     Raises:
         UserError: There are no labels, or some are wrong; with every problem that was found.

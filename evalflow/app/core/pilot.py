@@ -56,6 +56,11 @@ class _Slice:
         share = float(mean.mean())  # pyright: ignore[reportArgumentType] - a number, of a column of numbers
         return share if alone and mean.is_in([0.0, 1.0]).all() and 0 < share < 1 else None
 
+    def noise(self) -> float:
+        """The variance of a case's mean score by answers and judge, with as many repeats as the run has."""
+        answers = int(self.cases["answers"].sum())
+        return self.parts.noise(answers / self.cases.height, int(self.cases["judgements"].sum()) / answers)
+
 
 def pilot(runs: Sequence[str], metric: str | None, correlation: float | None, *verb: str) -> Pilot:
     """Learn from one run, or from two that can be compared.
@@ -119,7 +124,7 @@ def _pairs(a: SavedRun, b: SavedRun, metric: str | None) -> Iterator[Basis]:
         if error is None:
             continue
         variance = cases.height * error**2
-        noise = sum(one.parts.noise(*_repeats(one)) for one in (old, new))
+        noise = old.noise() + new.noise()
         flips = None
         measured = f"measured: case by case the runs differ by a standard deviation of {variance**0.5:.3g}"
         if old.rate is not None and new.rate is not None:
@@ -150,12 +155,6 @@ def _name(key: Sequence[Any], slices: Any) -> str:
     """The metric, with dataset, target and judge where they vary."""
     varying = [at for at in (0, 2, 3) if len({other[at] for other in slices if at < len(other)}) > 1]
     return " · ".join([key[1], *(key[at] for at in varying if at < len(key) and key[at])])
-
-
-def _repeats(one: _Slice) -> tuple[float, float]:
-    """Mean answers of a case, and judgements of an answer."""
-    answers = int(one.cases["answers"].sum())
-    return answers / one.cases.height, int(one.cases["judgements"].sum()) / answers
 
 
 def _measured(parts: Components) -> str:

@@ -25,14 +25,7 @@ from evalflow.summary.journal import json_line
 
 
 def rewrite(folder: RunFolder, overrides: Sequence[str] = ()) -> dict[str, Any]:
-    """Derive everything of a run again: tables, calibration, reports and run.json.
-
-    Args:
-        folder: The run's.
-        overrides: Of thresholds, gates and composites; saved in run.json.
-
-    Returns:
-        run.json as it is now.
+    """Derive tables, calibration and reports of a run again, and return its new run.json, which keeps the overrides.
 
     Raises:
         UserError: An override would need new scores, or what the run was made from is gone.
@@ -60,11 +53,6 @@ _CHANGEABLE = re.compile(rf"\+?(metric\.\w+\.({'|'.join(_METRIC_KEYS)}|of\.\w+)|
 
 def overridden(manifest: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
     """The manifest with other thresholds, gates or rules of composites: what a run's scores mean, not what they are.
-
-    Args:
-        manifest: run.json.
-        overrides: `metric.NAME.threshold=X`, `metric.NAME.gate={...}`, `judge.thresholds={...}`, `gate={...}`,
-            `max_error_rate=X`; of a composite `metric.NAME.of.PART=X`, `metric.NAME.op=X` and the like.
 
     Raises:
         UserError: An override would need new scores.

@@ -126,12 +126,7 @@ class ResultRules:
 
 
 def unusable_parts(settings: Settings, scored: Mapping[str, Measured]) -> dict[str, list[Problem]]:
-    """The parts of composites that are missing or do not fit, by the composite's name.
-
-    Args:
-        settings: The run's.
-        scored: The metrics that the run has scores of.
-    """
+    """The parts of composites that are missing or do not fit, by the composite's name."""
     found: dict[str, list[Problem]] = {}
     for name, config in settings.run.metric.items():
         if isinstance(config, CompositeMetricConfig):

@@ -95,11 +95,7 @@ class SavedRun:
 
 
 def open_run(folder: RunFolder, name: str = "") -> SavedRun:
-    """Read a run's manifest; the rest is read when it is asked for.
-
-    Args:
-        folder: The run's.
-        name: What to call the run; by default as its folder.
+    """Read a run's manifest; the rest is read on demand. The run's name is by default that of its folder.
 
     Raises:
         UserError: The run was written by another version.

@@ -33,12 +33,7 @@ _MEANING = {
 
 
 class TerminalScreen:
-    """Implements Screen.
-
-    Args:
-        out: For results.
-        err: For progress and errors.
-    """
+    """Implements Screen: results go to `out`, progress and errors to `err`."""
 
     def __init__(self, out: Console, err: Console) -> None:
         self._out = out

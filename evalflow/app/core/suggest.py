@@ -69,12 +69,7 @@ class Suggestion:
 
 
 class Catalogue:
-    """Matches options with each other.
-
-    Args:
-        options: Everything that can be chosen.
-        config_dir: The folder that some of it comes from, which a command must name too.
-    """
+    """Matches options with each other."""
 
     def __init__(self, options: Sequence[Option], config_dir: Path | None = None) -> None:
         self._folder = ["--config-dir", str(config_dir)] if config_dir else []
