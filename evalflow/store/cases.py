@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
+from sqlalchemy import Connection, bindparam, delete, func, insert, or_, select, update
 
+from evalflow.datasets import tag_name
 from evalflow.store.tables import Query, Row, case_tags, cases, change, chunks, every, now, one
 
 _AT_ONCE = 500
@@ -42,45 +44,57 @@ def append(connection: Connection, dataset: int, rows: Iterable[Row]) -> int:
     return position + 1 if last is None else position - last
 
 
-def page(
-    connection: Connection, dataset: int, after: int | None, limit: int, tag: str | None, text: str | None
-) -> list[Row]:
-    """Cases of a dataset in their order.
+@dataclass(frozen=True, slots=True)
+class CaseQuery:
+    """Cases of a dataset, in their order.
 
-    Args:
-        connection: Where.
-        dataset: Its id.
-        after: Only those behind this position.
-        limit: How many at most.
+    Attributes:
+        connection: In a transaction.
+        dataset: The id of its row.
         tag: Only those with this tag, or one below it.
-        text: Only those whose question or id has this in it; capitals of ASCII do not matter.
+        text: Only those whose question or id contains this; capitals of ASCII do not matter.
     """
-    query = _filtered(select(cases), dataset, tag, text).order_by(cases.c.position).limit(limit)
-    return every(connection, query if after is None else query.where(cases.c.position > after))
 
+    connection: Connection
+    dataset: int
+    tag: str | None = None
+    text: str | None = None
 
-def page_at(
-    connection: Connection, dataset: int, first: int, limit: int, tag: str | None, text: str | None
-) -> list[Row]:
-    """Cases of a dataset in their order, after the first `first`."""
-    query = _filtered(select(cases), dataset, tag, text).order_by(cases.c.position)
-    return every(connection, query.offset(first).limit(limit))
+    def page(self, after: int | None, limit: int) -> list[Row]:
+        """The first cases behind a position; None: from the start."""
+        query = self._select(cases).order_by(cases.c.position).limit(limit)
+        return every(self.connection, query if after is None else query.where(cases.c.position > after))
 
+    def page_at(self, first: int, limit: int) -> list[Row]:
+        """The cases after the first `first`."""
+        return every(self.connection, self._select(cases).order_by(cases.c.position).offset(first).limit(limit))
 
-def around(
-    connection: Connection, dataset: int, position: int, tag: str | None, text: str | None
-) -> tuple[int, int | None, int | None]:
-    """How many cases come before a position, and the row ids of the previous and the next case."""
-    before = _filtered(select(func.count()).select_from(cases), dataset, tag, text).where(cases.c.position < position)
-    ids_of = _filtered(select(cases.c.id), dataset, tag, text)
-    last = ids_of.where(cases.c.position < position).order_by(cases.c.position.desc()).limit(1)
-    following = ids_of.where(cases.c.position > position).order_by(cases.c.position).limit(1)
-    return connection.scalar(before) or 0, connection.scalar(last), connection.scalar(following)
+    def around(self, position: int) -> tuple[int, int | None, int | None]:
+        """How many cases come before a position, and the row ids of the previous and the next case."""
+        before, after = cases.c.position < position, cases.c.position > position
+        count = self.connection.scalar(self._select(func.count()).where(before))
+        ids = self._select(cases.c.id).limit(1)
+        previous = self.connection.scalar(ids.where(before).order_by(cases.c.position.desc()))
+        return count or 0, previous, self.connection.scalar(ids.where(after).order_by(cases.c.position))
 
+    def count(self) -> int:
+        """How many cases there are."""
+        return self.connection.scalar(self._select(func.count())) or 0
 
-def count(connection: Connection, dataset: int, tag: str | None = None, text: str | None = None) -> int:
-    """How many cases there are."""
-    return connection.scalar(_filtered(select(func.count()).select_from(cases), dataset, tag, text)) or 0
+    def ids(self) -> list[int]:
+        """The row ids of the cases."""
+        return list(self.connection.scalars(self._select(cases.c.id).order_by(cases.c.position)))
+
+    def _select(self, *columns: Any) -> Query:
+        query = select(*columns).select_from(cases).where(cases.c.dataset_id == self.dataset)
+        if self.tag:
+            tagged = select(case_tags.c.case_id).where(case_tags.c.tag == tag_name(self.tag))
+            query = query.where(cases.c.id.in_(tagged))
+        if self.text:
+            text = self.text.lower()
+            has = (func.lower(column).contains(text, autoescape=True) for column in (cases.c.question, cases.c.key))
+            query = query.where(or_(*has))
+        return query
 
 
 def bodies(connection: Connection, dataset: int) -> Iterator[dict[str, Any]]:
@@ -97,12 +111,6 @@ def get(connection: Connection, dataset: int, case: int) -> Row | None:
 def by_key(connection: Connection, dataset: int, key: str) -> Row | None:
     """One case by its own id."""
     return one(connection, select(cases).where(cases.c.dataset_id == dataset, cases.c.key == key))
-
-
-def ids(connection: Connection, dataset: int, tag: str | None, text: str | None) -> list[int]:
-    """The rows' ids of the cases of a dataset, all or some, in their order."""
-    query = _filtered(select(cases.c.id), dataset, tag, text).order_by(cases.c.position)
-    return list(connection.scalars(query))
 
 
 def by_ids(connection: Connection, dataset: int, rows: Sequence[int]) -> Iterator[Row]:
@@ -168,18 +176,6 @@ def tags(connection: Connection, dataset: int) -> list[tuple[str, int]]:
         .order_by(case_tags.c.tag)
     )
     return [(tag, number) for tag, number in connection.execute(query)]
-
-
-def _filtered(query: Query, dataset: int, tag: str | None, text: str | None) -> Query:
-    query = query.where(cases.c.dataset_id == dataset)
-    if tag is not None:
-        query = query.where(cases.c.id.in_(select(case_tags.c.case_id).where(case_tags.c.tag == tag)))
-    if text:
-        query = query.where(
-            func.lower(cases.c.question).contains(text.lower(), autoescape=True)
-            | func.lower(cases.c.key).contains(text.lower(), autoescape=True)
-        )
-    return query
 
 
 def _tag(connection: Connection, dataset: int, tagged: dict[str, Sequence[str]]) -> None:

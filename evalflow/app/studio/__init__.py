@@ -1,4 +1,9 @@
-"""What the application does, without pages and REST: definitions, runs, scores, files."""
+"""What the application does, without pages and REST: definitions, runs, scores, files.
+
+Everywhere, NotFoundError says that there is nothing of a name, TakenError that a name is in use or that a state does
+not fit, StaleError that somebody else has changed what was to be changed, and UserError what is wrong with values, with
+all problems at once. Docstrings name these where more is to be said.
+"""
 
 from evalflow.errors import Problem, UserError
 

@@ -13,7 +13,7 @@ from anyio import to_thread
 
 from evalflow.app.core.options import Option
 from evalflow.app.studio import library
-from evalflow.app.studio.definitions import DefinitionStore, version_of
+from evalflow.app.studio.definitions import DefinitionStore
 from evalflow.app.studio.space import Workspace, not_found
 from evalflow.app.studio.validate import BOT_KINDS, check_bot, one_line
 from evalflow.errors import Problem, UserError
@@ -22,6 +22,7 @@ from evalflow.prompts import Prompts
 from evalflow.protocols import Target
 from evalflow.records import Answer, Case, Message
 from evalflow.redaction import Redactor, environment_values
+from evalflow.store.tables import from_row
 from evalflow.targets.registry import build_target, target_config_model
 from evalflow.targets.reply import Form
 
@@ -60,19 +61,15 @@ BOTS = DefinitionStore("bot", "bots", "target", _is_offered)
 
 def list_bots(space: Workspace) -> list[Bot]:
     """All bots: the defined ones by name, then those of conf/ that could be defined here too."""
-    own = {row["name"]: _bot(row) for row in BOTS.rows(space)}
+    own = {row["name"]: from_row(Bot, row) for row in BOTS.rows(space)}
     return [*own.values(), *(_of_conf(option) for name, option in BOTS.offered().items() if name not in own)]
 
 
 def get_bot(space: Workspace, name: str) -> Bot:
-    """One bot; of conf/, with all that it inherits, and "???" for what is still to be given.
-
-    Raises:
-        NotFoundError: There is none.
-    """
+    """One bot; of conf/, with all that it inherits, and "???" for what is still to be given."""
     row = BOTS.find(space, name)
     if row is not None:
-        return _bot(row)
+        return from_row(Bot, row)
     offered = BOTS.offered()
     if name not in offered:
         raise not_found("bot", name, [bot.name for bot in list_bots(space)])
@@ -80,15 +77,8 @@ def get_bot(space: Workspace, name: str) -> Bot:
 
 
 def create_bot(space: Workspace, name: str, config: Mapping[str, Any], description: str = "") -> Bot:
-    """Define a bot.
-
-    Raises:
-        TakenError: The name is in use.
-        UserError: With all that is wrong with it.
-    """
-    values = bot_values(name, config, description)
-    with space.database.writing() as connection:
-        BOTS.add(connection, values)
+    """Define a bot."""
+    BOTS.create(space, bot_values(name, config, description))
     return get_bot(space, name)
 
 
@@ -97,7 +87,6 @@ def bot_values(name: str, config: Mapping[str, Any], description: str = "") -> d
 
     Raises:
         TakenError: conf/ declares one of that name.
-        UserError: With all that is wrong with it.
     """
     values = {"name": name, "description": one_line(description, "bot"), "config": check_bot(name, config)}
     BOTS.expect_free(name)
@@ -122,11 +111,6 @@ def update_bot(
         config: Its connection, whole.
         description: For people.
         new_name: Another name; its runs keep the one they were made with.
-
-    Raises:
-        NotFoundError: There is none that can be changed.
-        StaleError: It was changed meanwhile.
-        UserError: With all that is wrong with it.
     """
     row = BOTS.get(space, name)
     values: dict[str, Any] = {"name": new_name or name}
@@ -139,12 +123,7 @@ def update_bot(
 
 
 def delete_bot(space: Workspace, name: str, expected: int) -> None:
-    """Delete a bot and its metrics; its runs stay.
-
-    Raises:
-        NotFoundError: There is none that can be deleted.
-        StaleError: It was changed meanwhile.
-    """
+    """Delete a bot and its metrics; its runs stay."""
     BOTS.delete(space, BOTS.get(space, name), expected)
 
 
@@ -152,15 +131,10 @@ def copy_bot(space: Workspace, source: str, name: str, changes: Mapping[str, Any
     """Define a bot like another one, such as one of conf/, with other values for some keys.
 
     Raises:
-        NotFoundError: There is none of the name `source`.
         TakenError, UserError: As of `create_bot`; also for a value that is still to be given.
     """
     bot = get_bot(space, source)
     return create_bot(space, name, {**library.given(bot.config), **(changes or {})}, bot.description)
-
-
-def _bot(row: Mapping[str, Any]) -> Bot:
-    return Bot(row["name"], row["description"], row["config"], **version_of(row))
 
 
 def _of_conf(option: Option) -> Bot:

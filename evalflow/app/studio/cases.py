@@ -22,6 +22,7 @@ from evalflow.app.studio.datasets import (
 from evalflow.app.studio.space import StaleError, TakenError, Workspace, not_found, stale
 from evalflow.errors import Problem, UserError
 from evalflow.store import cases as table
+from evalflow.store.tables import from_row
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -75,27 +76,19 @@ def list_cases(
         limit: How many at most, up to 500.
         tag: Only those with this tag, or one below it.
         text: Only those whose question or id has this in it.
-
-    Raises:
-        NotFoundError: There is no such dataset.
-        UserError: The cursor is none.
     """
     limit = max(1, min(limit, MAX_PAGE))
     row = own_row(space, dataset)
     after = _number(cursor)
     with space.database.reading() as connection:
-        found = table.page(connection, row["id"], after, limit + 1, readers.tag_name(tag) if tag else None, text)
+        found = table.CaseQuery(connection, row["id"], tag, text).page(after, limit + 1)
     more = str(found[limit - 1]["position"]) if len(found) > limit else None
-    return CasePage([stored_case(one) for one in found[:limit]], more)
+    return CasePage([from_row(StoredCase, one) for one in found[:limit]], more)
 
 
 def get_case(space: Workspace, dataset: str, case: int) -> StoredCase:
-    """One case.
-
-    Raises:
-        NotFoundError: There is none.
-    """
-    return stored_case(case_row(space, dataset, case))
+    """One case."""
+    return from_row(StoredCase, case_row(space, dataset, case))
 
 
 def case_tags(space: Workspace, dataset: str) -> list[tuple[str, int]]:
@@ -118,7 +111,6 @@ def add_cases(space: Workspace, dataset: str, rows: Iterable[Mapping[str, Any]])
         How many.
 
     Raises:
-        NotFoundError: There is no such dataset.
         UserError: With what is wrong with each row (`rows:NUMBER`), or a case with that id is there.
     """
     own_row(space, dataset)
@@ -130,8 +122,6 @@ def update_case(space: Workspace, dataset: str, case: int, expected: int, row: M
     """Change a case, whole.
 
     Raises:
-        NotFoundError: There is none.
-        StaleError: It was changed meanwhile.
         UserError: What is wrong with it.
     """
     there = case_row(space, dataset, case)
@@ -146,11 +136,7 @@ def update_case(space: Workspace, dataset: str, case: int, expected: int, row: M
 
 
 def case_rows(space: Workspace, dataset: str) -> Iterator[dict[str, Any]]:
-    """All cases of a dataset that was defined here, as rows of JSON lines.
-
-    Raises:
-        NotFoundError: There is no such dataset.
-    """
+    """All cases of a dataset that was defined here, as rows of JSON lines."""
     row = own_row(space, dataset)
     with space.database.reading() as connection:
         yield from table.bodies(connection, row["id"])
@@ -160,7 +146,6 @@ def add_case(space: Workspace, dataset: str, row: Mapping[str, Any]) -> StoredCa
     """Add one case; see `add_cases`.
 
     Raises:
-        NotFoundError: There is no such dataset.
         UserError: With what is wrong with each field (its name is the key), or a case with that id is there.
     """
     owner = own_row(space, dataset)
@@ -170,7 +155,7 @@ def add_case(space: Workspace, dataset: str, row: Mapping[str, Any]) -> StoredCa
         found = table.by_key(connection, owner["id"], stored(body)["key"])
     if found is None:
         raise not_found("case", body["id"], [])
-    return stored_case(found)
+    return from_row(StoredCase, found)
 
 
 def append_rows(space: Workspace, dataset: str, rows: Iterable[dict[str, Any]]) -> int:
@@ -219,8 +204,6 @@ def copy_dataset(space: Workspace, source: str, name: str) -> Dataset:
     """A dataset like another one, such as one of conf/, with all its cases.
 
     Raises:
-        NotFoundError: There is none of the name `source`.
-        TakenError: The name is in use.
         UserError: Its files cannot be read.
     """
     origin = get_dataset(space, source)
@@ -238,11 +221,7 @@ def copy_dataset(space: Workspace, source: str, name: str) -> Dataset:
 
 
 def case_row(space: Workspace, dataset: str, case: int) -> dict[str, Any]:
-    """The row of one case.
-
-    Raises:
-        NotFoundError: There is none.
-    """
+    """The row of one case."""
     row = own_row(space, dataset)
     with space.database.reading() as connection:
         found = table.get(connection, row["id"], case)
@@ -259,23 +238,14 @@ def _number(cursor: str | None) -> int | None:
     return int(cursor)
 
 
-def stored_case(row: Mapping[str, Any]) -> StoredCase:
-    """A case of its row."""
-    return StoredCase(row["id"], row["question"], row["body"], row["version"])
-
-
 Body = dict[str, Any]
 
 
 def case_ids(space: Workspace, dataset: str, *, tag: str | None = None, text: str | None = None) -> list[int]:
-    """The ids in the store of the cases of a dataset, all or some, in their order; see `cases.list_cases`.
-
-    Raises:
-        NotFoundError: There is no such dataset.
-    """
+    """The ids in the store of the cases of a dataset, all or some, in their order; see `cases.list_cases`."""
     row = own_row(space, dataset)
     with space.database.reading() as connection:
-        return table.ids(connection, row["id"], readers.tag_name(tag) if tag else None, text)
+        return table.CaseQuery(connection, row["id"], tag, text).ids()
 
 
 def delete_cases(space: Workspace, dataset: str, cases: Sequence[int]) -> int:
@@ -288,11 +258,7 @@ def delete_cases(space: Workspace, dataset: str, cases: Sequence[int]) -> int:
 def tag_cases(
     space: Workspace, dataset: str, cases: Sequence[int], *, add: Sequence[str] = (), remove: Sequence[str] = ()
 ) -> int:
-    """Give tags to cases and take others from them, those below them too; gives how many were changed.
-
-    Raises:
-        NotFoundError: There is no such dataset.
-    """
+    """Give tags to cases and take others from them, those below them too; gives how many were changed."""
     given = [name for tag in add if (name := readers.tag_name(tag))]
     gone = {readers.tag_name(tag) for tag in remove}
 
@@ -305,11 +271,7 @@ def tag_cases(
 
 
 def group_cases(space: Workspace, dataset: str, cases: Sequence[int], group: str | None) -> int:
-    """Put cases into a group, or out of theirs; gives how many were changed.
-
-    Raises:
-        NotFoundError: There is no such dataset.
-    """
+    """Put cases into a group, or out of theirs; gives how many were changed."""
 
     def grouped(body: Body) -> Body:
         return {**body, "group": group} if group else _without(body, "group")
@@ -351,16 +313,12 @@ class CasePlace:
 def case_place(
     space: Workspace, dataset: str, case: int, *, tag: str | None = None, text: str | None = None
 ) -> CasePlace:
-    """Where a case stands among those that a filter finds; see `cases.list_cases` for the filter.
-
-    Raises:
-        NotFoundError: There is no such case.
-    """
+    """Where a case stands among those that a filter finds; see `cases.list_cases` for the filter."""
     row = case_row(space, dataset, case)
-    wanted = (readers.tag_name(tag) if tag else None, text)
     with space.database.reading() as connection:
-        before, previous, following = table.around(connection, row["dataset_id"], row["position"], *wanted)
-        return CasePlace(before, table.count(connection, row["dataset_id"], *wanted), previous, following)
+        found = table.CaseQuery(connection, row["dataset_id"], tag, text)
+        before, previous, following = found.around(row["position"])
+        return CasePlace(before, found.count(), previous, following)
 
 
 def cases_at(
@@ -378,25 +336,21 @@ def cases_at(
 
     Returns:
         The cases, how many were left out, and how many the filter finds in all.
-
-    Raises:
-        NotFoundError: There is no such dataset.
     """
     row, limit = own_row(space, dataset), max(1, min(limit, MAX_PAGE))
-    wanted = (readers.tag_name(tag) if tag else None, text)
     with space.database.reading() as connection:
-        total = table.count(connection, row["id"], *wanted)
+        query = table.CaseQuery(connection, row["id"], tag, text)
+        total = query.count()
         if first >= total:
             first = max(0, (total - 1) // limit * limit)
-        found = table.page_at(connection, row["id"], first, limit, *wanted)
-    return [stored_case(one) for one in found], first, total
+        found = query.page_at(first, limit)
+    return [from_row(StoredCase, one) for one in found], first, total
 
 
 def example_rows(space: Workspace, dataset: str, count: int = 20) -> list[Mapping[str, Any]]:
     """The first cases of a dataset under their fields' own names, as lines of JSON lines.
 
     Raises:
-        NotFoundError: There is no such dataset.
         UserError: Its files cannot be read.
     """
     if get_dataset(space, dataset).origin == "workspace":

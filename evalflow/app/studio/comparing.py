@@ -49,7 +49,6 @@ def candidates(space: Workspace, run_id: str) -> list[ComparableRun]:
     """The runs that share a dataset and a metric with this one: first those that can be compared, the newest first.
 
     Raises:
-        NotFoundError: There is no such run.
         UserError: It has no results.
     """
     run = get_run(space, run_id)
@@ -76,7 +75,6 @@ def compare_runs(space: Workspace, a: str, b: str, how: How | None = None) -> Co
     """Run B against run A, as the command `compare` does it; nothing is written.
 
     Raises:
-        NotFoundError: One of them is not there.
         UserError: One has no results, they are the same, or what they measured is not and that is not allowed.
     """
     pair = _pair(space, a, b)
@@ -87,7 +85,6 @@ def changed_cases(space: Workspace, a: str, b: str) -> Changes:
     """The cases that differ between two runs in an answer or a score, to be read a page at a time.
 
     Raises:
-        NotFoundError: One of them is not there.
         UserError: One has no results, or they are the same.
     """
     pair = _pair(space, a, b)
@@ -100,7 +97,6 @@ def obstacles_between(space: Workspace, a: str, b: str) -> list[Obstacle]:
     """Everything that keeps run B from being compared with run A as they are.
 
     Raises:
-        NotFoundError: One of them is not there.
         UserError: One has no results, or they are the same.
     """
     return obstacles(*_pair(space, a, b))
@@ -150,11 +146,7 @@ class Related:
 
 
 def related(space: Workspace, run_id: str) -> Related:
-    """Look what there is.
-
-    Raises:
-        NotFoundError: There is no such run.
-    """
+    """Look what there is."""
     run = get_run(space, run_id)
     known = {dataset.name for dataset in list_datasets(space)}
     own = run.request.datasets if run.request else run.facts.get("datasets", ())

@@ -11,11 +11,12 @@ from evalflow import datasets as readers
 from evalflow.app.studio import library
 from evalflow.app.studio.bots import Origin
 from evalflow.app.studio.case_rows import question_of
-from evalflow.app.studio.definitions import DefinitionStore, version_of
+from evalflow.app.studio.definitions import DefinitionStore
 from evalflow.app.studio.space import Workspace, not_found
 from evalflow.app.studio.validate import check_name, one_line
 from evalflow.config.schema import DatasetConfig
 from evalflow.store import definitions
+from evalflow.store.tables import from_row
 
 Generates = Literal["answer", "actual"]
 
@@ -51,7 +52,7 @@ def list_datasets(space: Workspace) -> list[Dataset]:
     """All datasets: the defined ones by name, then those of conf/."""
     with space.database.reading() as connection:
         rows, counted = definitions.listed(connection, "datasets"), definitions.counts(connection)
-    own = [_dataset(row, counted.get(row["id"], 0)) for row in rows]
+    own = [from_row(Dataset, row, cases=counted.get(row["id"], 0)) for row in rows]
     taken = {dataset.name for dataset in own}
     return own + [
         Dataset(name, option.description, origin="conf")
@@ -61,11 +62,7 @@ def list_datasets(space: Workspace) -> list[Dataset]:
 
 
 def get_dataset(space: Workspace, name: str) -> Dataset:
-    """One dataset.
-
-    Raises:
-        NotFoundError: There is none.
-    """
+    """One dataset."""
     for dataset in list_datasets(space):
         if dataset.name == name:
             return dataset
@@ -73,15 +70,8 @@ def get_dataset(space: Workspace, name: str) -> Dataset:
 
 
 def create_dataset(space: Workspace, name: str, description: str = "", generates: Generates = "answer") -> Dataset:
-    """A new dataset, without cases.
-
-    Raises:
-        TakenError: The name is in use.
-        UserError: The name cannot be used.
-    """
-    values = dataset_values(name, description, generates)
-    with space.database.writing() as connection:
-        DATASETS.add(connection, values)
+    """A new dataset, without cases."""
+    DATASETS.create(space, dataset_values(name, description, generates))
     return get_dataset(space, name)
 
 
@@ -100,12 +90,7 @@ def dataset_values(name: str, description: str, generates: Generates) -> dict[st
 def update_dataset(
     space: Workspace, name: str, expected: int, *, description: str | None = None, generates: Generates | None = None
 ) -> Dataset:
-    """Change what is said of a dataset; what is not given stays.
-
-    Raises:
-        NotFoundError: There is none that can be changed.
-        StaleError: It was changed meanwhile.
-    """
+    """Change what is said of a dataset; what is not given stays."""
     row = own_row(space, name)
     values = {
         "description": row["description"] if description is None else one_line(description, "dataset"),
@@ -116,26 +101,13 @@ def update_dataset(
 
 
 def delete_dataset(space: Workspace, name: str, expected: int) -> None:
-    """Delete a dataset and its cases; runs keep their own copies.
-
-    Raises:
-        NotFoundError: There is none that can be deleted.
-        StaleError: It was changed meanwhile.
-    """
+    """Delete a dataset and its cases; runs keep their own copies."""
     DATASETS.delete(space, own_row(space, name), expected)
 
 
 def own_row(space: Workspace, name: str) -> dict[str, Any]:
-    """The row of a dataset that was defined here.
-
-    Raises:
-        NotFoundError, TakenError: There is none, or conf/ declares it.
-    """
+    """The row of a dataset that was defined here."""
     return DATASETS.get(space, name)
-
-
-def _dataset(row: Mapping[str, Any], counted: int) -> Dataset:
-    return Dataset(row["name"], row["description"], row["generates"], counted, **version_of(row))
 
 
 COUNTED = 20_000
@@ -166,7 +138,6 @@ def declared_dataset(space: Workspace, name: str) -> DatasetConfig:
     """What conf/ says of a dataset.
 
     Raises:
-        NotFoundError: There is none of that name.
         UserError: Its files are wrong.
     """
     return DatasetConfig.model_validate(library.shown(space, "dataset", name))
@@ -176,7 +147,6 @@ def declared_rows(space: Workspace, name: str) -> Iterator[dict[str, Any]]:
     """All cases of a dataset of conf/, as rows of JSON lines.
 
     Raises:
-        NotFoundError: There is none of that name.
         UserError: Its files cannot be read.
     """
     return map(readers.case_to_row, readers.read(name, declared_dataset(space, name)))
@@ -204,7 +174,6 @@ def declared_page(
         is_wanted: Asked now and then; once it is not, reading ends.
 
     Raises:
-        NotFoundError: There is none of that name.
         UserError: Its files cannot be read.
     """
     found, total, tags, is_whole = list[Mapping[str, Any]](), 0, Counter[str](), True

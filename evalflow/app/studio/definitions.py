@@ -118,14 +118,14 @@ class DefinitionStore:
         if not deleted:
             raise stale(self.noun, row["name"], expected, self.get(space, row["name"], row.get("bot_id")), {})
 
+    def create(self, space: Workspace, values: Mapping[str, Any], owner: str | None = None) -> None:
+        """Add a row in a transaction of its own; see `add`."""
+        with space.database.writing() as connection:
+            self.add(connection, values, owner)
+
     def _declared(self) -> dict[str, Option]:
         return library.declared(self.group) if self.group else {}
 
     def _taken(self, name: str, owner: str | None = None) -> TakenError:
         what = f"the bot {owner!r} already has" if owner else "there already is"
         return TakenError(Problem(f"{what} a {self.noun} {name!r}", f"{self.noun}.name", "choose another name"))
-
-
-def version_of(row: Mapping[str, Any]) -> dict[str, Any]:
-    """What every definition says of its last change."""
-    return {key: row[key] for key in ("version", "created_at", "updated_at")}

@@ -24,11 +24,7 @@ def declared(group: str, config_dir: Path | None = None) -> dict[str, Option]:
 
 
 def find(group: str, what: str, name: str, config_dir: Path | None = None) -> Option:
-    """One option.
-
-    Raises:
-        NotFoundError: There is none of that name.
-    """
+    """One option."""
     known = declared(group, config_dir)
     if name not in known:
         raise not_found(what, name, list(known))

@@ -46,7 +46,6 @@ def drafted(space: Workspace, bot: str, draft: MetricDraft, row: Mapping[str, An
     """The settings of a run of one case, and the case; the files that they name are there meanwhile.
 
     Raises:
-        NotFoundError: There is no such bot.
         UserError: With all that is wrong with the metric or the case.
     """
     found = get_bot(space, bot)
@@ -170,7 +169,6 @@ def preview_metric(space: Workspace, bot: str, draft: MetricDraft, row: Mapping[
         row: The case under its fields' own names, with an answer; `question` makes one user message.
 
     Raises:
-        NotFoundError: There is no such bot.
         UserError: With all that is wrong with the metric, the case or a prompt.
     """
     with drafted(space, bot, draft, row) as (settings, case):
@@ -193,7 +191,6 @@ async def write_steps(space: Workspace, bot: str, draft: MetricDraft) -> Written
         draft: The metric as it is to be, of the kind g_eval; steps that it has already are not looked at.
 
     Raises:
-        NotFoundError: There is no such bot.
         UserError: With all that is wrong with it; or it is no G-Eval by criteria, or the judge wrote none.
         InfrastructureError: The judge cannot be asked.
     """
@@ -228,7 +225,6 @@ async def try_metric(space: Workspace, bot: str, draft: MetricDraft, row: Mappin
         row: The case under its fields' own names; `question` makes one user message.
 
     Raises:
-        NotFoundError: There is no such bot.
         UserError: With all that is wrong with the metric or the case, or a key is not set.
         InfrastructureError: Nothing answers at an endpoint, or a key is refused.
     """

@@ -10,12 +10,13 @@ import yaml
 
 from evalflow.app.studio import library
 from evalflow.app.studio.bots import BOTS, Origin
-from evalflow.app.studio.definitions import DefinitionStore, version_of
+from evalflow.app.studio.definitions import DefinitionStore
 from evalflow.app.studio.space import Workspace, not_found, stale
 from evalflow.app.studio.validate import check_metric
 from evalflow.errors import Problem, UserError
 from evalflow.metrics.case_checks import JUDGED, PARAMS
 from evalflow.store import definitions
+from evalflow.store.tables import from_row
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -68,7 +69,6 @@ def get_library(space: Workspace, name: str) -> MetricDefinition:
     """One metric of conf/, with the prompts that it uses, under their own names.
 
     Raises:
-        NotFoundError: There is none.
         UserError: Its files are wrong.
     """
     from evalflow.paths import prompt_dirs
@@ -81,24 +81,16 @@ def get_library(space: Workspace, name: str) -> MetricDefinition:
 
 
 def list_metrics(space: Workspace, bot: str) -> list[MetricDefinition]:
-    """The metrics of a bot, by name; none for a bot of conf/.
-
-    Raises:
-        NotFoundError: There is no such bot.
-    """
+    """The metrics of a bot, by name; none for a bot of conf/."""
     row = BOTS.find(space, bot)
     if row is not None:
-        return [_metric(bot, found) for found in METRICS.rows(space, row["id"])]
+        return [from_row(MetricDefinition, found, bot=bot) for found in METRICS.rows(space, row["id"])]
     library.find("target", "bot", bot)
     return []
 
 
 def get_metric(space: Workspace, bot: str, name: str) -> MetricDefinition:
-    """One metric of a bot.
-
-    Raises:
-        NotFoundError: There is none.
-    """
+    """One metric of a bot."""
     found = {metric.name: metric for metric in list_metrics(space, bot)}
     if name not in found:
         raise not_found("metric", name, list(found))
@@ -110,8 +102,6 @@ def create_metric(space: Workspace, bot: str, draft: MetricDraft) -> MetricDefin
 
     Raises:
         NotFoundError: There is no bot of that name that was defined here.
-        TakenError: The bot has a metric of that name.
-        UserError: With all that is wrong with it.
     """
     definition, prompts = check_metric(draft.name, draft.definition, draft.prompts)
     row = BOTS.get(space, bot)["id"]
@@ -121,11 +111,7 @@ def create_metric(space: Workspace, bot: str, draft: MetricDraft) -> MetricDefin
 
 
 def add_metric(connection: Connection, row: int, bot: str, checked: MetricDraft) -> None:
-    """Add a metric to the bot of that row and name within a transaction.
-
-    Raises:
-        TakenError: The bot has a metric of that name.
-    """
+    """Add a metric to the bot of that row and name within a transaction."""
     values = {"bot_id": row, "name": checked.name, "definition": checked.definition, "prompts": checked.prompts or {}}
     METRICS.add(connection, values, bot)
 
@@ -138,11 +124,6 @@ def update_metric(space: Workspace, bot: str, draft: MetricDraft, expected: int)
         bot: Whose.
         draft: The metric of that name as it is to be; without `prompts`, its templates stay.
         expected: The version that the change was made from.
-
-    Raises:
-        NotFoundError: There is none.
-        StaleError: It was changed meanwhile.
-        UserError: With all that is wrong with it.
     """
     row = _row(space, bot, draft.name)
     texts = row["prompts"] if draft.prompts is None else draft.prompts
@@ -152,12 +133,7 @@ def update_metric(space: Workspace, bot: str, draft: MetricDraft, expected: int)
 
 
 def delete_metric(space: Workspace, bot: str, name: str, expected: int) -> None:
-    """Delete a metric; runs that used it stay.
-
-    Raises:
-        NotFoundError: There is none.
-        StaleError: It was changed meanwhile.
-    """
+    """Delete a metric; runs that used it stay."""
     METRICS.delete(space, _row(space, bot, name), expected)
 
 
@@ -171,11 +147,6 @@ def replace_metrics(
         bot: Whose.
         drafts: All that it is to have.
         expected: The versions, by name, of all that it had when the change was made from them.
-
-    Raises:
-        NotFoundError: There is no such bot.
-        StaleError: One was changed, added or deleted meanwhile.
-        UserError: With all that is wrong with any of them.
     """
     checked = _checked(drafts)
     row = BOTS.get(space, bot)["id"]
@@ -206,10 +177,6 @@ def copy_metric(space: Workspace, source: str, bot: str, name: str, *, of: str |
         bot: Whose the copy is.
         name: The copy's name.
         of: The bot whose metric is copied; None: the library.
-
-    Raises:
-        NotFoundError: There is no such metric or bot.
-        TakenError, UserError: As of `create_metric`.
     """
     if of is None:
         definition, prompts = library.own_prompts(name, get_library(space, source).definition)
@@ -252,10 +219,6 @@ def _checked(drafts: Sequence[MetricDraft]) -> dict[str, tuple[dict[str, Any], d
 
 def _row(space: Workspace, bot: str, name: str) -> dict[str, Any]:
     return METRICS.get(space, name, BOTS.get(space, bot)["id"])
-
-
-def _metric(bot: str, row: Mapping[str, Any]) -> MetricDefinition:
-    return MetricDefinition(bot, row["name"], row["definition"], row["prompts"], **version_of(row))
 
 
 KEY = "yaml"

@@ -74,9 +74,6 @@ def get_run_case(
         run_id: Which run.
         position: Of the answer, from 0.
         thresholds: Other thresholds by metric.
-
-    Raises:
-        NotFoundError: There is no such run, or no such case in it.
     """
     row = run_row(space, run_id)
     with space.database.reading() as connection:
@@ -140,7 +137,6 @@ def score_prompts(space: Workspace, run_id: str, score_id: str) -> list[JudgeCal
     Blocks; not for a thread with an event loop.
 
     Raises:
-        NotFoundError: There is no such run or score.
         UserError: The prompts cannot be rendered as they were sent, with the reason.
     """
     score = get_score(space, run_id, score_id)

@@ -79,7 +79,6 @@ def list_files(space: Workspace, run_id: str) -> list[RunFile]:
     """The files that are there, in the order of `FileName`.
 
     Raises:
-        NotFoundError: There is no such run.
         UserError: Its folder is not below the working directory.
     """
     folder = _folder(space, run_id)
@@ -98,7 +97,6 @@ def open_file(space: Workspace, run_id: str, name: FileName) -> tuple[BinaryIO, 
     """A file that a run wrote, opened, and its size in bytes. The caller closes it.
 
     Raises:
-        NotFoundError: There is no such run, or no such file of it.
         UserError: Its folder is not below the working directory.
     """
     try:
@@ -136,9 +134,6 @@ def passing(space: Workspace, run_id: str, metric: str, thresholds: Sequence[flo
 
     Returns:
         Empty where nothing was scored, or the tables of the run are gone.
-
-    Raises:
-        NotFoundError: There is no such run, or no such metric in it.
     """
     import polars as pl
 
@@ -167,8 +162,6 @@ def keep_threshold(space: Workspace, run_id: str, metric: str, value: float, exp
     Its tables, gates, exit code, reports and what certificates say of it follow.
 
     Raises:
-        NotFoundError: There is no such run, or no such metric in it.
-        StaleError: It is not of the version that was expected.
         TakenError: The run has not ended, or something works on it.
         UserError: The metric takes no such threshold, or the run's files are gone.
     """
@@ -185,9 +178,7 @@ def carry_threshold(space: Workspace, run_id: str, metric: str, value: float) ->
     """Put a threshold into the metric of the run's bot, for its next runs; the run stays as it is.
 
     Raises:
-        NotFoundError: There is no such run.
         TakenError: The metric is not one that can be changed here, or its threshold would not count.
-        StaleError: It was changed meanwhile.
         UserError: It takes no such threshold.
     """
     _expect_finite(value)

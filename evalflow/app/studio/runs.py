@@ -23,12 +23,7 @@ MAX_PAGE = 200
 
 
 def estimate_run(space: Workspace, request: RunRequest) -> RunEstimate:
-    """Check a run and say what it would take; nothing is sent or kept.
-
-    Raises:
-        NotFoundError: Something of what it names is not there.
-        UserError: With every problem that was found.
-    """
+    """Check a run and say what it would take; nothing is sent or kept."""
     folder = _new_folder(space, request)
     try:
         found = inspected(freeze(folder / "snapshot", *_parts(space, request)))
@@ -55,7 +50,6 @@ def create_run(space: Workspace, request: RunRequest, creation_key: str | None =
         creation_key: The same key again gives the run that was made with it, and makes no other.
 
     Raises:
-        NotFoundError: Something of what it names is not there.
         TakenError: The key was used for another request.
         UserError: With every problem that was found; nothing is left behind.
     """
@@ -93,11 +87,7 @@ def create_run(space: Workspace, request: RunRequest, creation_key: str | None =
 
 
 def get_run(space: Workspace, run_id: str) -> Run:
-    """One run.
-
-    Raises:
-        NotFoundError: There is none.
-    """
+    """One run."""
     return as_run(run_row(space, run_id))
 
 
@@ -112,9 +102,6 @@ def list_runs(
         limit: How many at most, up to 200.
         bot: Only those of this bot.
         state: Only those in this state.
-
-    Raises:
-        UserError: The cursor is none.
     """
     if cursor is not None and not (cursor.isdigit() and len(cursor) < 19):
         raise UserError(Problem(f"{cursor!r} is no cursor", "cursor", "take `next` of the page before"))
@@ -132,11 +119,6 @@ def cancel_run(space: Workspace, run_id: str, expected: int | None = None) -> Ru
         space: Where.
         run_id: Which run.
         expected: The version that was seen; None: whatever it is, since a run that goes on changes every second.
-
-    Raises:
-        NotFoundError: There is none.
-        StaleError: It has changed.
-        TakenError: It has ended.
     """
     run_row(space, run_id)
     with space.database.writing() as connection:
@@ -147,35 +129,17 @@ def cancel_run(space: Workspace, run_id: str, expected: int | None = None) -> Ru
 
 
 def resume_run(space: Workspace, run_id: str, expected: int | None = None) -> Run:
-    """Finish a run that was cancelled, interrupted or failed; nothing that is finished is asked again.
-
-    Raises:
-        NotFoundError: There is none.
-        StaleError: It is not of the version that was expected.
-        TakenError: It is queued or running.
-    """
+    """Finish a run that was cancelled, interrupted or failed; nothing that is finished is asked again."""
     return _queue(space, run_id, "resume", expected)
 
 
 def retry_errors(space: Workspace, run_id: str, expected: int | None = None) -> Run:
-    """Ask again what ended in error, and nothing else.
-
-    Raises:
-        NotFoundError: There is none.
-        StaleError: It is not of the version that was expected.
-        TakenError: It is queued or running.
-    """
+    """Ask again what ended in error, and nothing else."""
     return _queue(space, run_id, "retry", expected)
 
 
 def delete_run(space: Workspace, run_id: str, expected: int | None = None) -> None:
-    """Forget a run that has ended; its folder stays.
-
-    Raises:
-        NotFoundError: There is none.
-        StaleError: It is not of the version that was expected.
-        TakenError: It is queued or running.
-    """
+    """Forget a run that has ended; its folder stays."""
     run_row(space, run_id)
     with space.database.writing() as connection:
         deleted = runs.delete_run(connection, run_id, expected)
@@ -196,11 +160,7 @@ def changed_request(run: Run, **changes: Any) -> RunRequest:
 
 
 def run_row(space: Workspace, run_id: str) -> dict[str, Any]:
-    """The row of a run.
-
-    Raises:
-        NotFoundError: There is none.
-    """
+    """The row of a run."""
     with space.database.reading() as connection:
         row = runs.get(connection, run_id)
     if row is None:

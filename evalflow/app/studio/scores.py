@@ -81,7 +81,6 @@ def list_scores(
         thresholds: Other thresholds by metric, for `passed`; the run's stay as they are.
 
     Raises:
-        NotFoundError: There is no such run.
         UserError: The cursor or the order is none.
     """
     chosen, limit = wanted or ScoreFilter(), max(1, min(limit, MAX_PAGE))
@@ -105,11 +104,7 @@ def list_scores(
 def neighbours(
     space: Workspace, run_id: str, position: int, wanted: ScoreFilter, sort: str = "input"
 ) -> tuple[int | None, int | None]:
-    """The answers before and after one, by their positions, in a list of scores as `list_scores` gives it.
-
-    Raises:
-        NotFoundError: There is no such run.
-    """
+    """The answers before and after one, by their positions, in a list of scores as `list_scores` gives it."""
     with _scores_of(space, run_id) as scores:
 
         def step(*, back: bool) -> int | None:
@@ -129,11 +124,7 @@ def neighbours(
 
 
 def case_scores(space: Workspace, run_id: str, dataset: str, case_id: str) -> list[Score]:
-    """All scores of a case, answer by answer where it was answered repeatedly; none where the run does not have it.
-
-    Raises:
-        NotFoundError: There is no such run.
-    """
+    """All scores of a case, answer by answer where it was answered repeatedly; none where the run does not have it."""
     with _scores_of(space, run_id) as scores:
         places = scores.positions(dataset, case_id)[:MAX_PAGE]
         return scores.page(ScoreFilter(positions=places), None, MAX_PAGE * len(places)) if places else []
@@ -142,22 +133,14 @@ def case_scores(space: Workspace, run_id: str, dataset: str, case_id: str) -> li
 def answer_scores(
     space: Workspace, run_id: str, position: int, thresholds: Mapping[str, float] | None = None
 ) -> list[Score]:
-    """All scores of an answer, at most `MAX_PAGE`, each with the judge's steps.
-
-    Raises:
-        NotFoundError: There is no such run.
-    """
+    """All scores of an answer, at most `MAX_PAGE`, each with the judge's steps."""
     with _scores_of(space, run_id, thresholds) as scores:
         found, steps = scores.page(ScoreFilter(positions=[position]), None, MAX_PAGE), scores.steps(position)
         return [replace(one, steps=steps.get(one.place[1])) for one in found]
 
 
 def get_score(space: Workspace, run_id: str, score_id: str, thresholds: Mapping[str, float] | None = None) -> Score:
-    """One score with the judge's steps: prompts as sent are not among them where the run did not keep them.
-
-    Raises:
-        NotFoundError: There is none.
-    """
+    """One score with the judge's steps: prompts as sent are not among them where the run did not keep them."""
     position, _, n = score_id.partition("-")
     found = None
     with _scores_of(space, run_id, thresholds) as scores:
@@ -177,11 +160,7 @@ def count_scores(
 
 
 def summary(space: Workspace, run_id: str) -> list[dict[str, Any]]:
-    """The rows of a run's summary, also of each tag, as in summary.json; none before it has ended.
-
-    Raises:
-        NotFoundError: There is no such run.
-    """
+    """The rows of a run's summary, also of each tag, as in summary.json; none before it has ended."""
     file = Path(run_row(space, run_id)["folder"]) / "summary.json"
     return json.loads(file.read_text(encoding="utf-8"))["rows"] if file.is_file() else []
 
@@ -202,9 +181,6 @@ def pass_rates(
         run_id: Which run.
         thresholds: By metric.
         metric: Only of this one.
-
-    Raises:
-        NotFoundError: There is no such run.
     """
     found: list[PassRate] = []
     with _scores_of(space, run_id, thresholds) as scores:
@@ -228,9 +204,6 @@ def distribution(space: Workspace, run_id: str, metric: str, threshold: float | 
 
     Returns:
         None where nothing was scored.
-
-    Raises:
-        NotFoundError: There is no such run.
     """
     row = run_row(space, run_id)
     metrics: list[Mapping[str, Any]] = row["facts"].get("metrics", [])
@@ -250,11 +223,7 @@ def distribution(space: Workspace, run_id: str, metric: str, threshold: float | 
 
 @contextmanager
 def _scores_of(space: Workspace, run_id: str, thresholds: Mapping[str, float] | None = None) -> Generator[RunScores]:
-    """The scores of a run, which pass by these thresholds or else the run's.
-
-    Raises:
-        NotFoundError: There is no such run.
-    """
+    """The scores of a run, which pass by these thresholds or else the run's."""
     row = run_row(space, run_id)
     limits: list[Limit] = []
     for metric in row["facts"].get("metrics", []):

@@ -127,20 +127,12 @@ def freeze(folder: Path, own: Own, choice: RunChoice) -> list[str]:
 
 
 def inspected(arguments: Sequence[str]) -> Inspection:
-    """All that `check` looks at, for the command line of a snapshot.
-
-    Raises:
-        UserError: With every problem that was found.
-    """
+    """All that `check` looks at, for the command line of a snapshot."""
     return inspect(assemble(settings_for(arguments)))
 
 
 def settings_for(arguments: Sequence[str]) -> Settings:
-    """The settings of a snapshot's command line; no program of this machine may be in them.
-
-    Raises:
-        UserError: With every problem that was found.
-    """
+    """The settings of a snapshot's command line; no program of this machine may be in them."""
     _, conf, *words = arguments
 
     def check(composed: Composed) -> Settings:
@@ -236,11 +228,7 @@ OPTIONS = tuple(
 
 
 def owned(space: Workspace, request: RunRequest) -> Own:
-    """What of a request is defined in the workspace.
-
-    Raises:
-        NotFoundError: Something of what it names is neither there nor in conf/.
-    """
+    """What of a request is defined in the workspace."""
     bot = get_bot(space, request.bot)
     own = {metric.name: metric for metric in list_metrics(space, request.bot)}
     shipped = library.declared("metric")

@@ -17,6 +17,7 @@ from anyio import CapacityLimiter, to_thread
 from evalflow.errors import ConflictError, Problem, UserError, did_you_mean
 from evalflow.run.folder import RunFolder, refuse_links
 from evalflow.store import Database, definitions, open_database
+from evalflow.store.tables import from_row
 
 SETTLED_S = 2.0
 """A file that was changed more recently may change again without a trace in what its folder says of it."""
@@ -264,9 +265,9 @@ def answered(space: Workspace, key: str) -> StoredResponse | None:
     """What was answered under a key, if anything was in the last 30 days."""
     with space.database.reading() as connection:
         row = definitions.get(connection, key)
-    if row is None:
-        return None
-    return StoredResponse(row["request"], row["status"], [(name, value) for name, value in row["headers"]], row["body"])
+    return (
+        row if row is None else from_row(StoredResponse, row, headers=[(name, value) for name, value in row["headers"]])
+    )
 
 
 def keep_answer(space: Workspace, key: str, answer: StoredResponse) -> None:

@@ -44,7 +44,6 @@ def export_files(space: Workspace, folder: Path, bot: str | None, datasets: Sequ
         datasets: Datasets, with their cases.
 
     Raises:
-        NotFoundError: There is none of that name.
         UserError: There is nothing to write, or the folder is not empty, or it cannot be written.
     """
     if bot is None and not datasets:
@@ -77,7 +76,6 @@ def import_files(space: Workspace, folder: Path, bot: str | None = None) -> Impo
         bot: Whose the metrics are; None: the one bot of the folder.
 
     Raises:
-        TakenError: A name is in use; then nothing is taken in.
         UserError: With all that is wrong; then nothing is taken in.
     """
     conf = folder / "conf"
@@ -109,11 +107,7 @@ def _checked(
     metrics: Sequence[MetricDraft],
     cases: Mapping[str, tuple[DatasetConfig, list[dict[str, Any]]]],
 ) -> _Checked:
-    """All of it as it is kept.
-
-    Raises:
-        UserError: With all that is wrong with any of it.
-    """
+    """All of it as it is kept."""
     problems: list[Problem] = []
     found = _Checked([], [], [])
     for name, (config, said) in bots.items():
@@ -145,7 +139,6 @@ def _keep(space: Workspace, found: _Checked, owner: str | None) -> None:
     """Keep all of it, or nothing where anything fails.
 
     Raises:
-        TakenError: A name came into use meanwhile.
         NotFoundError: The bot that the metrics are for is gone.
     """
     names = {bot["name"] for bot in found.bots}

@@ -74,7 +74,6 @@ def upload_cases(
         How many.
 
     Raises:
-        NotFoundError: There is no such dataset.
         UserError: With what is wrong with each row, or a case with that id is there; or no row can be taken.
     """
     own_row(space, dataset)
@@ -100,7 +99,6 @@ def examine_upload(
         limit: How many of the first cases to give.
 
     Raises:
-        NotFoundError: There is no such dataset.
         UserError: With what is wrong with the mapping, or where the file can be read no further.
     """
     _expect_columns(path, fields or {})

@@ -159,9 +159,6 @@ def check_bot(name: str, config: Mapping[str, Any]) -> dict[str, Any]:
 
     Returns:
         The configuration as JSON gives it back.
-
-    Raises:
-        UserError: With every problem that was found.
     """
     check_name(name, "bot")
     plain = _plain(config, "target")
@@ -192,9 +189,6 @@ def check_metric(
 
     Returns:
         Both as JSON gives them back.
-
-    Raises:
-        UserError: With every problem that was found.
     """
     check_name(name, "metric")
     key = f"metric.{name}"
