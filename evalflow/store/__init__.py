@@ -1,4 +1,4 @@
-"""What people define and what runs found, in a database: SQLite in a file, or PostgreSQL by its URL."""
+"""The database of the application: definitions, runs and scores, in SQLite or PostgreSQL."""
 
 from evalflow.store.database import Database, open_database
 

@@ -115,12 +115,12 @@ class Database:
 
     @property
     def path(self) -> Path | None:
-        """The file, where it is one."""
+        """The file of SQLite."""
         return _file(self.engine.url)
 
     @property
     def shown_url(self) -> str:
-        """Where it is, without a password."""
+        """The URL without its password."""
         return self.engine.url.render_as_string(hide_password=True)
 
     @contextmanager
@@ -143,7 +143,7 @@ class Database:
                 has one writer at a time in any case.
 
         Raises:
-            ConflictError: What it refers to was deleted meanwhile, or it is there already.
+            ConflictError: A row that it refers to was deleted meanwhile, or its key exists already.
             InfrastructureError: The database does not answer, cannot be written, or is not the one that was opened.
         """
         with self._transaction({"writes": True}) as connection:
@@ -188,7 +188,7 @@ class Database:
         )
 
     def close(self) -> None:
-        """Let go of every connection."""
+        """Close every connection."""
         self.engine.dispose()
 
 

@@ -1,4 +1,4 @@
-"""What people define: bots, the metrics of each, datasets."""
+"""Definitions (bots, their metrics, datasets), and the responses to repeated requests."""
 
 from __future__ import annotations
 
@@ -59,12 +59,12 @@ KEPT = timedelta(days=30)
 
 
 def get(connection: Connection, key: str) -> Row | None:
-    """The answer that was kept under a key."""
+    """The response that is stored under an idempotency key."""
     return one(connection, select(creations).where(creations.c.key == key))
 
 
 def put(connection: Connection, values: Row) -> None:
-    """Keep an answer, in the place of what is there of its key; what is older than `KEPT` goes."""
+    """Store a response, replace an earlier one of its key, and delete those older than `KEPT`."""
     oldest = (datetime.now(UTC) - KEPT).isoformat(timespec="milliseconds")
     connection.execute(sa.delete(creations).where((creations.c.at < oldest) | (creations.c.key == values["key"])))
     connection.execute(insert(creations).values(**values, at=now()))

@@ -11,7 +11,7 @@ from evalflow.store.tables import Row, add, every, now, one, runs
 
 State = Literal["queued", "running", "done", "failed", "cancelled", "interrupted"]
 Task = Literal["run", "resume", "retry", "load"]
-"""What a worker is to do: begin the run, finish it, ask again what ended in error, or only take its scores in."""
+"""What a worker is to do: begin the run, finish it, repeat what ended in error, or only load its scores."""
 ENDED = ("done", "failed", "cancelled", "interrupted")
 
 
@@ -44,7 +44,7 @@ def page(connection: Connection, before: int | None, limit: int, bot: str | None
     """Runs, the newest first.
 
     Args:
-        connection: Where.
+        connection: In a transaction.
         before: Only those whose row's id is smaller.
         limit: How many at most.
         bot: Only those of this bot.

@@ -105,8 +105,8 @@ def update_bot(
     """Change a bot; what is not given stays.
 
     Args:
-        space: Where.
-        name: Which.
+        space: The workspace.
+        name: Its name.
         expected: The version that the change was made from.
         config: Its connection, whole.
         description: For people.

@@ -1,4 +1,4 @@
-"""Cases on their way into the store: read like a file's, with what they are found by."""
+"""Rows of cases, read as those of files are, and as they are stored."""
 
 from __future__ import annotations
 

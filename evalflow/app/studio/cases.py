@@ -70,8 +70,8 @@ def list_cases(
     """Cases of a dataset that was defined here, in their order.
 
     Args:
-        space: Where.
-        dataset: Which.
+        space: The workspace.
+        dataset: Its name.
         cursor: `next` of the page before; None for the first.
         limit: How many at most, up to 500.
         tag: Only those with this tag, or one below it.
@@ -102,8 +102,8 @@ def add_cases(space: Workspace, dataset: str, rows: Iterable[Mapping[str, Any]])
     """Add cases, all or none.
 
     Args:
-        space: Where.
-        dataset: Which.
+        space: The workspace.
+        dataset: Its name.
         rows: Each a case under its fields' own names; `question` makes one user message. One without an id gets a hash
             of its content.
 
@@ -327,8 +327,8 @@ def cases_at(
     """Some of the cases that a filter finds, in their order; where they end before `first`, the last page of them.
 
     Args:
-        space: Where.
-        dataset: Which; defined here.
+        space: The workspace.
+        dataset: The name of one that was defined here.
         first: How many to leave out.
         limit: How many at most, up to 500.
         tag: As of `cases.list_cases`.

@@ -1,4 +1,4 @@
-"""Runs held against each other: which can be, what they say, and one case of both side by side."""
+"""Comparing runs: which of them can be compared, and what differs between two."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ComparableRun:
-    """A run that another one can be held against.
+    """A run that another one can be compared with.
 
     Attributes:
-        obstacles: Why it cannot as they are; empty where it can, as far as can be told without a look at the cases.
+        obstacles: Why the two cannot be compared; empty where they can, as far as is known without reading the cases.
     """
 
     run: Run
@@ -59,7 +59,7 @@ def candidates(space: Workspace, run_id: str) -> list[ComparableRun]:
 
 
 def candidate(other: Run, scored: SavedRun) -> ComparableRun:
-    """A run that has results as one that another is held against."""
+    """A run with results, and what keeps it from being compared."""
     try:
         return ComparableRun(other, declared_obstacles(scored_of(other), scored))
     except EvalflowError as error:
@@ -126,12 +126,12 @@ def _names(run: Run, what: Literal["metrics", "datasets"]) -> set[str]:
 
 
 _LOOKED_AT = 10
-"""How many earlier runs are looked at for one that can be compared as it is."""
+"""How many earlier runs are tried to find one that can be compared."""
 
 
 @dataclass(frozen=True, slots=True)
 class Related:
-    """Where one can go on from a run.
+    """What belongs to a run, for links.
 
     Attributes:
         bot: Its name; empty where there is none of that name here, as of a run of the command line.
@@ -146,7 +146,7 @@ class Related:
 
 
 def related(space: Workspace, run_id: str) -> Related:
-    """Look what there is."""
+    """What belongs to a run, for links."""
     run = get_run(space, run_id)
     known = {dataset.name for dataset in list_datasets(space)}
     own = run.request.datasets if run.request else run.facts.get("datasets", ())

@@ -165,8 +165,8 @@ def declared_page(
     """Some cases of a dataset of conf/; what is held of its files is a page.
 
     Args:
-        space: Where.
-        name: Which.
+        space: The workspace.
+        name: Its name.
         first: How many that are found to leave out.
         limit: How many at most.
         tag: Only those with this tag, or one below it.

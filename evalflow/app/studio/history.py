@@ -99,7 +99,7 @@ def history(space: Workspace, bot: str, dataset: str, metric: str, statistic: st
     """How a number went from run to run, over the latest runs.
 
     Args:
-        space: Where.
+        space: The workspace.
         bot: Whose runs.
         dataset: Over which cases.
         metric: Of what.

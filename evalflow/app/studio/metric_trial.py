@@ -163,7 +163,7 @@ def preview_metric(space: Workspace, bot: str, draft: MetricDraft, row: Mapping[
     """The prompts that a judge would be sent for a case; nothing is sent, and no key is needed.
 
     Args:
-        space: Where.
+        space: The workspace.
         bot: Whose metric it is.
         draft: The metric as it is to be.
         row: The case under its fields' own names, with an answer; `question` makes one user message.
@@ -186,7 +186,7 @@ async def write_steps(space: Workspace, bot: str, draft: MetricDraft) -> Written
     """Have the judge of a metric write its steps; nothing is kept.
 
     Args:
-        space: Where.
+        space: The workspace.
         bot: Whose metric it is.
         draft: The metric as it is to be, of the kind g_eval; steps that it has already are not looked at.
 
@@ -219,7 +219,7 @@ async def try_metric(space: Workspace, bot: str, draft: MetricDraft, row: Mappin
     """Score one case with a metric that is being defined, exactly as a run would; nothing is kept.
 
     Args:
-        space: Where.
+        space: The workspace.
         bot: Whose metric it is; it is asked where the case has no answer.
         draft: The metric as it is to be.
         row: The case under its fields' own names; `question` makes one user message.

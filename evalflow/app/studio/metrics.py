@@ -120,8 +120,8 @@ def update_metric(space: Workspace, bot: str, draft: MetricDraft, expected: int)
     """Change a metric: its definition and prompts, whole.
 
     Args:
-        space: Where.
-        bot: Whose.
+        space: The workspace.
+        bot: The name of its bot.
         draft: The metric of that name as it is to be; without `prompts`, its templates stay.
         expected: The version that the change was made from.
     """
@@ -143,8 +143,8 @@ def replace_metrics(
     """Save a bot's configuration: its metrics become exactly these, or none of it is done.
 
     Args:
-        space: Where.
-        bot: Whose.
+        space: The workspace.
+        bot: The name of its bot.
         drafts: All that it is to have.
         expected: The versions, by name, of all that it had when the change was made from them.
     """
@@ -172,7 +172,7 @@ def copy_metric(space: Workspace, source: str, bot: str, name: str, *, of: str |
     """Define a metric like another one; its prompts are copied too, so that a change stays with the copy.
 
     Args:
-        space: Where.
+        space: The workspace.
         source: The name of what is copied.
         bot: Whose the copy is.
         name: The copy's name.

@@ -70,8 +70,8 @@ def get_run_case(
     """A case of a run that has ended.
 
     Args:
-        space: Where.
-        run_id: Which run.
+        space: The workspace.
+        run_id: The id of the run.
         position: Of the answer, from 0.
         thresholds: Other thresholds by metric.
     """

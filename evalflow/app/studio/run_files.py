@@ -127,8 +127,8 @@ def passing(space: Workspace, run_id: str, metric: str, thresholds: Sequence[flo
     """The pass rate of a metric at each threshold with its interval, for each dataset and target.
 
     Args:
-        space: Where.
-        run_id: Which run.
+        space: The workspace.
+        run_id: The id of the run.
         metric: Of which metric.
         thresholds: In any order.
 

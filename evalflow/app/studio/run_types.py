@@ -1,4 +1,4 @@
-"""What is said of a run: what was asked for, how far it is, what came of it."""
+"""A run for pages and REST: what was requested, its progress, and its results."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ class Progress:
         counts: Finished scores by status.
         answers: Generated answers by status.
         rate: Scores a second, lately.
-        seconds_left: None where it cannot be told.
+        seconds_left: None where it is unknown.
         cost_usd: So far; None where a price is unknown.
         latest: The last finished scores, the newest first: metric, dataset, case_id, target_repeat, status, score,
             reason; and position, where the answer stands in the run, if it can be shown already.
-        loaded: Answers whose scores are in the tables, at the end.
+        loaded: Answers in the database, while the rest of a run that has ended is written; 0 before.
     """
 
     done: int = 0

@@ -1,4 +1,4 @@
-"""Runs: asked for here, carried out by a worker, read by everyone."""
+"""Runs: created, cancelled, resumed and deleted; a worker executes them."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def estimate_run(space: Workspace, request: RunRequest) -> RunEstimate:
         found = inspected(freeze(folder / "snapshot", *_parts(space, request)))
     finally:
         remove(folder)
-    told = found.estimate
+    estimate = found.estimate
     return RunEstimate(
         cases=dict(found.cases),
         scores=found.cells,
-        requests=told.requests,
-        input_tokens=(told.input_tokens_low, told.input_tokens_high),
-        output_tokens=(told.output_tokens_low, told.output_tokens_high),
-        cost_usd=(told.cost_usd_low, told.cost_usd_high),
+        requests=estimate.requests,
+        input_tokens=(estimate.input_tokens_low, estimate.input_tokens_high),
+        output_tokens=(estimate.output_tokens_low, estimate.output_tokens_high),
+        cost_usd=(estimate.cost_usd_low, estimate.cost_usd_high),
         notices=[notice for notice in found.notices() if str(folder) not in notice],  # of the draft itself
     )
 
@@ -45,7 +45,7 @@ def create_run(space: Workspace, request: RunRequest, creation_key: str | None =
     """Freeze all that a run uses, check it, and queue it for a worker.
 
     Args:
-        space: Where.
+        space: The workspace.
         request: What is to be run.
         creation_key: The same key again gives the run that was made with it, and makes no other.
 
@@ -97,7 +97,7 @@ def list_runs(
     """Runs, the newest first.
 
     Args:
-        space: Where.
+        space: The workspace.
         cursor: `next` of the page before; None for the first.
         limit: How many at most, up to 200.
         bot: Only those of this bot.
@@ -116,8 +116,8 @@ def cancel_run(space: Workspace, run_id: str, expected: int | None = None) -> Ru
     """Stop a run: what is finished is kept, and `resume_run` goes on.
 
     Args:
-        space: Where.
-        run_id: Which run.
+        space: The workspace.
+        run_id: The id of the run.
         expected: The version that was seen; None: whatever it is, since a run that goes on changes every second.
     """
     run_row(space, run_id)
@@ -236,7 +236,7 @@ def open_run(space: Workspace, folder: Path, *, trust_program: bool = False) -> 
     """Take a run in that was made on the command line; its scores follow as soon as a worker has read them.
 
     Args:
-        space: Where.
+        space: The workspace.
         folder: The run's.
         trust_program: Whether to resume the run may start the program that its run.json names.
 

@@ -1,4 +1,4 @@
-"""What runs found: scores by the page, their distribution, and what another threshold would say, free."""
+"""The scores of a run: by the page, their distribution, and what would pass at another threshold."""
 
 from __future__ import annotations
 
@@ -27,8 +27,7 @@ class PassRate:
 
     Attributes:
         passed, n: Counts; `n` is of those in state scored.
-        rate: The share; None where nothing was scored. Its interval, which knows what belongs together, is told by
-            `thresholds.passing`.
+        rate: The share; None where nothing was scored. `run_files.passing` gives its interval.
     """
 
     metric: str
@@ -42,7 +41,7 @@ class PassRate:
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """How the scores of a metric lie: `counts[i]` of them between `edges[i]` and `edges[i + 1]`.
+    """The distribution of a metric's scores: `counts[i]` of them between `edges[i]` and `edges[i + 1]`.
 
     Of these, `passed[i]` pass the threshold that was asked for; None where none was.
     """
@@ -56,7 +55,7 @@ class Distribution:
 MAX_PAGE = 500
 BINS = 20
 _LARGEST = 2**31 - 1
-"""What a database takes as a place."""
+"""The largest position."""
 
 
 def list_scores(
@@ -72,8 +71,8 @@ def list_scores(
     """Scores of a run.
 
     Args:
-        space: Where.
-        run_id: Which run.
+        space: The workspace.
+        run_id: The id of the run.
         wanted: Which of its scores.
         cursor: `next` of the page before, with the same filter and order; None for the first.
         limit: How many at most, up to 500.
@@ -177,8 +176,8 @@ def pass_rates(
     """The pass rate of each metric that has a threshold, by the ones given or else the run's; nothing is run again.
 
     Args:
-        space: Where.
-        run_id: Which run.
+        space: The workspace.
+        run_id: The id of the run.
         thresholds: By metric.
         metric: Only of this one.
     """
@@ -194,12 +193,12 @@ def pass_rates(
 
 
 def distribution(space: Workspace, run_id: str, metric: str, threshold: float | None = None) -> Distribution | None:
-    """How the scores of a metric lie: over 0..1 where it is bounded, else from the lowest to the highest.
+    """The distribution of a metric's scores: over 0..1 where it is bounded, else from the lowest to the highest.
 
     Args:
-        space: Where.
-        run_id: Which run.
-        metric: Whose.
+        space: The workspace.
+        run_id: The id of the run.
+        metric: Its name.
         threshold: Which of them pass is counted by it.
 
     Returns:

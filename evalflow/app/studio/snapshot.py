@@ -105,7 +105,7 @@ def freeze(folder: Path, own: Own, choice: RunChoice) -> list[str]:
     """Write a snapshot; the caller removes it where that fails.
 
     Args:
-        folder: Where; it is made.
+        folder: A folder, which is made.
         own: What the workspace defines.
         choice: What is combined.
 

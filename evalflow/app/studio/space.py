@@ -36,7 +36,7 @@ class Remembered:
         self._known: tuple[State, dict[str, str]] = ((), {})
 
     def get(self, key: str, folders: Sequence[Path], make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """A value of its own for the caller: remembered, or made.
+        """A copy of the value, remembered or made.
 
         Args:
             key: What it is.
@@ -122,15 +122,15 @@ class Workspace:
         return self.root / "outputs" / "runs"
 
     async def render(self, work: Callable[[], T]) -> T:
-        """Do what renders prompts of users."""
+        """Run what renders prompts of users, in a thread."""
         return await to_thread.run_sync(work, limiter=self.rendering, abandon_on_cancel=True)
 
     async def ask(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Do what asks a bot or a judge, in an event loop of its own: it may render and check for a while too."""
+        """Run what asks a bot or a judge, in a thread with an event loop of its own."""
         return await to_thread.run_sync(lambda: asyncio.run(work()), limiter=self.asking, abandon_on_cancel=True)
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Close the database."""
         self.database.close()
 
 
@@ -184,7 +184,7 @@ def refuse_elsewhere(space: Workspace, config: Mapping[str, Any]) -> None:
     """See that a run borrows from no folder, and writes to no cache, that is not below the working directory.
 
     Args:
-        space: Where.
+        space: The workspace.
         config: The run's configuration, as it is kept.
 
     Raises:
@@ -209,16 +209,16 @@ def _inside(config: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 
 
 def not_found(what: str, name: str, known: list[str]) -> NotFoundError:
-    """That there is nothing of that name, and what may have been meant."""
+    """The error for a name that is not there, with a similar one as a hint."""
     return NotFoundError(Problem(f"there is no {what} {name!r}", what, did_you_mean(name, known) if known else ""))
 
 
 def stale(what: str, name: str, expected: int, row: Mapping[str, Any], wanted: Mapping[str, Any]) -> StaleError:
-    """That a change was not made, and in what it differs from what stands there now.
+    """The error for a change of an older version, with the keys that differ from the current one.
 
     Args:
         what: The kind of thing.
-        name: Which.
+        name: Its name.
         expected: The version that was seen.
         row: As it is now.
         wanted: The values that were to be written, by column.
@@ -246,7 +246,7 @@ def _differences(key: str, there: Any, wanted: Any) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class StoredResponse:
-    """An answer of HTTP.
+    """An HTTP response.
 
     Attributes:
         request: Digest of the request, as text.
@@ -262,7 +262,7 @@ class StoredResponse:
 
 
 def answered(space: Workspace, key: str) -> StoredResponse | None:
-    """What was answered under a key, if anything was in the last 30 days."""
+    """The response that was stored under an idempotency key, if one was in the last 30 days."""
     with space.database.reading() as connection:
         row = definitions.get(connection, key)
     return (
@@ -271,12 +271,12 @@ def answered(space: Workspace, key: str) -> StoredResponse | None:
 
 
 def keep_answer(space: Workspace, key: str, answer: StoredResponse) -> None:
-    """Keep what was answered under a key.
+    """Store a response under an idempotency key.
 
     Args:
-        space: Where.
+        space: The workspace.
         key: At most 64 characters, such as a digest.
-        answer: What it was.
+        answer: The response.
     """
     headers = [list(pair) for pair in answer.headers]
     values = {"key": key, "request": answer.request, "status": answer.status, "headers": headers, "body": answer.body}

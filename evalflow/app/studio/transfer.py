@@ -1,4 +1,4 @@
-"""To files of conf/, prompts/ and JSON lines, and back, without loss."""
+"""Export of definitions to files of conf/, prompts/ and JSON lines, and import from them, without loss."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from evalflow.errors import Problem, UserError
 
 @dataclass(frozen=True, slots=True)
 class ImportedNames:
-    """What was taken in, by name."""
+    """What was imported, by name."""
 
     bots: Sequence[str]
     metrics: Sequence[str]
@@ -38,7 +38,7 @@ def export_files(space: Workspace, folder: Path, bot: str | None, datasets: Sequ
     """Write what was defined here as files that the command line takes: `--config-dir FOLDER/conf`.
 
     Args:
-        space: Where.
+        space: The workspace.
         folder: An empty one, or one to be made: conf/, prompts/ and data/ come below it.
         bot: A bot, with its metrics; None: none.
         datasets: Datasets, with their cases.
@@ -71,12 +71,12 @@ def import_files(space: Workspace, folder: Path, bot: str | None = None) -> Impo
     """Define here what a folder declares: its bots, metrics and datasets.
 
     Args:
-        space: Where.
+        space: The workspace.
         folder: It has conf/, as `export_files` writes it or a person does.
         bot: Whose the metrics are; None: the one bot of the folder.
 
     Raises:
-        UserError: With all that is wrong; then nothing is taken in.
+        UserError: With all that is wrong; then nothing is imported.
     """
     conf = folder / "conf"
     if not conf.is_dir():

@@ -1,4 +1,4 @@
-"""Files of cases: how their columns map, what that gives, and taking them in."""
+"""Import of cases from files: how columns map to fields, a preview, and the import."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from evalflow.errors import Problem, UserError, did_you_mean
 from evalflow.store import cases as table
 
 SHOWN = 100
-"""Problems that are told one by one."""
+"""The number of problems that are listed."""
 _AT_ONCE = 500
 _PLACE = re.compile(r":(?P<line>\d+)$|\[(?P<record>\d+)\]$")
 
@@ -42,7 +42,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """What a file would give.
+    """What an import of a file would give.
 
     Attributes:
         good: How many rows can be taken.
@@ -63,8 +63,8 @@ def upload_cases(
     """Add the cases of a file: .jsonl, .json, .csv or .parquet.
 
     Args:
-        space: Where.
-        dataset: Which.
+        space: The workspace.
+        dataset: Its name.
         path: The file.
         fields: Case field to column or JSONPath; a column with a field's own name needs no entry. See
             `columns_of`.
@@ -92,8 +92,8 @@ def examine_upload(
     """Read a file to its end, and say what taking it would give; nothing is kept.
 
     Args:
-        space: Where.
-        dataset: Which.
+        space: The workspace.
+        dataset: Its name.
         path: The file.
         fields: As for `upload_cases`.
         limit: How many of the first cases to give.
@@ -135,7 +135,7 @@ def columns_of(path: Path) -> list[Column]:
 
 
 def _sifted(space: Workspace, dataset: str, path: Path, fields: Fields | None) -> Iterator[readers.Sifted]:
-    """The rows of a file; that its case is there already is wrong with a row, too."""
+    """The rows of a file; a case that the dataset has already is a problem of its row."""
     owner = own_row(space, dataset)["id"]
     named = "id" in (fields or {}) or "id" in readers.examples(_config(path, fields))
     rows = readers.sift(dataset, _config(path, fields))

@@ -1,4 +1,4 @@
-"""Carrying out the runs that a workspace has queued, each as a process of its own."""
+"""The worker: it executes queued runs, each as a process of its own."""
 
 from evalflow.app.worker.worker import Worker
 

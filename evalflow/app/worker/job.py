@@ -28,7 +28,7 @@ class WorkerJob:
     """A run that a worker has claimed or taken over.
 
     Args:
-        space: Where.
+        space: The workspace.
         worker: The worker's name.
         row: The row of the run.
     """
@@ -54,7 +54,7 @@ class WorkerJob:
 
     @property
     def is_busy(self) -> bool:
-        """Whether more of its results can be taken in at once."""
+        """Whether more of its results can be read at once."""
         return self._loading is not None or (self._intake is not None and self._intake.behind)
 
     def begin(self) -> bool:

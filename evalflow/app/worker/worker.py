@@ -32,7 +32,7 @@ TICK_S = 0.2
 AGAIN_S = (0.5, 1.0, 2.0, 5.0, 10.0)
 """Pauses before a database that is away is asked again; the last holds from then on."""
 SILENCE_S = 60.0
-"""Without a word for so long, a worker on another machine is taken for lost."""
+"""A worker on another machine without a heartbeat for so long is lost."""
 
 
 class Worker:
@@ -42,9 +42,9 @@ class Worker:
     is killed goes on, and the next one takes it up: its process where that lives, else the run by `resume`.
 
     Args:
-        space: Where.
+        space: The workspace.
         at_once: Runs under way at the same time.
-        silence_s: After how long without a word a worker of another machine is taken for lost.
+        silence_s: After how long without a heartbeat a worker on another machine is lost.
     """
 
     def __init__(self, space: Workspace, at_once: int = 1, silence_s: float = SILENCE_S) -> None:
@@ -58,7 +58,7 @@ class Worker:
         """Whether the database went away while a run was claimed, so that it may be this worker's by now."""
 
     def run(self, stop: threading.Event) -> None:
-        """Work until told to stop; what is under way then goes on by itself, and the next worker takes it over.
+        """Work until `stop` is set; runs under way then go on by themselves, and the next worker takes them over.
 
         A database that is away is waited for: the processes of runs go on meanwhile, and what they find is in files.
         """
@@ -178,7 +178,7 @@ def work(url: str | None, at_once: int, console: Console, *, attached: bool = Fa
         raise UserError(Problem(f"--at-once is {at_once}", "command line", "at least 1"))
     stop, alone = threading.Event(), threading.Event()
 
-    def told(*_: object) -> None:
+    def interrupted(*_: object) -> None:
         stop.set()
 
     def watch() -> None:
@@ -187,7 +187,7 @@ def work(url: str | None, at_once: int, console: Console, *, attached: bool = Fa
         stop.set()
 
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, told)
+        signal.signal(number, interrupted)
     if attached:
         threading.Thread(target=watch, daemon=True).start()
     with closing(open_workspace(url)) as space:
