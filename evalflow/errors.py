@@ -94,7 +94,7 @@ class CallError(EvalflowError):
         raw: The last reply as it came, or None where there was none.
         requests: Calls that were sent for it, its own failed one included; tries of one call count once.
         usage, cost_usd: What those took; None where unknown.
-        paid: Digests of those among them that are remembered; see `Bill`.
+        paid: Digests of those among them that are remembered; see `Spend`.
         latency_s: Seconds that they took.
     """
 

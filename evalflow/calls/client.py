@@ -8,7 +8,7 @@ import random
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from evalflow.calls import faults
 from evalflow.calls.budget import Account, Amount, Budget
@@ -17,7 +17,6 @@ from evalflow.calls.limiter import Limiter, Limiters, Slot, rest_s, retry_after_
 from evalflow.calls.single_flight import Once
 from evalflow.calls.transport import MAX_REPLY, HttpRequest, Response, Transport, TransportError
 from evalflow.errors import CallError, InfrastructureError
-from evalflow.frozen import record
 from evalflow.jsonvalues import mended
 from evalflow.records import Usage
 from evalflow.redaction import Redactor
@@ -160,19 +159,6 @@ class MalformedReply(ValueError):
     """A 2xx response does not say what it should; raised by decoders."""
 
 
-@record()
-class Sent(Generic[T]):
-    """A call that was answered.
-
-    Attributes:
-        value: The decoded response.
-        latency_s: Seconds of the try that was answered.
-    """
-
-    value: T
-    latency_s: float
-
-
 class Gateway:
     """Sends calls to one endpoint until they are answered, hopeless or too often tried.
 
@@ -210,8 +196,8 @@ class Gateway:
         self._watchdog = Watchdog(transport, where, policy.silence_s, policy.probe_s, dialect.address)
         self._succeeded = False
 
-    async def send(self, request: HttpRequest, decode: Callable[[Response], T]) -> Sent[T]:
-        """Send one call.
+    async def send(self, request: HttpRequest, decode: Callable[[Response], T]) -> T:
+        """Send one call; gives what `decode` makes of the response.
 
         Args:
             request: What is sent; the same bytes on every try.
@@ -222,23 +208,25 @@ class Gateway:
             InfrastructureError: Every further call would fail too.
             BudgetError: The budget does not cover it.
         """
+        account, limiter = self._account, self._limiter
         begun: float | None = None
         for attempt in itertools.count(1):
-            reserved = await self._account.reserve(request) if self._account else Amount()
-            spent = reserved  # what ends without an answer may have been paid for all the same
+            reserved = await account.reserve(request) if account else None
+            outcome: T | CallFault | None = None
             try:
-                slot = await self._limiter.acquire(request.tokens)
+                slot = await limiter.acquire(request.tokens)
                 begun = slot.started if begun is None else begun
                 try:
-                    outcome = await self._try(request, decode, slot)
+                    response = await self._watchdog.send(request)
+                    outcome = self._read(request, response, decode, slot)
+                except TransportError as error:
+                    outcome = faults.of_transport(error)
                 finally:
-                    self._limiter.release()
-                if self._account:
-                    spent = self._spent(self._account, outcome, reserved)
+                    limiter.release()
             finally:
-                if self._account:
-                    self._account.budget.settle(reserved, spent)
-            if isinstance(outcome, Sent):
+                if account and reserved:
+                    account.budget.settle(reserved, _spent(account, outcome, reserved))
+            if not isinstance(outcome, CallFault):
                 return outcome
             fault = self._redacted(outcome)
             elapsed_s = time.monotonic() - begun
@@ -252,11 +240,9 @@ class Gateway:
         self._watchdog.stop()
         await self._transport.close()
 
-    async def _try(self, request: HttpRequest, decode: Callable[[Response], T], slot: Slot) -> Sent[T] | CallFault:
-        try:
-            response = await self._watchdog.send(request)
-        except TransportError as error:
-            return faults.of_transport(error)
+    def _read(
+        self, request: HttpRequest, response: Response, decode: Callable[[Response], T], slot: Slot
+    ) -> T | CallFault:
         response = self._clean(response)
         rest = rest_s(response.headers)
         if rest > 0:
@@ -271,8 +257,10 @@ class Gateway:
         except MalformedReply as error:
             return self._eased(faults.of_malformed(response, str(error)), slot)
         self._succeeded = True
-        self._limiter.succeeded(slot, response.elapsed_s, request.kind)
-        return Sent(value, response.elapsed_s)
+        usage = value.usage
+        excess = usage.input_tokens + usage.output_tokens - request.tokens if usage else 0.0
+        self._limiter.succeeded(slot, response.elapsed_s, request.kind, excess)
+        return value
 
     def _clean(self, response: Response) -> Response:
         """The response without what may not, or cannot, be written down with it."""
@@ -280,15 +268,6 @@ class Gateway:
         if self._redactor.hides_data:
             body = self._redactor.data(body.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
         return response if body == response.body else replace(response, body=body)
-
-    def _spent(self, account: Account, outcome: Sent[T] | CallFault, reserved: Amount) -> Amount:
-        """What a try took, as far as that is known; what is not known to be less took all that was reserved."""
-        if isinstance(outcome, Sent):
-            usage = outcome.value.usage
-            return account.actual(usage) if usage else reserved
-        if outcome.unreachable:
-            return Amount()
-        return reserved if outcome.error_type in MAYBE_PAID else Amount(requests=1)
 
     def _eased(self, fault: CallFault, slot: Slot) -> CallFault:
         """Tell the limiter of a fault that says how much the endpoint bears."""
@@ -334,6 +313,17 @@ class Gateway:
     def _redacted(self, fault: CallFault) -> CallFault:
         raw = fault.raw and self._redactor.text(fault.raw)
         return replace(fault, message=self._redactor.text(fault.message), raw=raw)
+
+
+def _spent(account: Account, outcome: Billed | CallFault | None, reserved: Amount) -> Amount:
+    """What a try took, as far as that is known; what is not known to be less took all that was reserved."""
+    if outcome is None:
+        return reserved
+    if not isinstance(outcome, CallFault):
+        return account.actual(outcome.usage) if outcome.usage else reserved
+    if outcome.unreachable:
+        return Amount()
+    return reserved if outcome.error_type in MAYBE_PAID else Amount(requests=1)
 
 
 def _failed(fault: CallFault, message: str, elapsed_s: float) -> CallError:

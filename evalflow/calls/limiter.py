@@ -176,14 +176,17 @@ class Limiter:
         """
         return Turn(self, tokens)
 
-    def succeeded(self, slot: Slot, latency_s: float, kind: str = "") -> None:
+    def succeeded(self, slot: Slot, latency_s: float, kind: str = "", excess_tokens: float = 0.0) -> None:
         """A call was answered: allow more if the present limit was in use, less if the endpoint has become slow.
 
         Args:
             slot: What the call was sent with.
             latency_s: How long it took.
             kind: Calls of one kind should take alike.
+            excess_tokens: How many more tokens it took than was said before it; fewer, where negative.
         """
+        if self._tokens is not None:
+            self._tokens.take(excess_tokens, time.monotonic())
         self._refused -= GAIN * self._refused
         pressure = self._pressures.get(kind) or self._pressures.setdefault(kind, Pressure())
         times = pressure.add(latency_s)
@@ -195,11 +198,6 @@ class Limiter:
         elif times < HOLDS and self._in_flight >= int(self._limit):
             growth = 1.0 if self._shrunk_at is None else 1.0 / self._limit
             self._limit = min(self._limit + growth, float(self._maximum))
-
-    def settle(self, tokens: float) -> None:
-        """A call took so many more tokens than was said before it; fewer, where negative."""
-        if self._tokens is not None:
-            self._tokens.take(tokens, time.monotonic())
 
     def refused(self, slot: Slot, wait_s: float) -> None:
         """The endpoint refused a call. Where it refuses many, halve, once for all calls that were in flight together.

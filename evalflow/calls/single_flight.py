@@ -29,8 +29,8 @@ class Once:
         cache: Where replies are remembered; None remembers none.
 
     Attributes:
-        settled: Of a run that is resumed, the calls whose cost its journals tell. What else it has paid for, before
-            it could say so, is counted when it is first used. None for a run that is new.
+        settled: Of a run that is resumed, the calls whose cost its journals tell; None for a new run. A reply that was
+            cached but not yet journaled when the run died is billed on first reuse.
         claimed: Told of such a call and its price, which is None where unknown.
     """
 
@@ -44,15 +44,16 @@ class Once:
         self,
         key: bytes,
         ask: Callable[[], Awaitable[tuple[T, Entry]]],
-        read: Callable[[Entry], T],
+        read: Callable[[Entry, bool], T],
         price: Callable[[Entry], float | None] = lambda _: None,
-    ) -> tuple[T, bool]:
-        """The value of a call, and whether it was had for nothing.
+    ) -> T:
+        """The value of a call.
 
         Args:
             key: All that decides the reply, from `key_of`.
             ask: Makes the call; gives its value, and what to remember of it. Raises for what is not to be remembered.
-            read: The value of what is remembered; raises Unreadable for what cannot be used.
+            read: The value of what is remembered, and whether it was had for nothing; raises Unreadable for what cannot
+                be used.
             price: What something that is remembered had cost, in US dollars.
 
         Raises:
@@ -61,16 +62,15 @@ class Once:
         entry = self._cache.get(key) if self._cache else None
         while True:
             if entry is not None:
+                owed = self._is_owed(key, entry)
                 try:
-                    value = read(entry)
+                    value = read(entry, not owed)
                 except Unreadable:
                     pass
                 else:
-                    if not self._unsaid(key, entry):
-                        return value, True
-                    if self.claimed is not None:
-                        self.claimed(entry, price(entry))
-                    return value, False
+                    if owed:
+                        self._claim(key, entry, price)
+                    return value
             other = self._under_way.get(key)
             if other is None:
                 break
@@ -93,7 +93,7 @@ class Once:
         if self.settled is not None:
             self.settled.add(short(key))
         shared.set_result(entry)
-        return value, False
+        return value
 
     def known(self, key: bytes) -> Entry | None:
         """What is remembered under a key; nothing is asked, and nothing counted."""
@@ -104,14 +104,17 @@ class Once:
         if self._cache is not None:
             self._cache.close()
 
-    def _unsaid(self, key: bytes, entry: Entry) -> bool:
-        """Whether an entry is what this run paid for without having said so; from now on it has."""
-        if self.settled is None or self._cache is None or entry.run_id != self._cache.run_id:
+    def _is_owed(self, key: bytes, entry: Entry) -> bool:
+        """Whether an entry is what this run paid for before it was killed, and no journal tells its cost yet."""
+        if self.settled is None or self._cache is None:
             return False
-        if short(key) in self.settled:
-            return False
+        return entry.run_id == self._cache.run_id and short(key) not in self.settled
+
+    def _claim(self, key: bytes, entry: Entry, price: Callable[[Entry], float | None]) -> None:
+        assert self.settled is not None
         self.settled.add(short(key))
-        return True
+        if self.claimed is not None:
+            self.claimed(entry, price(entry))
 
 
 def _for_others(error: Exception) -> Exception:

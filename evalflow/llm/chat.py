@@ -6,7 +6,8 @@ import hashlib
 import json
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import cache
+from types import CoroutineType
 from typing import Annotated, Any, NotRequired, TypeVar
 from urllib.parse import urlsplit
 
@@ -22,7 +23,7 @@ from evalflow.config.address import without_user
 from evalflow.config.endpoints import EndpointConfig, Price
 from evalflow.frozen import record
 from evalflow.llm.endpoint import connect
-from evalflow.records import Usage
+from evalflow.records import Spend, Usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,11 @@ class Completion:
     cost_usd: float | None = None
     latency_s: float = 0.0
     body: bytes = b""
+
+    @property
+    def spend(self) -> Spend:
+        """What it took."""
+        return Spend(requests=1, usage=self.usage, cost_usd=self.cost_usd, latency_s=self.latency_s)
 
 
 def read(response: Response, price: Price | None) -> Completion:
@@ -199,12 +205,11 @@ class ChatClient:
     ) -> None:
         session = session or CallSession()
         link = connect(config, role, session, reply_tokens=config.max_tokens, transport=transport, policy=policy)
-        self._limiter, self._gateway = link.limiter, link.gateway
+        self._gateway = link.gateway
         self._once = session.once
         self._place = link.place
         self._price = config.price
         self._timeout_s = config.timeout_s
-        self._read = partial(read, price=config.price)
         self._reply_tokens = float(min(REPLY_TOKENS, config.max_tokens or REPLY_TOKENS))
         self._fixed = _fixed(config, link.base_url)
 
@@ -219,7 +224,7 @@ class ChatClient:
         tokens = len(data) / BYTES_A_TOKEN + self._reply_tokens
         return HttpRequest("POST", PATH, data, self._timeout_s, kind, tokens)
 
-    async def complete(self, request: HttpRequest) -> Completion:
+    def complete(self, request: HttpRequest) -> Coroutine[Any, Any, Completion]:
         """Ask the model.
 
         Raises:
@@ -227,11 +232,12 @@ class ChatClient:
             InfrastructureError: Every further call would fail too.
             BudgetError: The budget does not cover it.
         """
-        completion = (await self._gateway.send(request, self._read)).value
+        return self._gateway.send(request, self._decode)
+
+    def _decode(self, response: Response) -> Completion:
+        completion = read(response, self._price)
         if completion.usage is not None:
-            usage = completion.usage
-            self._reply_tokens += (usage.output_tokens - self._reply_tokens) / REPLIES
-            self._limiter.settle(usage.input_tokens + usage.output_tokens - request.tokens)
+            self._reply_tokens += (completion.usage.output_tokens - self._reply_tokens) / REPLIES
         return completion
 
     def key(self, request: HttpRequest, *repeats: int) -> bytes:
@@ -239,14 +245,14 @@ class ChatClient:
         return key_of(self._place, request.path, request.body or b"", *repeats)
 
     def once(
-        self, key: bytes, ask: Callable[[], Awaitable[tuple[T, Entry]]], read: Callable[[Entry], T]
-    ) -> Coroutine[Any, Any, tuple[T, bool]]:
-        """The value that is known by a key, and whether it was had for nothing. See `Once`.
+        self, key: bytes, ask: Callable[[], Awaitable[tuple[T, Entry]]], read: Callable[[Entry, bool], T]
+    ) -> CoroutineType[Any, Any, T]:
+        """The value that is known by a key. See `Once`.
 
         Args:
             key: What `key` gave.
             ask: Asks, and gives the value and what to remember of it.
-            read: The value of what is remembered; raises Unreadable.
+            read: The value of what is remembered, and whether it was had for nothing; raises Unreadable.
         """
         return self._once(key, ask, read, self._cost) if self._once else _asked(ask)
 
@@ -261,7 +267,7 @@ class ChatClient:
             Unreadable: It is none.
         """
         try:
-            completion = self._read(Response(200, {}, entry.body, entry.latency_s))
+            completion = read(Response(200, {}, entry.body, entry.latency_s), self._price)
         except MalformedReply as error:
             raise Unreadable(str(error)) from None
         return replace(completion, usage=entry.usage, cost_usd=self._cost(entry))
@@ -274,8 +280,8 @@ class ChatClient:
         return cost(entry.usage, self._price)
 
 
-async def _asked(ask: Callable[[], Awaitable[tuple[T, Entry]]]) -> tuple[T, bool]:
-    return (await ask())[0], False
+async def _asked(ask: Callable[[], Awaitable[tuple[T, Entry]]]) -> T:
+    return (await ask())[0]
 
 
 def canonical(body: Mapping[str, Any]) -> bytes:

@@ -119,10 +119,11 @@ Vector: TypeAlias = "array[float]"
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """The vectors of a request, in the order of its texts, and its tokens where the endpoint says."""
+    """The vectors of a request, in the order of its texts, its tokens where the endpoint says, and its seconds."""
 
     vectors: Sequence[Vector]
     usage: Usage | None
+    latency_s: float = 0.0
 
 
 def read(response: Response, count: int) -> Batch:
@@ -143,7 +144,7 @@ def read(response: Response, count: int) -> Batch:
     if not isinstance(data, list) or len(cast("list[Any]", data)) != count:
         raise MalformedReply(f"no list of {count} embeddings under `data`")
     placed = sorted(enumerate(cast("list[Any]", data)), key=lambda pair: _index(pair[1], pair[0]))
-    return Batch([_vector(item) for _, item in placed], _usage(cast("Any", body).get("usage")))
+    return Batch([_vector(item) for _, item in placed], _usage(cast("Any", body).get("usage")), response.elapsed_s)
 
 
 def shared(texts: Sequence[str], batch: Batch) -> Iterator[tuple[Vector, int, Usage | None]]:
@@ -221,7 +222,7 @@ class OpenAIEmbedder:
             identity=identity("openai-embeddings", config, DECISIVE),
             calibrated=config.calibrated,
         )
-        self._gateway, self._limiter, self._place = link.gateway, link.limiter, link.place
+        self._gateway, self._place = link.gateway, link.place
         self._once = session.once
         fixed = {"model": config.model, "dimensions": config.dimensions}
         self._fixed = {key: value for key, value in fixed.items() if value is not None}
@@ -271,24 +272,21 @@ class OpenAIEmbedder:
             vector, entry = await self._batcher.put(text)
             return _Had(vector, known=False, entry=entry)
         key = key_of(self._place, PATH, canonical({**self._fixed, "input": text}))
-        (vector, entry), known = await self._once(key, partial(self._paid, text), _remembered)
-        return _Had(vector, known, entry)
+        return await self._once(key, partial(self._paid, text), _remembered)
 
-    async def _paid(self, text: str) -> tuple[tuple[Vector, Entry], Entry]:
+    async def _paid(self, text: str) -> tuple[_Had, Entry]:
         vector, entry = await self._batcher.put(text)
-        return (vector, entry), entry
+        return _Had(vector, known=False, entry=entry), entry
 
     async def _send(self, texts: Sequence[str]) -> Sequence[tuple[Vector, Entry]]:
         """Embed a batch; gives for each text its vector, and what is to be remembered of it."""
         data = canonical({**self._fixed, "input": list(texts)})
         tokens = len(data) / BYTES_A_TOKEN
         request = HttpRequest("POST", PATH, data, self._config.timeout_s, "embed", tokens)
-        sent = await self._gateway.send(request, partial(read, count=len(texts)))
-        if sent.value.usage is not None:
-            self._limiter.settle(sent.value.usage.input_tokens - tokens)
+        batch = await self._gateway.send(request, partial(read, count=len(texts)))
         return [
-            (vector, Entry(body=vector.tobytes(), requests=requests, usage=usage, latency_s=round(sent.latency_s, 6)))
-            for vector, requests, usage in shared(texts, sent.value)
+            (vector, Entry(body=vector.tobytes(), requests=requests, usage=usage, latency_s=round(batch.latency_s, 6)))
+            for vector, requests, usage in shared(texts, batch)
         ]
 
     def _cost(self, entries: Sequence[Entry]) -> float | None:
@@ -301,7 +299,7 @@ class OpenAIEmbedder:
         return total
 
 
-def _remembered(entry: Entry) -> tuple[Vector, Entry]:
+def _remembered(entry: Entry, free: bool) -> _Had:
     """What was embedded before.
 
     Raises:
@@ -314,7 +312,7 @@ def _remembered(entry: Entry) -> tuple[Vector, Entry]:
         raise Unreadable(str(error)) from None
     if not vector:
         raise Unreadable("an empty vector")
-    return vector, entry
+    return _Had(vector, known=free, entry=entry)
 
 
 def _total(entries: Sequence[Entry]) -> Usage | None:

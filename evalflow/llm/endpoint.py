@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from evalflow.calls.budget import Account
 from evalflow.calls.client import CallSession, Gateway, RetryPolicy
 from evalflow.calls.http import HttpTransport
-from evalflow.calls.limiter import Limiter
 from evalflow.calls.transport import Transport
 from evalflow.config.address import public_address, secrets_in
 from evalflow.config.endpoints import Connection
@@ -23,13 +22,11 @@ class Link:
     Attributes:
         base_url: Its address.
         gateway: Sends calls.
-        limiter: The gateway's own, to be told what calls took.
         place: What tells its replies from those of other endpoints.
     """
 
     base_url: str
     gateway: Gateway
-    limiter: Limiter
     place: str
 
 
@@ -71,7 +68,7 @@ def connect(
         account=account,
     )
     version = config.azure and config.azure.api_version
-    return Link(base_url, gateway, limiter, f"{base_url}?api-version={version}" if version else base_url)
+    return Link(base_url, gateway, f"{base_url}?api-version={version}" if version else base_url)
 
 
 def _transport(config: Connection, base_url: str, key: str | None) -> Transport:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import CoroutineType
@@ -22,7 +22,7 @@ from evalflow.llm import logprobs, samples
 from evalflow.llm.chat import ChatClient, Completion, identity
 from evalflow.llm.contract import Contract, InvalidReply, prepared
 from evalflow.llm.logprobs import choices
-from evalflow.records import Ask, Distribution, JudgeInfo, Reply, Usage
+from evalflow.records import NOTHING, Ask, Distribution, JudgeInfo, Reply, Spend, spend_of
 
 DECISIVE = ("base_url", "model", "mode", "strict", "temperature", "max_tokens", "reasks", "logprobs")
 TOP_LOGPROBS = 20
@@ -30,32 +30,6 @@ SAMPLING_TEMPERATURE = 1.0
 """Of samples, where the judge is asked at 0 otherwise; as in G-Eval (Liu et al., 2023)."""
 
 log = logging.getLogger("evalflow")
-
-
-@dataclass(slots=True)
-class _Spent:
-    """What the replies to one ask took, the invalid ones included. None where one of them did not say."""
-
-    requests: int = 0
-    usage: Usage | None = field(default_factory=Usage)
-    cost_usd: float | None = 0.0
-    latency_s: float = 0.0
-
-    def add(self, call: Completion | CallError) -> None:
-        sent = call.requests if isinstance(call, CallError) else 1
-        if not sent:
-            return
-        self.requests += sent
-        self.usage = self.usage + call.usage if self.usage and call.usage else None
-        known = self.cost_usd is not None and call.cost_usd is not None
-        self.cost_usd = (self.cost_usd or 0.0) + (call.cost_usd or 0.0) if known else None
-        self.latency_s += call.latency_s
-
-    def error(self, error_type: str, message: str, raw: str | None) -> JudgeError:
-        usage, cost = (self.usage, self.cost_usd) if self.requests else (None, None)
-        return JudgeError(
-            error_type, message, raw, requests=self.requests, usage=usage, cost_usd=cost, latency_s=self.latency_s
-        )
 
 
 class OpenAIJudge:
@@ -99,11 +73,11 @@ class OpenAIJudge:
     def opening(self, ask: Ask) -> tuple[HttpRequest, int]:
         """What is sent first for an ask, and how many such requests are sent at once."""
         if ask.samples == 1:
-            return self._request(ask, self._body(ask)), 1
+            return self._client.request(self._body(ask), f"{ask.metric}.{ask.step}"), 1
         if self._weighs(ask):
             return self.opening(replace(ask, samples=1))
         drawn = replace(ask, logprobs=False)
-        return self._request(drawn, self._body(drawn)), ask.samples
+        return self._client.request(self._body(drawn), f"{ask.metric}.{ask.step}"), ask.samples
 
     def remembered(self, ask: Ask) -> list[str]:
         """The replies to an ask that the cache still has, as they came; nothing is sent."""
@@ -146,53 +120,55 @@ class OpenAIJudge:
         body = contract.request(ask.messages)
         return {**body, **self._decoding(ask)} if ask.logprobs or ask.samples > 1 else body
 
-    def _request(self, ask: Ask, body: Mapping[str, Any]) -> HttpRequest:
-        return self._client.request(body, kind=f"{ask.metric}.{ask.step}")
-
-    async def _ask_once(self, ask: Ask, number: int = 0) -> Reply:
+    def _ask_once(self, ask: Ask, number: int = 0) -> CoroutineType[Any, Any, Reply]:
         body = self._body(ask)
-        request = self._request(ask, body)
+        request = self._client.request(body, f"{ask.metric}.{ask.step}")
         key = self._client.key(request, ask.repeat, number)
-        reply, known = await self._client.once(
-            key, partial(self._paid, ask, body, request, key), partial(self._remembered, ask, key)
+        return self._client.once(
+            key, partial(self._ask_until_valid, ask, body, request, key), partial(self._remembered, ask, key)
         )
-        if not known:
-            return reply
-        return replace(reply, requests=0, cost_usd=0.0, saved_usd=reply.cost_usd, paid=(), cached=True)
 
-    async def _paid(self, ask: Ask, body: Mapping[str, Any], request: HttpRequest, key: bytes) -> tuple[Reply, Entry]:
-        """Ask until the reply is valid; gives it, and what is to be remembered of it."""
-        contract, spent = self._contracts[ask.reply_model], _Spent()
+    async def _ask_until_valid(
+        self, ask: Ask, body: Mapping[str, Any], request: HttpRequest, key: bytes
+    ) -> tuple[Reply, Entry]:
+        """The reply, and what is to be remembered of it."""
+        contract, spent = self._contracts[ask.reply_model], NOTHING
         while True:
             try:
                 completion = await self._client.complete(request)
             except CallError as error:
-                spent.add(error)
-                raise spent.error(error.error_type, str(error), error.raw) from None
-            spent.add(completion)
+                raise _failed(spent + spend_of(error), error.error_type, str(error), error.raw) from None
+            spent = spent + completion.spend if spent.requests else completion.spend
             if completion.refusal or completion.finish_reason == "content_filter":
-                raise self._refused(completion, spent)
+                why = completion.refusal or "the endpoint's content filter withheld the reply"
+                raise _failed(spent, "refused", f"the judge refused: {why}", completion.refusal or completion.text)
             try:
                 parsed, raw = contract.parse(completion, _count(ask))
                 break
             except InvalidReply as error:
                 if spent.requests > self._config.reasks or completion.finish_reason == "length":
-                    raise self._invalid(error, completion, spent) from None
+                    raise _invalid(error, completion, spent) from None
                 body = contract.reask(body, completion, error)
-                request = self._client.request(body, kind=request.kind)
+                request = self._client.request(body, request.kind)
         entry = Entry(
-            body=completion.body, requests=spent.requests, usage=spent.usage, latency_s=round(spent.latency_s, 6)
+            body=completion.body,
+            requests=spent.requests,
+            usage=spent.usage,
+            latency_s=round(spent.latency_s or 0.0, 6),
         )
         return self._reply(ask, key, parsed, raw, completion, entry, spent.cost_usd), entry
 
-    def _remembered(self, ask: Ask, key: bytes, entry: Entry) -> Reply:
-        """The reply that is remembered, as it was when it was paid for."""
+    def _remembered(self, ask: Ask, key: bytes, entry: Entry, free: bool) -> Reply:
+        """The reply that is remembered; as it was when it was paid for, unless it is free now."""
         completion = self._client.recall(entry)
         try:
             parsed, raw = self._contract(ask.reply_model).parse(completion, _count(ask))
         except InvalidReply as error:
             raise Unreadable(str(error)) from None
-        return self._reply(ask, key, parsed, raw, completion, entry, completion.cost_usd)
+        reply = self._reply(ask, key, parsed, raw, completion, entry, completion.cost_usd)
+        if not free:
+            return reply
+        return replace(reply, requests=0, cost_usd=0.0, saved_usd=reply.cost_usd, paid=(), cached=True)
 
     def _raw(self, ask: Ask, entry: Entry) -> str | None:
         """The text of a reply that is remembered; None where it means nothing any more."""
@@ -226,18 +202,6 @@ class OpenAIJudge:
             identity=self.info.identity,
         )
 
-    def _refused(self, completion: Completion, spent: _Spent) -> JudgeError:
-        why = completion.refusal or "the endpoint's content filter withheld the reply"
-        return spent.error("refused", f"the judge refused: {why}", completion.refusal or completion.text)
-
-    def _invalid(self, error: InvalidReply, completion: Completion, spent: _Spent) -> JudgeError:
-        # What was cut off once is cut off again: a re-ask would only pay for it a second time.
-        if completion.finish_reason == "length":
-            message = "the reply was cut off at the model's or judge.max_tokens' limit"
-            return spent.error("truncated", message, error.raw)
-        times = f"{spent.requests} replies" if spent.requests > 1 else "1 reply"
-        return spent.error("schema", f"no valid reply in {times}; the last: {error}", error.raw)
-
     def _contract(self, reply_model: type[BaseModel]) -> Contract:
         if reply_model not in self._contracts:
             mode, strict, folder = self._config.mode, self._config.strict, self._folder
@@ -268,3 +232,25 @@ class OpenAIJudge:
 def _count(ask: Ask) -> int | None:
     """How many results a reply must have; None for a reply without."""
     return None if ask.items is None else len(ask.items)
+
+
+def _failed(spent: Spend, error_type: str, message: str, raw: str | None) -> JudgeError:
+    """The error of an ask, with what all its requests took."""
+    return JudgeError(
+        error_type,
+        message,
+        raw,
+        requests=spent.requests,
+        usage=spent.usage if spent.requests else None,
+        cost_usd=spent.cost_usd if spent.requests else None,
+        latency_s=spent.latency_s or 0.0,
+    )
+
+
+def _invalid(error: InvalidReply, completion: Completion, spent: Spend) -> JudgeError:
+    # What was cut off once is cut off again: a re-ask would only pay for it a second time.
+    if completion.finish_reason == "length":
+        message = "the reply was cut off at the model's or judge.max_tokens' limit"
+        return _failed(spent, "truncated", message, error.raw)
+    times = f"{spent.requests} replies" if spent.requests > 1 else "1 reply"
+    return _failed(spent, "schema", f"no valid reply in {times}; the last: {error}", error.raw)

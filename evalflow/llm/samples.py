@@ -7,14 +7,13 @@ import json
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from functools import reduce
 from typing import Any, cast
 
 from pydantic import BaseModel
 
 from evalflow.errors import CallError
 from evalflow.llm.logprobs import choices, normalised
-from evalflow.records import Distribution, Reply, Usage
+from evalflow.records import NOTHING, Distribution, Reply, Spend, spend_of
 
 
 async def draw(count: int, once: Callable[[int], Awaitable[Reply]], listed: bool) -> Reply:
@@ -48,16 +47,16 @@ async def draw(count: int, once: Callable[[int], Awaitable[Reply]], listed: bool
 
 def charged(failures: Sequence[CallError], replies: Sequence[Reply], what: str) -> CallError:
     """The first failure, in other words, with what all failures and replies took."""
-    first = failures[0]
+    first, total = failures[0], _together(replies, failures)
     return type(first)(
         first.error_type,
         what,
         first.raw,
-        requests=sum(one.requests for one in (*failures, *replies)),
-        usage=_used([*failures, *replies]),
-        cost_usd=_total([*map(_cost, failures), *(reply.cost_usd for reply in replies)]),
-        latency_s=max(one.latency_s for one in (*failures, *replies)),
-        paid=tuple(digest for one in (*failures, *replies) for digest in one.paid),
+        requests=total.requests,
+        usage=total.usage,
+        cost_usd=total.cost_usd,
+        latency_s=total.latency_s or 0.0,
+        paid=total.paid,
     )
 
 
@@ -66,17 +65,10 @@ def combine(replies: Sequence[Reply], failures: Sequence[CallError], listed: boo
     parts = [_parts(reply.parsed, listed) for reply in replies]
     votes = [_vote(part) for part in parts]
     winner = Counter(votes).most_common(1)[0][0]
-    return replace(
+    return _together(replies, failures).fill(
         replies[votes.index(winner)],
         probabilities=_frequencies(parts),
         reasks=sum(reply.reasks for reply in replies),
-        requests=sum(one.requests for one in (*replies, *failures)),
-        usage=_used([*replies, *failures]),
-        cost_usd=_total([*(reply.cost_usd for reply in replies), *map(_cost, failures)]),
-        saved_usd=_total([reply.saved_usd for reply in replies]),
-        paid=tuple(digest for reply in replies for digest in reply.paid),
-        cached=all(reply.cached for reply in replies) and not any(one.requests for one in failures),
-        latency_s=max(one.latency_s for one in (*replies, *failures)),
         samples=len(replies),
         failed=len(failures),
         mass=None,
@@ -85,17 +77,7 @@ def combine(replies: Sequence[Reply], failures: Sequence[CallError], listed: boo
 
 def after(first: Reply, drawn: Reply) -> Reply:
     """What was drawn, with what a first reply took that was of no use."""
-    return replace(
-        drawn,
-        reasks=first.reasks + drawn.reasks,
-        requests=first.requests + drawn.requests,
-        usage=_plus(first.usage, drawn.usage),
-        cost_usd=_total([first.cost_usd, drawn.cost_usd]),
-        saved_usd=_total([first.saved_usd, drawn.saved_usd]),
-        paid=first.paid + drawn.paid,
-        cached=first.cached and drawn.cached,
-        latency_s=first.latency_s + drawn.latency_s,
-    )
+    return (first.spend + drawn.spend).fill(drawn, reasks=first.reasks + drawn.reasks)
 
 
 def _frequencies(replies: Sequence[Sequence[BaseModel]]) -> tuple[Distribution, ...] | None:
@@ -115,22 +97,10 @@ def _vote(parts: Sequence[BaseModel]) -> str:
     return json.dumps([[getattr(part, name) for name in choices(type(part))] for part in parts])
 
 
-def _plus(left: Usage | None, right: Usage | None) -> Usage | None:
-    return left + right if left and right else None
-
-
-def _total(costs: Sequence[float | None]) -> float | None:
-    known = [cost for cost in costs if cost is not None]
-    return sum(known) if len(known) == len(costs) else None
-
-
-def _used(calls: Sequence[Reply | CallError]) -> Usage | None:
-    """Tokens of all; None where one does not say. A call that nothing answered took none."""
-    return reduce(_plus, (Usage() if isinstance(one, CallError) and not one.requests else one.usage for one in calls))
-
-
-def _cost(error: CallError) -> float | None:
-    return error.cost_usd if error.requests else 0.0
+def _together(replies: Sequence[Reply], failures: Sequence[CallError]) -> Spend:
+    """What calls at the same time took."""
+    total = sum([reply.spend for reply in replies], NOTHING) + sum(map(spend_of, failures), NOTHING)
+    return replace(total, latency_s=max(one.latency_s for one in (*replies, *failures)))
 
 
 async def _attempt(once: Callable[[int], Awaitable[Reply]], number: int) -> Reply | CallError:

@@ -7,7 +7,6 @@ import statistics
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import reduce
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
@@ -18,7 +17,7 @@ from evalflow.errors import did_you_mean
 from evalflow.frozen import record
 from evalflow.metrics.base import UnitMetricConfig
 from evalflow.metrics.reasons import REMARK, one_line
-from evalflow.records import Direction, Outcome, Status, Usage
+from evalflow.records import NOTHING, Direction, Outcome, Status
 
 _DIGITS = 9
 """Scores that differ by less are one and the same vote."""
@@ -144,14 +143,14 @@ def _steps(
 
 def _with_members(outcome: Outcome, parts: Mapping[str, Outcome], *, concurrent: bool) -> Outcome:
     asked = [part for part in parts.values() if part.latency_s is not None]
-    times = [part.latency_s or 0.0 for part in asked]
-    return replace(
+    if not asked:
+        return replace(outcome, parts=tuple(parts.values()))
+    total = sum([part.spend for part in asked], NOTHING)
+    return total.fill(
         outcome,
         parts=tuple(parts.values()),
-        usage=reduce(_plus, [part.usage for part in asked]) if asked else None,
-        cost_usd=_total([part.cost_usd for part in asked]) if asked else None,
-        latency_s=(max(times) if concurrent else sum(times)) if asked else None,
-        cached=bool(asked) and all(part.cached for part in asked),
+        latency_s=max(part.latency_s or 0.0 for part in asked) if concurrent else total.latency_s,
+        cached=all(part.cached for part in asked),
     )
 
 
@@ -163,15 +162,6 @@ def _path(parts: Iterable[Outcome]) -> Any:
 
 def _confidence(sure: float | None) -> str:
     return "no probability" if sure is None else f"p {sure:.2f}"
-
-
-def _plus(left: Usage | None, right: Usage | None) -> Usage | None:
-    return left + right if left and right else None
-
-
-def _total(costs: Sequence[float | None]) -> float | None:
-    known = [cost for cost in costs if cost is not None]
-    return sum(known) if len(known) == len(costs) else None
 
 
 Weight = Annotated[float, Field(gt=0, allow_inf_nan=False)]

@@ -1,6 +1,6 @@
 """The values that everything passes along, all frozen; a score is returned, never state on a metric."""
 
-from evalflow.records.answers import RECORDED_FAILURE, Answer, AnswerStatus, Case, Context, Message, Usage
+from evalflow.records.answers import RECORDED_FAILURE, Answer, AnswerStatus, Case, Context, Message
 from evalflow.records.replies import EMBED, EVIDENCE_TASKS, Ask, Distribution, Embedded, JudgeInfo, Reply
 from evalflow.records.scores import (
     TOLERANCE,
@@ -14,10 +14,12 @@ from evalflow.records.scores import (
     Status,
     passes,
 )
+from evalflow.records.spend import NOTHING, Spend, Usage, spend_of
 
 __all__ = [
     "EMBED",
     "EVIDENCE_TASKS",
+    "NOTHING",
     "RECORDED_FAILURE",
     "TOLERANCE",
     "Answer",
@@ -37,7 +39,9 @@ __all__ = [
     "Path",
     "Reply",
     "ScoreRecord",
+    "Spend",
     "Status",
     "Usage",
     "passes",
+    "spend_of",
 ]

@@ -7,6 +7,7 @@ from dataclasses import field
 from typing import Any, Literal
 
 from evalflow.frozen import record
+from evalflow.records.spend import Spend, Usage
 
 AnswerStatus = Literal["answered", "absent", "error"]
 RECORDED_FAILURE = "recorded"
@@ -29,17 +30,6 @@ class Context:
     text: str
     title: str | None = None
     path: str | None = None
-
-
-@record()
-class Usage:
-    """Tokens of one or several calls."""
-
-    input_tokens: int = 0
-    output_tokens: int = 0
-
-    def __add__(self, other: Usage) -> Usage:
-        return Usage(self.input_tokens + other.input_tokens, self.output_tokens + other.output_tokens)
 
 
 @record(kw_only=True)
@@ -104,7 +94,7 @@ class Answer:
         dataset, index, case_id, target, target_repeat: Which answer it is; target_repeat counts from 0.
         status, error_type, error: answered; absent (recorded data has none); error (generation failed), and why.
         messages: The conversation as played, without the final answer.
-        requests, paid: Calls that were answered for it, and so have been paid; their digests (see `Bill`).
+        requests, paid: Calls that were answered for it, and so have been paid; their digests (see `Spend`).
         usage, cost_usd, latency_s (seconds): None where unknown, and for recorded answers; never a false 0. A cached
             answer cost nothing, and took as long as when it was made.
         cached, saved_usd: Whether no call was made for it, and what it had cost then; None where unknown.
@@ -130,6 +120,21 @@ class Answer:
     cached: bool = False
     error_type: str | None = None
     error: str | None = None
+
+    @property
+    def spend(self) -> Spend:
+        """What it took; nothing where it is known to have cost nothing, since nobody was asked."""
+        if not self.requests and not self.cached:
+            return Spend(usage=Usage(), latency_s=self.latency_s)
+        return Spend(
+            requests=self.requests,
+            usage=self.usage,
+            cost_usd=self.cost_usd,
+            latency_s=self.latency_s,
+            cached=int(self.cached),
+            saved_usd=self.saved_usd,
+            paid=self.paid,
+        )
 
     @property
     def generated(self) -> bool:

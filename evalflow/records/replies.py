@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from evalflow.frozen import record
-from evalflow.records.answers import Message, Usage
+from evalflow.records.answers import Message
+from evalflow.records.spend import Spend, Usage
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -98,7 +99,7 @@ class Reply:
         reasks, requests: Invalid replies sent back before this one; answered calls in all, none for a cached reply.
         usage, cost_usd: Summed over the re-asks; None where unknown. A cached reply cost nothing.
         latency_s: Seconds, waiting for a free slot left out; of a cached reply, when it was made.
-        cached, saved_usd, paid: Whether no call was made for it; what it had cost then; its paid calls (see `Bill`).
+        cached, saved_usd, paid: Whether no call was made for it; what it had cost then; its paid calls (see `Spend`).
     """
 
     parsed: BaseModel
@@ -116,6 +117,20 @@ class Reply:
     latency_s: float = 0.0
     cached: bool = False
     identity: str = ""
+
+    @property
+    def spend(self) -> Spend:
+        """What it took."""
+        return Spend(
+            requests=self.requests,
+            reasks=0 if self.cached else self.reasks,
+            usage=self.usage,
+            cost_usd=self.cost_usd,
+            latency_s=self.latency_s,
+            cached=int(self.cached),
+            saved_usd=self.saved_usd,
+            paid=self.paid,
+        )
 
 
 @record(kw_only=True)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from evalflow.bill import NOTHING, Bill
 from evalflow.frozen import record
-from evalflow.records.answers import Usage
+from evalflow.records.spend import NOTHING, Spend, Usage
 
 Status = Literal["scored", "undefined", "error", "skipped"]
 Path = Literal["weighted", "direct", "reasked"]
@@ -56,10 +55,18 @@ class Outcome:
     cached: bool = False
     parts: tuple[Outcome, ...] = ()
 
+    @property
+    def spend(self) -> Spend:
+        """What its calls took; only of an outcome whose calls have been counted."""
+        return Spend(usage=self.usage, cost_usd=self.cost_usd, latency_s=self.latency_s, cached=int(self.cached))
+
 
 @record(kw_only=True)
 class ScoreRecord:
-    """One cell (dataset, case, target, target_repeat, metric, judge, repeat) and its outcome; a row of `scores`."""
+    """One cell (dataset, case, target, target_repeat, metric, judge, repeat) and its outcome; a row of `scores`.
+
+    Tokens, cost and time are those of all its replies, the remembered ones included; `bill` says what this run did.
+    """
 
     run_id: str
     dataset: str
@@ -87,7 +94,7 @@ class ScoreRecord:
     cost_usd: float | None = None
     latency_s: float | None = None
     cached: bool = False
-    bill: Bill = NOTHING
+    bill: Spend = NOTHING
     finished_at: str = ""
 
 

@@ -7,7 +7,7 @@ import logging
 import os
 import threading
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Set
+from collections.abc import Collection, Iterable, Iterator, Set
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from pathlib import Path
@@ -21,7 +21,7 @@ from evalflow.redaction import Redactor
 from evalflow.run.folder import RunFolder
 from evalflow.run.manifest import Tally
 from evalflow.run.plan import PreparedFile
-from evalflow.summary.journal import journal_row, json_line, torn_tail
+from evalflow.summary.journal import journal_row, json_line, spend_of_row, torn_tail
 from evalflow.summary.scan import scan_journal
 
 if TYPE_CHECKING:
@@ -364,7 +364,7 @@ class Finished:
     Attributes:
         cells: Digests of the finished cells.
         failed: Of these, the ones with the score 0, where they were asked for.
-        paid: Digests of the calls whose cost its journals tell; see `Bill`.
+        paid: Digests of the calls whose cost its journals tell; see `Spend`.
     """
 
     cells: Set[int] = frozenset()
@@ -389,16 +389,14 @@ def read_finished(
     columns = (*_CELL, "member_of", "status", "score", "cost_usd", "bill")
     lines = scan_journal(folder.journal, bounded).frame().select(columns).collect(engine="streaming")
     paid: set[int] = set()
-    for cost_usd, bill in lines.select("cost_usd", "bill").iter_rows():
-        _count(tally, cost_usd, bill)
-        paid.update(bill["paid"])
+    for cost_usd, bill in (*lines.select("cost_usd", "bill").iter_rows(), *PreparedFile(folder).bills()):
+        spend = spend_of_row(bill, cost_usd)
+        tally.count(spend)
+        paid.update(spend.paid)
     # A cell that was asked again stands there twice, and its last line holds. A panel's members are no cells.
     cells = lines.filter(pl.col("member_of").is_null()).unique(_CELL, keep="last", maintain_order=True)
     if not errors_too:
         cells = cells.filter(pl.col("status") != "error")
-    for cost_usd, bill in PreparedFile(folder).bills():
-        _count(tally, cost_usd, bill)
-        paid.update(bill["paid"])
     known, lost = _count_answers(tally, folder.answers, paid)
     if lost:  # whose answers they were, nobody knows: what has none is answered again, and scored again
         answer = ("dataset", "case_id", "target", "target_repeat")
@@ -411,16 +409,6 @@ def read_finished(
 
 def _digests(cells: pl.DataFrame) -> set[int]:
     return {cell_digest(*row) for row in cells.select(_CELL).iter_rows()}
-
-
-def _count(tally: Tally, cost_usd: float | None, bill: Mapping[str, Any]) -> None:
-    """Count the calls of one score, or of what was prepared."""
-    tally.requests += bill["requests"]
-    tally.reasks += bill["reasks"]
-    tally.cached += bill["remembered"]
-    tally.count_saved(bill["saved_usd"])
-    if bill["requests"]:
-        tally.count_call(Usage(bill["input_tokens"], bill["output_tokens"]), cost_usd)
 
 
 def _count_answers(tally: Tally, journal: Path, paid: set[int]) -> tuple[Set[int], bool]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from evalflow import __version__
-from evalflow.records import Answer, ScoreRecord, Usage
+from evalflow.records import Answer, Spend, Usage
 
 
 @dataclass(slots=True)
@@ -67,50 +67,38 @@ class Tally:
         """US dollars that need not be paid again, or None where a price is not known."""
         return None if self.saved_unpriced else self.saved_usd
 
-    def count_score(self, record: ScoreRecord) -> None:
-        """Count one finished score; its calls are counted where they are made."""
-        self.scores[record.status] += 1
-
-    def count_answer(self, answer: Answer) -> None:
-        """Count one generated answer and what was sent for it, where anything was."""
-        self.answers[answer.status] += 1
-        if answer.cached:
-            self.cached += 1
-            self.count_saved(answer.saved_usd)
-            return
-        if answer.requests:
-            self.requests += answer.requests
-            self.count_call(answer.usage, answer.cost_usd)
-
-    def retract_call(self, requests: int, usage: Usage | None, cost_usd: float | None) -> None:
-        """A call that was counted before its score was finished is about to be counted with it."""
-        usage = usage or Usage()
-        self.requests -= requests
-        self.reasks -= requests - 1
-        self.input_tokens -= usage.input_tokens
-        self.output_tokens -= usage.output_tokens
-        self.cost_usd -= cost_usd or 0.0
-
-    def retract_answer(self, answer: Answer) -> None:
-        """An answer that was counted is asked for again; what it took stays."""
-        self.answers[answer.status] -= 1
-
-    def count_call(self, usage: Usage | None, cost_usd: float | None) -> None:
-        """Add what a call used; cost_usd None: its price is not known."""
-        if usage:
-            self.input_tokens += usage.input_tokens
-            self.output_tokens += usage.output_tokens
-        if cost_usd is None:
-            self.unpriced = True
-        else:
-            self.cost_usd += cost_usd
-
-    def count_saved(self, saved_usd: float | None) -> None:
-        """Add what need not be paid; None: its price is not known."""
-        if saved_usd is None:
+    def count(self, spend: Spend) -> None:
+        """Add what calls took. A cost that is not known makes the whole unknown; unknown tokens are left out."""
+        self.requests += spend.requests
+        self.reasks += spend.reasks
+        self.cached += spend.cached
+        if spend.saved_usd is None:
             self.saved_unpriced = True
         else:
-            self.saved_usd += saved_usd
+            self.saved_usd += spend.saved_usd
+        if not spend.requests:
+            return
+        if spend.usage:
+            self.input_tokens += spend.usage.input_tokens
+            self.output_tokens += spend.usage.output_tokens
+        if spend.cost_usd is None:
+            self.unpriced = True
+        else:
+            self.cost_usd += spend.cost_usd
+
+    def count_answer(self, answer: Answer) -> None:
+        """Count one generated answer and what it took."""
+        self.answers[answer.status] += 1
+        self.count(answer.spend)
+
+    def retract(self, spend: Spend) -> None:
+        """Calls that were counted before their score was finished are about to be counted with it."""
+        usage = spend.usage or Usage()
+        self.requests -= spend.requests
+        self.reasks -= spend.reasks
+        self.input_tokens -= usage.input_tokens
+        self.output_tokens -= usage.output_tokens
+        self.cost_usd -= spend.cost_usd or 0.0
 
 
 PACKAGES = ("hydra-core", "omegaconf", "pydantic", "instructor", "openai", "polars", "jinja2")

@@ -155,7 +155,7 @@ class Pipeline:
         book = self._plan.answered
         known = book.get(case.dataset, case.id, self._plan.target.name, target_repeat) if book else None
         if known is not None and known.status == "error":
-            self._tally.retract_answer(known)
+            self._tally.answers["error"] -= 1  # it is asked again; what it took stays
             return None
         return known and replace(known, index=case.index)
 
@@ -199,7 +199,7 @@ class Pipeline:
 
     def _write(self, record: ScoreRecord, pair: Pair) -> ScoreRecord:
         kept = self._kept(record, pair)
-        self._tally.count_score(kept)
+        self._tally.scores[kept.status] += 1
         return kept
 
     def _kept(self, record: ScoreRecord, pair: Pair) -> ScoreRecord:

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-from evalflow.bill import NOTHING, Bill
 from evalflow.config.panels import CascadeConfig, PanelConfig
 from evalflow.errors import CallError
 from evalflow.frozen import record
@@ -15,13 +14,13 @@ from evalflow.llm.logprobs import choices
 from evalflow.llm.panel import Panel, sounding
 from evalflow.metrics.combine import settle, vote
 from evalflow.protocols import Judge, Metric
-from evalflow.records import Answer, Ask, Case, Outcome, Reply, Usage
+from evalflow.records import NOTHING, Answer, Ask, Case, Outcome, Reply, Spend, spend_of
 from evalflow.run.deadline import Deadlines, Failed
 from evalflow.run.manifest import Tally
 
 
 class MeteredJudge:
-    """Implements Judge around another one, and fills usage, cost and time into the cell's outcome.
+    """Implements Judge around another one, and adds up what a cell's calls took.
 
     Args:
         judge: Who answers.
@@ -32,17 +31,8 @@ class MeteredJudge:
         self.info = judge.info
         self._judge = judge
         self._tally = tally
-        self._usage: Usage | None = None
-        self._cost = 0.0
-        self._latency = 0.0
-        self._calls = 0
-        self._cached = 0
-        self._unpriced = False
-        self._requests = 0
-        self._reasks = 0
-        self._sent: Usage | None = None
-        self._saved: float | None = 0.0
-        self._paid: tuple[int, ...] = ()
+        self._made: Spend | None = None
+        self._remembered: Spend | None = None
 
     async def ask(self, ask: Ask) -> Reply:
         """Ask the judge, and count; a call that failed has been paid for too."""
@@ -50,69 +40,37 @@ class MeteredJudge:
             reply = await self._judge.ask(ask)
         except CallError as error:
             if error.requests:
-                self._paid += error.paid
-                self._add(error.requests, error.usage, error.cost_usd, error.latency_s)
+                self._count(spend_of(error))
             raise
-        self._tally.count_saved(reply.saved_usd)
-        self._paid += reply.paid
-        self._saved = None if self._saved is None or reply.saved_usd is None else self._saved + reply.saved_usd
-        if reply.cached:
-            self._cached += 1
-            self._tally.cached += 1
-        else:
-            self._tally.reasks += reply.reasks
-            self._reasks += reply.reasks
-        self._add(reply.requests, reply.usage, reply.cost_usd, reply.latency_s)
+        self._count(reply.spend)
         return reply
 
     async def close(self) -> None:
         """Nothing: the judge outlives the cell."""
 
-    def fill(self, outcome: Outcome) -> Outcome:
-        """The outcome with what its calls took; unchanged where the judge was not asked."""
-        if not self._calls:
-            return outcome
-        return replace(
-            outcome,
-            usage=self._usage,
-            cost_usd=self.cost_usd,
-            latency_s=self._latency,
-            cached=self._cached == self._calls,
-        )
+    @property
+    def total(self) -> Spend | None:
+        """What its replies took, the remembered ones when they were made; None where it was not asked."""
+        made, remembered = self._made, self._remembered
+        return made + remembered if made and remembered else made or remembered
 
     @property
-    def cost_usd(self) -> float | None:
-        """What its calls cost; None where one has no known price."""
-        return None if self._unpriced else self._cost
+    def bill(self) -> Spend:
+        """What its calls took in this run: a remembered reply took no tokens."""
+        made, remembered = self._made or NOTHING, self._remembered
+        return replace(made + remembered, usage=made.usage) if remembered else made
 
-    def bill(self) -> Bill:
-        """What its calls took, in full."""
-        sent = self._sent or Usage()
-        return Bill(
-            requests=self._requests,
-            reasks=self._reasks,
-            input_tokens=sent.input_tokens,
-            output_tokens=sent.output_tokens,
-            remembered=self._cached,
-            saved_usd=self._saved,
-            paid=self._paid,
-        )
+    def fill(self, outcome: Outcome) -> Outcome:
+        """The outcome with what its calls took; unchanged where the judge was not asked."""
+        total = self.total
+        return total.fill(outcome, cached=self._made is None) if total else outcome
 
-    def _add(self, requests: int, usage: Usage | None, cost_usd: float | None, latency_s: float) -> None:
-        self._calls += 1
-        self._latency += latency_s
-        self._tally.requests += requests
-        self._requests += requests
-        if usage:
-            self._usage = usage + self._usage if self._usage else usage
-        if cost_usd is None:
-            self._unpriced = True
+    def _count(self, spend: Spend) -> None:
+        self._tally.count(spend)
+        if spend.cached and not spend.requests:
+            self._remembered = self._remembered + spend if self._remembered else spend
         else:
-            self._cost += cost_usd
-        if requests:
-            if usage:
-                self._sent = self._sent + usage if self._sent else usage
-            self._tally.count_call(usage, cost_usd)
+            self._made = self._made + spend if self._made else spend
 
 
 @record()
@@ -198,7 +156,7 @@ class Judgement:
 
     outcome: Outcome
     judge: str | None
-    bill: Bill = NOTHING
+    bill: Spend = NOTHING
     member_of: str | None = None
 
 
@@ -226,7 +184,7 @@ class Scorer:
         if not isinstance(pair.judge, Panel):
             meter = MeteredJudge(pair.judge, self._tally)
             found = await self._deadlines.attempt(pair.metric.score(case, answer, meter, repeat))
-            return [Judgement(meter.fill(_outcome(found)), pair.judge.info.name, meter.bill())]
+            return [Judgement(meter.fill(_outcome(found)), pair.judge.info.name, meter.bill)]
         if isinstance(pair.judge.config, CascadeConfig):
             return await self._cascade(pair.judge, pair.judge.config, pair, case, answer, repeat)
         assert isinstance(pair.judge.config, PanelConfig)
@@ -271,7 +229,7 @@ class Scorer:
     ) -> Judgement:
         """What one judge says."""
         outcome = _outcome(await self._deadlines.attempt(pair.metric.score(case, answer, meter, repeat)))
-        return Judgement(meter.fill(outcome), meter.info.name, meter.bill(), member_of)
+        return Judgement(meter.fill(outcome), meter.info.name, meter.bill, member_of)
 
 
 def _outcome(found: Outcome | Failed) -> Outcome:

@@ -6,11 +6,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from evalflow.bill import NOTHING
 from evalflow.frozen import record
 from evalflow.lazy import pl
 from evalflow.metrics.combine import CompositeMetricConfig, Part, combine
-from evalflow.records import passes
+from evalflow.records import NOTHING, passes
 from evalflow.summary.journal import bill_row, journal_schema, json_text
 
 if TYPE_CHECKING:

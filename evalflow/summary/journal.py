@@ -12,15 +12,12 @@ from typing import Any, cast
 
 from pydantic_core import PydanticSerializationError, to_json
 
-from evalflow.bill import Bill
 from evalflow.lazy import pl
-from evalflow.records import ScoreRecord
+from evalflow.records import ScoreRecord, Spend, Usage
 
 _TAIL = 1 << 16
 _CANONICAL = json.JSONEncoder(ensure_ascii=False, sort_keys=True, allow_nan=False, separators=(",", ":"))
-_BILL = tuple(field.name for field in fields(Bill))
 _NAMES = tuple(field.name for field in fields(ScoreRecord))
-_bill_values = attrgetter(*_BILL)
 _record_values = attrgetter(*_NAMES)
 
 
@@ -41,9 +38,31 @@ def journal_row(record: ScoreRecord) -> dict[str, Any]:
     return row
 
 
-def bill_row(bill: Bill) -> dict[str, Any]:
-    """A bill as it stands in a line."""
-    return dict(zip(_BILL, _bill_values(bill), strict=True))
+def bill_row(spend: Spend) -> dict[str, Any]:
+    """What a score's calls took as it stands in its line; cost and time have columns of their own."""
+    usage = spend.usage
+    return {
+        "requests": spend.requests,
+        "reasks": spend.reasks,
+        "input_tokens": usage.input_tokens if usage else 0,
+        "output_tokens": usage.output_tokens if usage else 0,
+        "remembered": spend.cached,
+        "saved_usd": spend.saved_usd,
+        "paid": spend.paid,
+    }
+
+
+def spend_of_row(bill: Mapping[str, Any], cost_usd: float | None) -> Spend:
+    """What `bill_row` was made of, with the cost that stands beside it."""
+    return Spend(
+        requests=bill["requests"],
+        reasks=bill["reasks"],
+        usage=Usage(bill["input_tokens"], bill["output_tokens"]),
+        cost_usd=cost_usd if bill["requests"] else 0.0,
+        cached=bill["remembered"],
+        saved_usd=bill["saved_usd"],
+        paid=tuple(bill["paid"]),
+    )
 
 
 def journal_record(row: Mapping[str, Any]) -> ScoreRecord:
@@ -52,14 +71,8 @@ def journal_record(row: Mapping[str, Any]) -> ScoreRecord:
     values["tags"] = tuple(row["tags"] or ())
     values["value"] = None if row["value"] is None else json.loads(row["value"])
     values["steps"] = tuple(json.loads(row["steps"] or "[]"))
-    values["bill"] = _bill(row["bill"])
+    values["bill"] = spend_of_row(row["bill"], row["cost_usd"])
     return ScoreRecord(**values)
-
-
-def _bill(row: Mapping[str, Any]) -> Bill:
-    values = {name: row[name] for name in _BILL}
-    values["paid"] = tuple(row["paid"])
-    return Bill(**values)
 
 
 def json_text(value: Any) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from evalflow.protocols import Target
-from evalflow.records import Answer, Case, Message, Usage
+from evalflow.records import NOTHING, Answer, Case, Message
 
 
 def open_turns(messages: Sequence[Message]) -> list[int]:
@@ -77,19 +77,5 @@ def _totalled(answers: Sequence[Answer]) -> Answer:
     taken = [answer for answer in answers if answer.requests or answer.cached]
     if not taken:
         return answers[-1]
-    usages = [answer.usage for answer in taken]
-    return replace(
-        answers[-1],
-        requests=sum(answer.requests for answer in taken),
-        usage=None if None in usages else sum(filter(None, usages), Usage()),
-        cost_usd=_sum([answer.cost_usd for answer in taken]),
-        saved_usd=_sum([answer.saved_usd for answer in taken]),
-        paid=tuple(call for answer in taken for call in answer.paid),
-        latency_s=_sum([answer.latency_s for answer in taken]),
-        cached=all(answer.cached for answer in answers),
-    )
-
-
-def _sum(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if len(known) == len(values) else None
+    cached = all(answer.cached for answer in answers)
+    return sum([answer.spend for answer in taken], NOTHING).fill(answers[-1], cached=cached)

@@ -85,7 +85,7 @@ class OpenAITarget:
             request = self._client.request({"messages": sent})
             key = self._client.key(request, repeat)
             form = self._forms[case.dataset]
-            completion, known = await self._client.once(key, partial(self._paid, request, form), self._client.recall)
+            completion, known = await self._client.once(key, partial(self._paid, request, form), self._remembered)
             text, is_actual = answer_text(completion), form.generates == "actual"
             prediction = predicted(text, form) if is_actual else None
         except UserError as error:
@@ -110,14 +110,18 @@ class OpenAITarget:
         """Release connections."""
         await self._client.close()
 
-    async def _paid(self, request: HttpRequest, form: Form) -> tuple[Completion, Entry]:
+    async def _paid(self, request: HttpRequest, form: Form) -> tuple[tuple[Completion, bool], Entry]:
         """Ask for an answer; what is none has been paid for, and is not to be remembered."""
         completion = await self._client.complete(request)
         fault = _fault(completion, form)
         if fault:
             usage, cost_usd, latency_s = completion.usage, completion.cost_usd, completion.latency_s
             raise TargetError(*fault, requests=1, usage=usage, cost_usd=cost_usd, latency_s=latency_s)
-        return completion, Entry(body=completion.body, usage=completion.usage, latency_s=completion.latency_s)
+        entry = Entry(body=completion.body, usage=completion.usage, latency_s=completion.latency_s)
+        return (completion, False), entry
+
+    def _remembered(self, entry: Entry, free: bool) -> tuple[Completion, bool]:
+        return self._client.recall(entry), free
 
 
 def answer_text(completion: Completion) -> str:

@@ -89,9 +89,9 @@ class ServiceTarget:
             key = key_of(self._connector.identity, "", data, repeat)
             paid, recall = partial(self._paid, data, form), partial(self._recall, form)
             if self._once is None:
-                (said, entry), known = (await paid())[0], False
+                (said, entry, known), _ = await paid()
             else:
-                (said, entry), known = await self._once(key, paid, recall)
+                said, entry, known = await self._once(key, paid, recall)
         except UserError as error:
             return replace(begun, status="error", error_type="prompt", error=str(error))
         except CallError as error:
@@ -114,7 +114,7 @@ class ServiceTarget:
         """Release connections."""
         await self._connector.close()
 
-    async def _paid(self, data: bytes, form: Form) -> tuple[tuple[ParsedReply, Entry], Entry]:
+    async def _paid(self, data: bytes, form: Form) -> tuple[tuple[ParsedReply, Entry, bool], Entry]:
         """Ask for a reply; one that cannot be used is not to be remembered."""
         raw = await self._connector.ask(data)
         read = partial(self._reader.read, raw.body, form)
@@ -124,11 +124,11 @@ class ServiceTarget:
             told = f"{error}{raw.note}"
             raise TargetError(error.error_type, told, error.raw, requests=1, latency_s=raw.latency_s) from None
         entry = Entry(body=raw.body, latency_s=raw.latency_s)
-        return (said, entry), entry
+        return (said, entry, False), entry
 
-    def _recall(self, form: Form, entry: Entry) -> tuple[ParsedReply, Entry]:
+    def _recall(self, form: Form, entry: Entry, free: bool) -> tuple[ParsedReply, Entry, bool]:
         try:
-            return self._reader.read(entry.body, form), entry
+            return self._reader.read(entry.body, form), entry, free
         except TargetError as error:
             raise Unreadable(str(error)) from None
 
@@ -297,6 +297,7 @@ class _Received:
     """A 2xx response. What it took in tokens, nobody says."""
 
     body: bytes
+    latency_s: float
     usage: Usage | None = None
 
 
@@ -333,8 +334,8 @@ class HttpConnector(Connector):
     async def ask(self, data: bytes) -> RawReply:
         """Send it. See `Connector`."""
         request = HttpRequest(self._config.method, "", data, self._config.timeout_s)
-        sent = await self._gateway.send(request, _received)
-        return RawReply(sent.value.body, sent.latency_s)
+        received = await self._gateway.send(request, _received)
+        return RawReply(received.body, received.latency_s)
 
     async def close(self) -> None:
         """Release connections."""
@@ -342,7 +343,7 @@ class HttpConnector(Connector):
 
 
 def _received(response: Response) -> _Received:
-    return _Received(response.body)
+    return _Received(response.body, response.elapsed_s)
 
 
 class Slots:

@@ -24,17 +24,17 @@ class Model:
         self.go = asyncio.Event()
         self.error = error
 
-    async def __call__(self) -> tuple[str, Entry]:
+    async def __call__(self) -> tuple[tuple[str, bool], Entry]:
         self.asked += 1
         number = self.asked
         await self.go.wait()
         if self.error:
             raise self.error
-        return f"fresh {number}", Entry(body=b"%d" % number)
+        return (f"fresh {number}", False), Entry(body=b"%d" % number)
 
 
-def read(entry: Entry) -> str:
-    return f"known {entry.body.decode()}"
+def read(entry: Entry, free: bool) -> tuple[str, bool]:
+    return f"known {entry.body.decode()}", free
 
 
 async def started(*calls: Any) -> list[asyncio.Task[Any]]:
@@ -115,10 +115,10 @@ async def test_when_the_one_that_asks_is_cancelled_another_takes_over() -> None:
 
 
 async def test_what_cannot_be_read_is_asked_again_and_replaced(tmp_path: Path) -> None:
-    def strict(entry: Entry) -> str:
+    def strict(entry: Entry, free: bool) -> tuple[str, bool]:
         if entry.body == b"1":
             raise Unreadable("an older one")
-        return read(entry)
+        return read(entry, free)
 
     once, model = Once(Cache(tmp_path / "c.db")), Model()
     model.go.set()

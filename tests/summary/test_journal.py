@@ -11,8 +11,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from evalflow.bill import Bill
-from evalflow.records import ScoreRecord
+from evalflow.records import ScoreRecord, Spend, Usage
 from evalflow.summary.journal import journal_record, journal_row, journal_schema, json_line, json_text, torn_tail
 from evalflow.summary.scan import InputOrder, scan_journal
 
@@ -28,7 +27,7 @@ def write(path: Path, records: Iterable[ScoreRecord], tail: bytes = b"") -> Path
 
 @pytest.mark.parametrize("value", [None, 3, 0.5, True, "yes", "null", [1, "a"], {"truth": True, "prediction": None}])
 def test_a_record_comes_back_as_it_was(record: Make, value: Any):
-    bill = Bill(requests=2, reasks=1, input_tokens=9, output_tokens=3, remembered=1, saved_usd=None, paid=(-1, 2**62))
+    bill = Spend(requests=2, reasks=1, usage=Usage(9, 3), cost_usd=0.5, cached=1, saved_usd=None, paid=(-1, 2**62))
     steps = ({"id": "claims", "reply": {"claims": ["é\n"]}},)
     written = record(value=value, tags=("a", "b > c"), steps=steps, bill=bill)
     assert journal_record(json.loads(json.dumps(journal_row(written)))) == written

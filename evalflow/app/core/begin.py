@@ -17,7 +17,6 @@ from typing import Any, cast
 from evalflow import datasets
 from evalflow.app.core.assemble import Parts
 from evalflow.app.core.inspect import Inspection
-from evalflow.bill import NOTHING
 from evalflow.calls.budget import Amount
 from evalflow.calls.cache_store import Entry
 from evalflow.config.load import Composed
@@ -26,7 +25,7 @@ from evalflow.files import write_atomically
 from evalflow.llm.panel import Panel
 from evalflow.paths import private_folder
 from evalflow.protocols import Judge, Metric, Target
-from evalflow.records import Case, Outcome, Usage
+from evalflow.records import NOTHING, Case, Outcome, Spend, Usage
 from evalflow.redaction import Redactor
 from evalflow.run import manifest as manifests
 from evalflow.run.deadline import Deadlines, Failed
@@ -35,6 +34,7 @@ from evalflow.run.journal import AnswerBook, Finished, RememberingTarget, read_f
 from evalflow.run.manifest import Tally
 from evalflow.run.plan import PreparedFile
 from evalflow.run.scoring import MeteredJudge, Pair
+from evalflow.summary.journal import bill_row
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +164,8 @@ def finished_before(order: RunOrder, parts: Parts, bounded: Collection[str], tal
 
     def claimed(entry: Entry, cost_usd: float | None) -> None:
         if counted:
-            tally.retract_call(entry.requests, entry.usage, cost_usd)
+            requests, usage = entry.requests, entry.usage
+            tally.retract(Spend(requests=requests, reasks=requests - 1, usage=usage, cost_usd=cost_usd))
         elif session.budget:
             usage = entry.usage or Usage()
             session.budget.spent += Amount(entry.requests, usage.input_tokens + usage.output_tokens, cost_usd or 0.0)
@@ -276,8 +277,8 @@ class _BilledEntries:
         return self.file.get(key)
 
     def put(self, key: str, entry: Mapping[str, Any]) -> None:
-        cost, bill = (self.judge.cost_usd, self.judge.bill()) if self.judge else (0.0, NOTHING)
-        self.file.put(key, {**entry, "cost_usd": cost, "bill": asdict(bill)})
+        bill = self.judge.bill if self.judge else NOTHING
+        self.file.put(key, {**entry, "cost_usd": bill.cost_usd, "bill": bill_row(bill)})
         self.written(self.metric, entry, self.folder)
 
 

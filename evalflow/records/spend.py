@@ -1,0 +1,91 @@
+"""What calls took. Every sum of tokens, money and time in a run is made here."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from functools import cache
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from evalflow.errors import CallError
+from evalflow.frozen import record
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+T = TypeVar("T", bound="DataclassInstance")
+
+
+@record()
+class Usage:
+    """Tokens of one or several calls."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(self.input_tokens + other.input_tokens, self.output_tokens + other.output_tokens)
+
+
+@record(kw_only=True)
+class Spend:
+    """What calls took. A part that is not known is None, and so is a sum that it is in.
+
+    Attributes:
+        requests, reasks: Answered requests, and how many of them sent an invalid reply back.
+        usage, cost_usd, latency_s: Tokens, US dollars and seconds.
+        cached, saved_usd: Calls that were not made since their replies were remembered, and what those had cost.
+        paid: Short digests of the calls that were paid for and are remembered; see `calls.single_flight.short`.
+    """
+
+    requests: int = 0
+    reasks: int = 0
+    usage: Usage | None = Usage()
+    cost_usd: float | None = 0.0
+    latency_s: float | None = 0.0
+    cached: int = 0
+    saved_usd: float | None = 0.0
+    paid: tuple[int, ...] = ()
+
+    def __add__(self, other: Spend) -> Spend:
+        return Spend(
+            requests=self.requests + other.requests,
+            reasks=self.reasks + other.reasks,
+            usage=self.usage + other.usage if self.usage and other.usage else None,
+            cost_usd=_plus(self.cost_usd, other.cost_usd),
+            latency_s=_plus(self.latency_s, other.latency_s),
+            cached=self.cached + other.cached,
+            saved_usd=_plus(self.saved_usd, other.saved_usd),
+            paid=self.paid + other.paid,
+        )
+
+    def fill(self, taken: T, **changes: Any) -> T:
+        """A reply, an answer or an outcome with this in the fields that it has; it is cached where no call was made."""
+        known = {name: getattr(self, name) for name in _shared(type(taken))}
+        if "cached" in known:
+            known["cached"] = self.cached > 0 and not self.requests
+        return replace(taken, **{**known, **changes})
+
+
+@cache
+def _shared(kind: type[DataclassInstance]) -> frozenset[str]:
+    return frozenset(field.name for field in fields(kind)) & {field.name for field in fields(Spend)}
+
+
+def _plus(one: float | None, other: float | None) -> float | None:
+    return None if one is None or other is None else one + other
+
+
+NOTHING = Spend()
+
+
+def spend_of(error: CallError) -> Spend:
+    """What a failed call took; nothing where no request of it was answered."""
+    if not error.requests:
+        return NOTHING
+    return Spend(
+        requests=error.requests,
+        usage=error.usage,
+        cost_usd=error.cost_usd,
+        latency_s=error.latency_s,
+        paid=error.paid,
+    )
