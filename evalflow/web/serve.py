@@ -1,4 +1,4 @@
-"""`serve`: the application on this machine, with a worker beside it."""
+"""`serve`: the application on this machine, with a worker process."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Address:
 
     Attributes:
         host: An IP address, without brackets.
-        port: 0 stands for any free one until the socket is bound.
+        port: 0 until the socket is bound to a free one.
     """
 
     host: str
@@ -41,12 +41,12 @@ class Address:
 
     @property
     def url(self) -> str:
-        """What a browser is pointed at, without a slash at the end."""
+        """The URL, without a slash at the end."""
         return f"http://{self._bracketed}:{self.port}"
 
     @property
     def hosts(self) -> frozenset[str]:
-        """Values of the Host header that mean this server; any other came by a name that somebody else controls."""
+        """Values of the Host header that name this server; another may come from a name that somebody else controls."""
         names = {*LOCAL_NAMES, self._bracketed}
         with_port = {f"{name}:{self.port}" for name in names}
         return frozenset(with_port | names if self.port == 80 else with_port)
@@ -59,12 +59,8 @@ class Address:
 def loopback(host: str, port: int) -> Address:
     """The address to bind.
 
-    Args:
-        host: `localhost` or a loopback IP address.
-        port: 0 to 65535.
-
     Raises:
-        UserError: It can be reached from elsewhere, or is no address.
+        UserError: It can be reached from other machines, or is no address.
     """
     try:
         ip = ipaddress.ip_address("127.0.0.1" if host.lower() == "localhost" else host.strip("[]"))
@@ -82,10 +78,7 @@ def loopback(host: str, port: int) -> Address:
 
 
 def bind(address: Address) -> tuple[socket.socket, Address]:
-    """Take the port, before anything else is started.
-
-    Returns:
-        A bound socket, and the address with the port that it has.
+    """Bind the port, before anything else starts; returns the socket, and the address with its actual port.
 
     Raises:
         UserError: The port is taken, or not allowed.
@@ -106,13 +99,13 @@ def bind(address: Address) -> tuple[socket.socket, Address]:
 NEEDED = ("nicegui", "fastapi", "uvicorn", "sqlalchemy", "alembic")
 """Packages of the extra `web`."""
 LARGEST_MESSAGE = 2 * 1024**2
-"""Bytes of one message of a page's websocket; NiceGUI's own pages send at most one million."""
+"""Bytes of a websocket message; NiceGUI's own pages send at most one million."""
 UNGUARDED = (
     "no token is asked for: every account and program that reaches this port can read and change all that is here, and "
     "start runs with your keys"
 )
 DRAIN_S = 3
-"""How long what is being answered may still take after an interrupt."""
+"""Seconds that open requests have after an interrupt."""
 
 
 def serve(
@@ -124,58 +117,29 @@ def serve(
     tell: Callable[[str], None],
     asks_token: bool = True,
 ) -> int:
-    """Serve the application until it is interrupted.
+    """Serve the application until it is interrupted; returns the exit code.
 
     Args:
         host: A loopback address.
         port: 0 for any free one.
-        database_url: None: the file below `.evalflow/`.
-        opens: Whether a browser is pointed at it.
+        database_url: None: the file in `.evalflow/`.
+        opens: Whether to open a browser.
         tell: Shows one line.
-        asks_token: Whether only those who bring the token are answered.
-
-    Returns:
-        The exit code.
+        asks_token: Whether requests need the token.
 
     Raises:
-        UserError: The address is not this machine's alone, or taken; a package is missing; the database is unusable.
+        UserError: The address is not only this machine's, or taken; a package is missing; the database is unusable.
     """
     address = loopback(host, port)
     require_packages()
     sock, address = bind(address)
-    try:
-        return _serve(sock, address, database_url, opens=opens, tell=tell, asks_token=asks_token)
-    finally:
-        sock.close()
 
-
-def require_packages(needed: Sequence[str] = NEEDED) -> None:
-    """Refuse where the extra is not installed.
-
-    Raises:
-        UserError: It names the packages, and the line that installs them.
-    """
-    missing = [name for name in needed if importlib.util.find_spec(name) is None]
-    if missing:
-        what = f"the application needs packages that are not installed: {', '.join(missing)}"
-        raise UserError(Problem(what, "serve", "pip install 'evalflow[web]'"))
-
-
-def _serve(
-    sock: socket.socket,
-    address: Address,
-    database_url: str | None,
-    *,
-    opens: bool,
-    tell: Callable[[str], None],
-    asks_token: bool,
-) -> int:
     from evalflow.app.studio.space import open_workspace
     from evalflow.web.application import application
     from evalflow.web.security.token import load_token, opening_page
 
     words = ["worker", "--attached", *(["--database-url", database_url] if database_url else [])]
-    with closing(open_workspace(database_url)) as workspace:
+    with closing(sock), closing(open_workspace(database_url)) as workspace:
         token = load_token(workspace.root) if asks_token else None
         app = application(workspace, address, Child(words), token)
         url = f"{address.url}/?token={token}" if token else address.url
@@ -188,13 +152,25 @@ def _serve(
     return 0
 
 
+def require_packages(needed: Sequence[str] = NEEDED) -> None:
+    """Check that the extra `web` is installed.
+
+    Raises:
+        UserError: Packages are missing.
+    """
+    missing = [name for name in needed if importlib.util.find_spec(name) is None]
+    if missing:
+        what = f"the application needs packages that are not installed: {', '.join(missing)}"
+        raise UserError(Problem(what, "serve", "pip install 'evalflow[web]'"))
+
+
 def answer(app: FastAPI, sock: socket.socket) -> None:
-    """Answer requests until a signal ends it."""
+    """Answer requests until a signal."""
     server(app, log_level="warning", timeout_graceful_shutdown=DRAIN_S).run(sockets=[sock])
 
 
 def server(app: ASGIApp, **options: Any) -> uvicorn.Server:
-    """What answers requests, within the bounds of the application."""
+    """A uvicorn server with the limits of the application."""
     import uvicorn
 
     from evalflow.web.security.guards import LONGEST_HEADERS, finished_requests
@@ -213,17 +189,17 @@ def server(app: ASGIApp, **options: Any) -> uvicorn.Server:
 
 
 GRACE_S = 15.0
-"""How long a worker that was told to end may take; what it has not finished is resumed by the next one."""
+"""Seconds that a worker has to end; the next worker resumes what it did not finish."""
 AGAIN_S = (1.0, 2.0, 5.0, 10.0, 30.0)
-"""Pauses before a worker that died, or could not be started, is started again; the last holds from then on. After one
-that lived longer than the last they begin anew."""
+"""Pauses before a dead worker is restarted; the last one repeats. They begin anew after one that lived longer than the
+last pause."""
 
 
 class Child:
-    """A `python -m evalflow` that runs as long as the context is entered.
+    """A process `python -m evalflow`, kept running as long as the context is entered.
 
     Args:
-        words: The verb and its arguments; the verb ends when its standard input does.
+        words: The verb and its arguments; the verb must end when its standard input does.
     """
 
     def __init__(self, words: Sequence[str]) -> None:
@@ -234,7 +210,7 @@ class Child:
 
     @property
     def fault(self) -> str:
-        """Why it does not run just now; empty where it does."""
+        """Why it does not run; empty if it runs."""
         return "" if self._process is not None and self._process.returncode is None else self._fault
 
     async def __aenter__(self) -> Self:
@@ -246,7 +222,7 @@ class Child:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Tell it to end, and wait; after `GRACE_S` end it."""
+        """Terminate it; kill it after `GRACE_S`."""
         if self._watch is not None:
             self._watch.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -263,12 +239,11 @@ class Child:
             await process.wait()
 
     async def _start(self) -> None:
-        """Try to start it; where that fails, `fault` says why."""
         try:
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable, "-m", "evalflow", *self._words, stdin=asyncio.subprocess.PIPE
             )
-        except Exception as error:  # whatever it is, the server goes on, and tries again
+        except Exception as error:  # the server goes on, and tries again
             self._process, self._fault = None, f"it cannot be started: {error}"
 
     async def _keep_alive(self) -> None:

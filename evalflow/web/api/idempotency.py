@@ -1,4 +1,4 @@
-"""`Idempotency-Key`: a repeated creation gets the first response again and is not done twice.
+"""`Idempotency-Key`: a repeated creation gets the first response again, and is not done twice.
 
 Responses are stored in the database for 30 days, so they survive the server. A request that was in progress when the
 server was killed has no response yet and may be sent again: a name that exists then gives a conflict, and a run is
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 HEADER = b"idempotency-key"
 LONGEST = 200
 """Characters of a key."""
-_AT_MOST = 64 * 1024
-"""Bytes of an answer that is remembered; what is created is answered in far less."""
+_LARGEST = 64 * 1024
+"""Bytes of a response that is stored; the response to a creation is far smaller."""
 
 
 class IdempotencyKeys:
@@ -131,4 +131,4 @@ def _storable(messages: list[Message], request: str) -> StoredResponse | None:
         return None
     body = b"".join(message.get("body", b"") for message in messages)
     headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in start["headers"]]
-    return StoredResponse(request, start["status"], headers, body) if len(body) <= _AT_MOST else None
+    return StoredResponse(request, start["status"], headers, body) if len(body) <= _LARGEST else None

@@ -21,10 +21,10 @@ MEDIA_TYPE = "application/problem+json"
 
 
 class ProblemError(BaseModel):
-    """One of the things that are wrong.
+    """One problem of a request.
 
     Attributes:
-        pointer: Where in the body, as a JSON pointer; `?name` for a parameter of the query.
+        pointer: A JSON pointer into the body, or `?name` for a parameter of the query.
         detail: What is wrong there.
         hint: What to do about it.
     """
@@ -35,7 +35,7 @@ class ProblemError(BaseModel):
 
 
 class ProblemDocument(BaseModel):
-    """The body of every answer from 400 on."""
+    """The body of every error response."""
 
     type: str = Field(default="about:blank", description="`about:blank`: the status says it all.")
     title: str = Field(description="The status in words.")
@@ -47,26 +47,11 @@ class ProblemDocument(BaseModel):
 def problem_response(
     status: int, detail: str, errors: Sequence[ProblemError] = (), headers: Mapping[str, str] | None = None, **more: Any
 ) -> Response:
-    """The answer that says what is wrong.
-
-    Args:
-        status: 400 to 599.
-        detail: In one sentence.
-        errors: All things that are wrong, where they can be told apart.
-        headers: Further headers.
-        more: Further members, such as what has changed meanwhile.
-    """
+    """An error response; `more` are further members of its body."""
     from starlette.responses import JSONResponse
 
-    document = ProblemDocument(title=_phrase(status), status=status, detail=detail, errors=list(errors))
+    document = ProblemDocument(title=HTTPStatus(status).phrase, status=status, detail=detail, errors=list(errors))
     return JSONResponse({**document.model_dump(), **more}, status, headers, MEDIA_TYPE)
-
-
-def _phrase(status: int) -> str:
-    try:
-        return HTTPStatus(status).phrase
-    except ValueError:
-        return "Error"
 
 
 def handle_faults(app: FastAPI) -> None:
@@ -83,7 +68,7 @@ def handle_faults(app: FastAPI) -> None:
 
 
 def fault_of(problem: Problem) -> ProblemError:
-    """A problem of ours, its key path as a JSON pointer."""
+    """A problem with its key path as a JSON pointer."""
     where = problem.key or problem.where
     pointer = where if not where or where.startswith("?") else "/" + where.replace(".", "/")
     return ProblemError(pointer=pointer, detail=problem.what, hint=problem.hint)
@@ -136,7 +121,7 @@ _REF = "#/components/schemas/{model}"
 
 
 def describe_problems(app: FastAPI) -> None:
-    """Have the app's OpenAPI document say what its errors look like, in the place of FastAPI's own."""
+    """Describe our error responses in the OpenAPI document, in place of FastAPI's own."""
     plain = app.openapi
 
     def described() -> dict[str, Any]:

@@ -1,1 +1,1 @@
-"""The pages: one module each, which builds what is seen and calls `evalflow.app.studio.space` for all else."""
+"""The pages, one module each: built from the widgets of `web.ui`; `evalflow.app.studio` does the work."""

@@ -66,7 +66,7 @@ def add_bots(workspace: Workspace) -> None:
                 _cards(own)
             else:
                 about = (
-                    "Enter how to reach your bot and try a question; then write test cases and see how well it does."
+                    "Enter how to reach your bot and try a question; then write test cases and see how well it answers."
                 )
                 with empty("smart_toy", "Describe your first bot", about):
                     link_button("New bot", "/bots/new", primary=True)

@@ -20,91 +20,6 @@ from evalflow.web.pages.runs import name_of
 from evalflow.web.ui.parts import Latest, Tone, badge, button, fill, lazy_fold, message, plain_button, section, text
 from evalflow.web.ui.score import why
 
-
-def _fold(workspace: Workspace, change: Change, runs: tuple[Run, Run]) -> None:
-    """A case in a line, which opens to both answers."""
-
-    def scores() -> list[Sequence[Score]]:
-        return [case_scores(workspace, run.run_id, change.dataset, change.case_id) for run in runs]
-
-    async def read() -> list[Sequence[Score]]:
-        return await to_thread.run_sync(scores)
-
-    async def open_fold(place: ui.element) -> None:
-        build = partial(_side_by_side, change, runs)
-        await fill(place, "Loading …", read, build, "The answers cannot be shown.")
-
-    label, tone, figures = _became(change)
-    with lazy_fold("flip", open_fold):
-        badge(label, tone)
-        text(change.question or change.case_id, "span", "line question").props("dir=auto")
-        more = f" and {change.others:,} more" if change.others else ""
-        text(f"{change.metric}{more}", "span", "small muted line")
-        text(figures, "span", "num")
-
-
-def _side_by_side(change: Change, runs: tuple[Run, Run], found: Sequence[Sequence[Score]]) -> None:
-    first = next((score for scores in found for score in scores), None)
-    if first is None:
-        message("The scores of this case are not in the database.", "The runs may be only partly imported.")
-        return
-    text(f"Case {change.case_id} of {change.dataset}", "p", "small muted")
-    text(first.question, "p", "text asked").props("dir=auto")
-    if first.reference:
-        text("Expected", "h3")
-        text(first.reference, "p", "text muted").props("dir=auto")
-    if not change.is_answered_otherwise:
-        message("Both runs have the same answer; only the scores differ.")
-    with ui.element("div").classes("split"):
-        for side, run, scores in zip("AB", runs, found, strict=True):
-            with ui.element("div").classes("half"):
-                with ui.element("div").classes("side"):
-                    badge(side, "accent")
-                    ui.link(name_of(run), f"/runs/{run.run_id}" + (f"/cases/{scores[0].position}" if scores else ""))
-                for _, own in groupby(scores, lambda score: score.position):
-                    _answer(next(own))
-    for metric in _metrics(found):
-        with ui.element("div").classes("judged"):
-            text(metric, "h3")
-            with ui.element("div").classes("split"):
-                for side, scores in zip("AB", found, strict=True):
-                    with ui.element("div").classes("half"):
-                        for score in (one for one in scores if one.metric == metric):
-                            _score(side, score)
-
-
-def _metrics(found: Sequence[Sequence[Score]]) -> list[str]:
-    """Metrics with different scores come first, else in the order of the run."""
-    by_metric: list[dict[str, list[object]]] = []
-    for scores in found:
-        by_metric.append({})
-        for score in scores:
-            by_metric[-1].setdefault(score.metric, []).append((score.status, score.score))
-    a, b = by_metric
-    return sorted({**a, **b}, key=lambda name: a.get(name) == b.get(name))
-
-
-def _answer(score: Score) -> None:
-    if score.answer_error:
-        message("The bot gave no answer", score.answer_error, "fail")
-    else:
-        text(score.answer or "(nothing)", classes="text said").props(
-            "dir=auto tabindex=0 role=region aria-label=Answer"
-        )
-
-
-def _score(side: str, score: Score) -> None:
-    with ui.element("div"):
-        with ui.element("div").classes("actions"):
-            text(side, "span", "small muted which")
-            text(number(score.score, 2) if score.status == "scored" else score.status, "span", "num reading")
-            if score.passed is not None:
-                badge("pass" if score.passed else "fail", "pass" if score.passed else "fail")
-            if score.repeat:
-                text(f"repeat {score.repeat + 1}", "span", "small muted")
-        text(why(score) or "no reason given", "p", "text small muted").props("dir=auto")
-
-
 PAGE_SIZE = 20
 _ABOUT = "One line per case, with the metric that changed most. Open it to read both answers and reasons."
 _NAMES: dict[Sort, str] = {
@@ -221,3 +136,87 @@ def _became(change: Change) -> tuple[str, Tone, str]:
     if not change.change:
         return "answer changed", "", f"{number(change.score_b, 2)} in both"
     return signed(change.change), "fail" if change.change < 0 else "pass", scores
+
+
+def _fold(workspace: Workspace, change: Change, runs: tuple[Run, Run]) -> None:
+    """A case in a line, which opens to both answers."""
+
+    def scores() -> list[Sequence[Score]]:
+        return [case_scores(workspace, run.run_id, change.dataset, change.case_id) for run in runs]
+
+    async def read() -> list[Sequence[Score]]:
+        return await to_thread.run_sync(scores)
+
+    async def open_fold(place: ui.element) -> None:
+        build = partial(_side_by_side, change, runs)
+        await fill(place, "Loading …", read, build, "The answers cannot be shown.")
+
+    label, tone, figures = _became(change)
+    with lazy_fold("flip", open_fold):
+        badge(label, tone)
+        text(change.question or change.case_id, "span", "line question").props("dir=auto")
+        more = f" and {change.others:,} more" if change.others else ""
+        text(f"{change.metric}{more}", "span", "small muted line")
+        text(figures, "span", "num")
+
+
+def _side_by_side(change: Change, runs: tuple[Run, Run], found: Sequence[Sequence[Score]]) -> None:
+    first = next((score for scores in found for score in scores), None)
+    if first is None:
+        message("The scores of this case are not in the database.", "The runs may be only partly imported.")
+        return
+    text(f"Case {change.case_id} of {change.dataset}", "p", "small muted")
+    text(first.question, "p", "text asked").props("dir=auto")
+    if first.reference:
+        text("Expected", "h3")
+        text(first.reference, "p", "text muted").props("dir=auto")
+    if not change.is_answered_otherwise:
+        message("Both runs have the same answer; only the scores differ.")
+    with ui.element("div").classes("split"):
+        for side, run, scores in zip("AB", runs, found, strict=True):
+            with ui.element("div").classes("half"):
+                with ui.element("div").classes("side"):
+                    badge(side, "accent")
+                    ui.link(name_of(run), f"/runs/{run.run_id}" + (f"/cases/{scores[0].position}" if scores else ""))
+                for _, own in groupby(scores, lambda score: score.position):
+                    _answer(next(own))
+    for metric in _metrics(found):
+        with ui.element("div").classes("judged"):
+            text(metric, "h3")
+            with ui.element("div").classes("split"):
+                for side, scores in zip("AB", found, strict=True):
+                    with ui.element("div").classes("half"):
+                        for score in (one for one in scores if one.metric == metric):
+                            _score(side, score)
+
+
+def _metrics(found: Sequence[Sequence[Score]]) -> list[str]:
+    """Metrics with different scores come first, else in the order of the run."""
+    by_metric: list[dict[str, list[object]]] = []
+    for scores in found:
+        by_metric.append({})
+        for score in scores:
+            by_metric[-1].setdefault(score.metric, []).append((score.status, score.score))
+    a, b = by_metric
+    return sorted({**a, **b}, key=lambda name: a.get(name) == b.get(name))
+
+
+def _answer(score: Score) -> None:
+    if score.answer_error:
+        message("The bot gave no answer", score.answer_error, "fail")
+    else:
+        text(score.answer or "(nothing)", classes="text said").props(
+            "dir=auto tabindex=0 role=region aria-label=Answer"
+        )
+
+
+def _score(side: str, score: Score) -> None:
+    with ui.element("div"):
+        with ui.element("div").classes("actions"):
+            text(side, "span", "small muted which")
+            text(number(score.score, 2) if score.status == "scored" else score.status, "span", "num reading")
+            if score.passed is not None:
+                badge("pass" if score.passed else "fail", "pass" if score.passed else "fail")
+            if score.repeat:
+                text(f"repeat {score.repeat + 1}", "span", "small muted")
+        text(why(score) or "no reason given", "p", "text small muted").props("dir=auto")

@@ -118,7 +118,7 @@ class _MetricSearch:
         words = str(self._search.value or "").lower().split()
         number = 0
         for block, cards in self._families:
-            fitting = [shown for shown, said in cards if all(word in said for word in words)]
+            fitting = [shown for shown, content in cards if all(word in content for word in words)]
             for shown, _ in cards:
                 shown.set_visibility(shown in fitting)
             block.set_visibility(bool(fitting))

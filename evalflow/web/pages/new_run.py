@@ -38,190 +38,6 @@ from evalflow.web.ui.forms import (
 from evalflow.web.ui.frame import frame, guarded_page
 from evalflow.web.ui.parts import Latest, button, facts, link_button, message, text
 
-_DEFAULT_JUDGE = ""
-_ANSWERS = {
-    "true": "Ask the bot every question",
-    "missing": "Ask the bot only if a case has no answer",
-    "false": "Use the answers in the test cases",
-}
-_GENERATE: Mapping[str, bool | str] = {"true": True, "missing": "missing", "false": False}
-_ENDPOINT = {
-    "model": About("Its model", "The provider's model name. Empty: the one in conf/.", "gpt-4.1-mini", code=True),
-    "base_url": About(
-        "Its address",
-        "The base URL, up to and including /v1. Empty: the one in conf/.",
-        "http://127.0.0.1:11434/v1",
-        code=True,
-    ),
-    "api_key_env": About(
-        "Its API key",
-        "The name of the environment variable that holds the key, never the key itself.",
-        "OPENAI_API_KEY",
-        code=True,
-    ),
-}
-_COUNTS = ("repeats.target", "repeats.judge", "budget.usd", "budget.requests")
-
-
-@dataclass(frozen=True, slots=True)
-class RunOptions:
-    """What there is to choose from.
-
-    Attributes:
-        bots, datasets, judges: Labels by name.
-        kinds: The kind of each bot.
-        endpoints: Judges whose model and address can be changed.
-        library: Metrics that every bot can use.
-    """
-
-    bots: Mapping[str, str]
-    kinds: Mapping[str, str]
-    datasets: Mapping[str, str]
-    judges: Mapping[str, str]
-    endpoints: Collection[str]
-    library: Sequence[str]
-
-
-def read_options(workspace: Workspace) -> RunOptions:
-    """Read what there is to choose from; may block."""
-    bots = list_bots(workspace)
-    judges = [name for name in declared("judge") if name != "target"]
-    datasets = [(one.name, "" if one.cases is None else f" ({one.cases:,} cases)") for one in list_datasets(workspace)]
-    return RunOptions(
-        bots={bot.name: bot.name if bot.origin == "workspace" else f"{bot.name} (conf)" for bot in bots},
-        kinds={bot.name: str(bot.config.get("kind")) for bot in bots},
-        datasets={name: f"{name}{size}" for name, size in datasets},
-        judges={_DEFAULT_JUDGE: "Default: the bot's own model, else embedded", **{name: name for name in judges}},
-        endpoints=endpoint_judges(),
-        library=[metric.name for metric in list_library()],
-    )
-
-
-class RunForm:
-    """The fields, by the keys that problems name; `changed` is called after every change."""
-
-    def __init__(
-        self, workspace: Workspace, offer: RunOptions, request: RunRequest, changed: Callable[[], Awaitable[None]]
-    ) -> None:
-        self._workspace, self._offer, self._request, self._changed = workspace, offer, request, changed
-        self.fields: dict[str, Field] = {}
-        with fieldset("What is run"):
-            self._what()
-        with fieldset("Who judges"):
-            self._judges()
-        with ui.expansion("Limits and repeats").classes("more"), fieldset("", "bare"):
-            self._how_much()
-        for field in dict.fromkeys(self.fields.values()):
-            field.on_value_change(self._change)
-
-    def is_complete(self) -> bool:
-        """Whether enough is chosen for an estimate."""
-        return bool(self._bot.value and self._datasets.value and self._metrics.value)
-
-    def read(self) -> RunRequest:
-        """The run that is asked for."""
-        metrics = list(self._metrics.value)
-        thresholds = {name: value for name, value in self._request.thresholds.items() if name in metrics}
-        judge = self._judge.value or None
-        judge_values = {key: said for key in _ENDPOINT if (said := written(self.fields[f"judge.{key}"]))}
-        return replace(
-            self._request,
-            bot=str(self._bot.value or ""),
-            datasets=list(self._datasets.value),
-            metrics=metrics,
-            judge=judge,
-            judge_values=judge_values if self._asks_elsewhere() else {},
-            thresholds=thresholds,
-            options=self._options(),
-            title=written(self._title) or "",
-        )
-
-    async def load(self) -> None:
-        """Offer the metrics of the chosen bot."""
-        bot = str(self._bot.value or "")
-        own = [one.name for one in await to_thread.run_sync(list_metrics, self._workspace, bot)] if bot else []
-        known = {**{name: f"{name} (this bot's)" for name in own}, **{name: name for name in self._offer.library}}
-        chosen = [name for name in self._metrics.value if name in known]
-        self._metrics.set_options(known, value=chosen)  # pyright: ignore[reportUnknownMemberType] - untyped in NiceGUI
-
-    def _what(self) -> None:
-        request, offer = self._request, self._offer
-        about = About("Bot", "The bot to test. “recorded” uses the answers in the test cases.", required=True)
-        self._bot = pick(about, offer.bots, request.bot if request.bot in offer.bots else None)
-        generate = next((word for word, value in _GENERATE.items() if value == request.options.get("generate")), "true")
-        with ui.element("div") as answers:
-            about = About("Answers", "Ask the bot, or score the answers in the test cases.", required=True)
-            self._answers = pick(about, _ANSWERS, generate)
-        answers.bind_visibility_from(self._bot, "value", lambda _: self._asks_the_bot())
-        about = About("Test cases", "One dataset or more, e.g. the sample set “rag”.", "Choose", required=True)
-        self._datasets = several(
-            about, offer.datasets, [name for name in request.datasets if name in offer.datasets], searched=True
-        )
-        about = About("Metrics", "The bot's own metrics come first, then the library.", "Choose", required=True)
-        self._metrics = several(about, {name: name for name in request.metrics}, request.metrics, searched=True)
-        self._title = line(About("Title", "To find the run again.", "After the new prompt"), request.title)
-        self.fields |= {
-            "bot": self._bot, "target": self._bot, "generate": self._answers, "datasets": self._datasets,
-            "dataset": self._datasets, "metrics": self._metrics, "metric": self._metrics, "title": self._title,
-        }  # fmt: skip
-
-    def _judges(self) -> None:
-        request, judges = self._request, self._offer.judges
-        about = "The model that grades. A model tends to prefer its own answers; “embedded” needs no key."
-        start = request.judge if request.judge in judges else _DEFAULT_JUDGE
-        self._judge = pick(About("Judge", about, required=True), judges, start)
-        self.fields["judge"] = self._judge
-        with ui.element("div").classes("stack-wide") as endpoint:
-            for key, about in _ENDPOINT.items():
-                self.fields[f"judge.{key}"] = line(about, request.judge_values.get(key))
-        endpoint.bind_visibility_from(self._judge, "value", lambda _: self._asks_elsewhere())
-
-    def _how_much(self) -> None:
-        options = self._request.options
-        about = About("First cases only", "The first N of each dataset; empty: all.", "20")
-        self.fields["limit"] = number_field(about, options.get("limit"))
-        helps = {
-            "repeats.target": About("Answers to each case", "More than one shows how much the bot varies.", "1"),
-            "repeats.judge": About("Judgements of each answer", "More than one shows how much the judge varies.", "1"),
-            "budget.usd": About("Budget (US dollars)", "Stops at this limit; you can resume.", "5"),
-            "budget.requests": About("Budget (requests)", "Stops at this limit; you can resume.", "1000"),
-        }
-        for key, about in helps.items():
-            outer, _, inner = key.partition(".")
-            self.fields[key] = number_field(about, _map(options, outer).get(inner))
-
-    def _options(self) -> dict[str, Any]:
-        """The options of the request, with the values of the fields."""
-        options = dict(self._request.options)
-        for key in _COUNTS:
-            outer, _, inner = key.partition(".")
-            there = {**_map(options, outer), inner: _whole(self.fields[key].value)}
-            options[outer] = {name: value for name, value in there.items() if value is not None}
-        options["limit"] = _whole(self.fields["limit"].value)
-        options["generate"] = _GENERATE[self._answers.value] if self._asks_the_bot() else None
-        return {key: value for key, value in options.items() if value not in (None, {})}
-
-    def _asks_the_bot(self) -> bool:
-        return self._offer.kinds.get(self._bot.value) != "recorded"
-
-    def _asks_elsewhere(self) -> bool:
-        return self._judge.value in self._offer.endpoints
-
-    async def _change(self, event: Any) -> None:
-        if event.sender is self._bot:
-            await self.load()
-        await self._changed()
-
-
-def _map(options: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    return options.get(key) or {}
-
-
-def _whole(value: float | None) -> float | int | None:
-    """A whole number as an integer."""
-    return int(value) if value is not None and float(value).is_integer() else value
-
-
 SETTLE_S = 0.4
 """Without a change, after which the run is estimated."""
 
@@ -331,3 +147,184 @@ def _estimate(found: RunEstimate) -> None:
 
 def _between(low: str, high: str) -> str:
     return low if low == high else f"{low} to {high}"
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """What there is to choose from.
+
+    Attributes:
+        bots, datasets, judges: Labels by name.
+        kinds: The kind of each bot.
+        endpoints: Judges whose model and address can be changed.
+        library: Metrics that every bot can use.
+    """
+
+    bots: Mapping[str, str]
+    kinds: Mapping[str, str]
+    datasets: Mapping[str, str]
+    judges: Mapping[str, str]
+    endpoints: Collection[str]
+    library: Sequence[str]
+
+
+def read_options(workspace: Workspace) -> RunOptions:
+    """Read what there is to choose from; may block."""
+    bots = list_bots(workspace)
+    judges = [name for name in declared("judge") if name != "target"]
+    datasets = [(one.name, "" if one.cases is None else f" ({one.cases:,} cases)") for one in list_datasets(workspace)]
+    return RunOptions(
+        bots={bot.name: bot.name if bot.origin == "workspace" else f"{bot.name} (conf)" for bot in bots},
+        kinds={bot.name: str(bot.config.get("kind")) for bot in bots},
+        datasets={name: f"{name}{size}" for name, size in datasets},
+        judges={_DEFAULT_JUDGE: "Default: the bot's own model, else embedded", **{name: name for name in judges}},
+        endpoints=endpoint_judges(),
+        library=[metric.name for metric in list_library()],
+    )
+
+
+_DEFAULT_JUDGE = ""
+_ANSWERS = {
+    "true": "Ask the bot every question",
+    "missing": "Ask the bot only if a case has no answer",
+    "false": "Use the answers in the test cases",
+}
+_GENERATE: Mapping[str, bool | str] = {"true": True, "missing": "missing", "false": False}
+_ENDPOINT = {
+    "model": About("Its model", "The provider's model name. Empty: the one in conf/.", "gpt-4.1-mini", code=True),
+    "base_url": About(
+        "Its address",
+        "The base URL, up to and including /v1. Empty: the one in conf/.",
+        "http://127.0.0.1:11434/v1",
+        code=True,
+    ),
+    "api_key_env": About(
+        "Its API key",
+        "The name of the environment variable that holds the key, never the key itself.",
+        "OPENAI_API_KEY",
+        code=True,
+    ),
+}
+_LIMITS = {
+    "limit": About("First cases only", "The first N of each dataset; empty: all.", "20"),
+    "repeats.target": About("Answers to each case", "More than one shows how much the bot varies.", "1"),
+    "repeats.judge": About("Judgements of each answer", "More than one shows how much the judge varies.", "1"),
+    "budget.usd": About("Budget (US dollars)", "Stops at this limit; you can resume.", "5"),
+    "budget.requests": About("Budget (requests)", "Stops at this limit; you can resume.", "1000"),
+}
+"""Number fields by option."""
+
+
+class RunForm:
+    """The fields, by the keys that problems name; `changed` is called after every change."""
+
+    def __init__(
+        self, workspace: Workspace, choice: RunOptions, request: RunRequest, changed: Callable[[], Awaitable[None]]
+    ) -> None:
+        self._workspace, self._choice, self._request, self._changed = workspace, choice, request, changed
+        self.fields: dict[str, Field] = {}
+        with fieldset("What is run"):
+            self._what()
+        with fieldset("Who judges"):
+            self._judges()
+        with ui.expansion("Limits and repeats").classes("more"), fieldset("", "bare"):
+            self._limits()
+        for field in dict.fromkeys(self.fields.values()):
+            field.on_value_change(self._change)
+
+    def is_complete(self) -> bool:
+        """Whether enough is chosen for an estimate."""
+        return bool(self._bot.value and self._datasets.value and self._metrics.value)
+
+    def read(self) -> RunRequest:
+        """The run that is asked for."""
+        metrics = list(self._metrics.value)
+        thresholds = {name: value for name, value in self._request.thresholds.items() if name in metrics}
+        judge = self._judge.value or None
+        judge_values = {key: value for key in _ENDPOINT if (value := written(self.fields[f"judge.{key}"]))}
+        return replace(
+            self._request,
+            bot=str(self._bot.value or ""),
+            datasets=list(self._datasets.value),
+            metrics=metrics,
+            judge=judge,
+            judge_values=judge_values if self._asks_elsewhere() else {},
+            thresholds=thresholds,
+            options=self._options(),
+            title=written(self._title) or "",
+        )
+
+    async def load(self) -> None:
+        """Offer the metrics of the chosen bot."""
+        bot = str(self._bot.value or "")
+        own = [one.name for one in await to_thread.run_sync(list_metrics, self._workspace, bot)] if bot else []
+        known = {**{name: f"{name} (this bot's)" for name in own}, **{name: name for name in self._choice.library}}
+        chosen = [name for name in self._metrics.value if name in known]
+        self._metrics.set_options(known, value=chosen)  # pyright: ignore[reportUnknownMemberType] - untyped in NiceGUI
+
+    def _what(self) -> None:
+        request, choice = self._request, self._choice
+        about = About("Bot", "The bot to test. “recorded” uses the answers in the test cases.", required=True)
+        self._bot = pick(about, choice.bots, request.bot if request.bot in choice.bots else None)
+        generate = next((word for word, value in _GENERATE.items() if value == request.options.get("generate")), "true")
+        with ui.element("div") as answers:
+            about = About("Answers", "Ask the bot, or score the answers in the test cases.", required=True)
+            self._answers = pick(about, _ANSWERS, generate)
+        answers.bind_visibility_from(self._bot, "value", lambda _: self._asks_the_bot())
+        about = About("Test cases", "One dataset or more, e.g. the sample set “rag”.", "Choose", required=True)
+        self._datasets = several(
+            about, choice.datasets, [name for name in request.datasets if name in choice.datasets], searched=True
+        )
+        about = About("Metrics", "The bot's own metrics come first, then the library.", "Choose", required=True)
+        self._metrics = several(about, {name: name for name in request.metrics}, request.metrics, searched=True)
+        self._title = line(About("Title", "To find the run again.", "After the new prompt"), request.title)
+        self.fields |= {
+            "bot": self._bot, "target": self._bot, "generate": self._answers, "datasets": self._datasets,
+            "dataset": self._datasets, "metrics": self._metrics, "metric": self._metrics, "title": self._title,
+        }  # fmt: skip
+
+    def _judges(self) -> None:
+        request, judges = self._request, self._choice.judges
+        about = "The model that grades. A model tends to prefer its own answers; “embedded” needs no key."
+        start = request.judge if request.judge in judges else _DEFAULT_JUDGE
+        self._judge = pick(About("Judge", about, required=True), judges, start)
+        self.fields["judge"] = self._judge
+        with ui.element("div").classes("stack-wide") as endpoint:
+            for key, about in _ENDPOINT.items():
+                self.fields[f"judge.{key}"] = line(about, request.judge_values.get(key))
+        endpoint.bind_visibility_from(self._judge, "value", lambda _: self._asks_elsewhere())
+
+    def _limits(self) -> None:
+        for key, about in _LIMITS.items():
+            outer, _, inner = key.rpartition(".")
+            options: Mapping[str, Any] = (self._request.options.get(outer) or {}) if outer else self._request.options
+            self.fields[key] = number_field(about, options.get(inner))
+
+    def _options(self) -> dict[str, Any]:
+        """The options of the request, with the values of the fields."""
+        options = dict(self._request.options)
+        for name in ("repeats", "budget"):
+            options[name] = dict(options.get(name) or {})
+        for key in _LIMITS:
+            value = self.fields[key].value
+            outer, _, inner = key.rpartition(".")
+            whole = int(value) if value is not None and float(value).is_integer() else value
+            (options[outer] if outer else options)[inner] = whole
+        options["generate"] = _GENERATE[self._answers.value] if self._asks_the_bot() else None
+        options |= {name: _given(options[name]) for name in ("repeats", "budget")}
+        return {key: value for key, value in _given(options).items() if value != {}}
+
+    def _asks_the_bot(self) -> bool:
+        return self._choice.kinds.get(self._bot.value) != "recorded"
+
+    def _asks_elsewhere(self) -> bool:
+        return self._judge.value in self._choice.endpoints
+
+    async def _change(self, event: Any) -> None:
+        if event.sender is self._bot:
+            await self.load()
+        await self._changed()
+
+
+def _given(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}

@@ -53,64 +53,50 @@ def in_words(scores: Distribution) -> str:
     return f"Scores of {scores.metric}: {'; '.join(filled)}"
 
 
-def curve(rates: Sequence[Passing], low: float, high: float) -> ui.element:
-    """Draw the pass rate by threshold from `low` to `high`, with a band for its interval, for each dataset and target.
+class RateCurve:
+    """The pass rate by threshold from `low` to `high`, with its interval as a band, for each dataset and target."""
 
-    Returns:
-        A marker of one threshold; `mark` moves it.
-    """
-    with ui.element("div").classes("passing"):
-        with picture(_rates_in_words(rates), "curve") as drawn:
-            drawn.props(f'viewBox="0 0 {_WIDE:g} {_HIGH:g}" preserveAspectRatio="none"')
-            for _, own in groupby(rates, lambda one: (one.dataset, one.target)):
-                _rate_line(list(own), low, high)
-        marker = ui.element("i").classes("at").props("aria-hidden=true")
-        for share, place in ((1, "top"), (0, "bottom")):
-            text(percent(share), "span", f"muted {place}").props("aria-hidden=true")
-    return marker
+    def __init__(self, rates: Sequence[Passing], low: float, high: float) -> None:
+        self._low, self._high = low, high
+        few = [f"{percent(one.rate)} from {number(one.threshold, 2)}" for one in rates[:: MARKS // 4]]
+        about = f"Share that passes by threshold, with its 95 % interval: {'; '.join(few)}"
+        with ui.element("div").classes("passing"):
+            with picture(about, "curve") as drawn:
+                drawn.props(f'viewBox="0 0 {_WIDE:g} {_HIGH:g}" preserveAspectRatio="none"')
+                for _, own in groupby(rates, lambda one: (one.dataset, one.target)):
+                    self._draw(list(own))
+            self._marker = ui.element("i").classes("at").props("aria-hidden=true")
+            for share, place in ((1, "top"), (0, "bottom")):
+                text(percent(share), "span", f"muted {place}").props("aria-hidden=true")
 
+    def mark(self, threshold: float | None) -> None:
+        """Move the marker to a threshold; None hides it."""
+        self._marker.set_visibility(threshold is not None)
+        if threshold is not None:
+            self._marker.style(f"left: {100 * self._x(threshold) / _WIDE:.2f}%")
 
-def mark(marker: ui.element, threshold: float | None, low: float, high: float) -> None:
-    """Move the marker to a threshold; None hides it."""
-    marker.set_visibility(threshold is not None)
-    if threshold is not None:
-        marker.style(f"left: {100 * _across(threshold, low, high) / _WIDE:.2f}%")
+    def _draw(self, rates: Sequence[Passing]) -> None:
+        banded = [one for one in rates if one.low is not None and one.high is not None]
+        if banded:
+            upper = self._steps([(one.threshold, one.high or 0.0) for one in banded])
+            lower = self._steps([(one.threshold, one.low or 0.0) for one in banded])
+            shape("polygon", "band", points=" ".join([*upper, *reversed(lower)]))
+        shape("polyline", "rate", points=" ".join(self._steps([(one.threshold, one.rate) for one in rates])))
 
-
-def _rate_line(rates: Sequence[Passing], low: float, high: float) -> None:
-    """Steps, since a pass rate only changes at a score."""
-    banded = [one for one in rates if one.low is not None and one.high is not None]
-    if banded:
-        upper = _steps([(one.threshold, one.high or 0.0) for one in banded], low, high)
-        lower = _steps([(one.threshold, one.low or 0.0) for one in banded], low, high)
-        shape("polygon", "band", points=" ".join([*upper, *reversed(lower)]))
-    shape("polyline", "rate", points=" ".join(_steps([(one.threshold, one.rate) for one in rates], low, high)))
-
-
-def _steps(values: Sequence[tuple[float, float]], low: float, high: float) -> list[str]:
-    points: list[str] = []
-    before = None
-    for threshold, share in values:
-        x = f"{_across(threshold, low, high):.1f}"
-        if before is not None:
+    def _steps(self, values: Sequence[tuple[float, float]]) -> list[str]:
+        """Points of a line with steps, since a pass rate changes only at a score."""
+        points: list[str] = []
+        before = None
+        for threshold, share in values:
+            x = f"{self._x(threshold):.1f}"
+            if before is not None:
+                points.append(f"{x},{before}")
+            before = f"{_HIGH * (1 - share):.1f}"
             points.append(f"{x},{before}")
-        before = f"{_HIGH * (1 - share):.1f}"
-        points.append(f"{x},{before}")
-    return points
+        return points
 
-
-def _across(value: float, low: float, high: float) -> float:
-    return _WIDE * min(max((value - low) / (high - low), 0.0), 1.0)
-
-
-def _rates_in_words(rates: Sequence[Passing]) -> str:
-    few = [f"{percent(one.rate)} from {number(one.threshold, 2)}" for one in rates[:: MARKS // 4]]
-    return f"Share that passes by threshold, with its 95 % interval: {'; '.join(few)}"
-
-
-STEP = 0.01
-THROTTLE_S = 0.05
-_VALUE = "(event) => emit(event.target.value)"
+    def _x(self, value: float) -> float:
+        return _WIDE * min(max((value - self._low) / (self._high - self._low), 0.0), 1.0)
 
 
 class ThresholdBar:
@@ -141,7 +127,7 @@ class ThresholdBar:
         self._start = self._own if self._own is not None else (low + high) / 2
         self._low, self._high = min(low, self._start), max(high, self._start)
         self._at = self._start
-        self._marker: ui.element | None = None
+        self._curve: RateCurve | None = None
         self._line = ui.element("div").classes("line-of-rates")
         with ui.element("div").classes("moving"):
             text("Threshold", "span", "small muted")
@@ -162,23 +148,24 @@ class ThresholdBar:
         rates = await to_thread.run_sync(passing, self._workspace, self._run.run_id, self._name, marks)
         if rates:
             with self._line:
-                self._marker = curve(rates, self._low, self._high)
-                mark(self._marker, self._own, self._low, self._high)
+                self._curve = RateCurve(rates, self._low, self._high)
+            self._curve.mark(self._own)
 
     def _slider(self) -> None:
-        step = STEP if self._high - self._low <= 2 else round((self._high - self._low) / 100, 6)
+        step = 0.01 if self._high - self._low <= 2 else round((self._high - self._low) / 100, 6)
         slider = ui.element("input").props("type=range")
         # "^" makes an attribute, the start; the property belongs to the browser.
-        for name, value in (("min", self._low), ("max", self._high), ("step", step), ("^value", self._start)):
-            slider.props[name] = value
+        for name, position in (("min", self._low), ("max", self._high), ("step", step), ("^value", self._start)):
+            slider.props[name] = position
         slider.props["aria-label"] = f"Threshold of {self._name}"
-        slider.on("input", lambda event: self._slid(float(event.args)), throttle=THROTTLE_S, js_handler=_VALUE)
+        value = "(event) => emit(event.target.value)"
+        slider.on("input", lambda event: self._slid(float(event.args)), throttle=0.05, js_handler=value)
 
     async def _slid(self, value: float) -> None:
         self._at = value
         self._value.set_text(number(value, 2))
-        if self._marker is not None:
-            mark(self._marker, value, self._low, self._high)
+        if self._curve is not None:
+            self._curve.mark(value)
         self._offer(value)
         await self._on_slide(value, False)
         is_latest = self._latest.begin()

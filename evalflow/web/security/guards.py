@@ -1,6 +1,6 @@
 """The guards that every request passes: host, origin, forgery, size and time of bodies and headers.
 
-A guard is plain ASGI middleware. It refuses a request before any route sees it, and knows nothing of the others.
+A guard is plain ASGI middleware, which refuses a request before any route sees it.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ LARGEST_JSON = 32 * 1024**2
 LARGEST_UPLOAD = 64 * 1024**2
 """Bytes of any other request, such as a file of cases."""
 GRACE_S = 20.0
-"""Seconds that every body has, before `SLOWEST` counts."""
+"""Seconds that every body has at least."""
 SLOWEST = 16 * 1024
-"""Bytes a second that a body must bring, after `GRACE_S`."""
+"""Bytes a second of a body, after `GRACE_S`."""
 HEADERS_TIMEOUT_S = 20.0
-"""Time for the headers of a request, and for the rest of a body after its answer was sent."""
+"""For the headers of a request, and for the rest of a body after its answer was sent."""
 LONGEST_HEADERS = 64 * 1024
 """Bytes of a request's first line and headers, if they arrive in parts."""
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})

@@ -7,7 +7,6 @@ import sys
 import traceback
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import ParamSpec
 
 from nicegui import Client, app, ui
@@ -19,23 +18,13 @@ from evalflow.app.studio.space import NotFoundError, Workspace
 from evalflow.errors import EvalflowError, InfrastructureError
 from evalflow.web.ui.parts import empty, link_button, text
 
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """An entry of the rail."""
-
-    name: str
-    path: str
-    icon: str
-
-
-PLACES = (
-    Place("Bots", "/", "smart_toy"),
-    Place("Metrics", "/library", "rule"),
-    Place("Test cases", "/datasets", "checklist"),
-    Place("Runs", "/runs", "play_circle"),
-    Place("Compare", "/compare", "compare_arrows"),
-    Place("History", "/history", "timeline"),
+_PLACES = (
+    ("Bots", "/", "smart_toy"),
+    ("Metrics", "/library", "rule"),
+    ("Test cases", "/datasets", "checklist"),
+    ("Runs", "/runs", "play_circle"),
+    ("Compare", "/compare", "compare_arrows"),
+    ("History", "/history", "timeline"),
 )
 _COLOURS = (("system", "contrast"), ("light", "light_mode"), ("dark", "dark_mode"))
 
@@ -46,7 +35,7 @@ def frame(title: str, *, place: str, about: str = "", trail: Sequence[tuple[str,
 
     Args:
         title: The page's heading, and the window's title.
-        place: The entry of the rail that it belongs to.
+        place: The entry of the navigation that it belongs to.
         about: One sentence below the heading.
         trail: Pages above this one, as (name, path).
 
@@ -75,24 +64,18 @@ def _rail(place: str) -> None:
     with ui.context.client.layout, ui.element("header").classes("rail") as rail:
         ui.link("evalflow", "/").classes("brand")
         with ui.element("nav").classes("places").props('aria-label="Places"'):
-            for entry in _places():
-                with ui.link(target=entry.path).classes("place") as anchor:
-                    ui.icon(entry.icon).props("aria-hidden=true")
-                    ui.label(entry.name)
-                if entry.name == place:
+            for name, path, icon in _PLACES:
+                with ui.link(target=path).classes("place") as anchor:
+                    ui.icon(icon).props("aria-hidden=true")
+                    ui.label(name)
+                if name == place:
                     anchor.props('aria-current="page"')
         _colours()
     rail.move(target_index=0)
 
 
-def _places() -> list[Place]:
-    """The entries whose pages exist."""
-    there = set(Client.page_routes.values())  # pyright: ignore - its keys are untyped in NiceGUI
-    return [place for place in PLACES if place.path in there]
-
-
 def _colours() -> None:
-    """The switch between the system's colours, light and dark; theme.js does what it says."""
+    """The switch between the system's colours, light and dark, which theme.js handles."""
     with ui.element("div").classes("colours").props('role="group" aria-label="Colours"'):
         for choice, icon in _COLOURS:
             button = ui.element("button").props(f'type=button data-colours-choice="{choice}"')
