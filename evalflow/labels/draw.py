@@ -100,12 +100,6 @@ def draw_groups(
     The number of groups is fixed in advance from their mean size: drawing until there are enough answers would favour
     large groups. So there may be more or fewer answers than requested.
 
-    Args:
-        candidates: All answers.
-        size: About how many are wanted.
-        seed: Decides the draw.
-        already: Answers of groups that were drawn before.
-
     Returns:
         Groups in random order, the answers of each together; every answer weighs 1.
     """

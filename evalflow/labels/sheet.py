@@ -43,10 +43,6 @@ def write_label_sheet(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
 
     CSV begins with a byte order mark, without which spreadsheets take it for another encoding, and text that they would
     run as a formula gets a leading apostrophe.
-
-    Args:
-        path: Ends in .csv, else JSON lines are written.
-        rows: By column.
     """
     table = [dict(row) for row in rows]
     columns = list(dict.fromkeys((*SHEET_COLUMNS, *(column for row in table for column in row))))
@@ -102,9 +98,6 @@ class Sheet:
 
 def read_sheet(rows: Iterable[tuple[str, dict[str, Any]]]) -> tuple[Sheet, list[Problem]]:
     """Read a sheet's rows.
-
-    Args:
-        rows: Where each stands, and its columns.
 
     Returns:
         The sheet, and each row that is none of one.

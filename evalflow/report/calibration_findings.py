@@ -108,7 +108,7 @@ def _estimate(row: CalibrationRow) -> Iterator[str]:
         yield f"There is no corrected estimate: {found.method.removeprefix('none: ')}."
         return
     if not found.n_unlabelled:
-        every = f"all {row.named}" if row.apart else "every answer"
+        every = f"all {row.named}" if row.left_out else "every answer"
         yield f"People labelled {every}, so their mean stands and the {row.who} adds nothing."
         return
     if found.low is not None and found.high is not None:
@@ -174,7 +174,7 @@ def _constant(row: CalibrationRow) -> Iterator[str]:
 
 
 def _biased_sample(row: CalibrationRow) -> Iterator[str]:
-    found = row.selection
+    found = row.sampling_bias
     where = "" if row.tag is None else f" of {row.tag}"
     if found is not None and found.biased:
         yield (

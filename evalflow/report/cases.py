@@ -37,11 +37,6 @@ def most_telling(
 
     Equal ones are taken in input order. A panel's members play no part.
 
-    Args:
-        scores: The columns of scores.parquet, in input order.
-        metrics: What the metrics declare, by name; where low scores are better, the worst is the highest.
-        count: How many.
-
     Returns:
         The cases, or None where there are no more than `count`.
     """
@@ -242,12 +237,7 @@ _CONTEXT = 600
 
 
 def print_case(console: Console, case: Mapping[str, Any]) -> None:
-    """Print one case.
-
-    Args:
-        console: Where to print.
-        case: dataset, id, tags, messages, answer, reference, contexts, and scores with their steps.
-    """
+    """Print one case."""
     whose = f" · {case['target']}" + (f" #{case['target_repeat']}" if case["target_repeat"] else "")
     console.rule(literal(f"{case['dataset']} · {case['id']}{whose}", style="bold"), align="left")
     if case["tags"]:
@@ -276,14 +266,7 @@ def print_score(console: Console, record: ScoreRecord) -> None:
 
 
 def print_eval_steps(console: Console, metric: str, entry: Mapping[str, Any], run: str) -> None:
-    """Print steps that a judge wrote, as YAML to paste.
-
-    Args:
-        console: Where to print.
-        metric: Whose steps they are.
-        entry: Their entry in prepared.json.
-        run: The run's folder.
-    """
+    """Print steps that a judge wrote, as YAML to paste."""
     lines = [f"  - {json.dumps(step, ensure_ascii=False)}" for step in entry["steps"]]
     head = f"{metric}: its steps, written by {entry['judge']} and kept in {run}/prepared.json. For the same steps in"
     console.print(literal(f"{head} later runs paste this into its YAML, or say metric.{metric}.steps_from={run}"))

@@ -66,14 +66,7 @@ def draw(title: str, sentence: str, drawing: Drawing) -> Picture:
 def charts(
     scores: pl.LazyFrame, summary: pl.DataFrame, details: Rows, metrics: Mapping[str, MetricConfig]
 ) -> list[Picture]:
-    """All charts of a run, the most informative first.
-
-    Args:
-        scores: The columns of scores.parquet.
-        summary: The columns of summary.parquet.
-        details: Matrices that go with figures, as under `details` in summary.json.
-        metrics: What the metrics declare.
-    """
+    """All charts of a run, the most informative first."""
     rows = headline_rows(summary)
     return [
         *interval_pictures(rows),
@@ -88,9 +81,6 @@ def interval_pictures(rows: Rows) -> list[Picture]:
     """Means and figures, then pass rates, as points on their 95 % intervals.
 
     Values outside 0..1 are on scales of their own, so each such metric is a picture of its own.
-
-    Args:
-        rows: Rows of the summary over all tags.
     """
     valued = [row for row in rows if row["value"] is not None]
     natural = {row["metric"] for row in valued if not 0 <= row["value"] <= 1}
@@ -136,11 +126,7 @@ _MOST_NAMED = 3
 
 
 def forests(rows: Rows) -> list[Picture]:
-    """One picture for each metric (and dataset, target, judge) of which two tags or more have a mean.
-
-    Args:
-        rows: Rows of the summary, with and without a tag.
-    """
+    """One picture for each metric (and dataset, target, judge) of which two tags or more have a mean."""
     means = [row for row in rows if row["statistic"] == "mean" and row["value"] is not None]
     parts = varying(means)
     found: list[Picture] = []
@@ -187,12 +173,7 @@ def _outside(value: float, rows: Rows) -> str:
 
 
 def confusions(details: Rows, rows: Rows) -> list[Picture]:
-    """Every confusion matrix among the details, over all tags.
-
-    Args:
-        details: Entries with `labels` and `rows` (expected down, actual across), on their own or under `matrix`.
-        rows: Rows of the summary over all tags, for the counts of what is unscored.
-    """
+    """Every confusion matrix among the details, over all tags."""
     matrices = [(detail, matrix_of(detail)) for detail in details if detail.get("tag") is None]
     parts = varying(detail for detail, matrix in matrices if matrix)
     found: list[Picture] = []
@@ -224,12 +205,7 @@ _NEAR = 0.005
 
 
 def reliabilities(details: Rows, rows: Rows) -> list[Picture]:
-    """Every reliability diagram among the details, over all tags.
-
-    Args:
-        details: Entries with `bins`, each with low, high, n, confidence and accuracy.
-        rows: Rows of the summary over all tags, for the calibration error and what is not in the picture.
-    """
+    """Every reliability diagram among the details, over all tags."""
     binned = [(detail, bins_of(detail)) for detail in details if detail.get("tag") is None]
     parts = varying(detail for detail, bins in binned if bins)
     found: list[Picture] = []
@@ -284,9 +260,7 @@ _COLOURS = {"passed": PASS, "failed": FAIL, "scored": MAIN}
 def distributions(scores: pl.LazyFrame, metrics: Mapping[str, MetricConfig]) -> list[Picture]:
     """A histogram per metric, one below the other for every judge (and dataset and target, where several).
 
-    Args:
-        scores: The columns of scores.parquet; only counts leave it.
-        metrics: For the direction; a metric that is not in it (a check) counts as higher is better.
+    A metric that is not in `metrics` (a check) counts as higher is better.
     """
     own = scores.filter(pl.col("member_of").is_null())
     overview = _overview(own)

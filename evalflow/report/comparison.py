@@ -63,12 +63,8 @@ def flips(
 ) -> FlippedCases:
     """List what changed.
 
-    Args:
-        pair: Names of the two runs.
-        cases: Rows of a pairing.
-        scores: The columns of B's scores.parquet, for the reasons.
-        lower: The metrics of which less is better.
-        most: How many rows at most.
+    `cases` are the rows of a pairing, `scores` those of B, for the reasons, `lower` the metrics of which less is
+    better.
     """
     change = pl.col("score_b") - pl.col("score_a")
     # A case that was judged repeatedly passes if most of its repeats do.
@@ -337,9 +333,6 @@ _LINES = 200
 def native_means(scores: pl.LazyFrame) -> pl.DataFrame:
     """The mean on the metric's own scale; true counts as 1.
 
-    Args:
-        scores: The columns of scores.parquet.
-
     Returns:
         dataset, metric, target, judge, n (all scores), n_scored, mean (null without a scored one, or for labels).
     """
@@ -356,10 +349,7 @@ def native_means(scores: pl.LazyFrame) -> pl.DataFrame:
 def print_pairs(console: Console, cases: Sequence[Mapping[str, Any]], means: pl.DataFrame) -> None:
     """A table per dataset, metric, target and judge: input, output, example output and score, and the mean below.
 
-    Args:
-        console: Where to print.
-        cases: The cases to show, by the keys of `cases --json`.
-        means: What `native_means` gives, of all cases.
+    `cases` have the keys of `cases --json`; `means` is what `native_means` gives, of all cases.
     """
     for pair in means.iter_rows(named=True):
         shown = [

@@ -1,9 +1,11 @@
-"""What a run says on a terminal, readable at 80 columns and without colour."""
+"""A run on a terminal: its progress, and its results, readable at 80 columns and without colour."""
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from rich import box
 from rich.console import Console
@@ -37,14 +39,7 @@ _NAMED = 3
 def print_summary(
     console: Console, manifest: Mapping[str, Any], summary: pl.DataFrame, directions: Mapping[str, str]
 ) -> None:
-    """The table of a run: a line per metric, or per figure where a metric has figures; over it, who judged.
-
-    Args:
-        console: Where to print.
-        manifest: run.json.
-        summary: The columns of summary.parquet; only the rows over all tags are shown.
-        directions: higher_is_better or lower_is_better, by metric.
-    """
+    """The table of a run: a line per metric, or per figure where a metric has figures; over it, who judged."""
     for line in judge_lines(manifest):
         console.print(literal(line, style="dim"), soft_wrap=True)
     rows = headline_rows(summary)
@@ -70,12 +65,7 @@ def _notes(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
 
 
 def print_worst(console: Console, worst: Sequence[Mapping[str, Any]]) -> None:
-    """The worst cases, each with one line of reason.
-
-    Args:
-        console: Where to print.
-        worst: Rows of `scores`, the worst first.
-    """
+    """The worst cases, each with one line of reason."""
     if not worst:
         return
     console.print(literal(f"worst {len(worst)}" if len(worst) > 1 else "worst", style="bold"))
@@ -91,11 +81,6 @@ def worst_rows(scores: pl.LazyFrame, directions: Mapping[str, str], count: int =
     """The worst scored cells: by score against the metric's direction, one per case, ties in input order.
 
     A perfect score (1, or 0 where lower is better) is never among them.
-
-    Args:
-        scores: The columns of scores.parquet.
-        directions: higher_is_better or lower_is_better, by metric.
-        count: How many at most.
     """
     lower = [metric for metric, direction in directions.items() if direction == "lower_is_better"]
     badness = pl.when(pl.col("metric").is_in(lower)).then(pl.col("score")).otherwise(-pl.col("score"))
@@ -157,3 +142,80 @@ def _cells(row: Mapping[str, Any]) -> list[str]:
         *(str(row[state]) for state, _ in _STATES),
         percent(row["pass_rate"]),
     ]
+
+
+_TICK = 0.1
+_LINE_EVERY = 10.0
+
+
+class Counts(Protocol):
+    """What is shown; a run's tally has it."""
+
+    expected: int
+    in_flight: int
+    requests: int
+
+    @property
+    def done(self) -> int:
+        """Finished scores."""
+        ...
+
+    @property
+    def errors(self) -> int:
+        """Scores in state error."""
+        ...
+
+    @property
+    def cost(self) -> float | None:
+        """US dollars so far, None where unknown."""
+        ...
+
+
+async def follow(counts: Counts, console: Console) -> None:
+    """Show progress until cancelled, and once more at the end."""
+    if console.is_terminal:
+        await _follow_bar(counts, console)
+    else:
+        await _follow_lines(counts, console)
+
+
+async def _follow_bar(counts: Counts, console: Console) -> None:
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (
+        BarColumn(bar_width=24),
+        TextColumn("{task.completed}/{task.total} scores · {task.fields[facts]}"),
+        TimeRemainingColumn(compact=True, elapsed_when_finished=True),
+    )
+    started = time.monotonic()
+    with Progress(*columns, console=console, transient=False) as progress:
+        task = progress.add_task("", total=counts.expected, facts="")
+        try:
+            while True:
+                progress.update(task, completed=counts.done, facts=_progress_facts(counts, started))
+                await asyncio.sleep(_TICK)
+        finally:
+            progress.update(task, completed=counts.done, facts=_progress_facts(counts, started))
+
+
+async def _follow_lines(counts: Counts, console: Console) -> None:
+    started = time.monotonic()
+    try:
+        while True:
+            await asyncio.sleep(_LINE_EVERY)
+            console.print(_progress_line(counts, started), highlight=False)
+    finally:
+        console.print(_progress_line(counts, started), highlight=False)
+
+
+def _progress_line(counts: Counts, started: float) -> str:
+    return f"{counts.done}/{counts.expected} scores · {_progress_facts(counts, started)}"
+
+
+def _progress_facts(counts: Counts, started: float) -> str:
+    rate = counts.done / max(time.monotonic() - started, 1e-9)
+    pace = f"{rate:.1f}/s" if rate >= 1 else f"{60 * rate:.1f}/min"
+    facts = [f"{counts.in_flight} cases under way", pace, f"{counts.errors} errors"]
+    if counts.requests or counts.cost is None:
+        facts.append(f"cost {cost(counts.cost)}")
+    return " · ".join(facts)

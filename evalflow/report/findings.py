@@ -127,12 +127,7 @@ _RELIABLE, _TENTATIVE = 0.8, 0.667
 
 
 def panel_findings(details: Details, manifest: Mapping[str, Any]) -> list[Findings]:
-    """For each metric (and dataset and target) whose judge has members: each member alone, and their agreement.
-
-    Args:
-        details: As under `details` in summary.json.
-        manifest: run.json, whose judges say which of them are cascades.
-    """
+    """For each metric (and dataset and target) whose judge has members: each member alone, and their agreement."""
     judges: Mapping[str, Mapping[str, Any]] = manifest.get("judges") or {}
     findings: list[Findings] = []
     for detail in (detail for detail in details if "panel" in detail):

@@ -17,11 +17,7 @@ _MINUTE = 60
 
 
 def facts(manifest: Mapping[str, Any]) -> list[Fact]:
-    """Label and text of the run's main facts; those not in the manifest are left out.
-
-    Args:
-        manifest: run.json.
-    """
+    """Label and text of the run's main facts; those not in the manifest are left out."""
     target: Mapping[str, Any] = manifest.get("target") or {}
     found: list[tuple[str, str | None]] = [
         ("Started", _moment(manifest.get("started_at"))),
@@ -108,14 +104,7 @@ _PERFECT = 1 - 1e-9
 
 
 def judge_line(name: str, about: Mapping[str, Any], metrics: Metrics | None = None) -> str:
-    """One judge in one line: `judge: embedded (text overlap, not an LLM), uncalibrated`.
-
-    Args:
-        name: The judge's name, as in the column `judge`.
-        about: Its entry under `judges` in run.json: `nature`.
-        metrics: The metrics that it judged, as in run.json. With a `certificate` that is not stale, the
-            judge is calibrated for the metric if the labels show agreement.
-    """
+    """One judge in one line: `judge: embedded (text overlap, not an LLM), uncalibrated`."""
     nature = f" ({about['nature']})" if about.get("nature") else ""
     return f"judge: {name}{nature}, {'; '.join(_calibrations(metrics or {})) or 'uncalibrated'}"
 
@@ -132,11 +121,7 @@ def judge_lines(manifest: Mapping[str, Any]) -> Sequence[str]:
 
 
 def certificate_table(certificates: Sequence[Mapping[str, Any]]) -> Table:
-    """A row for each certificate: metric, judge, agreement with people, consistency, and date.
-
-    Args:
-        certificates: With the fields of a certificate, in order.
-    """
+    """A row for each certificate: metric, judge, agreement with people, consistency, and date."""
     table = Table(title="certificates", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     for heading in ("metric", "judge", "with people", "with itself", "unparsable", "issued"):
         table.add_column(heading)
@@ -150,12 +135,7 @@ def certificate_table(certificates: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def verdict_of(metric: str, certificate: Mapping[str, Any]) -> str:
-    """The judge's agreement with people: `calibrated for tone: kappa 0.61 ...`, or that none was shown.
-
-    Args:
-        metric: What was judged.
-        certificate: With the fields of a certificate.
-    """
+    """The judge's agreement with people: `calibrated for tone: kappa 0.61 ...`, or that none was shown."""
     if _shows_agreement(certificate):
         return f"calibrated for {metric}: {_result(certificate)}"
     labels, on = f"{metric} checked against {certificate['n_labels']} labels", f"on {certificate['dataset']}"

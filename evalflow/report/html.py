@@ -71,13 +71,7 @@ def report_policy() -> str:
 
 
 def write_html(path: Path, run: Reported, explorer: ExplorerWriter) -> None:
-    """Write the page.
-
-    Args:
-        path: The file; replaced once the new one is complete.
-        run: What to show.
-        explorer: Has taken in every row of the run, and is finished.
-    """
+    """Write the page."""
     rows = without_means_of_figures(run.summary.to_dicts())
     context = {
         "title": title(run.manifest),

@@ -62,13 +62,6 @@ def write_junit(
     misses it is skipped. A gate that could not be decided is an error, and so is a score in state error, unless the
     run allows for as many. Undefined and skipped cells are skipped, and so is a score whose judge gives no pass or
     fail. Characters that XML 1.0 forbids are left out.
-
-    Args:
-        path: The file; replaced.
-        manifest: run.json, whose run_id names the whole.
-        gates: name, of_metric, passed (None: undecided) and message, each.
-        scores: The columns of scores.parquet, in input order; streamed.
-        max_error_rate: The share of errors that the run allows for.
     """
     own = scores.filter(pl.col("member_of").is_null())
     cells = own.filter(pl.col("threshold").is_not_null())

@@ -21,12 +21,7 @@ _SPECIAL = re.compile(r"([\\`*_{}\[\]<>|~#])")
 
 
 def write_markdown(path: Path, run: Reported) -> None:
-    """Write the page: gates, metrics with their intervals and counts, and what the run took; replaces the one before.
-
-    Args:
-        path: The file.
-        run: What to show.
-    """
+    """Write the page: gates, metrics with their intervals and counts, and what the run took."""
     with replacing(path) as file:
         for line in _lines(run):
             file.write(f"{line}\n")

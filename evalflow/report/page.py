@@ -24,12 +24,7 @@ def write_page(
 ) -> None:
     """Render a template in chunks into a file that is replaced atomically.
 
-    Args:
-        path: The page; replaced.
-        template: A file of templates/.
-        context: Its variables. Iterables of markup are streamed.
-        styles: Files of templates/ that go into the page, in order.
-        scripts: Likewise.
+    Styles and scripts are files of templates/, in order. Iterables of markup in the context are streamed.
     """
     style, script = _assets(styles, scripts)
     policy = content_policy(styles, scripts)
@@ -39,12 +34,7 @@ def write_page(
 
 
 def content_policy(styles: Sequence[str], scripts: Sequence[str]) -> str:
-    """The content security policy of a page: only its own style and script, by their digests.
-
-    Args:
-        styles: As for `write_page`.
-        scripts: Likewise.
-    """
+    """The content security policy of a page: only its own style and script, by their digests."""
     sources = zip(("style", "script"), _assets(styles, scripts), strict=True)
     allowed = [f"{kind}-src '{_digest(text)}'" for kind, text in sources if text]
     return "; ".join(["default-src 'none'", *allowed, "base-uri 'none'", "form-action 'none'"])

@@ -47,11 +47,6 @@ class AnsweredCase:
 def rows(cases: Iterable[Case], answers: AnswerOf, scores: pl.LazyFrame) -> Iterator[AnsweredCase]:
     """Every case with every target and target_repeat that the scores know.
 
-    Args:
-        cases: The cases that were evaluated, in input order.
-        answers: Gives the answer to a case.
-        scores: The columns of scores.parquet, in the order of `cases`.
-
     Yields:
         Rows in the order of `cases`, then of the targets' first appearance, then of target_repeat.
 
@@ -185,11 +180,7 @@ class ResultsWriter:
 
 
 class CasesWriter:
-    """Writes cases.jsonl: every case once, as evaluated, with its first answer. It loads again as a dataset.
-
-    Args:
-        file: Open for text.
-    """
+    """Writes cases.jsonl: every case once, as evaluated, with its first answer. It loads again as a dataset."""
 
     def __init__(self, file: TextIO) -> None:
         self._file = file
@@ -252,10 +243,6 @@ class MiscategorisedWriter:
 
     `confidence` is empty where the metric has none, or the case. Text that a spreadsheet would run is made harmless as
     in results.csv.
-
-    Args:
-        file: Open for text with newline="".
-        metrics: Names of the metrics that put cases into one of several classes.
     """
 
     def __init__(self, file: TextIO, metrics: Collection[str]) -> None:

@@ -93,15 +93,8 @@ class Drawing:
     ) -> None:
         """One line of text.
 
-        Args:
-            x: Of its start, middle or end, as the anchor says.
-            y: Of its base line.
-            text: Plain; it is escaped here.
-            anchor: start, middle or end.
-            size: Of the font.
-            fill: Its colour.
-            bold: Whether it is a heading.
-            angle: Degrees by which it is turned clockwise about (x, y).
+        The anchor (start, middle or end) is at x; y is the base line. The angle in degrees turns it clockwise about (x,
+        y).
         """
         if not text:
             return
@@ -120,8 +113,7 @@ class Drawing:
     def markup(self, label: str) -> str:
         """The `svg` element. Its width and height are its natural size; a style sheet may let it shrink.
 
-        Args:
-            label: What a screen reader reads, instead of every label in it.
+        A screen reader reads the label instead of every text in the picture.
         """
         x, y = self._left - _PADDING, self._top - _PADDING
         width, height = self._right - x + _PADDING, self._bottom - y + _PADDING
@@ -216,13 +208,7 @@ def x_axis(
 ) -> None:
     """Labels and a title below the plot.
 
-    Args:
-        drawing: Where to draw.
-        scale: Of the axis.
-        bottom: The lower end of the plot.
-        title: Below the labels.
-        top: The upper end of the plot, up to which there are grid lines; None for none.
-        label: Gives a tick's label, where it is not the scale's own.
+    There are grid lines up to `top`, None for none; `label` gives a tick's label, where it is not the scale's own.
     """
     for tick in scale.ticks():
         x = scale(tick)
@@ -242,12 +228,7 @@ def y_axis(
 ) -> None:
     """Labels and a title left of a plot that begins at 0, and grid lines over it.
 
-    Args:
-        drawing: Where to draw.
-        scale: Of the axis.
-        right: The right end of the plot.
-        title: Left of the labels, upwards.
-        label: Gives a tick's label, where it is not the scale's own.
+    `label` is as for `x_axis`.
     """
     labels = [(scale(tick), (label or scale.label)(tick)) for tick in scale.ticks()]
     for y, text in labels:
@@ -285,11 +266,8 @@ def interval_chart(
 ) -> Drawing:
     """Points on their intervals, one below the other.
 
-    Args:
-        points: From top to bottom.
-        domain: What the scale shows at least; None for what the points take.
-        title: Of the scale.
-        reference: A value to mark with a line through all of them.
+    `domain` is what the scale shows at least; None for what the points take. `reference` is marked with a line through
+    all of them.
     """
     drawing = Drawing()
     width = max(170.0, _CARD - 24 - max(text_width(shortened(point.label, _POINT_LABEL)) for point in points))
@@ -345,14 +323,8 @@ def matrix_chart(
 ) -> Drawing:
     """A square matrix of cells; None leaves a gap.
 
-    Args:
-        labels: Of its rows and columns.
-        cells: Row by row.
-        width: Of a cell, in pixels.
-        height: Of a cell.
-        down: What the rows are.
-        across: What the columns are.
-        turn: Whether the names of columns are turned where they are wider than these; else they are cut.
+    `width` and `height` are those of a cell; `down` and `across` say what rows and columns are. Names of columns that
+    are wider than a cell are turned, or else cut.
     """
     drawing = Drawing()
     level = not turn or max(map(text_width, labels), default=0) < width - 6

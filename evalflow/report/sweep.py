@@ -50,12 +50,7 @@ if TYPE_CHECKING:
 
 
 def cost_pictures(rows: Rows, costs: Mapping[str, float | None]) -> list[Picture]:
-    """One picture for each metric of which two runs or more have a mean and a known cost that is not 0.
-
-    Args:
-        rows: Rows of the runs' summaries over all tags, with `run`.
-        costs: `full_cost` of each run, by name.
-    """
+    """One picture for each metric of which two runs or more have a mean and a known cost that is not 0."""
     means = [row for row in rows if row["statistic"] == "mean" and row["value"] is not None]
     found: list[Picture] = []
     for metric in dict.fromkeys(row["metric"] for row in means):
@@ -198,12 +193,7 @@ _MEASURES: Mapping[str, tuple[str, str, Callable[[float | None], str]]] = {
 
 
 def judge_matrices(agreement: Rows, rows: Rows) -> list[Picture]:
-    """A matrix for each metric and each measure that some pair of judges has.
-
-    Args:
-        agreement: Rows as `evalflow.report.sweep` gives them.
-        rows: Rows of the runs' summaries over all tags, for the counts of what is unscored.
-    """
+    """A matrix for each metric and each measure that some pair of judges has."""
     found: list[Picture] = []
     for metric in dict.fromkeys(row["metric"] for row in agreement):
         pairs = [row for row in agreement if row["metric"] == metric]
@@ -394,9 +384,6 @@ def agreement(runs: Sequence[pl.LazyFrame]) -> pl.DataFrame:
     Only `scored` cells of both judges count. Repeat k of one judge is held against repeat k of the other. Where
     several runs hold the same cell of the same judge, the first one stands. Panel members are left out.
 
-    Args:
-        runs: The columns of scores.parquet, one frame per run.
-
     Returns:
         Rows sorted by metric, judge_a, judge_b (judge_a < judge_b) with
         n: how many common cells;
@@ -431,13 +418,7 @@ _HEAD_WIDTH = 12
 
 
 def run_line(name: str, manifest: Mapping[str, Any], summary: pl.DataFrame) -> str:
-    """A run of a sweep in one line: its first numbers, its errors, and its exit code where it is not 0.
-
-    Args:
-        name: Its folder's name.
-        manifest: run.json.
-        summary: The columns of summary.parquet.
-    """
+    """A run of a sweep in one line: its first numbers, its errors, and its exit code where it is not 0."""
     rows = headline_rows(summary)
     found = [f"{_column_name(row)} {number(row['value'])}" for row in rows[:_SHOWN_COLUMNS]]
     found += [f"{len(rows) - _SHOWN_COLUMNS} more"] if len(rows) > _SHOWN_COLUMNS else []
@@ -448,14 +429,7 @@ def run_line(name: str, manifest: Mapping[str, Any], summary: pl.DataFrame) -> s
 
 
 def print_sweep(console: Console, summary: pl.DataFrame, agreement: pl.DataFrame, boards: Rows) -> None:
-    """The headline rows of all runs, how far every two judges agree, and who leads.
-
-    Args:
-        console: Where to print.
-        summary: The columns of summary.parquet after a column `run`.
-        agreement: metric, judge_a, judge_b, n, agreement, correlation.
-        boards: What `board_lines` takes.
-    """
+    """The headline rows of all runs, how far every two judges agree, and who leads."""
     if summary["run"].n_unique() > FEW:
         _print_grids(console, headline_rows(summary))
     else:

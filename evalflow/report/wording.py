@@ -123,11 +123,7 @@ def joined(*parts: str | None) -> str:
 
 
 def not_scored(counts: Mapping[str, Any]) -> str:
-    """The three unscored states: `2 not scored (1 undefined, 1 error, 0 skipped)`.
-
-    Args:
-        counts: n_undefined, n_error, n_skipped.
-    """
+    """The three unscored states: `2 not scored (1 undefined, 1 error, 0 skipped)`."""
     parts = [(counts.get(f"n_{state}") or 0, state) for state in ("undefined", "error", "skipped")]
     total = sum(n for n, _ in parts)
     return (

@@ -59,14 +59,7 @@ def accuracy(
     clusters: ArrayLike | None = None,
     weights: ArrayLike | None = None,
 ) -> Agreement:
-    """Share of answers to which both raters give the same value.
-
-    Args:
-        human: One class per answer, as numbers or texts.
-        judge: The judge's, of the same kind.
-        clusters: The cluster of each answer; None if each stands alone.
-        weights: Number of answers each stands for; None if all were equally likely to be labelled.
-    """
+    """Share of answers to which both raters give the same value."""
     same = (np.asarray(human) == np.asarray(judge)).astype(np.float64)
     return _share(same, clusters, weights, "no answers")
 
@@ -108,13 +101,7 @@ def cohen_kappa(
     there is no standard error; the interval is then Wilson's for the share of agreement, assuming the largest
     disagreements possible.
 
-    Args:
-        human: One class per answer; numbers if distances count.
-        judge: The judge's, of the same kind.
-        distance: Weight of a disagreement. Distances are between values, not ranks, so that a value that nobody gave
-            counts.
-        clusters: The cluster of each answer; None if each stands alone.
-        weights: Number of answers each stands for; None if all were equally likely to be labelled.
+    Distances are between values, not ranks, so a value that nobody gave counts.
 
     Returns:
         Undefined for fewer than two answers, and if both give all answers the same class.
@@ -158,11 +145,7 @@ def from_influence(
 ) -> Agreement:
     """A measure in -1..1 with the interval from the answers' influences on it.
 
-    Args:
-        value: The measure.
-        influence: Each answer's influence, times n; their mean is 0.
-        clusters: The cluster of each answer; None if each stands alone.
-        unseen: Variance to add, as of `unseen_variance`.
+    Influences are times n, with a mean of 0; `unseen` is a variance to add, as of `unseen_variance`.
     """
     n = influence.size
     sums = cluster_sums(influence, clusters)
@@ -226,10 +209,7 @@ def auroc(human: ArrayLike, judge: ArrayLike, clusters: ArrayLike | None = None)
 
     The area under the ROC curve, with the standard error of DeLong, DeLong & Clarke-Pearson 1988 (Biometrics 44:837).
 
-    Args:
-        human: 1 or True if people pass the answer, else 0.
-        judge: The judge's scores.
-        clusters: The cluster of each answer; None if each stands alone.
+    `human` is 1 or True where people pass the answer, else 0.
 
     Returns:
         Undefined if people pass all, or none.

@@ -26,10 +26,7 @@ Bounds = tuple[float | None, float | None, float | None, str]
 def resample(counts: Floats, weights: Ints, seed: int) -> Floats:
     """Column totals of resamples of clusters, drawn with replacement.
 
-    Args:
-        counts: What each pattern of cluster adds to each column, shape (patterns, columns).
-        weights: How many clusters have that pattern, shape (patterns,).
-        seed: Seed of the draws.
+    `counts` is what each pattern of cluster adds to each column, `weights` how many clusters have that pattern.
 
     Returns:
         Shape (DRAWS, columns). Drawn in chunks to bound memory.
@@ -63,26 +60,13 @@ def percentile_bounds(values: Floats) -> Bounds:
 
 
 def few_units(units: int, *, clustered: bool, what: str = "cases") -> str:
-    """A caveat such as "fewer than 30 cases" or "fewer than 10 clusters"; empty if there are enough.
-
-    Args:
-        units: Number of clusters, or of cases if each stands alone.
-        clustered: Whether some cluster holds several cases.
-        what: Word for cases.
-    """
+    """A caveat such as "fewer than 30 cases" or "fewer than 10 clusters"; empty if there are enough."""
     few, what = (FEW_CLUSTERS, "clusters") if clustered else (FEW_CASES, what)
     return f"fewer than {few} {what}" if units < few else ""
 
 
 def bootstrap_method(name: str, units: int, *, clustered: bool, what: str = "cases") -> str:
-    """Method name of a bootstrap, such as "cluster_bootstrap: fewer than 10 clusters".
-
-    Args:
-        name: Name with {} where "cluster_" goes.
-        units: As of `few_units`.
-        clustered: As of `few_units`.
-        what: As of `few_units`.
-    """
+    """Method name of a bootstrap, such as "cluster_bootstrap: fewer than 10 clusters"."""
     note = few_units(units, clustered=clustered, what=what)
     return name.format("cluster_" if clustered else "") + (f": {note}" if note else "")
 

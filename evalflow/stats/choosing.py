@@ -77,13 +77,8 @@ def agreements(
 ) -> Agreements:
     """Compare several judges with the same labels.
 
-    Args:
-        human: One label per answer; for kappa the number of a class.
-        judges: Verdicts, shape (judges, answers), on the labels' scale.
-        measure: Measure of agreement.
-        clusters: Cluster of each answer; None if each stands alone.
-        weights: Number of answers each stands for; None if all were equally likely to be labelled.
-        seed: Seed of the resamples; all judges share them.
+    `judges` has the shape (judges, answers) and the labels' scale; for kappa values are numbers of classes. All judges
+    share the resamples.
     """
     x, table = np.asarray(human, dtype=np.float64), np.asarray(judges, dtype=np.float64)
     count = normalised_weights(weights, x.size)

@@ -38,14 +38,7 @@ def averages(per_class: Mapping[str, Ratios], clusters: Clusters) -> Iterator[Fi
 
 
 def resampled_figure(name: str, of: Of, clusters: Clusters, why: str) -> Figure:
-    """A figure over all records; bootstrap draws are computed like the value itself.
-
-    Args:
-        name: Name of the figure.
-        of: The figure as a function of cell totals.
-        clusters: The records.
-        why: Reason to give if it is undefined.
-    """
+    """A figure over all records; bootstrap draws are computed like the value itself."""
     records = int(clusters.totals.sum())
     value = float(of(clusters.totals[None, :])[0]) if records else math.nan
     if math.isnan(value):
@@ -77,12 +70,7 @@ def _weighted_mean(per_class: Mapping[str, Ratios], position: int, totals: Float
 
 
 def matthews(pairs: Sequence[tuple[str, str]], positive: str | None = None) -> Of:
-    """Matthews' correlation coefficient as a function of cell totals; NaN if undefined.
-
-    Args:
-        pairs: Truth and prediction of each cell.
-        positive: The class to compare with all others; None for the multiclass coefficient.
-    """
+    """Matthews' correlation coefficient as a function of cell totals; NaN if undefined."""
     sides = [[side if positive is None else str(side == positive) for side in pair] for pair in pairs]
     labels = sorted({label for pair in sides for label in pair})
     true, predicted = (np.array([[float(pair[i] == k) for k in labels] for pair in sides]) for i in (0, 1))
@@ -101,11 +89,7 @@ def _coefficient(true: Floats, predicted: Floats, totals: Floats) -> Floats:
 def classification_figures(counts: pl.DataFrame, positive: str | None, seed: int = 0) -> list[Figure]:
     """All figures of one classification metric over one slice of a run.
 
-    Args:
-        counts: Counts of scored records. Columns: cluster (any), truth and prediction (canonical JSON text), n (records
-            of one cluster), clusters (number of equal clusters that the row stands for).
-        positive: The positive label as canonical JSON text, or None for several classes.
-        seed: Seed of the bootstrap.
+    `counts` also has truth, prediction; these and `positive` are canonical JSON text, None for several classes.
 
     Returns:
         accuracy (with the confusion matrix in its details: `matrix[truth][prediction]`), then precision, recall, f1
@@ -128,22 +112,13 @@ def classification_figures(counts: pl.DataFrame, positive: str | None, seed: int
 
 
 def over_classes(pairs: Sequence[tuple[str, str]]) -> dict[str, Of]:
-    """The means over the classes, and mcc, by name, as functions of cell totals.
-
-    Args:
-        pairs: Truth and prediction of each cell, as canonical JSON text.
-    """
+    """The means over the classes, and mcc, by name, as functions of cell totals."""
     mean = means({label: list(of_class(pairs, label).values()) for label in labels_of(pairs)})
     return {**mean, "mcc": matthews(pairs)}
 
 
 def of_class(pairs: Sequence[tuple[str, str]], label: str) -> dict[str, Ratio]:
-    """Precision, recall, f1 and f2 of one class, by name.
-
-    Args:
-        pairs: Truth and prediction of each cell, as canonical JSON text.
-        label: The class, likewise.
-    """
+    """Precision, recall, f1 and f2 of one class, by name."""
     return {ratio.name: ratio for ratio in _class_ratios(pairs, label, named=False)}
 
 

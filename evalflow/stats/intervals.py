@@ -90,9 +90,7 @@ class Moments:
 def wilson(k: ArrayLike, n: ArrayLike) -> tuple[Floats, Floats]:
     """Score interval of a proportion (Wilson 1927, JASA 22:209). Unlike Wald's it has a width at 0 and at n successes.
 
-    Args:
-        k: Successes, 0..n.
-        n: Trials; the bounds are NaN if 0.
+    NaN for no trials (n).
     """
     trials = np.asarray(n, dtype=np.float64)
     z2 = normal_quantile(UPPER) ** 2
@@ -122,12 +120,7 @@ def cr1(n: ArrayLike, clusters: ArrayLike, cluster_ss: ArrayLike) -> Floats:
 
 
 def moments(scores: ArrayLike, clusters: ArrayLike | None = None) -> Moments:
-    """The moments of one row of case scores; arrays of length 1.
-
-    Args:
-        scores: One score per case, no NaN.
-        clusters: The cluster of each case; None where each stands alone.
-    """
+    """The moments of one row of case scores; arrays of length 1."""
     s = np.asarray(scores, dtype=np.float64)
     mean = s.mean() if s.size else np.nan
     residuals = s - mean
@@ -153,11 +146,7 @@ def interval(
 ) -> Interval:
     """The interval of the mean of these case scores, by this module's rules.
 
-    Args:
-        scores: One score per case, the mean of its repeats.
-        clusters: The cluster of each case; None if each stands alone.
-        bounded: Whether scores lie in 0..1; the interval is then clipped to it.
-        seed: Seed of the bootstrap.
+    The bounds of scores in 0..1 (`bounded`) are clipped to it.
     """
     samples = {0: np.asarray(scores, dtype=np.float64)}
     return intervals(moments(scores, clusters), samples, bounded=bounded, seed=seed)[0]
@@ -254,12 +243,7 @@ def _number(value: np.float64) -> float | None:
 def mean_figure(statistic: str, values: pl.Series, counts: pl.DataFrame, seed: int = 0) -> Figure:
     """The mean of a measure over the records for which it is defined.
 
-    Args:
-        statistic: Name of the figure.
-        values: The measure, 0..1, for each row of `counts`; null if undefined.
-        counts: Columns: cluster (any), n (records of one cluster), clusters (number of equal clusters that the row
-            stands for).
-        seed: Seed of a bootstrap.
+    `values` has the measure, 0..1, of each row of `counts`; null if undefined.
 
     Returns:
         The mean. `n` counts the defined records; `details` has their median, min, max and std (n - 1; null below two)

@@ -179,12 +179,6 @@ def sampling_bias(
 
     Fisher's exact test for two values (Fisher 1922, JRSS 85:87), else the Mann-Whitney test with ties (Mann & Whitney
     1947, Ann. Math. Stat. 18:50); a score test over clusters if answers share them.
-
-    Args:
-        labelled: The judge's scores, or whether the answer passed, of the labelled answers.
-        rest: The same of all others.
-        clusters: The cluster of each labelled answer; None where each stands alone.
-        rest_clusters: Those of the others, by the same names.
     """
     a, b = np.asarray(labelled, dtype=np.float64), np.asarray(rest, dtype=np.float64)
     labelled_mean, rest_mean = (float(side.mean()) if side.size else None for side in (a, b))

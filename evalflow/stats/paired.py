@@ -119,15 +119,7 @@ class Difference:
 def paired_difference(
     a: ArrayLike, b: ArrayLike, clusters: ArrayLike | None = None, seed: int = 0, *, bounded: bool = False
 ) -> Difference:
-    """Compare the scores of two runs on the same cases.
-
-    Args:
-        a: One score per case, the mean of its repeats; no NaN.
-        b: The other run's, in the same order.
-        clusters: The cluster of each case; None if each stands alone.
-        seed: Seed of the sign flips.
-        bounded: Whether scores lie in 0..1.
-    """
+    """Compare the scores of two runs on the same cases."""
     x, y = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
     if not x.size:
         return Difference(0, 0, None, None, None, None, None, None, None, None, "none: no common cases")
@@ -158,15 +150,7 @@ def max_share_changed(n: int) -> float:
 def no_difference(
     n: int, clusters: int, values: tuple[float, float], counted: int, leverage: float = 1.0
 ) -> Difference:
-    """The difference of runs that differ in no case, by the rule of three.
-
-    Args:
-        n: Number of cases.
-        clusters: Number of clusters.
-        values: Values of the two runs.
-        counted: Number of cases, or clusters, that the figure counts.
-        leverage: Weight of a single case, as of `Ratio`.
-    """
+    """The difference of runs that differ in no case, by the rule of three."""
     share = max_share_changed(counted)
     most = leverage * share / (1 + (leverage - 1) * share)
     what = "cases" if clusters == n else "clusters"
@@ -176,20 +160,12 @@ def no_difference(
 
 
 def identical_cases_needed(share: float) -> int:
-    """Number of identical cases that show that a smaller share than this differs.
-
-    Args:
-        share: Between 0 and 1, both excluded.
-    """
+    """Number of identical cases that show that a smaller share than this differs."""
     return math.floor(math.log(1 - CONFIDENCE) / math.log1p(-share)) + 1
 
 
 def identical_cases_to_decide(found: Difference, margin: float) -> int | None:
     """Number of identical cases that would keep the difference within a margin.
-
-    Args:
-        found: A difference by the rule of three.
-        margin: Above 0.
 
     Returns:
         None for a margin that no difference could exceed, or that is too small for any number of cases.
@@ -293,14 +269,7 @@ class WithinMargin:
 
 
 def within_margin(difference: float, std_error: float, df: float, margin: float) -> WithinMargin:
-    """Test a difference, positive where B is better, against a margin.
-
-    Args:
-        difference: B minus A, with the sign such that more is better.
-        std_error: Of the difference, above 0.
-        df: Its degrees of freedom.
-        margin: How much worse is still acceptable, above 0.
-    """
+    """Test a difference, positive where B is better, against a margin."""
     from scipy.special import stdtr  # pyright: ignore[reportMissingTypeStubs]
 
     lower = float(stdtr(df, -(difference + margin) / std_error))
@@ -313,13 +282,6 @@ def cases_needed(value: float, low: float, high: float, limit: float, n: int) ->
 
     Exact for Wilson's interval, which excludes L if (p - L)^2 > z^2 L (1 - L) / n. Other intervals are assumed to
     shrink with the square root of the number of cases.
-
-    Args:
-        value: The estimate.
-        low: The lower end of its interval.
-        high: The upper end.
-        limit: The limit.
-        n: Present number of cases.
 
     Returns:
         None if the estimate equals the limit, or is too close for any number of cases to decide.

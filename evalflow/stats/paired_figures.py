@@ -90,12 +90,7 @@ class PairedClusters:
 
 
 def figure_difference(figure: Of | Ratio, clusters: PairedClusters) -> Difference:
-    """Compare a figure of two runs, B minus A, by this module's rules.
-
-    Args:
-        figure: As a function of cell totals, or as a ratio of them.
-        clusters: The cases that both runs have.
-    """
+    """Compare a figure of two runs, B minus A, by this module's rules."""
     of = figure.of if isinstance(figure, Ratio) else figure
     n, groups = clusters.cases, clusters.clusters
     value_a, value_b = clusters.values(of)

@@ -19,34 +19,18 @@ def detectable_difference(
 ) -> float:
     """The smallest true difference that is detected with probability `power`: (t_{1-alpha/2} + t_power) SE.
 
-    Args:
-        std_error: Of the difference.
-        df: Its degrees of freedom; infinite if the variance is known (Miller 2024, arXiv:2411.00640, section 5).
-        alpha: Two-sided level of the test.
-        power: Probability of detecting it.
+    `df` is infinite if the variance is known (Miller 2024, arXiv:2411.00640, section 5).
     """
     return (quantile(1 - alpha / 2, df) + quantile(power, df)) * std_error
 
 
 def paired_variance(spread: float, noise_a: float, noise_b: float) -> float:
-    """Variance of one case's difference (Miller 2024, section 5).
-
-    Args:
-        spread: Variance of the true difference over cases.
-        noise_a: Variance of a case's score about its mean, in A.
-        noise_b: The same in B.
-    """
+    """Variance of one case's difference: that of the true difference, and each run's noise (Miller 2024, section 5)."""
     return spread + noise_a + noise_b
 
 
 def cases_needed(variance: float, difference: float, *, alpha: float = ALPHA, power: float = POWER) -> float:
     """Cases to detect a true difference with probability `power`: (z_{1-alpha/2} + z_power)^2 V / d^2.
-
-    Args:
-        variance: Of one case's difference, as `paired_variance` gives it.
-        difference: The true difference, not 0.
-        alpha: Two-sided level of the test.
-        power: Probability of detecting it.
 
     Returns:
         Not rounded; round up.
@@ -57,11 +41,7 @@ def cases_needed(variance: float, difference: float, *, alpha: float = ALPHA, po
 def cases_needed_to_flip(worse: float, better: float, *, alpha: float = ALPHA, power: float = POWER) -> float:
     """Cases with which McNemar's test detects that more cases flip one way than the other (Connor 1987).
 
-    Args:
-        worse: Share of all cases that pass in A alone.
-        better: Share that pass in B alone; another than `worse`.
-        alpha: Two-sided level of the test.
-        power: Probability of detecting it.
+    `worse` is the share of all cases that pass in A alone, `better` in B alone.
     """
     flips, net = worse + better, better - worse
     reach = quantile(1 - alpha / 2) * math.sqrt(flips) + quantile(power) * math.sqrt(flips - net**2)
@@ -78,10 +58,7 @@ def quantile(p: float, df: float = math.inf) -> float:
 def flips_expected(rate: float, difference: float, correlation: float = 0.0) -> float:
     """Expected share of cases that pass in only one of two runs; at least the difference of their pass rates.
 
-    Args:
-        rate: Pass rate of one run.
-        difference: The other's pass rate minus this one's; subtracted instead if the sum would exceed 1.
-        correlation: Of a case's verdicts in the two runs; 0 if independent.
+    The other rate is `rate` plus the difference, or minus it if the sum would exceed 1.
     """
     other = rate + difference if rate + difference <= 1 else rate - difference
     together = correlation * math.sqrt(rate * (1 - rate) * other * (1 - other))
@@ -89,12 +66,7 @@ def flips_expected(rate: float, difference: float, correlation: float = 0.0) -> 
 
 
 def cases_for_width(variance: float, width: float) -> int:
-    """Smallest number of cases whose t interval of the mean is no wider than `width`.
-
-    Args:
-        variance: Of one case's score.
-        width: Full width, more than 0.
-    """
+    """Smallest number of cases whose t interval of the mean is no wider than `width`."""
 
     def width_of(n: int) -> float:
         return 2 * quantile(UPPER, n - 1) * math.sqrt(variance / n)

@@ -132,10 +132,6 @@ def rectified(s: Sample, lambdas: ArrayLike) -> tuple[float, float]:
     of Hajek's ratio is linearised (Sarndal, Swensson & Wretman 1992, sec. 5.7) as for independent draws, which is
     conservative for stratified samples.
 
-    Args:
-        s: At least one labelled and one unlabelled answer.
-        lambdas: One for each labelled answer, or one for all.
-
     Returns:
         A NaN error if there is only one cluster.
     """
@@ -167,12 +163,7 @@ def power_tuned(labels: Floats, judged: Floats, unlabelled: Floats, weights: Flo
 
 
 def crossfitted(s: Sample, folds: Ints) -> Floats:
-    """For each labelled answer the lambda from the labels of the other folds.
-
-    Args:
-        s: The answers.
-        folds: The fold of each labelled answer.
-    """
+    """For each labelled answer the lambda from the labels of the other folds."""
     lambdas = np.empty(s.labels.size)
     for fold in np.unique(folds):
         other = folds != fold
@@ -281,14 +272,6 @@ def rogan_gladen(
 ) -> CorrectedRate:
     """The share of answers that people would pass (Rogan & Gladen).
 
-    Args:
-        rate: Share that the judge passes of the answers without a label, 0..1.
-        n: How many these are.
-        specificity: Share of the answers failed by people that the judge fails too, 0..1.
-        fails: How many people failed.
-        sensitivity: Share of the answers passed by people that the judge passes too, 0..1.
-        passes: How many people passed.
-
     Returns:
         No estimate without labels of both kinds, and where the judge is no better than chance.
     """
@@ -335,12 +318,7 @@ class Spread:
     design_effect: float = 1.0
 
     def width(self, n: ArrayLike, answers: float = math.inf) -> Floats:
-        """Expected width of the corrected interval.
-
-        Args:
-            n: Labels, MIN_LABELS or more and less than `answers`; one or many.
-            answers: Number of answers that the judge scores, labelled ones included; may be infinite.
-        """
+        """Expected width of the corrected interval."""
         from scipy.special import stdtrit  # pyright: ignore[reportMissingTypeStubs]
 
         labels = np.asarray(n, dtype=np.float64)
@@ -358,10 +336,6 @@ class Spread:
     def labels_for(self, width: float, answers: float = math.inf) -> int | None:
         """Smallest number of labels whose corrected interval is no wider than `width`.
 
-        Args:
-            width: Full width, more than 0.
-            answers: Number of answers that the judge scores, labelled ones included; may be infinite.
-
         Returns:
             None if it is wider even with labels of all but two answers.
         """
@@ -377,12 +351,7 @@ class Spread:
 
 
 def observed_spread(labels: ArrayLike, judged: ArrayLike) -> Spread | None:
-    """The spread of labelled answers; None for fewer than two.
-
-    Args:
-        labels: People's, one for each answer.
-        judged: The judge's.
-    """
+    """The spread of labelled answers; None for fewer than two."""
     y, f = np.asarray(labels, dtype=np.float64), np.asarray(judged, dtype=np.float64)
     if y.size < 2:
         return None
@@ -391,11 +360,5 @@ def observed_spread(labels: ArrayLike, judged: ArrayLike) -> Spread | None:
 
 
 def assumed_spread(labels: float, correlation: float, design_effect: float = 1.0) -> Spread:
-    """The spread for an assumed correlation, if the judge's scores vary as much as people's labels.
-
-    Args:
-        labels: Variance of people's labels.
-        correlation: Of labels and scores.
-        design_effect: As of `Spread`.
-    """
+    """The spread for an assumed correlation, if the judge's scores vary as much as people's labels."""
     return Spread(labels, labels, correlation * labels, design_effect)

@@ -53,9 +53,6 @@ def swap_test(counts: pl.DataFrame) -> dict[str, Any]:
 
     A cluster counts once, for the position that most of its records favour, since its records are not independent.
 
-    Args:
-        counts: As for `preference_figures`.
-
     Returns:
         first, second: Number of clusters that lean to each position; p_value: two-sided, None if none leans.
     """

@@ -27,9 +27,7 @@ def normal_quantile(p: float) -> float:
 def student_quantile(df: ArrayLike, p: float) -> NDArray[np.float64]:
     """Student's t quantile at each number of degrees of freedom; NaN where that is not above 0.
 
-    Args:
-        df: Degrees of freedom, whole or not.
-        p: In [0.5, 1).
+    `p` is in [0.5, 1).
     """
     freedom, place = np.unique(np.asarray(df, dtype=np.float64), return_inverse=True)
     found = np.array([_quantile(one, p) if one > 0 else math.nan for one in freedom.tolist()])

@@ -22,9 +22,6 @@ def mean_reliability(ratings: ArrayLike) -> float | None:
     """Reliability of an answer's mean over k raters, who may differ by answer: the intraclass correlation ICC(1, k).
 
     Shrout & Fleiss 1979 (Psychological Bulletin 86:420), one-way random. None where undefined.
-
-    Args:
-        ratings: Shape (answers, raters), without gaps.
     """
     table = np.asarray(ratings, dtype=np.float64)
     n, k = table.shape
@@ -192,11 +189,6 @@ def alt_test(people: ArrayLike, judge: ArrayLike, nearness: Nearness = "accuracy
     person. The judge can replace the person if the mean of d is below EPSILON, by a one-sided t test, adjusted over
     people after Benjamini & Yekutieli. The judge passes if it can replace half of the people or more (Calderon et al.
     2025, arXiv:2501.10970).
-
-    Args:
-        people: Shape (people, answers), NaN for a missing label; classes by their number.
-        judge: The judge's value of each answer.
-        nearness: accuracy for classes, neg_rmse for values whose distance counts.
     """
     table, own = np.asarray(people, dtype=np.float64), np.asarray(judge, dtype=np.float64)
     nothing = np.full(len(table), np.nan)

@@ -96,13 +96,7 @@ class Clusters:
 
 
 def figure(ratio: Ratio, clusters: Clusters, details: dict[str, object] | None = None) -> Figure:
-    """The ratio over all records, with its interval.
-
-    Args:
-        ratio: The ratio.
-        clusters: The records.
-        details: The figure's details.
-    """
+    """The ratio over all records, with its interval."""
     totals = clusters.totals
     k, n = float(totals @ ratio.above), float(totals @ ratio.below)
     records = int(n if ratio.jaccard is None else totals.sum())

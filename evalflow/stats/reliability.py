@@ -49,8 +49,7 @@ def reliability_figures(counts: pl.DataFrame, seed: int = 0, bins: int = BINS) -
 def calibration_error(totals: Floats) -> Floats:
     """The expected calibration error for each row of totals.
 
-    Args:
-        totals: Sum of (right - confidence) in each bin, then the number of records; shape (rows, bins + 1).
+    The columns of `totals` are the sum of (right - confidence) in each bin, then the number of records.
     """
     found: Floats = np.abs(totals[:, :-1]).sum(axis=1)
     return np.divide(found, totals[:, -1], out=np.full(found.shape, np.nan), where=totals[:, -1] > 0)

@@ -123,11 +123,6 @@ def _why(fewest: int, *, alone: bool) -> str:
 def unpaired_figure_difference(figure: Of | Ratio, clusters: PairedClusters, sizes: tuple[int, int]) -> Difference:
     """Compare a figure of two samples of cases, B minus A, by this module's rules.
 
-    Args:
-        figure: As a function of cell totals, or as a ratio of them.
-        clusters: Those of both runs; one that is in one run alone adds nothing to the other's cells.
-        sizes: How many cases each run has.
-
     Returns:
         The difference. `n` counts the cases of both runs; for a proportion only those in its denominator.
     """

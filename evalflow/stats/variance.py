@@ -98,10 +98,7 @@ def components(cases: Repeated, clusters: ArrayLike | None = None) -> Components
 
     Cases may differ in the number of answers and judgements: each case's own noise is subtracted.
 
-    Args:
-        cases: Moments of their repeats.
-        clusters: The cluster of each case. The spread then makes `std_error` cluster-robust (CR1), for clusters of
-            these sizes.
+    With clusters, the spread makes `std_error` cluster-robust (CR1), for clusters of these sizes.
 
     Returns:
         None for fewer than two cases, or clusters.
@@ -123,10 +120,7 @@ def pass_at_k(passes: ArrayLike, answers: ArrayLike, k: int) -> Floats:
 
     Chen et al. 2021, arXiv:2107.03374, equation 1.
 
-    Args:
-        passes: Number of answers that passed, c.
-        answers: Number of answers, n; the result is NaN if it is below k.
-        k: Number of answers drawn.
+    NaN where there are fewer than k answers.
     """
     n, c = np.asarray(answers, dtype=np.float64), np.asarray(passes, dtype=np.float64)
     return 1 - _share_of_draws(n - c, n, k)

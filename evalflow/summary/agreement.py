@@ -75,10 +75,6 @@ def classes_of(labelled: pl.DataFrame, *, higher_is_better: bool) -> Classes | N
 
     A mean of several people's labels is rounded to the nearest value, half up.
 
-    Args:
-        labelled: Rows of `labelled_scores` that have a label.
-        higher_is_better: Which side of the threshold passes.
-
     Returns:
         None if scores take many values and there is no threshold.
     """
@@ -98,13 +94,7 @@ def classes_of(labelled: pl.DataFrame, *, higher_is_better: bool) -> Classes | N
 
 
 def agreement(labelled: pl.DataFrame, classes: Classes | None, *, seed: int) -> dict[str, Agreement]:
-    """All MEASURES, undefined if not applicable; weighted labels give the agreement on all answers.
-
-    Args:
-        labelled: Rows of `labelled_scores` that have a label.
-        classes: From `classes_of`.
-        seed: Seed of the bootstrap.
-    """
+    """All MEASURES, undefined if not applicable; weighted labels give the agreement on all answers."""
     judge, human = labelled["score"].to_numpy(), labelled["human"].to_numpy()
     clusters, weights = clusters_of(labelled), weights_of(labelled)
     n, none = judge.size, "scores are no classes, and no threshold says what passes"
@@ -184,13 +174,7 @@ class Raters:
 
 
 def raters_of(labels: pl.DataFrame, answers: pl.DataFrame, *, seed: int) -> Raters | None:
-    """Agreement among people; None if no answer has two labels.
-
-    Args:
-        labels: Labels of one metric: case_id, target_repeat, by, human.
-        answers: The labelled answers: case_id, target_repeat, cluster, score.
-        seed: Of the bootstrap.
-    """
+    """Agreement among people; None if no answer has two labels."""
     known = labels.join(answers.select(*ANSWER_KEY, "cluster", "score"), on=ANSWER_KEY, how="inner")
     table = known.sort("by").pivot("by", index=[*ANSWER_KEY, "cluster", "score"], values="human").sort(*ANSWER_KEY)
     ratings = table.drop(*ANSWER_KEY, "cluster", "score").cast(pl.Float64).to_numpy()
@@ -234,10 +218,6 @@ def _reliability(ratings: Floats, alpha: float | None) -> float | None:
 
 def disagreements(row: CalibrationRow, most: int) -> list[dict[str, Any]]:
     """Labelled answers on which judge and people differ, largest difference first.
-
-    Args:
-        row: Row of a calibration.
-        most: Maximum number.
 
     Returns:
         dataset, metric, target, target_repeat, judge, case_id; score, human (means), difference (score - human), said

@@ -43,22 +43,13 @@ class TagShare:
 
 
 def sampling_bias_of(labelled: pl.DataFrame, rest: pl.DataFrame) -> SamplingBias:
-    """Test labelled answers for sampling bias: by pass and fail if there is a threshold, else by their scores.
-
-    Args:
-        labelled: Rows of `labelled_scores` with a label.
-        rest: Those without.
-    """
+    """Test labelled answers for sampling bias: by pass and fail if there is a threshold, else by their scores."""
     column = "score" if labelled["passed"].null_count() or rest["passed"].null_count() else "passed"
     return sampling_bias(*(side[name].to_numpy() for name in (column, "cluster") for side in (labelled, rest)))
 
 
 def uneven_tags(answers: pl.DataFrame) -> list[TagShare]:
-    """Tags whose answers are labelled far more, or less, often than the others (Holm over tags, 1 %).
-
-    Args:
-        answers: Rows of `labelled_scores`.
-    """
+    """Tags whose answers are labelled far more, or less, often than the others (Holm over tags, 1 %)."""
     known = answers.with_columns(labelled=pl.col("human").is_not_null().cast(pl.Float64))
     found: list[TagShare] = []
     for tag, own in tags_of(answers).items():
@@ -89,11 +80,11 @@ class CalibrationRow:
         classes: Judge and people as classes, if there are few values, or a threshold.
         by_class: The share of unlabelled answers that people would pass, if labels were chosen by class
             (Rogan-Gladen); None unless both say yes or no.
-        selection: The test for sampling bias of the labelled answers; None for weighted labels.
+        sampling_bias: The test for sampling bias of the labelled answers; None for weighted labels.
         uneven: Tags whose answers were labelled far more, or less, often than the others.
         weighted: Whether labels carry weights.
         unscored: Number of labelled answers without a score of the judge.
-        apart: Number of answers not in the means: undefined, skipped, or failed without a label.
+        left_out: Number of answers not in the means: undefined, skipped, or failed without a label.
         failed: Number of answers for which the judge failed, and of the labelled ones among them. If any is labelled,
             all count in `corrected` with the judge's mean as score.
         constant: Whether all labels are equal, and whether all scores are.
@@ -114,11 +105,11 @@ class CalibrationRow:
     raters: Raters | None
     classes: Classes | None
     by_class: CorrectedRate | None
-    selection: SamplingBias | None
+    sampling_bias: SamplingBias | None
     uneven: Sequence[TagShare]
     weighted: bool
     unscored: int
-    apart: int
+    left_out: int
     failed: tuple[int, int]
     constant: tuple[bool, bool]
     answers: pl.DataFrame
@@ -132,21 +123,21 @@ class CalibrationRow:
     @property
     def named(self) -> str:
         """The words for the answers in the means, which are not all if some have no score."""
-        if not self.apart:
+        if not self.left_out:
             return "answers"
         return "answers that can be judged" if self.failed[1] else "answers with a score"
 
     @property
-    def chosen(self) -> bool:
+    def biased_sample(self) -> bool:
         """Whether the labelled answers are unlikely to be a random sample."""
-        return bool(self.uneven) or (self.selection is not None and self.selection.biased)
+        return bool(self.uneven) or (self.sampling_bias is not None and self.sampling_bias.biased)
 
     @property
     def at_random(self) -> bool | None:
         """Whether the labelled answers may be a random sample; None if unknown."""
-        if self.chosen or self.selection is None:
-            return False if self.chosen else None
-        return True if self.selection.has_power or not self.corrected.n_unlabelled else None
+        if self.biased_sample or self.sampling_bias is None:
+            return False if self.biased_sample else None
+        return True if self.sampling_bias.has_power or not self.corrected.n_unlabelled else None
 
 
 def calibrate_scores(
@@ -156,12 +147,6 @@ def calibrate_scores(
 
     Several people's labels of an answer are averaged, and so are a judge's repeats. Groups of cases are clusters, as
     are several answers to one case.
-
-    Args:
-        scores: The columns of scores.parquet.
-        labels: From `label_frame`.
-        traits: Traits of each metric.
-        seed: Seed of folds and resamples.
     """
     unscored = {row[:3]: row[3] for row in unscored_labels(scores, labels).iter_rows()}
     rows: list[CalibrationRow] = []
@@ -179,10 +164,12 @@ def calibrate_scores(
             part = answers.filter(inside)
             if part["people"].sum() and part.height < answers.height:
                 tags.append(replace(_row(key, part, gaps.filter(inside), said, traits[metric], seed), tag=tag))
-        apart = sizes[key] - row.corrected.n - row.corrected.n_unlabelled
+        left_out = sizes[key] - row.corrected.n - row.corrected.n_unlabelled
         missing = unscored.get((dataset, metric, target), 0) - row.failed[1]
         rows.append(
-            replace(row, tags=tags, unscored=missing, apart=apart, uneven=[] if row.weighted else uneven_tags(answers))
+            replace(
+                row, tags=tags, unscored=missing, left_out=left_out, uneven=[] if row.weighted else uneven_tags(answers)
+            )
         )
     return rows
 
@@ -219,8 +206,8 @@ def _row(
         raters=raters_of(own, labelled, seed=seed),
         classes=classes,
         by_class=_rate(labelled, rest),
-        selection=None if weighted else sampling_bias_of(labelled, rest),
-        uneven=(), weighted=weighted, unscored=0, apart=0, failed=failed,
+        sampling_bias=None if weighted else sampling_bias_of(labelled, rest),
+        uneven=(), weighted=weighted, unscored=0, left_out=0, failed=failed,
         constant=(labelled["human"].n_unique() == 1, answers["score"].n_unique() == 1),
         answers=answers,
     )  # fmt: skip

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 
 _KEY = ("dataset", "metric", "case_id")
+Sides = tuple["pl.DataFrame", "pl.DataFrame"]
+"""The cases of each run: dataset, metric, case_id, cluster, tags, judge, score, passed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +61,6 @@ def pair_scores(a: pl.LazyFrame, b: pl.LazyFrame) -> Pairing:
     """Join two runs case by case.
 
     Repeats are averaged first. A case without a score in one run is left out, and counted.
-
-    Args:
-        a: The columns of scores.parquet.
-        b: Those of the other run.
     """
     joined = by_case(a).join(by_case(b), on=_KEY, how="full", coalesce=True, suffix="_b")
     sides = joined.rename({name: f"{name}_a" for name in ("judge", "score", "passed", "place", "seen")})
@@ -93,27 +91,24 @@ def tags_of(cases: pl.DataFrame) -> dict[str, list[str]]:
     return dict(sorted(found.items()))
 
 
-def slices(
-    sides: tuple[pl.DataFrame, ...], *, by_tag: bool
-) -> Iterator[tuple[str | None, Sequence[str], tuple[pl.DataFrame, ...]]]:
+def slices(sides: Sides, *, by_tag: bool) -> Iterator[tuple[str | None, Sequence[str], Sides]]:
     """All cases, and those of each tag that every side has.
 
     Tags with the same cases are one slice: a second row would count as another test, and weaken the adjusted p-values.
 
-    Args:
-        sides: The cases of one run, or of each; columns case_id and tags.
-        by_tag: Whether there are slices of tags.
+    `sides` are the cases of one run, or of each.
 
     Yields:
         The tag, None for all; other tags of exactly these cases; and the cases.
     """
-    found: dict[Any, tuple[str | None, list[str], tuple[pl.DataFrame, ...]]] = {_ids(sides): (None, [], sides)}
-    tags: list[dict[str, list[str]]] = [tags_of(side) if by_tag else {} for side in sides]
-    for tag in (name for name in tags[0] if all(name in known for known in tags)):
-        own = tuple(
+    found: dict[Any, tuple[str | None, list[str], Sides]] = {_ids(sides): (None, [], sides)}
+    tags_a, tags_b = (tags_of(side) if by_tag else {} for side in sides)
+    for tag in (name for name in tags_a if name in tags_b):
+        a, b = (
             side.filter(pl.col("tags").list.eval(pl.element().is_in(known[tag])).list.any())
-            for side, known in zip(sides, tags, strict=True)
+            for side, known in zip(sides, (tags_a, tags_b), strict=True)
         )
+        own = (a, b)
         if _ids(own) in found:
             found[_ids(own)][1].append(tag)
         else:
@@ -121,7 +116,7 @@ def slices(
     yield from found.values()
 
 
-def _ids(sides: tuple[pl.DataFrame, ...]) -> tuple[frozenset[str], ...]:
+def _ids(sides: Sides) -> tuple[frozenset[str], ...]:
     return tuple(frozenset(side["case_id"]) for side in sides)
 
 
@@ -269,27 +264,128 @@ def compare_cases(
     by_class: bool = False,
     seed: int = 0,
 ) -> list[ComparisonRow]:
-    """The differences of two runs, p-values not yet adjusted.
+    """The differences of two runs on the same cases, p-values not yet adjusted.
 
-    Args:
-        pairing: The two runs side by side.
-        pair: Their names.
-        metrics: Traits of each metric, by name.
-        by_tag: Whether each tag gets rows of its own.
-        by_class: Whether the figures of each class, or label, get rows of their own.
-        seed: Seed of all random draws.
+    `pair` names the runs; `by_tag` and `by_class` add rows of each tag, and of the figures of each class or label.
     """
+    design = _Comparing(pairing.sides, pair, metrics, by_tag, by_class, seed, paired=True)
+    shared = [*_KEY, "cluster", "tags"]
     rows: list[ComparisonRow] = []
     for (dataset, metric), part in pairing.cases.group_by("dataset", "metric", maintain_order=True):
-        traits = metrics.get(str(metric), Traits())
-        spec = traits.figures
-        values = read_values(pairing.sides, (part, part), spec) if spec and (by_class or not spec.per_label) else None
-        judge = _change(part["judge_a"][0], part["judge_b"][0])
-        for tag, also_tags, (tagged,) in slices((part,), by_tag=by_tag):
-            about = (pair, str(dataset), str(metric), judge, tag)
-            differences = _differences(tagged, traits, values, seed, by_class=by_class)
-            rows += [ComparisonRow(*about, *found, also_tags=also_tags) for found in differences]
+        a, b = (
+            part.select(*shared, judge=f"judge_{side}", score=f"score_{side}", passed=f"passed_{side}") for side in "ab"
+        )
+        rows += design.rows(str(dataset), str(metric), (a, b))
     return rows
+
+
+def compare_samples(
+    a: pl.LazyFrame,
+    b: pl.LazyFrame,
+    pair: tuple[str, str],
+    metrics: Mapping[str, Traits],
+    *,
+    by_tag: bool = False,
+    by_class: bool = False,
+    seed: int = 0,
+) -> tuple[list[ComparisonRow], int]:
+    """The differences of two runs with different samples of cases, p-values not yet adjusted.
+
+    Datasets are matched by name; if each run has only one, these are compared. Arguments are as of `compare_cases`,
+    with the columns of each run's scores.parquet.
+
+    Returns:
+        The rows, and how many cases are in both runs.
+    """
+    design = _Comparing((a, b), pair, metrics, by_tag, by_class, seed, paired=False)
+    sides = by_case(a).collect(engine="streaming"), by_case(b).collect(engine="streaming")
+    common = sides[0].select("dataset", "case_id").unique().join(sides[1], on=["dataset", "case_id"], how="semi").height
+    case = pl.concat_str("dataset", pl.lit(":"), "case_id")
+    rows: list[ComparisonRow] = []
+    for names in _datasets(sides):
+        own = tuple(
+            side.filter(pl.col("dataset") == name)
+            .drop_nulls("score")
+            .sort("place")
+            .with_columns(cluster=cluster_name(pl.col("group"), case))
+            for side, name in zip(sides, names, strict=True)
+        )
+        for metric in own[0]["metric"].unique(maintain_order=True):
+            left, right = (side.filter(pl.col("metric") == metric) for side in own)
+            if left.height and right.height:
+                rows += design.rows(" → ".join(dict.fromkeys(names)), metric, (left, right))
+    return rows, common
+
+
+def _datasets(sides: Sides) -> list[tuple[str, str]]:
+    a, b = (side["dataset"].unique(maintain_order=True).to_list() for side in sides)
+    return [(a[0], b[0])] if len(a) == len(b) == 1 else [(name, name) for name in a if name in b]
+
+
+@dataclass(frozen=True, slots=True)
+class _Comparing:
+    """How two runs are compared: on the same cases (paired), or as two samples."""
+
+    scores: tuple[pl.LazyFrame, pl.LazyFrame]
+    pair: tuple[str, str]
+    metrics: Mapping[str, Traits]
+    by_tag: bool
+    by_class: bool
+    seed: int
+    paired: bool
+
+    def rows(self, dataset: str, metric: str, sides: Sides) -> Iterator[ComparisonRow]:
+        """The rows of one metric: all cases, then each tag."""
+        traits = self.metrics.get(metric, Traits())
+        spec, values = traits.figures, None
+        if spec and (self.by_class or not spec.per_label):
+            values = read_values(self.scores, sides, spec, paired=self.paired)
+        judges = (side["judge"][0] for side in sides)
+        judge = " → ".join(dict.fromkeys(name for name in judges if name)) or None
+        for tag, also_tags, own in slices(sides, by_tag=self.by_tag):
+            for found in self._differences(own, traits, values):
+                yield ComparisonRow(self.pair, dataset, metric, judge, tag, *found, also_tags=also_tags)
+
+    def _differences(
+        self, sides: Sides, traits: Traits, values: ClassifiedCases | None
+    ) -> Iterator[tuple[str, bool, Difference, Sequence[str], bool]]:
+        """The mean, the pass rate if both runs have one, and the figures; those equal to the mean stand with it."""
+        mean = self._difference(sides, "score", bounded=traits.bounded)
+        judged = self._judged(sides)
+        same = [
+            kept.height == side.height and (side["passed"] == side["score"]).all()
+            for side, kept in zip(sides, judged, strict=True)
+        ]
+        figures = list(figure_differences(values, sides, self.seed, by_class=self.by_class)) if values else []
+        also = ["pass_rate"] if traits.higher_is_better and all(same) else []
+        also += same_as_mean(traits.figures) if traits.figures else ()
+        if self.paired and values and values.spec.kind == "retrieval":
+            also += [name for name, found in figures if _same(found, mean)]
+        yield "mean", traits.higher_is_better, mean, also, traits.bounded
+        if "pass_rate" not in also and all(kept.height for kept in judged):
+            yield "pass_rate", True, self._difference(judged, "passed", bounded=True), (), True
+        for name, found in figures:
+            if name not in also:
+                yield name, name not in LOWER_IS_BETTER, found, (), True
+
+    def _judged(self, sides: Sides) -> Sides:
+        """The cases with pass or fail; if paired, in both runs."""
+        a, b = (side["passed"].is_not_null() for side in sides)
+        known = (a & b, a & b) if self.paired else (a, b)
+        return sides[0].filter(known[0]), sides[1].filter(known[1])
+
+    def _difference(self, sides: Sides, column: str, *, bounded: bool) -> Difference:
+        a, b = (side[column].to_numpy() for side in sides)
+        clusters = [side["cluster"].to_numpy() for side in sides]
+        if self.paired:
+            return paired_difference(a, b, clusters[0], self.seed, bounded=bounded)
+        return unpaired_difference(a, b, *clusters)
+
+
+def _same(one: Difference, other: Difference) -> bool:
+    """Whether two differences are equal but for rounding: the score of a retrieval metric is one of its measures."""
+    pairs = ((one.value_a, other.value_a), (one.value_b, other.value_b), (one.std_error, other.std_error))
+    return one.n == other.n and all(x == y or math.isclose(x or 0.0, y or 0.0, abs_tol=1e-12) for x, y in pairs)
 
 
 def adjusted(rows: Sequence[ComparisonRow], method: Adjustment) -> list[ComparisonRow]:
@@ -307,123 +403,3 @@ def _detectable(row: ComparisonRow, level: float) -> float | None:
         return None
     least = detectable_difference(error, df=df, alpha=level)
     return None if row.bounded and least > 1 else least
-
-
-def _differences(
-    cases: pl.DataFrame, traits: Traits, values: ClassifiedCases | None, seed: int, *, by_class: bool
-) -> Iterator[tuple[str, bool, Difference, Sequence[str], bool]]:
-    """The mean, the pass rate if both runs have one, and the figures; those equal to the mean are listed with it."""
-    a, b = (cases[f"score_{side}"].to_numpy() for side in "ab")
-    mean = paired_difference(a, b, cases["cluster"].to_numpy(), seed, bounded=traits.bounded)
-    judged = cases.drop_nulls(["passed_a", "passed_b"])
-    again = traits.higher_is_better and judged.height == cases.height and _passes_are_scores(cases)
-    figures = list(figure_differences(values, (cases, cases), seed, by_class=by_class)) if values else []
-    also = [*(["pass_rate"] if again else ()), *(same_as_mean(traits.figures) if traits.figures else ())]
-    if values and values.spec.kind == "retrieval":
-        also += [name for name, found in figures if _same(found, mean)]
-    yield "mean", traits.higher_is_better, mean, also, traits.bounded
-    if judged.height and not again:
-        a, b = (judged[f"passed_{side}"].to_numpy() for side in "ab")
-        yield "pass_rate", True, paired_difference(a, b, judged["cluster"].to_numpy(), seed, bounded=True), (), True
-    for name, found in figures:
-        if name not in also:
-            yield name, name not in LOWER_IS_BETTER, found, (), True
-
-
-def _passes_are_scores(cases: pl.DataFrame) -> bool:
-    return all((cases[f"passed_{side}"] == cases[f"score_{side}"]).all() for side in "ab")
-
-
-def _same(one: Difference, other: Difference) -> bool:
-    """Whether two differences are equal but for rounding: the score of a retrieval metric is one of its measures."""
-    pairs = ((one.value_a, other.value_a), (one.value_b, other.value_b), (one.std_error, other.std_error))
-    return one.n == other.n and all(x == y or math.isclose(x or 0.0, y or 0.0, abs_tol=1e-12) for x, y in pairs)
-
-
-Sides = tuple["pl.DataFrame", "pl.DataFrame"]
-
-
-def compare_samples(
-    a: pl.LazyFrame,
-    b: pl.LazyFrame,
-    pair: tuple[str, str],
-    metrics: Mapping[str, Traits],
-    *,
-    by_tag: bool = False,
-    by_class: bool = False,
-    seed: int = 0,
-) -> tuple[list[ComparisonRow], int]:
-    """The differences of two runs with different samples of cases, p-values not yet adjusted.
-
-    Datasets are matched by name; if each run has only one, these are compared.
-
-    Args:
-        a: The columns of scores.parquet.
-        b: Those of the other run.
-        pair: The runs' names.
-        metrics: Traits of each metric, by name.
-        by_tag: Whether each tag gets rows of its own.
-        by_class: Whether the figures of each class, or label, get rows of their own.
-        seed: Seed of all random draws.
-
-    Returns:
-        The rows, and how many cases are in both runs.
-    """
-    sides = by_case(a).collect(engine="streaming"), by_case(b).collect(engine="streaming")
-    common = sides[0].select("dataset", "case_id").unique().join(sides[1], on=["dataset", "case_id"], how="semi").height
-    rows: list[ComparisonRow] = []
-    for names in _datasets(sides):
-        own = tuple(
-            side.filter(pl.col("dataset") == name).drop_nulls("score").sort("place").with_columns(_cluster())
-            for side, name in zip(sides, names, strict=True)
-        )
-        for metric in own[0]["metric"].unique(maintain_order=True):
-            left, right = (side.filter(pl.col("metric") == metric) for side in own)
-            if left.height and right.height:
-                dataset = " → ".join(dict.fromkeys(names))
-                about = (pair, dataset, metric, _change(left["judge"][0], right["judge"][0]))
-                traits = metrics.get(metric, Traits())
-                spec = traits.figures
-                wanted = spec and (by_class or not spec.per_label)
-                values = read_values((a, b), (left, right), spec, paired=False) if spec and wanted else None
-                for tag, also_tags, (one, other) in slices((left, right), by_tag=by_tag):
-                    found = _unpaired_differences((one, other), traits, values, seed, by_class=by_class)
-                    rows += [ComparisonRow(*about, tag, *row, also_tags=also_tags) for row in found]
-    return rows, common
-
-
-def _cluster() -> pl.Expr:
-    """The group, over all datasets; the case if it has none."""
-    case = pl.concat_str(pl.lit("case:"), "dataset", pl.lit(":"), "case_id")
-    return pl.when(pl.col("group").is_null()).then(case).otherwise("group:" + pl.col("group")).alias("cluster")
-
-
-def _datasets(sides: Sides) -> list[tuple[str, str]]:
-    a, b = (side["dataset"].unique(maintain_order=True).to_list() for side in sides)
-    return [(a[0], b[0])] if len(a) == len(b) == 1 else [(name, name) for name in a if name in b]
-
-
-def _change(a: str | None, b: str | None) -> str | None:
-    """One name if both runs have the same, else `A → B`."""
-    return " → ".join(dict.fromkeys(name for name in (a, b) if name)) or None
-
-
-def _unpaired_differences(
-    sides: Sides, traits: Traits, values: ClassifiedCases | None, seed: int, *, by_class: bool
-) -> Iterator[tuple[str, bool, Difference, Sequence[str], bool]]:
-    """The mean, the pass rate if both runs have one, and the figures; those equal to the mean are listed with it."""
-    a, b = (side.drop_nulls("passed") for side in sides)
-    whole = a.height == sides[0].height and b.height == sides[1].height
-    again = traits.higher_is_better and whole and all((side["passed"] == side["score"]).all() for side in sides)
-    also = [*(["pass_rate"] if again else ()), *(same_as_mean(traits.figures) if traits.figures else ())]
-    yield "mean", traits.higher_is_better, _difference(sides, "score"), also, traits.bounded
-    if not again and a.height and b.height:
-        yield "pass_rate", True, _difference((a, b), "passed"), (), True
-    for name, found in figure_differences(values, sides, seed, by_class=by_class) if values else ():
-        if name not in also:
-            yield name, name not in LOWER_IS_BETTER, found, (), True
-
-
-def _difference(sides: Sides, column: str) -> Difference:
-    a, b = sides
-    return unpaired_difference(a[column], b[column], a["cluster"].to_numpy(), b["cluster"].to_numpy())

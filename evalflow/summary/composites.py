@@ -59,10 +59,6 @@ def with_composites(batches: Iterable[pl.DataFrame], composites: Sequence[Compos
 
     There is one for each judge's repeat, computed from its parts in that repeat. There is none yet if a part is
     not finished.
-
-    Args:
-        batches: Columns as in `journal_schema`, each cell once, the rows of an answer together.
-        composites: The composites to add.
     """
     held: pl.DataFrame | None = None
     for batch in batches:

@@ -49,14 +49,7 @@ class ClassifiedCases:
 def read_values(
     scores: tuple[pl.LazyFrame, pl.LazyFrame], cases: Sides, spec: FigureSpec, *, paired: bool = True
 ) -> ClassifiedCases:
-    """Read the values of both runs' scores.
-
-    Args:
-        scores: The columns of the two scores.parquet.
-        cases: The cases of each run, of one dataset and metric: columns dataset, metric, case_id, cluster.
-        spec: Which figures the metric has.
-        paired: Whether the cases are the same on both sides.
-    """
+    """Read the values of both runs' scores."""
     key = ["dataset", "metric", "case_id"]
     counted = [
         side.filter((pl.col("status") == "scored") & pl.col("member_of").is_null())
@@ -77,12 +70,6 @@ def figure_differences(
 
     Figures that are means over cases are compared like means; on the same cases that includes recall, a mean over the
     cases of the class.
-
-    Args:
-        values: Values of these cases and perhaps others.
-        cases: The cases of each run; only `case_id` is used.
-        seed: Seed of resamples.
-        by_class: Whether to include the figures of each class, or label.
     """
     wanted = pl.concat(own.select("case_id", side=pl.lit(name)) for name, own in zip(_SIDES, cases, strict=True))
     rows = values.rows.join(wanted, on=["case_id", "side"], how="semi")
@@ -204,14 +191,7 @@ class _Design:
 
 
 def _clusters(rows: pl.DataFrame, cells: int, cases: int, seed: int) -> PairedClusters:
-    """Amounts of each cluster in each cell on each side; clusters with equal amounts are one pattern.
-
-    Args:
-        rows: Columns: case_id, cluster, side, cell (0 up to `cells`), amount.
-        cells: Number of cells.
-        cases: Number of cases.
-        seed: Seed of resamples.
-    """
+    """Amounts of each cluster in each cell on each side; clusters with equal amounts are one pattern."""
     place = pl.col("cell").cast(pl.Int64) + pl.when(pl.col("side") == _SIDES[1]).then(cells).otherwise(0)
     listed = (
         rows.group_by("cluster", place.alias("place"))

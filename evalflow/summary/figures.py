@@ -36,14 +36,7 @@ class Slice:
 
 
 def figures(cells: pl.LazyFrame, units: Units, metrics: Mapping[str, Measured], seed: int) -> list[Slice]:
-    """Compute all figures, unit by unit.
-
-    Args:
-        cells: Scores with their `part`; `Measured.figures` declares what their values mean.
-        units: Units of these cells.
-        metrics: The metrics by name.
-        seed: Of bootstrap intervals.
-    """
+    """Compute all figures, unit by unit."""
     specs = {name: metric.figures for name, metric in metrics.items() if metric.figures is not None}
     if not specs:
         return []
@@ -60,13 +53,7 @@ def figures(cells: pl.LazyFrame, units: Units, metrics: Mapping[str, Measured], 
 
 
 def compute(spec: FigureSpec, counts: pl.DataFrame, seed: int = 0) -> list[Figure]:
-    """The figures that a metric declares.
-
-    Args:
-        spec: What it declares.
-        counts: From `decode_values`.
-        seed: Of bootstrap intervals.
-    """
+    """The figures that a metric declares."""
     from evalflow.stats.classification import classification_figures, label_figures
     from evalflow.stats.intervals import mean_figure
     from evalflow.stats.preference import preference_figures

@@ -141,10 +141,6 @@ class GateResult:
 def parse_condition(text: str, where: str) -> Condition:
     """Read a condition: one of >=, <=, >, <, == and a number.
 
-    Args:
-        text: The condition.
-        where: The key path, for messages.
-
     Raises:
         UserError: It is none.
     """
@@ -163,11 +159,7 @@ def evaluate_gates(
 ) -> list[GateResult]:
     """Evaluate gates on the summary's rows, in the order given.
 
-    Args:
-        gates: The gates.
-        summary: Columns as in `summary_schema`.
-        differences: This run against the baseline, by tag too; for the gates that ask for it.
-        baseline: The summary of the baseline; None without one.
+    `differences` are those of this run to the baseline, by tag too.
     """
     sides = (summary, summary if baseline is None else baseline)
     return [

@@ -34,9 +34,7 @@ class JudgeInRun:
 def chooses(key: str, seed: int) -> bool:
     """Whether a label is used to choose a judge, rather than to correct its mean: a fixed half of the labels.
 
-    Args:
-        key: The answer's hash; its group if it has one, so that related answers stay together.
-        seed: Seed of the split.
+    The key is the answer's hash; its group if it has one, so that related answers stay together.
     """
     return hashlib.sha256(f"{seed} {key}".encode()).digest()[0] % 2 == 0
 
@@ -47,10 +45,7 @@ def choose(candidates: Sequence[JudgeInRun], seed: int, *, fewest: int = 1) -> d
     Agreement is Cohen's kappa where judges and people use the same few classes, else Spearman's correlation. Each judge
     is compared with the best; since the data chose that one, p-values are adjusted by Holm as if all pairs were tested.
 
-    Args:
-        candidates: Two or more.
-        seed: Of the resamples.
-        fewest: Minimum number of answers; with fewer, the ranking is empty.
+    With fewer answers than `fewest` the ranking is empty.
 
     Returns:
         measure, n (labelled answers), ranking: run, judge, value, ci_low, ci_high, p_adjusted, verdict (best, worse,

@@ -23,11 +23,6 @@ _HALF = 0.5
 def noise(cases: pl.DataFrame, units: Units, seed: int = 0) -> list[dict[str, Any]]:
     """Details of all slices in which some case has several scores.
 
-    Args:
-        cases: From `repeats_of`.
-        units: Units of the same cells.
-        seed: Seed of bootstrap intervals.
-
     Returns:
         The keys of every detail, and `noise`: answers_per_case and judgements_per_answer (means), case_spread,
         generator_noise and judge_noise (variances, null if unknown), std_error, lowest_std_error (of these cases with
@@ -136,8 +131,7 @@ _ANSWER_KEY = ("case_id", "target", "target_repeat")
 def consistency(scores: pl.LazyFrame) -> dict[str, Any] | None:
     """How consistent a judge's repeated judgements of an answer are.
 
-    Args:
-        scores: The columns of scores.parquet, of one dataset, metric and judge; a panel's members left out.
+    `scores` are those of one dataset, metric and judge; a panel's members left out.
 
     Returns:
         answers (judged more than once), repeats (their mean number of judgements), same (share of pairs of judgements
@@ -163,9 +157,6 @@ def consistency(scores: pl.LazyFrame) -> dict[str, Any] | None:
 
 def replies(scores: pl.LazyFrame) -> dict[str, Any]:
     """How often a judge's replies could not be read.
-
-    Args:
-        scores: As for `consistency`.
 
     Returns:
         judged (number of scores for which it replied), unparsable (share without a readable reply), reasked (share

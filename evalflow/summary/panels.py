@@ -25,10 +25,7 @@ def member_key() -> pl.Expr:
 def panel_details(members: pl.LazyFrame, alone: pl.DataFrame, seed: int = 0) -> list[dict[str, Any]]:
     """Details of the slices whose judge has members.
 
-    Args:
-        members: The rows of scores.parquet that have a `member_of`.
-        alone: The summary of these rows with each member as a judge named by `member_key`.
-        seed: Seed of bootstrap intervals.
+    `alone` is the summary of the members' rows, with each member as a judge named by `member_key`.
 
     Returns:
         The keys of every detail, n (cells that two members or more scored), and `panel`: members (judge, the counts by

@@ -44,14 +44,6 @@ def passing_rates(
 ) -> list[Passing]:
     """The pass rate at each threshold, equal to the summary of a run with that threshold.
 
-    Args:
-        scores: Columns as in `scores_schema`.
-        metric: The metric.
-        judge: The judge; None for a metric without one.
-        thresholds: In any order.
-        higher_is_better: Which side of a threshold passes; the threshold itself does.
-        seed: Seed of bootstrap intervals.
-
     Returns:
         By dataset and target in the order of the table, then in the order of `thresholds`; empty if nothing was scored.
     """

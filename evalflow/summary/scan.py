@@ -148,9 +148,7 @@ class JournalReader:
 def scan_journal(path: Path, bounded: Collection[str] = ()) -> JournalReader:
     """Open a journal. A torn last line is left out and counted; a missing file is an empty journal.
 
-    Args:
-        path: The file.
-        bounded: The metrics whose scores lie in 0..1.
+    `bounded` names the metrics whose scores lie in 0..1.
     """
     size = path.stat().st_size if path.exists() else 0
     torn = torn_tail(path) if size else 0

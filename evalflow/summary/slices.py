@@ -240,10 +240,7 @@ def repeats_of(cells: pl.LazyFrame) -> pl.LazyFrame:
 def measures(cells: pl.LazyFrame, cases: pl.DataFrame | None, units: Units) -> pl.DataFrame:
     """One row per unit.
 
-    Args:
-        cells: From `own_cells`.
-        cases: From `repeats_of`; None if nothing is repeated, and each cell is a case.
-        units: Of these cells.
+    `cases` is from `repeats_of`; None if nothing is repeated, and each cell is a case.
 
     Returns:
         Columns score_* and passed_* with n (cases), mean, std, low, high, binary, few (the numbers themselves, for

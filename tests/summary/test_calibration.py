@@ -40,7 +40,7 @@ def test_repeats_of_the_judge_and_labels_of_several_people_are_averaged():
 def test_only_scored_cells_count_and_labels_of_others_are_counted():
     scores = table(*({"score": i % 2} for i in range(20)), {"score": None, "status": "undefined"})
     [row] = calibrate_scores(scores, labels(*({"human": i % 2} for i in range(21))), TRAITS)
-    assert (row.corrected.n, row.corrected.n_unlabelled, row.unscored, row.apart) == (20, 0, 1, 1)
+    assert (row.corrected.n, row.corrected.n_unlabelled, row.unscored, row.left_out) == (20, 0, 1, 1)
     [mean] = in_words(row)[1:2]
     assert mean.startswith("People labelled all answers with a score, so")
 

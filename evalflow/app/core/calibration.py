@@ -185,7 +185,7 @@ def _refused(row: CalibrationRow) -> str:
         return f"{n} labelled answer{'' if n == 1 else 's'}, and it takes {MIN_LABELS}"
     if row.constant[0]:
         return "all labels say the same, so that nothing shows whether judge and people agree"
-    if row.chosen:
+    if row.biased_sample:
         return "the labelled answers can hardly have been drawn at random"
     if row.weighted:
         return "the labels carry weights, and nothing shows whether such labels were drawn at random"

@@ -13,9 +13,8 @@ from evalflow.errors import EvalflowError, Problem, UserError, command
 from evalflow.files import write_atomically
 from evalflow.records import ScoreRecord
 from evalflow.report.cases import print_eval_steps, print_score
-from evalflow.report.console import print_gates, print_summary, print_totals, print_worst, worst_rows
+from evalflow.report.console import follow, print_gates, print_summary, print_totals, print_worst, worst_rows
 from evalflow.report.findings import print_noise, print_panels, print_preferences
-from evalflow.report.progress import follow
 from evalflow.report.wording import literal, plain
 from evalflow.run.folder import RunFolder
 from evalflow.run.manifest import Tally
