@@ -49,6 +49,8 @@ def environment() -> Environment:
         """Compiled templates beside their source, as Python keeps modules; compiled again where that is read-only."""
 
         def dump_bytecode(self, bucket: Bucket) -> None:
+            if sys.dont_write_bytecode:
+                return
             with suppress(OSError):
                 Path(self.directory).mkdir(exist_ok=True)
                 super().dump_bytecode(bucket)
@@ -59,7 +61,7 @@ def environment() -> Environment:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        bytecode_cache=None if sys.dont_write_bytecode else Compiled(str(_TEMPLATES / "__pycache__")),
+        bytecode_cache=Compiled(str(_TEMPLATES / "__pycache__")),
     )
     filters = {name: getattr(wording, name) for name in ("number", "signed", "p_value", "percent", "cost", "method")}
     untyped: Any = made

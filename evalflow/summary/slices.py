@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import math
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,8 @@ from evalflow.summary.journal import SLICE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from evalflow.stats.arrays import Floats
 
 
 NAMES = ("score", "passed")
@@ -115,6 +118,21 @@ class Units:
         for unit, own in self.links.group_by("unit").agg(pl.col("part").sort()).sort("unit").iter_rows():
             found = [parts[part,] for part in own if (part,) in parts]
             yield unit, pl.concat(found) if found else nothing
+
+    def arrays(self, table: pl.DataFrame) -> Iterator[tuple[int, dict[str, Floats]]]:
+        """The same with numeric columns as arrays, which is far faster for many small units; null is NaN."""
+        ordered = table.sort("part", maintain_order=True)
+        columns = {
+            name: ordered[name].cast(pl.Float64).fill_null(math.nan).to_numpy()
+            for name in ordered.columns
+            if name != "part"
+        }
+        parts, starts = np.unique(ordered["part"].to_numpy(), return_index=True)
+        ends = np.append(starts[1:], ordered.height)
+        places = {part: slice(start, end) for part, start, end in zip(parts.tolist(), starts, ends, strict=True)}
+        for unit, own in self.links.group_by("unit").agg(pl.col("part").sort()).sort("unit").iter_rows():
+            found = [places[part] for part in own if part in places] or [slice(0, 0)]
+            yield unit, {name: np.concatenate([column[place] for place in found]) for name, column in columns.items()}
 
 
 def own_cells(scores: pl.LazyFrame) -> pl.LazyFrame:
@@ -256,10 +274,12 @@ def measures(cells: pl.LazyFrame, cases: pl.DataFrame | None, units: Units) -> p
     else:
         calls = cells.select("part", latency).collect(engine="streaming")
         parts = cases.group_by("part").agg(*moments(*NAMES), *_case_bounds())
-    columns = [name for name in ("part", *NAMES, "cluster") if name in cases.columns]
-    spread = [{"unit": unit, **_case_measures(rows)} for unit, rows in units.rows(cases.select(columns))]
+    # Clusters as numbers from 1, in their order; 0 without a group.
+    numbered = [pl.col("cluster").rank("dense").fill_null(0)] if "cluster" in cases.columns else []
+    spread = [_case_measures(unit, own) for unit, own in units.arrays(cases.select("part", *NAMES, *numbered))]
     latencies = [
-        {"unit": unit, **_latencies(rows["latency"])} for unit, rows in units.rows(calls.select("part", "latency"))
+        {"unit": unit, "latency_p50": _quantile(own["latency"], 0.5), "latency_p95": _quantile(own["latency"], 0.95)}
+        for unit, own in units.arrays(calls.select("part", "latency"))
     ]
     return _merged(parts, units).join(_frame(spread), on="unit").join(_frame(latencies), on="unit")
 
@@ -288,23 +308,31 @@ def _merged(parts: pl.DataFrame, units: Units) -> pl.DataFrame:
     return rows.with_columns(pl.col("floor", "ceiling").fill_nan(None))
 
 
-def _case_measures(cases: pl.DataFrame) -> dict[str, Any]:
+def _case_measures(unit: int, cases: Mapping[str, Floats]) -> dict[str, Any]:
     """A unit's median score, its numbers if they are few, and its cluster sums."""
-    found: dict[str, Any] = {"median": cases["score"].quantile(0.5, "linear")}
-    groups = case_clusters(cases) if "cluster" in cases.columns else None
+    found: dict[str, Any] = {"unit": unit, "median": _quantile(cases["score"], 0.5)}
+    groups = cases.get("cluster")
+    if groups is not None:  # a case without a group is a cluster of its own
+        groups = np.where(groups > 0, groups, np.arange(-groups.size, 0)) if groups.any() else None
     for name in NAMES:
-        column = cases[name].cast(pl.Float64)
-        numbers = column.drop_nulls().to_numpy()
+        known = ~np.isnan(cases[name])
+        numbers = cases[name][known]
         found[f"{name}_few"] = numbers if numbers.size < FEW_CASES else None
-        if "cluster" in cases.columns:
+        if "cluster" in cases:
             centred = numbers - numbers.mean() if numbers.size else numbers
-            sums = cluster_sums(centred, None if groups is None else groups[column.is_not_null().to_numpy()])
+            sums = cluster_sums(centred, None if groups is None else groups[known])
             found |= {f"{name}_clusters": sums.size, f"{name}_ss": float((sums**2).sum())}
     return found
 
 
-def _latencies(seconds: pl.Series) -> dict[str, Any]:
-    return {f"latency_p{share}": seconds.quantile(share / 100, "linear") for share in (50, 95)}
+def _quantile(values: Floats, share: float) -> float | None:
+    """The quantile of what is not NaN, interpolated as Polars does; None of nothing."""
+    ordered = np.sort(values[~np.isnan(values)])
+    if not ordered.size:
+        return None
+    place = (ordered.size - 1) * share
+    low, high = ordered[math.floor(place)], ordered[math.ceil(place)]
+    return float(low if low == high else (high - low) * (place - math.floor(place)) + low)
 
 
 def _frame(rows: list[dict[str, Any]]) -> pl.DataFrame:
