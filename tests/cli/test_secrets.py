@@ -69,7 +69,7 @@ def test_another_password_is_no_other_judge(program: Program) -> None:
 
     def identity(url: str) -> str:
         values = {"kind": "openai", "model": "m", "base_url": url, "api_key_env": None}
-        return build_judge(OpenAIJudgeConfig.model_validate(values), "openai").identity
+        return build_judge(OpenAIJudgeConfig.model_validate(values), "openai").info.identity
 
     assert identity("http://u:one@h/v1") == identity("http://u:two@h/v1") == identity("http://h/v1")
     assert identity("http://h/v1") != identity("http://other/v1")
