@@ -176,9 +176,16 @@ class Intake:
         }
         return self._progress
 
-    def put(self, connection: Connection, block: Block, replaced: Collection[Place] = ()) -> None:
-        """Write the rows of a block; those that are there already are replaced, but for standing answers and tags."""
-        steps = [row for place, row in block.steps.items() if row["steps"] != "[]" or place in replaced]
+    def put(self, connection: Connection, block: Block, replaced: Collection[Place] | None = None) -> None:
+        """Write the rows of a block; those that are there already are replaced, but for standing answers and tags.
+
+        Args:
+            connection: In a transaction that writes.
+            block: The rows.
+            replaced: The scores that are there already; None where that is not known. Others need no empty steps.
+        """
+        rows = block.steps.items()
+        steps = [row for place, row in rows if replaced is None or place in replaced or row["steps"] != "[]"]
         scores.put(connection, list(block.standing.values()), block.tags, [], [], is_replaced=False)
         scores.put(connection, list(block.answers.values()), [], list(block.scores.values()), steps)
 
@@ -197,6 +204,8 @@ class Intake:
 
     def composites(self) -> Iterator[Block]:
         """The scores that only scores.parquet has: those of composites, or all where the journal is gone."""
+        if self._folder.journal.is_file() and not self._composites:
+            return
         frame = self._saved.scores().filter(pl.col("member_of").is_null())
         if self._folder.journal.is_file():
             frame = frame.filter(pl.col("metric").is_in(self._composites))

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal, get_args
 from evalflow.app.core.process import working_on
 from evalflow.app.core.rederive import facts_of_run, original_thresholds, override_of, rewrite
 from evalflow.app.core.saved import open_run
+from evalflow.app.studio.intake import Intake
 from evalflow.app.studio.metrics import MetricDefinition, MetricDraft, list_library, list_metrics, update_metric
 from evalflow.app.studio.run_types import ENDED, Run
 from evalflow.app.studio.runs import get_run, run_row
@@ -211,6 +212,9 @@ def _rewrite(
                 found["exit_code"] = manifest["exit_code"]
             with space.database.writing() as connection:
                 changed = runs.change(connection, run_id, row["version"], **found)
+                intake = Intake(row)
+                for block in intake.composites():  # they may be made of what passes
+                    intake.put(connection, block)
     except BlockingIOError:
         raise TakenError(Problem(f"something works on run {run_id}", "run", "try again in a moment")) from None
     except OSError as error:

@@ -12,7 +12,7 @@ from evalflow.app.core.process import working_on
 from evalflow.app.studio import bots, cases, datasets, metrics, run_files, runs
 from evalflow.app.studio.metrics import MetricDraft
 from evalflow.app.studio.run_types import Run, RunRequest
-from evalflow.app.studio.scores import ScoreFilter, distribution, neighbours, pass_rates
+from evalflow.app.studio.scores import ScoreFilter, distribution, list_scores, neighbours, pass_rates
 from evalflow.app.studio.space import NotFoundError, TakenError, Workspace
 from evalflow.errors import UserError
 
@@ -48,6 +48,20 @@ def _run(space: Workspace) -> Run:
 def found(run: Run) -> tuple[Any, ...]:
     [metric], [gate] = run.facts["metrics"], run.facts["gates"]
     return metric["threshold"], metric["declared"], gate["passed"], run.exit_code, run.facts["kept"]
+
+
+def test_composites_of_what_passes_follow_a_threshold(space: Workspace, run: Run) -> None:
+    whole = {"kind": "composite", "description": "All pass.", "of": {"graded": 1}, "op": "all"}
+    metrics.create_metric(space, "desk", MetricDraft("whole", whole))
+    both = finish(space, RunRequest("desk", ["mine"], ["whole", "graded"]))
+
+    def passed() -> list[bool]:
+        return [bool(score.score) for score in list_scores(space, both.run_id, ScoreFilter(metric="whole")).items]
+
+    assert [score.metric for score in list_scores(space, both.run_id, limit=2).items] == ["graded", "whole"]
+    assert passed() == [i >= 5 for i in range(10)]
+    run_files.keep_threshold(space, both.run_id, "graded", 0.2)
+    assert passed() == [i >= 2 for i in range(10)]
 
 
 def test_it_is_kept_with_all_that_follows_and_given_back(space: Workspace, run: Run) -> None:
