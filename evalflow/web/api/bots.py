@@ -19,12 +19,12 @@ from evalflow.app.studio.bots import (
     try_bot,
     update_bot,
 )
-from evalflow.web.api.deps import Body, Cursor, Expected, Limit, Name, Page, Space, created, page_of, tagged
+from evalflow.web.api.deps import Cursor, Expected, Limit, Name, Page, RequestBody, Space, created, page_of, tagged
 
 router = APIRouter(prefix="/bots", tags=["bots"])
 
 
-class NewBot(Body):
+class NewBot(RequestBody):
     """A bot to define."""
 
     name: str = Field(max_length=200, description="Lower-case letters, digits and _.")
@@ -32,14 +32,14 @@ class NewBot(Body):
     config: dict[str, Any] = Field(description="A target's configuration: kind (openai, http, recorded) and its keys.")
 
 
-class BotCopy(Body):
+class BotCopy(RequestBody):
     """A copy of a bot."""
 
     name: str = Field(max_length=200)
     changes: dict[str, Any] = Field(default={}, description="Keys of the configuration with other values.")
 
 
-class BotChange(Body):
+class BotChange(RequestBody):
     """Changes to a bot; fields that are left out stay as they are."""
 
     name: str | None = Field(default=None, max_length=200)
@@ -47,7 +47,7 @@ class BotChange(Body):
     config: dict[str, Any] | None = Field(default=None, description="The whole configuration.")
 
 
-class Question(Body):
+class Question(RequestBody):
     """A question to a bot."""
 
     question: str = Field(min_length=1, max_length=LONGEST_QUESTION)

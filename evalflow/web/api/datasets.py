@@ -33,14 +33,14 @@ from evalflow.app.studio.datasets import (
     update_dataset,
 )
 from evalflow.app.studio.scores import run_tags
-from evalflow.web.api.deps import Body, Cursor, Expected, Limit, Name, Page, Space, created, page_of, tagged
+from evalflow.web.api.deps import Cursor, Expected, Limit, Name, Page, RequestBody, Space, created, page_of, tagged
 
 router = APIRouter(prefix="/datasets", tags=["datasets"])
 _JSONL = "application/jsonl"
 _EXPORT: dict[int | str, dict[str, Any]] = {200: {"content": {_JSONL: {}}, "description": "One case a line."}}
 
 
-class NewDataset(Body):
+class NewDataset(RequestBody):
     """A dataset to define, without cases."""
 
     name: str = Field(max_length=200, description="Lower-case letters, digits and _.")
@@ -48,13 +48,13 @@ class NewDataset(Body):
     generates: Generates = Field(default="answer", description="The case field that a live bot's reply fills.")
 
 
-class DatasetCopy(Body):
+class DatasetCopy(RequestBody):
     """A copy of a dataset."""
 
     name: str = Field(max_length=200)
 
 
-class DatasetChange(Body):
+class DatasetChange(RequestBody):
     """Changes to a dataset; fields that are left out stay as they are."""
 
     description: str | None = Field(default=None, max_length=10_000)
@@ -122,7 +122,7 @@ Ids = Annotated[
 Tag = Annotated[str, Field(min_length=1, max_length=200)]
 
 
-class NewCases(Body):
+class NewCases(RequestBody):
     """Cases to add, all or none."""
 
     items: list[dict[str, Any]] = Field(
@@ -131,7 +131,7 @@ class NewCases(Body):
     )
 
 
-class Tagging(Body):
+class Tagging(RequestBody):
     """Tags to add and to remove."""
 
     cases: Ids
@@ -139,7 +139,7 @@ class Tagging(Body):
     remove: list[Tag] = Field(default=[], max_length=50)
 
 
-class Deletion(Body):
+class Deletion(RequestBody):
     """Cases to delete."""
 
     cases: Ids

@@ -75,7 +75,7 @@ def created(request: Request, response: Response, name: str) -> None:
     response.headers["Location"] = f"{request.url.path}/{name}"
 
 
-class Body(BaseModel):
+class RequestBody(BaseModel):
     """The body of a request; unknown keys are refused."""
 
     model_config = ConfigDict(extra="forbid")

@@ -21,7 +21,7 @@ from evalflow.app.studio.metrics import (
     replace_metrics,
 )
 from evalflow.records import Usage
-from evalflow.web.api.deps import Body, Cursor, Limit, Name, Page, Space, page_of
+from evalflow.web.api.deps import Cursor, Limit, Name, Page, RequestBody, Space, page_of
 
 bot_router = APIRouter(prefix="/bots/{bot}/metrics", tags=["metrics"])
 _ETAG = re.compile(r'"((?:[a-z][a-z0-9_]{0,99}:\d{1,18}(?:,(?!"))?)*)"\Z')
@@ -29,7 +29,7 @@ MOST_METRICS = 200
 """Of a bot."""
 
 
-class MetricIn(Body):
+class MetricIn(RequestBody):
     """A metric's definition."""
 
     name: str = Field(max_length=200)
@@ -41,13 +41,13 @@ class MetricIn(Body):
         return MetricDraft(self.name, self.definition, self.prompts)
 
 
-class Metrics(Body):
+class Metrics(RequestBody):
     """All metrics of a bot."""
 
     items: list[MetricIn] = Field(max_length=MOST_METRICS)
 
 
-class MetricCopy(Body):
+class MetricCopy(RequestBody):
     """A copy of a metric."""
 
     source: str = Field(max_length=200, description="The name of the metric to copy.")
@@ -55,7 +55,7 @@ class MetricCopy(Body):
     of: str | None = Field(default=None, max_length=200, description="The bot whose metric it is; null: the library.")
 
 
-class Previewed(Body):
+class Previewed(RequestBody):
     """A metric that is being defined, and a case to try it on."""
 
     metric: MetricIn

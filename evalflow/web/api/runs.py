@@ -39,7 +39,7 @@ from evalflow.app.studio.runs import (
 from evalflow.app.studio.scores import PassRate, Score, ScoreFilter, ScorePage, get_score, list_scores, pass_rates
 from evalflow.jsonvalues import DEEPEST, is_too_deep
 from evalflow.report.html import report_policy
-from evalflow.web.api.deps import Body, Cursor, Expected, Limit, Name, Page, Seen, Space, created, tagged
+from evalflow.web.api.deps import Cursor, Expected, Limit, Name, Page, RequestBody, Seen, Space, created, tagged
 
 router = APIRouter(prefix="/runs", tags=["runs"])
 Named = Annotated[str, Field(min_length=1, max_length=200)]
@@ -55,7 +55,7 @@ Values = Annotated[dict[str, Any], AfterValidator(_shallow)]
 """Keys of the configuration with their values."""
 
 
-class NewRun(Body):
+class NewRun(RequestBody):
     """A run to start; each name is of something defined here, or else in conf/."""
 
     bot: Named = Field(description='The bot to test; "recorded" scores the answers in the test cases.')
@@ -78,7 +78,7 @@ class NewRun(Body):
         return RunRequest(**self.model_dump())
 
 
-class RunFolderIn(Body):
+class RunFolderIn(RequestBody):
     """The folder of a run made on the command line."""
 
     folder: str = Field(min_length=1, max_length=4096, description="Below the working directory, as outputs/runs/ID.")
@@ -239,7 +239,7 @@ def _blocks(file: BinaryIO, size: int) -> Iterator[bytes]:
 thresholds_router = APIRouter(prefix="/runs/{run}/thresholds/{metric}", tags=["scores"])
 
 
-class ThresholdOut(Body):
+class ThresholdOut(RequestBody):
     """A threshold."""
 
     threshold: Annotated[float, Field(allow_inf_nan=False, description="On the scale of the scores.")]
@@ -270,7 +270,7 @@ Text = Annotated[str | None, Query(max_length=500)]
 Number = Annotated[float | None, Query(allow_inf_nan=False)]
 
 
-class Thresholds(Body):
+class Thresholds(RequestBody):
     """Other thresholds than the run's, by metric."""
 
     thresholds: dict[str, Annotated[float, Field(allow_inf_nan=False)]] = Field(default={}, max_length=200)

@@ -16,7 +16,7 @@ from evalflow.app.studio.space import Workspace, within
 from evalflow.app.studio.transfer import ImportedNames, export_files, import_files
 from evalflow.app.studio.uploads import examine_upload, upload_cases
 from evalflow.errors import Problem, UserError
-from evalflow.web.api.deps import Body, Name, Space
+from evalflow.web.api.deps import Name, RequestBody, Space
 from evalflow.web.api.problems import ProblemError
 
 upload_router = APIRouter(prefix="/datasets/{dataset}/cases", tags=["cases"])
@@ -98,7 +98,7 @@ def _without_path(problem: Problem, path: Path) -> Problem:
 router = APIRouter(tags=["files"])
 
 
-class Export(Body):
+class Export(RequestBody):
     """What to export, and where to."""
 
     folder: str = Field(min_length=1, max_length=4096, description="A new one, below the working directory.")
@@ -106,7 +106,7 @@ class Export(Body):
     datasets: list[str] = Field(default=[], max_length=100)
 
 
-class Import(Body):
+class Import(RequestBody):
     """What to import."""
 
     folder: str = Field(min_length=1, max_length=4096, description="Below the working directory; it has conf/.")
