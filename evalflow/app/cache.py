@@ -89,7 +89,7 @@ def cache_prune(
 
 @contextmanager
 def _opened(path: Path, *, reading: bool) -> Generator[Store]:
-    """The store of a cache, with its faults told as people need them."""
+    """Open a cache, and turn what is wrong with it into errors for people."""
     from evalflow.calls.cache_store import Corrupt, Foreign, Store
 
     try:
@@ -126,7 +126,6 @@ def _rows(path: Path, stats: Stats) -> Sequence[tuple[str, str]]:
 
 
 def _size(text: str) -> int:
-    """Bytes from text such as 500MB, 1GiB or 4096."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmg]i?|)b?", text.strip().lower())
     if not found:
         raise UserError(Problem(f"{text!r} is no size", "--to-size", "such as 500MB, 1GiB or 4096"))

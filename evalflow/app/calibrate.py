@@ -102,7 +102,7 @@ def calibrate_sweep(folder: Path, jobs: Sequence[Path], labels: str | None, *, s
     runs, notes = finished_runs(folder, jobs)
     people = labels_of_sweep(runs, labels)
     ranking = rank_judges(runs, {name: one.frame for name, one in people.items()}, split=split)
-    held, issued = _hold_all(runs, people, ranking.halves)
+    held, issued = _calibrate_runs(runs, people, ranking.halves)
     if not held:
         look = command("cases", next(iter(runs.values())).folder.path)
         hint = f"only scored answers can be calibrated; look at them: {look}"
@@ -119,10 +119,10 @@ def calibrate_sweep(folder: Path, jobs: Sequence[Path], labels: str | None, *, s
     return Chosen(boards, split, held, issued, notes)
 
 
-def _hold_all(
+def _calibrate_runs(
     runs: Mapping[str, SavedRun], people: Mapping[str, RunLabels], halves: Mapping[str, pl.DataFrame]
 ) -> tuple[dict[str, Calibration], dict[str, Sequence[Issued]]]:
-    """The calibrations and certificates of the runs that have labels left for it."""
+    """The calibration and the certificates of each run that has labels."""
     found: dict[str, Calibration] = {}
     issued: dict[str, Sequence[Issued]] = {}
     for name, run in runs.items():
@@ -181,7 +181,7 @@ def calibrate(options: argparse.Namespace, console: Console) -> int:
         console.file.write(json.dumps(document, ensure_ascii=False, indent=2) + "\n")
     else:
         print_calibration(console, found)
-        _tell(console, folder, issued)
+        _print_certificates(console, folder, issued)
     return 0 if any(row.corrected.estimate is not None for row in found.rows) else UserError.exit_code
 
 
@@ -216,8 +216,8 @@ def _print_issued(console: Console, one: Issued) -> None:
     console.print(literal(f"certificate  {shown(one.path)}"), soft_wrap=True)
 
 
-def _tell(console: Console, folder: RunFolder, issued: Sequence[Issued]) -> None:
-    """The certificates, or why there are none; and where to read on."""
+def _print_certificates(console: Console, folder: RunFolder, issued: Sequence[Issued]) -> None:
+    """Print the certificates, or why there are none."""
     console.print()
     for one in issued:
         _print_issued(console, one)

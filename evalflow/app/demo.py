@@ -131,7 +131,7 @@ def _source(config: DatasetConfig) -> Path:
 def _pairs(
     name: str, config: DatasetConfig, example: Callable[[Case], Message | None], *, replacing: bool
 ) -> Iterator[tuple[Case, Message | None]]:
-    """Every case, and the example answer that it gets; None where it keeps what it has."""
+    """Each case with its new example answer; None if the case keeps its own."""
     for case in datasets.read(name, config):
         yield case, example(case) if replacing or case.demo_answer is None else None
 
@@ -146,7 +146,7 @@ def _example(run: RunConfig, book: AnswerBook, case: Case, target: str) -> Messa
 
 
 def _write(cases: Iterator[Case], source: Path) -> Path:
-    """The cases as JSON lines beside the file they are from; no file that is there is touched."""
+    """Write the cases as JSON lines beside their source; existing files stay."""
     number = 1
     while True:
         path = source.with_name(f"{source.stem}.demo{'' if number == 1 else f'-{number}'}.jsonl")

@@ -224,7 +224,7 @@ def _rows(basis: Basis, goal: Goal, level: Level, found: Pilot) -> Iterator[Plan
 
 
 def _least(basis: Basis, goal: Goal, level: Level) -> int | None:
-    """Cases that endless repeats would need; None where repeats are not known to help, or cases not seen to differ."""
+    """Cases needed with unlimited repeats; None if repeats are not known to help, or cases do not differ."""
     seen = basis.difference_spread if goal.kind == "detect" else basis.scores.case_spread
     if len(basis.repeats) == 1 or goal.kind == "cases" or not seen:
         return None
@@ -234,7 +234,6 @@ def _least(basis: Basis, goal: Goal, level: Level) -> int | None:
 
 
 def _stated(options: argparse.Namespace) -> Basis:
-    """A basis of guesses."""
     correlation = options.correlation or 0.0
     assumptions: list[str] = []
     noise = None

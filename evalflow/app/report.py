@@ -48,7 +48,7 @@ def report_again(words: Sequence[str], console: Console) -> int:
 
 
 def _numbers(run: Path) -> dict[str, str]:
-    """What a run's summary and its exit code say, as it is printed; nothing where there is no summary yet."""
+    """The numbers of a run's summary, and its exit code; empty without a summary."""
     folder = RunFolder(run)
     table = run / "summary.parquet"
     if not table.is_file():
@@ -63,7 +63,6 @@ def _numbers(run: Path) -> dict[str, str]:
 
 
 def _changes(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
-    """The old and the new number, of those that differ."""
     names = dict.fromkeys([*before, *after]) if before else {}
     return [
         f"{name}: {before.get(name, '–')} → {after.get(name, '–')}"

@@ -69,8 +69,7 @@ def resume(
         return 130
 
 
-def _again(manifest: Mapping[str, Any], changes: Sequence[str]) -> str:
-    """The command line of a new run like that one, with other settings."""
+def _new_run_command(manifest: Mapping[str, Any], changes: Sequence[str]) -> str:
     changed = {change.partition("=")[0].lstrip("+~") for change in changes}
     kept = [word for word in manifest["overrides"] if word.partition("=")[0].lstrip("+~") not in changed]
     own = [str(folder) for folder in manifest["search_folders"]["conf"] if Path(folder) not in conf_dirs(None)]
@@ -83,7 +82,11 @@ def _with_budget(manifest: dict[str, Any], changes: Sequence[str]) -> dict[str, 
     if settings:
         what = f"{', '.join(settings)}: a run keeps its settings, all but its budget, or its scores would not be alike"
         raise UserError(
-            Problem(what, "command line", f"start it again; what was asked is remembered: {_again(manifest, changes)}")
+            Problem(
+                what,
+                "command line",
+                f"start it again; what was asked is remembered: {_new_run_command(manifest, changes)}",
+            )
         )
     config = manifest["config"]
     values: dict[str, Any] = {**config.get("budget", {})}

@@ -136,7 +136,7 @@ def run(order: RunOrder, watcher: Watcher) -> int:
 
 
 def _checked(order: RunOrder) -> tuple[Inspection, dict[str, Any]]:
-    """What is run, and the manifest with which it begins.
+    """Check everything, and open the manifest.
 
     Raises:
         UserError: The configuration or the data is wrong.
@@ -147,7 +147,7 @@ def _checked(order: RunOrder) -> tuple[Inspection, dict[str, Any]]:
 
 
 def _calibrated(run: SavedRun, derived: Derived) -> Derived:
-    """The run's judges held against the labels that the data bring along, where they do."""
+    """Compare the run's judges with human labels, if there are any."""
     from evalflow.app.core.calibration import certify, saved_calibration
 
     found = saved_calibration(run)
@@ -172,7 +172,7 @@ def _report(
 
 
 def _score(order: RunOrder, found: Inspection, journal: JournalSink, tally: Tally, watcher: Watcher) -> None:
-    """Ask and score what is not finished. An interrupt finishes the cases under way, a second one stops at once."""
+    """Score what is not finished. An interrupt finishes the cases in progress, a second one stops at once."""
     parts, run = found.parts, found.parts.settings.run
     finished = finished_before(order, parts, found.rules().bounded, tally)
     if journal.torn:
@@ -213,7 +213,7 @@ def _score(order: RunOrder, found: Inspection, journal: JournalSink, tally: Tall
 
 
 def _incomplete(order: RunOrder, found: Inspection) -> IncompleteError:
-    """Which scores a run lacks though it was not stopped."""
+    """The error that names the missing scores of a run that was not stopped."""
     parts, repeats = found.parts, found.parts.settings.run.repeats
     plan = RunPlan(order.run_id, parts.target, tuple(parts.pairs), repeats.target, repeats.judge)
     finished = read_finished(RunFolder(order.folder), Tally(), found.rules().bounded, errors_too=True).cells
@@ -229,7 +229,7 @@ def _incomplete(order: RunOrder, found: Inspection) -> IncompleteError:
 
 
 def _watched(journal: JournalSink, parts: Parts, watcher: Watcher) -> Sink:
-    """The journal, with a look at the scores of verbose metrics."""
+    """The journal; scores of verbose metrics are shown too."""
     verbose = [name for name, metric in parts.metrics.items() if getattr(metric.config, "verbose", False)]
     return WatchedSink(journal, verbose, watcher.scored) if verbose else journal
 
@@ -255,7 +255,7 @@ class Screen(Watcher, Protocol):
 
 @dataclass(slots=True)
 class _Jobs:
-    """What became of the jobs so far."""
+    """The results of the jobs so far."""
 
     codes: list[int] = field(default_factory=list[int])
     folders: list[Path] = field(default_factory=list[Path])
@@ -323,7 +323,6 @@ def _one(job: HydraJob, run_id: str, overrides: Sequence[str], jobs: _Jobs, scre
 
 
 def _has_begun(folder: Path, run_id: str) -> bool:
-    """Whether the folder holds this very run."""
     return RunFolder(folder).manifest.exists() and RunFolder(folder).read_manifest()["run_id"] == run_id
 
 

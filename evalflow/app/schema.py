@@ -77,7 +77,6 @@ def group_schema(group: str) -> Schema:
 
 
 def _kinds(group: str) -> Iterator[tuple[str, type[BaseModel]]]:
-    """Each kind of the group, and the model of its configuration."""
     if group == "metric":
         metrics = metric_kinds()
         yield from ((name, metrics.get(name).Config) for name in metrics.names())
@@ -92,7 +91,7 @@ def _when_kind(kind: str, model: str) -> Schema:
 
 
 def _without_kind(known: list[str], any_kind: list[Schema]) -> Schema:
-    """Of a file whose kind stands in one that it starts from, all that can be said: it fits some kind."""
+    """The rule for a file without `kind`, which a file in its defaults may set: it must fit some kind."""
     return {
         "if": {"required": ["kind"]},
         "then": {"properties": {"kind": {"enum": known}}},

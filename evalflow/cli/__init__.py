@@ -58,7 +58,7 @@ def help_text() -> str:
 
 
 def _wants_help(words: list[str]) -> bool:
-    """Whether the overview is asked for; verbs with arguments of their own have a help of their own."""
+    """Whether to print the overview; verbs with arguments have their own help."""
     if words[:1] == ["help"]:
         return True
     overrides_follow = not words or words[0] not in VERBS or words[0] in ("run", "check")
@@ -66,7 +66,7 @@ def _wants_help(words: list[str]) -> bool:
 
 
 def _handler(words: list[str]) -> Handler:
-    """The verb's handler; the verb itself is taken off the words."""
+    """The verb's handler; removes the verb from the words."""
     if words and words[0] in VERBS:
         return VERBS[words.pop(0)]
     if words and not words[0].startswith("-") and "=" not in words[0]:

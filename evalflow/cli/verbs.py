@@ -316,7 +316,6 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _parser_of(verb: str, description: str) -> _Parser:
-    """The arguments of one verb, none yet."""
     return _Parser(prog=f"python -m evalflow {verb}", description=description)
 
 
@@ -351,14 +350,14 @@ def _run_id_of(words: list[str]) -> tuple[str | None, list[str]]:
 
 
 def _console(*, stderr: bool = False) -> Console:
-    """Where results go; with `stderr`, where progress and errors do."""
+    """The console for results; with `stderr`, for progress and errors."""
     from rich.console import Console
 
     return Console(stderr=stderr, highlight=False)
 
 
 def _confirmed(question: str) -> bool:
-    """Whether somebody at the terminal says yes; where there is none, nobody does."""
+    """Ask at the terminal; without a terminal the answer is no."""
     if not sys.stdin.isatty():
         return False
     from evalflow.report.wording import plain

@@ -1,4 +1,4 @@
-"""Keys that the command line changes and no file has: each is a slip of the pen, or takes a `+`."""
+"""Explain overrides of keys that no file has: each is a typo, or needs a `+`."""
 
 from __future__ import annotations
 
@@ -62,14 +62,13 @@ def problems_of_absent(
 
 
 def _swept(overrides: Sequence[str]) -> dict[str, list[str]]:
-    """The judges, targets or embedders that a sweep goes through."""
     parsed = OverridesParser.create().parse_overrides(list(overrides))
     found = {str(one.key_or_group): list(one.sweep_string_iterator()) for one in parsed if one.is_sweep_override()}
     return {group: choices for group, choices in found.items() if group in ("judge", "target", "embedder")}
 
 
 def _of_one_choice(key: str, group: str, choices: Sequence[str]) -> Problem:
-    """What to do about a key that only some choices of a sweep have: it belongs to a file of one of them."""
+    """The hint for a key that only some choices of a sweep have: move it to a file of that choice."""
     name = choices[-1] if choices[-1] != "embedded" else choices[0]
     file = f"conf/{group}/my_{name}.yaml"
     swept = ",".join(f"my_{choice}" if choice == name else choice for choice in choices)
@@ -82,7 +81,7 @@ def _of_one_choice(key: str, group: str, choices: Sequence[str]) -> Problem:
 
 
 def _keys(overrides: Sequence[str]) -> dict[str, str]:
-    """Overrides, each with its key. One with several values, for a sweep, is reduced to its first."""
+    """The key of each override; a sweep override is reduced to its first value."""
     keys: dict[str, str] = {}
     for override in OverridesParser.create().parse_overrides(list(overrides)):
         line = str(override.input_line)
@@ -108,7 +107,7 @@ def _without_absent(
 
 
 def _misnamed_part(key: str, values: Mapping[str, Any]) -> Problem | None:
-    """What is wrong with the first words of a key, those that no typed model knows."""
+    """Check the first parts of a key, which no model covers."""
     root, *below = key.split(".")
     if root == "hydra":
         return Problem(unknown_key(key), COMMAND_LINE, "`--cfg hydra` shows Hydra's own keys")

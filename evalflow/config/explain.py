@@ -56,7 +56,7 @@ def override(key: str, value: str) -> str:
 
 
 def unknown_key(path: str) -> str:
-    """What is said of a key that no model knows."""
+    """The message for an unknown key."""
     return f"unknown key {path}"
 
 
@@ -127,7 +127,7 @@ def _walk(model: type[BaseModel], loc: Sequence[int | str]) -> tuple[list[str], 
 
 
 def _bare(annotation: Any) -> Any:
-    """An annotation without what Annotated adds, and without None."""
+    """The annotation without Annotated and None."""
     if typing.get_origin(annotation) is Annotated:
         return _bare(typing.get_args(annotation)[0])
     if typing.get_origin(annotation) in (typing.Union, types.UnionType):
@@ -137,7 +137,6 @@ def _bare(annotation: Any) -> Any:
 
 
 def _models(annotation: Any) -> list[type[BaseModel]]:
-    """The models that stand at a place: one, those of a union, or none."""
     bare = _bare(annotation)
     if isinstance(bare, type) and issubclass(bare, BaseModel):
         return [bare]
@@ -147,6 +146,6 @@ def _models(annotation: Any) -> list[type[BaseModel]]:
 
 
 def _tags(model: type[BaseModel]) -> set[Any]:
-    """The words by which a union tells this member from the others."""
+    """The literal values that select this member of a union."""
     literals = (field.annotation for field in model.model_fields.values() if field.is_required())
     return {word for one in literals if typing.get_origin(one) is Literal for word in typing.get_args(one)}

@@ -1,4 +1,4 @@
-"""What Hydra, OmegaConf and YAML complain of, in our words: what, where, and the next step."""
+"""Turn errors of Hydra, OmegaConf and YAML into problems: what, where, and the next step."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ def _yaml_problem(error: yaml.YAMLError) -> Problem:
     return Problem(f"this is not valid YAML: {what}", where, "quote values that hold any of : { } [ ] # & * ! | > % @")
 
 
-def _unled(error: InterpolationKeyError) -> Problem:
-    """A reference to a key that is not there."""
+def _broken_reference(error: InterpolationKeyError) -> Problem:
+    """The problem of an interpolation whose key does not exist."""
     named = re.search(r"Interpolation key '([^']+)'", str(error))
     key = named[1] if named else "a key"
     where = str(error.full_key or "")
@@ -84,7 +84,7 @@ def _user_error(error: Exception, overrides: Sequence[str]) -> UserError:
         what = f"the environment variable {variable[1]} is not set"
         return UserError(Problem(what, str(getattr(error, "full_key", "") or ""), "set it, or write it into .env"))
     if isinstance(error, InterpolationKeyError):
-        return UserError(_unled(error))
+        return UserError(_broken_reference(error))
     if isinstance(error, MissingConfigException) and error.missing_cfg_file and error.options is not None:
         group, _, name = error.missing_cfg_file.rpartition("/")
         return UserError(Problem(f"there is no {group} {name!r}", f"{group}={name}", did_you_mean(name, error.options)))
@@ -94,7 +94,7 @@ def _user_error(error: Exception, overrides: Sequence[str]) -> UserError:
 
 
 def _quoting(override: str) -> str:
-    """What the grammar of overrides asks for; it takes no quotes around the key of a map."""
+    """The hint for an override that Hydra's grammar does not accept."""
     if key := re.search(r"[{,]\s*(['\"])([^'\"]+)\1\s*:", override):
         escaped = re.sub(r"([:=,(){}\[\] ])", r"\\\1", key[2])
         return f"a key in a map takes no quotes; what is special in it takes a backslash: {escaped}"

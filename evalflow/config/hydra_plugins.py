@@ -67,7 +67,7 @@ class UserConfigSource(FileConfigSource):
 
 
 def _problems(config_path: str, found: ConfigResult) -> Iterator[tuple[str, str, str]]:
-    """The keys of a user's file that could have Hydra run code, with what is wrong and what to do."""
+    """Keys of a user's file that could make Hydra run code, each with the problem and a hint."""
     package = found.header.get("package") or ""
     name = config_path.removesuffix(".yaml").rpartition("/")[2]
     if config_path.lstrip("/").startswith("hydra/") or _reaches_hydra(package.replace("_name_", name)):
@@ -92,7 +92,7 @@ def _problems(config_path: str, found: ConfigResult) -> Iterator[tuple[str, str,
 
 
 def _only_sweeps(own: Any) -> bool:
-    """Whether all that is said below `hydra` are the values that a sweep goes over."""
+    """Whether the keys below `hydra` are only sweep values."""
     sweeper = cast("dict[Any, Any]", own).get("sweeper") if isinstance(own, dict) else None
     params = cast("dict[Any, Any]", sweeper).get("params") if isinstance(sweeper, dict) else None
     if own != {"sweeper": {"params": params}} or not isinstance(params, dict):
@@ -102,7 +102,7 @@ def _only_sweeps(own: Any) -> bool:
 
 
 def _targets(value: Any, path: str) -> Iterator[str]:
-    """Where `_target_` stands, however deep."""
+    """The paths of all `_target_` keys."""
     inner: Iterable[tuple[Any, Any]] = ()
     if isinstance(value, dict):
         inner = cast("dict[Any, Any]", value).items()

@@ -1,4 +1,4 @@
-"""What a `kind:` key may name: built in, or brought along by an installed package through an entry point."""
+"""The values of `kind:` keys: built in, or entry points of installed packages."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def _keep_environment(text: str) -> str:
 
 
 def _between(text: str, change: Callable[[str], str]) -> str:
-    """The text with what stands between names of variables changed."""
+    """Change the text between environment references."""
     parts: list[str] = []
     end = 0
     for found in _ENVIRONMENT.finditer(text):

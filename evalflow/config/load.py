@@ -107,7 +107,7 @@ def compose(
         overrides: Hydra overrides, as on the command line.
         config_dir: A folder to search first.
         run_id: What `${run_id:}` stands for.
-        check: Validates, so that it can be told which key was meant where there is none of that name.
+        check: Validates; finds the right name of a key that does not exist.
         complete: Whether a mandatory value that is not given is an error; else it stands there as "???".
 
     Raises:
@@ -131,7 +131,7 @@ def launch(
         run: Does one job. What it raises is raised again when all jobs are done.
         config_dir: A folder to search first.
         run_id: The id of this run or sweep.
-        check: Validates, so that it can be told which key was meant where there is none of that name.
+        check: Validates; finds the right name of a key that does not exist.
 
     Raises:
         UserError: The overrides or the files are wrong; jobs composed before that are done.
@@ -206,7 +206,7 @@ def _packaged() -> str:
 
 @contextmanager
 def _umask(mask: int) -> Generator[int]:
-    """What the whole process leaves out of the rights of new files; gives the mask that held before."""
+    """Set the umask of the process; yields the previous one."""
     before = os.umask(mask)
     try:
         yield before
@@ -215,7 +215,7 @@ def _umask(mask: int) -> Generator[int]:
 
 
 def _compose(overrides: Sequence[str], config_dir: Path | None, run_id: str, *, complete: bool = True) -> Composed:
-    """Compose; with `complete`, a mandatory value that is not given is an error."""
+    """Compose; see `compose`."""
     with _composing(config_dir, run_id, overrides), _hydra():
         config = hydra_compose(hydra_plugins.PRIMARY, list(overrides), return_hydra_config=True)
         return _plain(config, config.hydra.runtime.choices, tuple(overrides), config_dir, complete=complete)
@@ -234,7 +234,7 @@ def _explained(
 
 
 def _job(config: DictConfig, config_dir: Path | None) -> HydraJob:
-    """The job that Hydra starts with this configuration. It is read at once, while Hydra's state is that of the job."""
+    """The job of this configuration, read now, while Hydra's state is that of the job."""
     hydra = HydraConfig.get()
     given = _job_overrides()
     number = hydra.job.num if hydra.mode == RunMode.MULTIRUN else None
@@ -311,9 +311,9 @@ def _lost_package(key: str, file: Path) -> Problem:
 
 @contextmanager
 def _composing(config_dir: Path | None, run_id: str, overrides: Sequence[str]) -> Generator[None]:
-    """Hydra set up for one composition: search order, resolvers, and errors that are raised, not printed.
+    """Set Hydra up for one composition: search order, resolvers, and errors that are raised, not printed.
 
-    Other threads wait until the block has ended, or lends Hydra by `_others_may_compose`.
+    Other threads wait until the block has ended or calls `_others_may_compose`.
 
     Args:
         config_dir: A folder to search first.
@@ -362,7 +362,7 @@ def _others_may_compose(run_id: str, overrides: Sequence[str]) -> Generator[None
 
 
 def _job_overrides() -> tuple[str, ...]:
-    """The overrides of the job under way as they were given: what they take from the environment is not resolved."""
+    """The overrides of the current job as given, with environment references not resolved."""
     return tuple(cast("list[str]", OmegaConf.to_container(HydraConfig.get().overrides.task, resolve=False)))
 
 
@@ -378,7 +378,7 @@ def _swept_keys(overrides: Sequence[str]) -> set[str]:
 
 
 def _name_folders(run_id: str, overrides: Sequence[str]) -> None:
-    """Register what conf/hydra/default.yaml makes the names of folders from."""
+    """Register the resolvers that conf/hydra/default.yaml uses in folder names."""
     swept = _swept_keys(overrides)
     OmegaConf.register_new_resolver("run_id", lambda: run_id, replace=True)
     OmegaConf.register_new_resolver("swept", lambda: sweep_slug(_job_overrides(), swept), replace=True)

@@ -100,7 +100,7 @@ class CascadeConfig(MembersConfig):
 
 
 def single_judges(config: JudgeConfig) -> Mapping[str, JudgeConfig]:
-    """Whom a judge really asks, by name and in order: its members; a single judge is asked itself, without a name."""
+    """The single judges behind a judge, by name and in order; a single judge stands for itself, under an empty name."""
     return config.asked if isinstance(config, MembersConfig) else {"": config}
 
 

@@ -46,12 +46,12 @@ class OpenAITargetConfig(EndpointConfig, TargetConfig):
 
 
 def _written_out(value: Any) -> Any:
-    """The short form of an extract is its path."""
+    """Expand the short form: a text is the path."""
     return {"path": value} if isinstance(value, str) else value
 
 
 def _value_names(value: Any) -> Any:
-    """Keys as JSON spells them: YAML makes booleans and numbers of some."""
+    """Keys as JSON writes them: YAML turns some into booleans and numbers."""
     if not isinstance(value, Mapping):
         return value
     return {value_name(key): entry for key, entry in cast("Mapping[Any, Any]", value).items()}

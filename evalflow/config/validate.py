@@ -99,7 +99,7 @@ def validate(
     kind = target.kind if isinstance(target, TargetConfig) else None
     checker.problems += _combination(rest, kind)
     keys = _keys(checker, {"dataset": datasets, "metric": metrics})
-    checker.problems += _idle(checker, metrics, {name for group, name in keys if group == "dataset"})
+    checker.problems += _unused(checker, metrics, {name for group, name in keys if group == "dataset"})
     if checker.problems:
         raise UserError(checker.problems)
     named = {
@@ -114,7 +114,7 @@ def validate(
 
 
 class _Checker:
-    """Validates parts and gathers the problems of all of them."""
+    """Validates parts and collects all problems."""
 
     def __init__(self, composed: Composed) -> None:
         self.composed = composed
@@ -148,7 +148,7 @@ class _Checker:
         return None
 
     def _of_members(self, model: type[BaseModel], model_of: ModelOf, values: Any, key: str) -> Any:
-        """A judge of several, each validated by its own kind first; what is wrong with one stays its own problem."""
+        """Validate a judge with members, each by its own kind first."""
         known = len(self.problems)
         members = {
             name: self.kind(model_of, member, f"{key}.members.{name}") or JudgeConfig(kind="-")
@@ -214,8 +214,8 @@ def _keys(checker: _Checker, groups: Mapping[str, Mapping[str, Any]]) -> dict[tu
     return keys
 
 
-def _idle(checker: _Checker, metrics: Mapping[str, Any], datasets: Set[str]) -> Iterator[Problem]:
-    """Metrics that score none of the run's datasets."""
+def _unused(checker: _Checker, metrics: Mapping[str, Any], datasets: Set[str]) -> Iterator[Problem]:
+    """Report metrics that score none of the run's datasets."""
     for key, metric in metrics.items():
         wanted = metric.datasets if isinstance(metric, MetricConfig) else None
         if wanted is not None and datasets.isdisjoint(wanted):

@@ -37,7 +37,7 @@ def expect_bounded(text: str) -> None:
 
 
 def _size(node: yaml.Node, known: dict[int, float]) -> float:
-    """How many values a node is, infinite where it holds itself; each is counted once, however often it is named."""
+    """The number of values below a node; infinite if it contains itself."""
     if id(node) not in known:
         known[id(node)] = math.inf
         if isinstance(node, yaml.ScalarNode):
