@@ -29,6 +29,15 @@ _ESCAPE = re.compile(
 )
 
 
+_HUGE = re.compile(rb"[eE]\+?\d{3}|\d{100}")
+"""What a number that is too large for a float has in its text."""
+
+
+def overflows(text: bytes, value: Any) -> bool:
+    """Whether a number in a JSON text is too large for a float; its value is only gone through where one may be."""
+    return _HUGE.search(text) is not None and not is_finite(value)
+
+
 class Unusable(ValueError):
     """It is JSON, and no file could hold it; the message says why."""
 
@@ -45,7 +54,7 @@ def parsed(text: bytes) -> Any:
     value = from_json(mended(text), allow_inf_nan=False)
     if is_too_deep(value):
         raise Unusable(f"more than {DEEPEST} lists and objects within each other")
-    if not is_finite(value):
+    if overflows(text, value):
         raise Unusable("a number is too large; numbers end at about 1.8e308")
     return value
 

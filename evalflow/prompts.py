@@ -27,7 +27,7 @@ from jinja2 import (
 )
 
 from evalflow.errors import Problem, UserError, did_you_mean
-from evalflow.sandbox import Sandbox
+from evalflow.sandbox import Sandbox, Shared
 
 JUDGED = ("question", "history", "messages", "answer", "reference", "contexts", "demo_answer", "source", "against")
 """Variables of a judge's prompts that hold what others wrote."""
@@ -174,15 +174,25 @@ class Prompts:
         return Problem(f"prompt {missing!r}{included} is in none of: {places}", hint=did_you_mean(missing, known))
 
 
-def render(template: Template, variables: Mapping[str, Any], where: str) -> str:
+def render(template: Template, variables: Mapping[str, Any], where: str, shared: Shared | None = None) -> str:
     """Render a template.
+
+    Args:
+        template: What.
+        variables: All that it may use.
+        where: The key path, for messages.
+        shared: Those of the variables that are the same in every rendering of a run. What it includes is rendered once
+            where it uses no others.
 
     Raises:
         UserError: The template uses what it is not given or what the sandbox refuses, includes itself without end, or
             makes more than any prompt can need.
     """
     if isinstance(template.environment, Sandbox):
-        template.environment.begin()
+        for name in shared or ():
+            if shared and variables.get(name) is not shared[name]:
+                shared = None
+        template.environment.begin(shared)
     try:
         return template.render(variables).strip()
     except TemplateError as error:
@@ -233,4 +243,4 @@ def _too_deep(error: Exception) -> str:
     return f"its blocks or expressions are nested too deeply ({error})"
 
 
-__all__ = ["Prompts", "fenced", "render"]
+__all__ = ["Prompts", "Shared", "fenced", "render"]

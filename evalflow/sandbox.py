@@ -8,12 +8,13 @@ ordinary prompt costs what it costs without a meter.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sized
 from itertools import islice
 from typing import Any, cast
 
 from jinja2 import (
     Template,  # noqa: TID251 - its type; Prompts makes them
+    meta,
     nodes,
 )
 from jinja2.compiler import CodeGenerator, Frame
@@ -62,7 +63,45 @@ class _Generator(CodeGenerator):
             self.write(")")
             super()._output_child_post(node, frame, finalize)
         else:
-            self.write(")).__class__ is str else environment.text_of(piece))")
+            self.write(")).__class__ is str else str(piece) if piece.__class__ is int else environment.text_of(piece))")
+
+    def visit_Getattr(self, node: nodes.Getattr, frame: Frame) -> None:
+        """Look up an item of a plain dictionary without a call."""
+        if node.attr in _OF_DICT:
+            super().visit_Getattr(node, frame)
+            return
+        name = repr(node.attr)
+        self.write(f"(owner[{name}] if (owner := ")
+        self.visit(node.node, frame)
+        self.write(f").__class__ is dict and {name} in owner else environment.getattr(owner, {name}))")
+
+    def visit_Include(self, node: nodes.Include, frame: Frame) -> None:
+        """Take the text of what is the same in every rendering from the first one."""
+        name = node.template.value if isinstance(node.template, nodes.Const) else None
+        if not isinstance(name, str) or node.ignore_missing or not node.with_context:
+            super().visit_Include(node, frame)
+            return
+        local = self.dump_local_context(frame)
+        self.writeline(f"if (text := environment.shared_text(context, {name!r}, {local})) is not None:", node)
+        self.indent()
+        self.simple_write("text", frame)
+        self.outdent()
+        self.writeline("else:")
+        self.indent()
+        super().visit_Include(node, frame)
+        self.outdent()
+
+
+class Shared(dict[str, Any]):
+    """Variables that are the same in every rendering of a run.
+
+    Attributes:
+        texts: The included templates that use no other variables, rendered; None for those that do.
+    """
+
+    def __init__(self, **variables: Any) -> None:
+        super().__init__(variables)
+        self.texts: dict[str, str | None] = {}
 
 
 class Sandbox(ImmutableSandboxedEnvironment):
@@ -97,8 +136,13 @@ class Sandbox(ImmutableSandboxedEnvironment):
         for name, filter in made.items():
             filters[name] = self._counted(filter, template_costs.of_filter(name))
 
-    def begin(self) -> None:
-        """Start a rendering."""
+    def begin(self, shared: Shared | None = None) -> None:
+        """Start a rendering.
+
+        Args:
+            shared: The variables among its own that other renderings have too.
+        """
+        self._shared = shared
         self._steps = STEPS
         self._characters = CHARACTERS
 
@@ -139,6 +183,39 @@ class Sandbox(ImmutableSandboxedEnvironment):
         if self._steps < 0:
             self.step(0)
         return self._loaded[name]
+
+    def shared_text(self, context: Context, name: str, local: Mapping[str, Any]) -> str | None:
+        """The text of an included template that uses shared variables only; None for any other."""
+        shared = self._shared
+        if shared is None or not (shared.keys().isdisjoint(local) and shared.keys().isdisjoint(context.vars)):
+            return None
+        if name not in shared.texts:
+            shared.texts[name] = self._rendered(name, shared) if self._uses_only(name, shared) else None
+        return shared.texts[name]
+
+    def _rendered(self, name: str, shared: Shared) -> str:
+        template = self.get_template(name)
+        return self._joined(template.root_render_func(template.new_context(dict(shared))))
+
+    def _uses_only(self, name: str, shared: Shared) -> bool:
+        """Whether a template, and what it includes, gives the same text wherever these variables are the same."""
+        seen: set[str | None] = set()
+        left: list[str | None] = [name]
+        while left:
+            part = left.pop()
+            if part is None:
+                return False
+            if part in seen:
+                continue
+            seen.add(part)
+            self.get_template(part)
+            assert self.loader
+            tree = self.parse(self.loader.get_source(self, part)[0])
+            draws = any(one.name == "random" for one in tree.find_all(nodes.Filter))
+            if draws or not meta.find_undeclared_variables(tree) <= shared.keys():
+                return False
+            left += meta.find_referenced_templates(tree)
+        return True
 
     def getattr(self, obj: Any, attribute: str) -> Any:
         """An attribute, else an item, which Jinja finds in a dictionary only by way of an exception."""

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from evalflow.errors import UserError
-from evalflow.prompts import Prompts, render
+from evalflow.prompts import Prompts, Shared, render
 
 HARMLESS = {
     '{{ "a" ~ 1 ~ none ~ ("b" ~ x) }}': "a1Noneb7",
@@ -87,3 +87,20 @@ def test_shipped_prompts_fence_what_they_show() -> None:
     names = [path.relative_to(folder).as_posix() for path in folder.rglob("*.jinja")]
     assert len(names) > 10
     assert {name: shown for name in names if (shown := Prompts([folder]).unfenced(name))} == {}
+
+
+def test_an_include_of_shared_variables_is_rendered_once_and_any_other_each_time(tmp_path: Path) -> None:
+    (tmp_path / "scale.jinja").write_text("{{ scale.low }} to {{ scale.high }}")
+    (tmp_path / "own.jinja").write_text("{{ answer }} in {{ scale.low }}")
+    (tmp_path / "all.jinja").write_text(
+        "{% include 'scale.jinja' %}; {% include 'own.jinja' %}; "
+        "{% for scale in others %}{% include 'scale.jinja' %}{% endfor %}"
+    )
+    template = Prompts([tmp_path]).get("all.jinja")
+    shared = Shared(scale={"low": 1, "high": 5})
+    for answer in ("a", "b"):
+        variables = {**shared, "answer": answer, "others": [{"low": 0, "high": 2}]}
+        assert render(template, variables, "here", shared) == f"1 to 5; {answer} in 1; 0 to 2"
+    assert shared.texts == {"scale.jinja": "1 to 5", "own.jinja": None}
+    other = {"scale": {"low": 3, "high": 4}, "answer": "c", "others": []}
+    assert render(template, other, "here", shared) == "3 to 4; c in 3;"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import sqlite3
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -62,7 +61,15 @@ class Cache:
         """Remember the reply to a request. It can be got at once, and outlives this process when this returns."""
         if not self._opened:
             self._open()
-        self._committer.add((key, self._scope), replace(entry, run_id=self.run_id, made_at=time.time()))
+        stored = Entry(
+            body=entry.body,
+            requests=entry.requests,
+            usage=entry.usage,
+            latency_s=entry.latency_s,
+            run_id=self.run_id,
+            made_at=time.time(),
+        )
+        self._committer.add((key, self._scope), stored)
 
     def close(self) -> None:
         """Write what is not in the file yet, and close it; a later call opens it again."""

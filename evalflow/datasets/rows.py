@@ -12,7 +12,7 @@ from typing import Any
 from pydantic_core import from_json
 
 from evalflow.errors import Problem
-from evalflow.jsonvalues import is_finite, kind
+from evalflow.jsonvalues import is_finite, kind, overflows
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ def parse_json(text: bytes, file: str, first_line: int = 1) -> Any | Problem:
         line = first_line + int(place["line"]) - 1
         spot = f"line {line}, column {place['column']}"
         return Problem(f"broken JSON at {spot}: {place['reason']}", f"{file}:{line}", _json_hint(text))
-    if is_finite(value):
+    if not overflows(text, value):
         return value
     found = _overflow(text)
     where = f"{file}:{first_line + text.count(_NEWLINE, 0, found.start())}"

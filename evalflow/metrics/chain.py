@@ -13,7 +13,7 @@ from evalflow.metrics.base import BaseMetric, UnitMetricConfig
 from evalflow.metrics.returns import Observed, rows_at
 from evalflow.metrics.rules import Rule
 from evalflow.metrics.steps import LISTS, PreparedStep, fields_of, items_in, obstacle, root, stand_in
-from evalflow.prompts import render
+from evalflow.prompts import Shared, render
 from evalflow.protocols import Judge
 from evalflow.records import Answer, Ask, Case, Distribution, Message, Outcome, Reply
 
@@ -39,6 +39,7 @@ class Scope:
     fields: Mapping[str, Any]
     variables: Mapping[str, Any]
     logprobs: bool
+    shared: Shared
     samples: int = 1
 
 
@@ -56,6 +57,7 @@ class ChainMetric(BaseMetric[C], Generic[C]):
         self.prompts = tuple(dict.fromkeys(step.config.prompt for step in steps))
         self._steps = tuple(steps)
         self._rule = rule
+        self._shared = Shared(**self._constants())
         self._needed = tuple(dict.fromkeys(map(root, config.needs)))
 
     def preview(self, case: Case, answer: Answer) -> Sequence[Ask]:
@@ -98,7 +100,13 @@ class ChainMetric(BaseMetric[C], Generic[C]):
     def _scope(self, fields: Mapping[str, Any], repeat: int) -> Scope:
         variables = {field: fields[field] for field in self._needed}
         logprobs = self.config.weighting == "probability"
-        return Scope(self.name, repeat, fields, {**variables, **self._extras(fields)}, logprobs)
+        return Scope(
+            self.name, repeat, fields, {**variables, **self._shared, **self._extras(fields)}, logprobs, self._shared
+        )
+
+    def _constants(self) -> Mapping[str, Any]:
+        """Variables that the kind gives to every prompt, whatever the case."""
+        return {}
 
     def _extras(self, fields: Mapping[str, Any]) -> Mapping[str, Any]:
         """Variables that the kind gives to every prompt beside the fields in `needs`."""
@@ -166,7 +174,8 @@ def _ask(step: PreparedStep, scope: Scope, seen: Mapping[str, Observed], items: 
         variables["against"] = look_up(config.against_field, scope.fields)
     if items is not None:
         variables["items"] = items
-    prompt = render(step.template, variables, f"metric.{scope.metric}, step {config.id}, {config.prompt}")
+    where = f"metric.{scope.metric}, step {config.id}, {config.prompt}"
+    prompt = render(step.template, variables, where, scope.shared)
     return Ask(
         metric=scope.metric,
         step=config.id,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property
 from typing import Any, Literal, Self
 
 from evalflow.config.schema import Word
@@ -48,10 +47,8 @@ class RubricMetric(ChainMetric[RubricMetricConfig]):
         steps = build_steps(name, [step], rule, config.needs, prompts, extras=EXTRAS, prompt_keys=keys)
         return cls(name, config, steps, rule)
 
-    def _extras(self, fields: Mapping[str, Any]) -> Mapping[str, Any]:
-        given = {need: fields[need] if need in fields else look_up(need, fields) for need in self.config.needs}
-        return dict(zip(EXTRAS, (self.config.description, self._scale, given), strict=True))
+    def _constants(self) -> Mapping[str, Any]:
+        return {"description": self.config.description, "scale": self.config.scale.model_dump()}
 
-    @cached_property
-    def _scale(self) -> Mapping[str, Any]:
-        return self.config.scale.model_dump()
+    def _extras(self, fields: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {"given": {need: look_up(need, fields) for need in self.config.needs}}
