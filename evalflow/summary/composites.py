@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from evalflow.frozen import record
 from evalflow.lazy import pl
-from evalflow.metrics.combine import CompositeMetricConfig, Part, combine
+from evalflow.metrics.kinds.composite import CompositeMetricConfig, Part, combine
 from evalflow.records import NOTHING, passes
 from evalflow.summary.journal import bill_row, journal_schema, json_text
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalflow.metrics.combine import CompositeMetricConfig, Part, combine
+from evalflow.metrics.kinds.composite import CompositeMetricConfig, Part, combine
 
 
 def rule(**keys: Any) -> CompositeMetricConfig:

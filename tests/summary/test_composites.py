@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from evalflow.metrics.combine import CompositeMetricConfig
+from evalflow.metrics.kinds.composite import CompositeMetricConfig
 from evalflow.records import ScoreRecord
 from evalflow.summary.composites import Composite, Source, with_composites
 from evalflow.summary.journal import journal_row, journal_schema

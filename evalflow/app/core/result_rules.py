@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from evalflow.config.schema import EmbedderConfig, JudgeConfig, MetricConfig
 from evalflow.config.validate import Settings
 from evalflow.errors import Problem, did_you_mean
-from evalflow.metrics.combine import BY_PASSING, CompositeMetricConfig
+from evalflow.metrics.kinds.composite import BY_PASSING, CompositeMetricConfig
 from evalflow.protocols import Measured
 from evalflow.records import FigureSpec
 from evalflow.summary.composites import Composite, Source

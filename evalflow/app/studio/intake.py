@@ -21,7 +21,7 @@ from evalflow.app.core.saved import open_run
 from evalflow.datasets import tag_levels
 from evalflow.errors import Problem, UserError
 from evalflow.lazy import pl
-from evalflow.metrics.combine import CompositeMetricConfig
+from evalflow.metrics.kinds.composite import CompositeMetricConfig
 from evalflow.records import Answer, Case
 from evalflow.report.results_csv import as_answered
 from evalflow.run.folder import RunFolder

@@ -21,7 +21,7 @@ from evalflow.calls.single_flight import Once
 from evalflow.errors import JudgeError, Problem, UserError
 from evalflow.llm.judge import OpenAIJudge
 from evalflow.llm.panel import Panel
-from evalflow.metrics.combine import CompositeMetricConfig
+from evalflow.metrics.kinds.composite import CompositeMetricConfig
 from evalflow.records import Answer, Ask, Case, Reply
 from evalflow.report.results_csv import as_answered
 from evalflow.run.folder import RunFolder
