@@ -161,6 +161,7 @@ def _issue(
     if why := _refused(row):
         return Issued(row.metric, judge, None, why)
     c = row.corrected
+    judged: Sequence[float] = row.answers.filter(row.answers["human"].is_not_null())["score"].to_list()
     is_tested = row.raters is not None and row.raters.alt_test.passes is not None
     own = scores.filter(
         (pl.col("dataset") == row.dataset) & (pl.col("metric") == row.metric) & (pl.col("judge") == judge)
@@ -169,7 +170,7 @@ def _issue(
     certificate = Certificate(
         judge=judge, metric=row.metric, dataset=row.dataset, key=key_of(manifest, row.metric, folder),
         run_id=manifest["run_id"], issued_at=now(), n_labels=_scored(row), n_people=row.people[0],
-        judge_mean=_mean(row, "score"), human_mean=c.human_mean,
+        judge_mean=sum(judged) / len(judged) if judged else None, human_mean=c.human_mean,
         bias={"value": c.bias, "ci_low": c.bias_low, "ci_high": c.bias_high},
         agreement={name: value_of(one) for name, one in row.agreement.items()},
         alt_test=alt_of(row.raters.alt_test) if row.raters and is_tested else None,
@@ -194,11 +195,6 @@ def _refused(row: CalibrationRow) -> str:
 
 def _scored(row: CalibrationRow) -> int:
     return row.answers["human"].count()
-
-
-def _mean(row: CalibrationRow, column: str) -> float | None:
-    labelled: Sequence[Any] = row.answers.filter(row.answers["human"].is_not_null())[column].to_list()
-    return sum(labelled) / len(labelled) if labelled else None
 
 
 @dataclass(frozen=True, slots=True)

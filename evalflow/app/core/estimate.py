@@ -43,6 +43,14 @@ class Estimate:
     cost_usd_low: float | None = 0.0
     cost_usd_high: float | None = 0.0
 
+    def include(self, other: Estimate, factor: float = 1) -> None:
+        """Add another estimate, so many times; integers stay integers, and what is unknown in one is in the sum."""
+        for name in Estimate.__slots__:
+            mine, more = getattr(self, name), getattr(other, name)
+            if mine is not None and more is not None:
+                more = round(more * factor) if isinstance(more, int) else more * factor
+            setattr(self, name, None if mine is None or more is None else mine + more)
+
 
 class Estimator:
     """Renders what would be asked about a case, and adds it up.
@@ -116,11 +124,8 @@ class Estimator:
         """The estimate for that many cases of each dataset."""
         estimate = Estimate()
         for dataset, total in self._sums.items():
-            factor = cases[dataset] / self._cases[dataset]
-            for name in Estimate.__slots__:
-                setattr(estimate, name, _plus(getattr(estimate, name), getattr(total, name), factor))
-        for name in Estimate.__slots__:
-            setattr(estimate, name, _plus(getattr(estimate, name), getattr(self._once, name), 1))
+            estimate.include(total, cases[dataset] / self._cases[dataset])
+        estimate.include(self._once)
         return estimate
 
     def _preparation(self) -> Estimate:
@@ -143,8 +148,7 @@ class Estimator:
 
 def _draws(ask: Ask, config: Any) -> int:
     """Requests for one ask: one if token probabilities are read, else one for each sample."""
-    read = ask.logprobs and ask.items is None and getattr(config, "gives_logprobs", False)
-    return 1 if read else ask.samples
+    return 1 if ask.logprobs and _reads_probabilities(ask, config) else ask.samples
 
 
 def _count(
@@ -163,13 +167,6 @@ def _count(
     price: Price | None = getattr(config, "price", None)
     total.cost_usd_low = _add(total.cost_usd_low, price, low * least, brief * least)
     total.cost_usd_high = _add(total.cost_usd_high, price, high * times, wordy * times)
-
-
-def _plus(so_far: float | None, more: float | None, factor: float) -> float | None:
-    """The sum, an integer if `more` is one; None where one of them is unknown."""
-    if so_far is None or more is None:
-        return None
-    return so_far + (round(more * factor) if isinstance(more, int) else more * factor)
 
 
 def _add(cost: float | None, price: Price | None, input_tokens: int, output_tokens: int) -> float | None:
@@ -192,7 +189,7 @@ def _no_probability(judge: Judge, config: Any, asks: Sequence[Ask]) -> str | Non
         return "it is asked for no verdict out of few, such as a label, yes or no, or a grade" if asks else None
     if judge.info.weighted:
         return None
-    silent = next((ask for ask in verdicts if ask.samples == 1 and not _read(ask, config)), None)
+    silent = next((ask for ask in verdicts if ask.samples == 1 and not _reads_probabilities(ask, config)), None)
     if silent is None:
         return None
     logprobs = getattr(config, "gives_logprobs", False)
@@ -215,5 +212,5 @@ def _row(ask: Ask) -> Any:
     return ask.reply_model if ask.items is None else item_type(ask.reply_model.model_fields["results"])
 
 
-def _read(ask: Ask, config: Any) -> bool:
+def _reads_probabilities(ask: Ask, config: Any) -> bool:
     return ask.items is None and getattr(config, "gives_logprobs", False)
