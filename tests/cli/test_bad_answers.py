@@ -15,6 +15,8 @@ from evalflow.cli import run_command
 from evalflow.testing import Endpoint, Request, reply
 from tests.cli.conftest import judge_arguments
 
+pytestmark = pytest.mark.slow
+
 HALF = "cut off in \ud83d"
 DEEP = '{"a":' * 400 + "1" + "}" * 400
 FILES = "run.json scores.parquet results.csv cases.jsonl report.html junit.xml summary.json summary.csv summary.md"

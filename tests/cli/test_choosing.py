@@ -14,6 +14,8 @@ from evalflow.cli import run_command
 from evalflow.testing import Endpoint, Request
 from tests.cli.conftest import Program
 
+pytestmark = pytest.mark.slow
+
 N = 80
 RIGHT = {"good": 0.97, "fair": 0.95, "blind": 0.5}
 METRIC = """\

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, cast
 
 import yaml
@@ -223,8 +224,8 @@ def _row(space: Workspace, bot: str, name: str) -> dict[str, Any]:
 
 KEY = "yaml"
 """What a fault of the text itself names."""
-LONGEST = 200_000
-"""Characters."""
+LONGEST, DEEPEST = 200_000, 200
+"""Characters, and brackets within each other."""
 
 
 def metric_yaml(definition: Mapping[str, Any]) -> str:
@@ -240,6 +241,8 @@ def read_metric_yaml(text: str) -> dict[str, Any]:
     """
     if len(text) > LONGEST:
         raise _fault(f"the YAML has {len(text):,} characters, of at most {LONGEST:,}")
+    if _flow_depth(text) > DEEPEST:  # the parser's time grows with its square
+        raise _fault(f"this is no YAML: more than {DEEPEST} brackets stand within each other")
     try:
         events = cast("Iterable[object]", yaml.parse(text, yaml.SafeLoader))  # pyright: ignore - untyped
         if any(isinstance(event, yaml.AliasEvent) for event in events):
@@ -253,6 +256,11 @@ def read_metric_yaml(text: str) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise _fault("this is no map of keys", "such as kind: g_eval")
     return {str(key): value for key, value in cast("dict[Any, Any]", found).items()}
+
+
+def _flow_depth(text: str) -> int:
+    depths = accumulate((mark in "[{") - (mark in "]}") for mark in text if mark in "[]{}")
+    return max(depths, default=0)
 
 
 def _fault(what: str, hint: str = "") -> UserError:

@@ -51,6 +51,7 @@ def test_a_variable_keeps_its_meaning_where_it_may(monkeypatch: pytest.MonkeyPat
     assert resolved(read_yaml(text)) == {"a": "Bearer sesame", "b": "${now:}", "c": "\\${oc.env:BOT_KEY}"}
 
 
+@pytest.mark.slow
 @settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(criteria=TEXT.filter(str.strip), steps=st.lists(TEXT.filter(str.strip), min_size=1, max_size=3), data=st.data())
 def test_the_round_trip_loses_nothing(
