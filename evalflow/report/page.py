@@ -7,6 +7,7 @@ import hashlib
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +41,7 @@ def content_policy(styles: Sequence[str], scripts: Sequence[str]) -> str:
     return "; ".join(["default-src 'none'", *allowed, "base-uri 'none'", "form-action 'none'"])
 
 
+@cache
 def environment() -> Environment:
     """The templates' environment: everything is escaped, and an undefined variable is an error."""
     from jinja2 import Environment, FileSystemBytecodeCache, FileSystemLoader, StrictUndefined

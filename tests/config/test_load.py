@@ -204,6 +204,7 @@ def test_the_environment_changes_the_default_judge(monkeypatch: pytest.MonkeyPat
     assert compose(["dataset=rag", "metric=exact_match", "judge.model=m"]).choices["judge"] == "openai"
 
 
+@pytest.mark.slow
 def test_threads_may_compose_together() -> None:
     seeds = range(24)
     with ThreadPoolExecutor(8) as pool:
@@ -240,6 +241,7 @@ def test_a_resolved_configuration_names_secrets_and_does_not_show_them(tmp_path:
     assert "sk-very-secret" not in done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_two_runs_started_together_share_no_folder(tmp_path: Path) -> None:
     with ThreadPoolExecutor(2) as pool:
         done = list(pool.map(lambda _: Program(tmp_path).process("dataset=rag", "metric=exact_match"), range(2)))

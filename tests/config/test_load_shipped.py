@@ -97,6 +97,7 @@ def fixed_keys(group: str, kind: str) -> set[str]:
 
 
 @pytest.mark.parametrize("group", ["dataset", "metric", "judge", "target"])
+@pytest.mark.slow
 def test_every_fixed_key_stands_in_its_file_so_that_no_plus_is_needed(group: str) -> None:
     for name in names(group):
         live = group in ("judge", "target") and name not in ("embedded", "recorded")

@@ -313,6 +313,7 @@ def test_a_quote_that_never_ends(refused: Any) -> None:
     ("name", "head", "place"),
     [("a.csv", "question\n", "a.csv:2"), ("a.csv", 'question\na\n"', "a.csv:3"), ("a.jsonl", "{}\n", "a.jsonl:2")],
 )
+@pytest.mark.slow
 def test_a_record_without_end_is_refused_and_not_read(refused: Any, name: str, head: str, place: str) -> None:
     lines = name == "a.csv" and head.endswith('"')
     *_, problem = refused(head + ("x\n" * (MAX_RECORD // 2) if lines else "x" * MAX_RECORD) + "x", name)

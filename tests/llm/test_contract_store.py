@@ -92,6 +92,7 @@ async def ask(url: str, folder: Path) -> None:
     await judge.close()
 
 
+@pytest.mark.slow
 def test_a_second_run_imports_neither_instructor_nor_openai(tmp_path: Path) -> None:
     loaded: list[str] = []
     with Endpoint() as endpoint:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -127,6 +128,7 @@ RUNS = st.integers(2, 14).flatmap(lambda n: st.lists(st.lists(SCORE, min_size=n,
 
 @settings(max_examples=20)
 @given(RUNS, st.sampled_from(["higher_is_better", "lower_is_better"]))
+@pytest.mark.slow
 def test_compare_and_the_leaderboard_never_disagree(runs: list[Scores], direction: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         sweep(Path(folder), {f"r{i}": scores for i, scores in enumerate(runs)}, direction)
