@@ -121,7 +121,7 @@ def test_a_bug_of_our_own_says_so_and_blames_no_endpoint(
     monkeypatch.setitem(VERBS, "schema", broken)
     assert run_command(["schema"]) == 5
     assert "This is a bug in evalflow, not your mistake." in capsys.readouterr().err
-    assert "or a bug of evalflow" in help_text()
+    assert "or a bug in evalflow" in help_text()
     readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
     [row] = [line for line in readme.splitlines() if line.startswith("| 5 |")]
-    assert "or a bug of evalflow, which then says so" in row
+    assert "or a bug in evalflow, which then says so" in row
