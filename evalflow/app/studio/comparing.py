@@ -1,4 +1,4 @@
-"""Comparing runs: which of them can be compared, and what differs between two."""
+"""Comparison of runs: which runs can be compared, and the differences between two."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ComparableRun:
-    """A run that another one can be compared with.
+    """A run that can be chosen for a comparison.
 
     Attributes:
-        obstacles: Why the two cannot be compared; empty where they can, as far as is known without reading the cases.
+        obstacles: Why the two cannot be compared. Empty if no reason is known before the cases are read.
     """
 
     run: Run
@@ -41,15 +41,15 @@ class ComparableRun:
 
 
 def scored_runs(space: Workspace) -> list[Run]:
-    """The latest runs that have results, the newest first."""
+    """The latest runs with results, newest first."""
     return [run for run in list_runs(space, limit=MAX_PAGE).items if run.facts.get("metrics")]
 
 
 def candidates(space: Workspace, run_id: str) -> list[ComparableRun]:
-    """The runs that share a dataset and a metric with this one: first those that can be compared, the newest first.
+    """The runs that share a dataset and a metric with this one: comparable runs first, then newest first.
 
     Raises:
-        UserError: It has no results.
+        UserError: The run has no results.
     """
     run = get_run(space, run_id)
     scored = scored_of(run)
@@ -59,7 +59,7 @@ def candidates(space: Workspace, run_id: str) -> list[ComparableRun]:
 
 
 def candidate(other: Run, scored: SavedRun) -> ComparableRun:
-    """A run with results, and what keeps it from being compared."""
+    """A run with results, and the obstacles to comparing it."""
     try:
         return ComparableRun(other, declared_obstacles(scored_of(other), scored))
     except EvalflowError as error:
@@ -67,25 +67,26 @@ def candidate(other: Run, scored: SavedRun) -> ComparableRun:
 
 
 def share_scores(one: Run, other: Run) -> bool:
-    """Whether two runs that have results share a dataset and a metric."""
+    """Whether two runs with results share a dataset and a metric."""
     return all(_names(one, what) & _names(other, what) for what in ("metrics", "datasets"))
 
 
 def compare_runs(space: Workspace, a: str, b: str, how: How | None = None) -> Comparison:
-    """Run B against run A, as the command `compare` does it; nothing is written.
+    """Compare run B with run A as the command `compare` does, without writing files.
 
     Raises:
-        UserError: One has no results, they are the same, or what they measured is not and that is not allowed.
+        UserError: A run has no results, both are the same run, or they measured different things and `how` does not
+            allow it.
     """
     pair = _pair(space, a, b)
     return compare_pairs([pair], replace(how or How(), allow_option="allow="))
 
 
 def changed_cases(space: Workspace, a: str, b: str) -> Changes:
-    """The cases that differ between two runs in an answer or a score, to be read a page at a time.
+    """The cases whose answer or score differs between two runs, for reading in pages.
 
     Raises:
-        UserError: One has no results, or they are the same.
+        UserError: A run has no results, or both are the same run.
     """
     pair = _pair(space, a, b)
     with space.database.reading() as connection:
@@ -94,10 +95,10 @@ def changed_cases(space: Workspace, a: str, b: str) -> Changes:
 
 
 def obstacles_between(space: Workspace, a: str, b: str) -> list[Obstacle]:
-    """Everything that keeps run B from being compared with run A as they are.
+    """Every reason why run B cannot be compared with run A.
 
     Raises:
-        UserError: One has no results, or they are the same.
+        UserError: A run has no results, or both are the same run.
     """
     return obstacles(*_pair(space, a, b))
 
@@ -112,7 +113,7 @@ def scored_of(run: Run) -> SavedRun:
     """The manifest and scores of a run.
 
     Raises:
-        UserError: It has none, or they are of another version.
+        UserError: The run has no results, or another version wrote them.
     """
     if not run.facts.get("metrics"):
         raise TakenError(
@@ -126,18 +127,18 @@ def _names(run: Run, what: Literal["metrics", "datasets"]) -> set[str]:
 
 
 _LOOKED_AT = 10
-"""How many earlier runs are tried to find one that can be compared."""
+"""The number of earlier runs searched for a comparable one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Related:
-    """What belongs to a run, for links.
+    """The bot, datasets and earlier run that a run's page links to.
 
     Attributes:
-        bot: Its name; empty where there is none of that name here, as of a run of the command line.
-        datasets: Those of its datasets that are here.
-        before: The latest earlier run of the same bot that shares a dataset and a metric with it, one that can be
-            compared as it is first; None where there is none, or it has no results itself or they are gone.
+        bot: Its name. Empty if no bot of that name exists here, e.g. for a run from the command line.
+        datasets: The run's datasets that exist here.
+        before: The latest earlier run of the same bot that shares a dataset and a metric, preferably a comparable one.
+            None if there is no such run, or if this run has no results or they are gone.
     """
 
     bot: str
@@ -146,7 +147,7 @@ class Related:
 
 
 def related(space: Workspace, run_id: str) -> Related:
-    """What belongs to a run, for links."""
+    """The bot, datasets and earlier run that a run's page links to."""
     run = get_run(space, run_id)
     known = {dataset.name for dataset in list_datasets(space)}
     own = run.request.datasets if run.request else run.facts.get("datasets", ())

@@ -1,4 +1,4 @@
-"""Datasets: those that people fill with cases, and the files that conf/ declares."""
+"""Datasets: those defined in the application, and those declared by files in conf/."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class Dataset:
         name: Unique; the dataset's name in runs.
         description: For people.
         generates: The case field that a live bot's reply fills.
-        cases: How many it has; None where its files were not counted.
-        origin: conf: a file declares it, and it cannot be changed here.
-        version: Counts changes of what stands here, not of the cases; 0 for conf.
+        cases: The number of cases; None if its files were not counted.
+        origin: "conf" if a file declares it; it cannot be changed here.
+        version: Counts changes of these fields, not of the cases; 0 for conf.
         created_at, updated_at: ISO 8601, UTC; empty for conf.
     """
 
@@ -70,17 +70,17 @@ def get_dataset(space: Workspace, name: str) -> Dataset:
 
 
 def create_dataset(space: Workspace, name: str, description: str = "", generates: Generates = "answer") -> Dataset:
-    """A new dataset, without cases."""
+    """Create a dataset without cases."""
     DATASETS.create(space, dataset_values(name, description, generates))
     return get_dataset(space, name)
 
 
 def dataset_values(name: str, description: str, generates: Generates) -> dict[str, Any]:
-    """The columns of a dataset that is to be, for `DATASETS.add`.
+    """The columns of a new dataset, for `DATASETS.add`.
 
     Raises:
-        TakenError: conf/ declares one of that name.
-        UserError: The name or the description cannot be used.
+        TakenError: conf/ declares a dataset of that name.
+        UserError: The name or the description is invalid.
     """
     check_name(name, "dataset")
     DATASETS.expect_free(name)
@@ -90,7 +90,7 @@ def dataset_values(name: str, description: str, generates: Generates) -> dict[st
 def update_dataset(
     space: Workspace, name: str, expected: int, *, description: str | None = None, generates: Generates | None = None
 ) -> Dataset:
-    """Change what is said of a dataset; what is not given stays."""
+    """Change a dataset's description or `generates`. None leaves a value unchanged."""
     row = own_row(space, name)
     values = {
         "description": row["description"] if description is None else one_line(description, "dataset"),
@@ -111,20 +111,21 @@ def own_row(space: Workspace, name: str) -> dict[str, Any]:
 
 
 COUNTED = 20_000
-"""Rows that are read for the sake of a total and of tags; a file that is larger is read on only for what is shown."""
+"""Rows read to compute the total and the tags. Of a larger file, further rows are read only to fill the page."""
 MAX_TAGS = 500
 
 
 @dataclass(frozen=True, slots=True)
 class DeclaredPage:
-    """Some cases of a dataset of conf/.
+    """A page of cases of a dataset of conf/.
 
     Attributes:
         rows: As rows of JSON lines.
-        first: How many that were found stand before them.
-        total: How many were found, as far as was read.
-        is_whole: Whether all was read, so that `total` is how many there are.
-        tags: Every tag with how many cases have it or one below it, whatever is looked for, as far as was read.
+        first: The number of matching cases before this page.
+        total: The number of matching cases among the rows that were read.
+        is_whole: Whether all rows were read, so that `total` is exact.
+        tags: Every tag with the number of cases that have it or a sub-tag, among the rows that were read,
+            regardless of filters.
     """
 
     rows: Sequence[Mapping[str, Any]]
@@ -135,10 +136,10 @@ class DeclaredPage:
 
 
 def declared_dataset(space: Workspace, name: str) -> DatasetConfig:
-    """What conf/ says of a dataset.
+    """The configuration of a dataset of conf/.
 
     Raises:
-        UserError: Its files are wrong.
+        UserError: Its files are invalid.
     """
     return DatasetConfig.model_validate(library.shown(space, "dataset", name))
 
@@ -162,16 +163,16 @@ def declared_page(
     text: str | None = None,
     is_wanted: Callable[[], bool] = lambda: True,
 ) -> DeclaredPage:
-    """Some cases of a dataset of conf/; what is held of its files is a page.
+    """A page of cases of a dataset of conf/. Only that page is held in memory.
 
     Args:
         space: The workspace.
         name: Its name.
-        first: How many that are found to leave out.
-        limit: How many at most.
-        tag: Only those with this tag, or one below it.
-        text: Only those whose question or id has this in it; capitals do not matter.
-        is_wanted: Asked now and then; once it is not, reading ends.
+        first: The number of matching cases to skip.
+        limit: Maximum number of cases.
+        tag: Only cases with this tag or a sub-tag.
+        text: Only cases whose question or id contains this, ignoring case.
+        is_wanted: Polled while reading; False stops it.
 
     Raises:
         UserError: Its files cannot be read.

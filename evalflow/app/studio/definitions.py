@@ -1,4 +1,4 @@
-"""What bots, datasets and metrics have in common: each is defined, changed and deleted by name and version."""
+"""Common storage of bots, datasets and metrics: each has a name and a version."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DefinitionStore:
-    """One kind of definition in the database, beside what conf/ declares of it.
+    """One kind of definition in the database, in addition to those of conf/.
 
-    A change and a deletion name the version that they were made from, and fail if it is no longer the current one.
+    A change or deletion names the version that it is based on, and fails if that version is no longer current.
 
     Attributes:
-        noun: What people call one.
-        table: Where they are kept.
-        group: The group of conf/ whose names they share; None: they share none.
-        is_offered: Whether an option of that group can be used in the application.
+        noun: The word for one of them in messages.
+        table: The table they are stored in.
+        group: The config group of conf/ that shares their names; None if there is none.
+        is_offered: Whether the application can use an option of that group.
     """
 
     noun: str
@@ -49,8 +49,8 @@ class DefinitionStore:
         """The row of that name.
 
         Raises:
-            NotFoundError: There is none.
-            TakenError: conf/ declares it, so that it cannot be changed.
+            NotFoundError: It does not exist.
+            TakenError: It is declared in conf/ and cannot be changed.
         """
         row = self.find(space, name, bot)
         if row is not None:
@@ -63,25 +63,25 @@ class DefinitionStore:
         raise not_found(self.noun, name, [*known, *(other for other in offered if other not in known)])
 
     def offered(self) -> dict[str, Option]:
-        """What conf/ declares and the application can use, by name."""
+        """The options of conf/ that the application can use, by name."""
         return {name: option for name, option in self._declared().items() if self.is_offered(option)}
 
     def expect_free(self, name: str) -> None:
         """Refuse a name that conf/ declares.
 
         Raises:
-            TakenError: It does.
+            TakenError: conf/ declares it.
         """
         if name in self._declared():
             raise self._taken(name)
 
     def add(self, connection: Connection, values: Mapping[str, Any], owner: str | None = None) -> int:
-        """Add a row within a transaction; gives its id.
+        """Add a row within a transaction; returns its id.
 
         Args:
             connection: The transaction.
             values: The columns.
-            owner: The name of the bot that it belongs to, for the error.
+            owner: The name of its bot, for the error message.
 
         Raises:
             TakenError: The name is in use.
@@ -91,11 +91,11 @@ class DefinitionStore:
         return definitions.add(connection, self.table, values)
 
     def change(self, space: Workspace, row: Mapping[str, Any], expected: int, values: Mapping[str, Any]) -> None:
-        """Change a row that still has the expected version.
+        """Change a row if it still has the expected version.
 
         Raises:
-            NotFoundError: It was deleted meanwhile.
-            StaleError: It was changed meanwhile.
+            NotFoundError: It has been deleted.
+            StaleError: It has been changed.
             TakenError: Its new name is in use.
         """
         name, bot = values.get("name", row["name"]), row.get("bot_id")
@@ -107,11 +107,11 @@ class DefinitionStore:
             raise stale(self.noun, row["name"], expected, self.get(space, row["name"], bot), values)
 
     def delete(self, space: Workspace, row: Mapping[str, Any], expected: int) -> None:
-        """Delete a row that still has the expected version, with what belongs to it.
+        """Delete a row and its dependents if it still has the expected version.
 
         Raises:
-            NotFoundError: It was deleted meanwhile.
-            StaleError: It was changed meanwhile.
+            NotFoundError: It has been deleted.
+            StaleError: It has been changed.
         """
         with space.database.writing() as connection:
             deleted = definitions.delete(connection, self.table, row["id"], expected)

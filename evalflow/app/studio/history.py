@@ -1,4 +1,4 @@
-"""A number of a metric from run to run: where it stood, by which gates it was held, and where its meaning changed."""
+"""A metric's number over successive runs, with gates, and with breaks where its meaning changed."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from evalflow.run.folder import RunFolder
 from evalflow.summary.gates import Condition, parse_condition
 
 _ENDS = {"pass_rate": ("pass_rate", "pass_rate_low", "pass_rate_high")}
-"""Statistics that stand in the row of the mean."""
+"""Statistics that are columns of the row of the mean."""
 _CALLED = ("the run before", "this one")
 Manifest = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Tracked:
-    """Something that has a history.
+    """A metric with a history.
 
     Attributes:
-        statistics: The numbers there are of it: mean, pass_rate, or names of figures.
-        runs: How many runs have it.
+        statistics: The available statistics: mean, pass_rate, or names of figures.
+        runs: The number of runs.
     """
 
     bot: str
@@ -39,7 +39,7 @@ class Tracked:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A gate that a run was held against; `passed` is None where the data could not decide."""
+    """A gate on the number. `passed` is None if the data could not decide."""
 
     condition: Condition
     passed: bool | None
@@ -50,12 +50,12 @@ class Point:
     """A run in a history.
 
     Attributes:
-        run_id, title, at: Which run, and when it was made (ISO 8601, UTC).
-        value, low, high: The number and its 95 % interval; None where there is none.
-        n, n_scored: Cells, and those with a score.
-        gates: On this very number.
-        breaks: Why it cannot be compared with the point before.
-        changed: What else is not as it was there: the bot, or the data.
+        run_id, title, at: The run, and when it was created (ISO 8601, UTC).
+        value, low, high: The number and its 95 % interval; None if missing.
+        n, n_scored: All cells, and those with a score.
+        gates: The gates on this number.
+        breaks: Why this point cannot be compared with the one before.
+        changed: Other changes since the point before: the bot, or the data.
     """
 
     run_id: str
@@ -73,7 +73,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """A number over runs, the oldest first; `higher_is_better` and `bounded` (to 0..1) as in the latest of them."""
+    """A number over runs, oldest first. `higher_is_better` and `bounded` (to 0..1) come from the latest run."""
 
     points: Sequence[Point]
     higher_is_better: bool
@@ -81,7 +81,7 @@ class History:
 
 
 def tracked(space: Workspace) -> list[Tracked]:
-    """What has a history, the one with the latest run first."""
+    """All metrics with a history, those with the latest run first."""
     found: dict[tuple[str, str, str], dict[str, None]] = {}
     count: dict[tuple[str, str, str], set[str]] = {}
     for run in scored_runs(space):
@@ -96,13 +96,13 @@ def tracked(space: Workspace) -> list[Tracked]:
 
 
 def history(space: Workspace, bot: str, dataset: str, metric: str, statistic: str = "mean") -> History:
-    """How a number went from run to run, over the latest runs.
+    """How a number changed over the latest runs.
 
     Args:
         space: The workspace.
-        bot: Whose runs.
-        dataset: Over which cases.
-        metric: Of what.
+        bot: Name of the bot.
+        dataset: Name of the dataset.
+        metric: Name of the metric.
         statistic: mean, pass_rate, or the name of a figure.
     """
     points: list[Point] = []
@@ -121,7 +121,7 @@ def history(space: Workspace, bot: str, dataset: str, metric: str, statistic: st
 
 
 def _row(run: Run, dataset: str, metric: str, statistic: str) -> Mapping[str, Any] | None:
-    """The row of the summary that has the number."""
+    """The summary row with the number."""
     wanted = ("mean" if statistic in _ENDS else statistic, dataset, metric, _traits(run, metric).get("judge"))
     for row in run.facts["summary"]:
         if (row["statistic"], row["dataset"], row["metric"], row["judge"]) == wanted:
@@ -159,7 +159,7 @@ def _point(
 
 
 def _gates(run: Run, dataset: str, metric: str, statistic: str) -> Iterator[Held]:
-    """The gates on the number itself; one on a tag or against a baseline is about another one."""
+    """The gates on the number itself, without gates on a tag or against a baseline."""
     for gate in run.facts["gates"]:
         if gate["dataset"] == dataset and gate["name"] == f"{metric} {statistic} {gate['condition']}":
             yield Held(parse_condition(gate["condition"], gate["name"]), gate["passed"])

@@ -1,8 +1,8 @@
-"""A run's answers and scores on their way into the database: each is written once, as the run's journals grow.
+"""Loads a run's answers and scores into the database while the run's journals grow.
 
-Where a score is put follows from its cell alone: from the number of its answer in input order, and from the numbers of
-its metric and repeat. So a line that is read twice changes nothing, and a line that repeats a failed score replaces it.
-How far the journals have been read is part of the run's progress, which is saved in the same transaction.
+A score's key in the database follows from its cell: the position of its answer in input order, and the numbers of its
+metric and repeat. So reading a line twice changes nothing, and a line that repeats a failed score replaces it. The
+journal offsets are part of the run's progress, which is saved in the same transaction.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 AT_ONCE = 10_000
-"""Rows that are written in one transaction when a run has ended; others write between two of them."""
+"""Maximum rows in a transaction after a run has ended, so that other writers get their turn."""
 LATEST = 8
-"""Scores that progress shows."""
+"""The number of scores that progress shows."""
 WINDOW_S = 15.0
-"""The rate is that of so many seconds."""
+"""The window of the rate, in seconds."""
 _BLOCK = 4 << 20
 _SHOWN = ("metric", "dataset", "case_id", "target_repeat", "status", "score", "reason")
 _COLUMNS = [column.name for column in scores.scores.columns if not column.primary_key]
@@ -48,16 +48,16 @@ _COLUMNS = [column.name for column in scores.scores.columns if not column.primar
 
 @dataclass(slots=True)
 class Block:
-    """What a part of the journals says.
+    """The rows read from a part of the journals.
 
     Attributes:
-        ends: How far scores and answers are read with it, in bytes.
+        ends: The offsets up to which scores and answers have been read, in bytes.
         answers: Rows of generated answers, by position.
-        standing: Rows of answers that are put where none is.
+        standing: Rows of answers that are inserted only if the position has none.
         tags, scores, steps: Rows of these tables.
-        statuses: Of the generated answers, by position.
-        cost_usd: What its calls cost; None where a price is unknown.
-        latest: Its last scores, the newest first.
+        statuses: Statuses of the generated answers, by position.
+        cost_usd: The cost of its calls; None if a price is unknown.
+        latest: Its last scores, newest first.
     """
 
     ends: list[int] = field(default_factory=list[int])
@@ -76,19 +76,19 @@ class Block:
 
 
 class Intake:
-    """Takes a run's journals into the database, from where its progress says on.
+    """Loads a run's journals into the database, continuing from the run's saved progress.
 
-    After an error of the database it is to be made anew: it may have read what was not written.
+    After a database error, create a new Intake: this one may have read lines that were not written.
 
     Args:
         run: The row of the run.
 
     Attributes:
-        facts: What is known of the metrics before the run has ended.
+        facts: What is known about the metrics before the run has ended.
         behind: Whether the journals held more than was read.
 
     Raises:
-        UserError: The run is of another version, or what it was made from is gone.
+        UserError: The run is of another version, or the data it was made from are gone.
     """
 
     def __init__(self, run: Mapping[str, Any]) -> None:
@@ -107,17 +107,17 @@ class Intake:
         self._cases = saved.cases()
         self._indexes: dict[tuple[str, str], int] = {}
         self._open: dict[int, Case] = {}
-        """The cases of the answers that have been met and may still change, by position."""
+        """The cases, by position, whose answers have been read and may still change."""
         self._pace: deque[tuple[float, int]] = deque()
         self._progress: Row = dict(run["progress"])
         ends = self._progress.get("read")
         self._is_new = ends is None or any(_size(file) < end for file, end in zip(self._files, ends, strict=True))
-        if self._is_new:  # also where a version that kept no offsets has read it, or the journal is another one
+        if self._is_new:  # also if an older version without offsets has read it, or the journal was replaced
             self._progress = {"expected": self._progress.get("expected"), "cost_usd": 0.0, "read": [0, 0]}
 
     @property
     def answers(self) -> int:
-        """How many answers belong to the cases that were read."""
+        """The number of answers to the cases read so far."""
         return len(self._indexes) * self._config.repeats.target
 
     @property
@@ -130,7 +130,7 @@ class Intake:
         Scores are read first: an answer is written before its scores.
 
         Raises:
-            UserError: A score is of a case that the data does not hold.
+            UserError: A score belongs to a case that the data do not contain.
         """
         texts = [_lines(file, end) for file, end in zip(self._files, self._progress["read"], strict=True)]
         self.behind = max(map(len, texts)) >= _BLOCK
@@ -143,13 +143,13 @@ class Intake:
         for line in lines:
             if line["bill"]["requests"]:
                 block.pay(line["cost_usd"])
-            if line["member_of"] is None:  # the row of its panel says what a member said
+            if line["member_of"] is None:  # the panel's row includes its members' scores
                 position = self._add_score(block, line)
                 block.latest.appendleft({**{name: line[name] for name in _SHOWN}, "position": position})
         return block
 
     def write(self, connection: Connection, block: Block) -> Row:
-        """Write what was read; gives the progress that is to be saved with it."""
+        """Write a block. Returns the progress to save with it."""
         if self._is_new:
             scores.clear(connection, self._run)
             self._is_new = False
@@ -177,12 +177,12 @@ class Intake:
         return self._progress
 
     def put(self, connection: Connection, block: Block, replaced: Collection[Place] | None = None) -> None:
-        """Write the rows of a block; those that are there already are replaced, but for standing answers and tags.
+        """Write the rows of a block. Existing rows are replaced, except standing answers and tags.
 
         Args:
             connection: In a transaction that writes.
             block: The rows.
-            replaced: The scores that are there already; None where that is not known. Others need no empty steps.
+            replaced: The existing scores; only these need rows of empty steps. None if unknown: all get them.
         """
         rows = block.steps.items()
         steps = [row for place, row in rows if replaced is None or place in replaced or row["steps"] != "[]"]
@@ -190,10 +190,10 @@ class Intake:
         scores.put(connection, list(block.answers.values()), [], list(block.scores.values()), steps)
 
     def rest(self) -> Iterator[Block]:
-        """What the journals of a finished run do not say: cases without a score, and the scores of composites.
+        """The rows that a finished run's journals lack: cases without a score, and the scores of composites.
 
         Raises:
-            UserError: A score is of a case that the data does not hold.
+            UserError: A score belongs to a case that the data do not contain.
         """
         for some in chunks(self._unanswered(), AT_ONCE):
             block = Block()
@@ -203,7 +203,7 @@ class Intake:
         yield from self.composites()
 
     def composites(self) -> Iterator[Block]:
-        """The scores that only scores.parquet has: those of composites, or all where the journal is gone."""
+        """The scores that only scores.parquet has: those of composites, or all scores if the journal is gone."""
         if self._folder.journal.is_file() and not self._composites:
             return
         frame = self._saved.scores().filter(pl.col("member_of").is_null())
@@ -231,7 +231,7 @@ class Intake:
             return
         block.answers[position] = self._answer_row(position, case, answer)
         block.tags += self._tag_rows(position, case)
-        if answer.status != "error":  # a failed one may be asked for again
+        if answer.status != "error":  # a failed answer may be generated again
             del self._open[position]
 
     def _add_score(self, block: Block, line: Mapping[str, Any]) -> int:
@@ -253,7 +253,7 @@ class Intake:
             self._open.pop(position, None)
 
     def _position(self, dataset: str, case_id: str, repeat: int) -> int:
-        """Where an answer stands in its run; reads the cases as far as it must."""
+        """The position of an answer in its run. Reads cases until it is found."""
         key = (dataset, case_id)
         while key not in self._indexes:
             case = next(self._cases, None)
@@ -325,7 +325,7 @@ def _sum(one: float | None, other: float | None) -> float | None:
 
 
 def _text(value: Any) -> Any:
-    """The value, if it is a text as a database can store it."""
-    if not isinstance(value, str) or (value.isascii() and "\0" not in value):  # as most are; quickest to see
+    """The value if it is text, with characters replaced that a database cannot store."""
+    if not isinstance(value, str) or (value.isascii() and "\0" not in value):  # the common case, and quick to test
         return value
     return storable(value)

@@ -1,4 +1,4 @@
-"""What conf/ declares: there to be read and copied, never changed from here."""
+"""Definitions declared in conf/, which can be read and copied here but not changed."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ def find(group: str, what: str, name: str, config_dir: Path | None = None) -> Op
 
 
 def content(group: str, name: str, config_dir: Path | None = None) -> dict[str, Any]:
-    """What an option declares with all that it inherits, as JSON; a value that it leaves to be given is "???".
+    """The keys of an option, including all that it inherits, as JSON. A required value that is still missing is "???".
 
     Raises:
-        UserError: Its files are wrong, or it takes a value from elsewhere, which a copy could not.
+        UserError: Its files are invalid, or it interpolates a value from elsewhere, which a copy could not.
     """
     composed = compose([f"{group}={name}"], config_dir, complete=False).storable[group]
     values = composed[name] if group in ("metric", "dataset") else composed
@@ -48,16 +48,16 @@ def content(group: str, name: str, config_dir: Path | None = None) -> dict[str, 
 
 
 def shown(space: Workspace, group: str, name: str) -> dict[str, Any]:
-    """The same, remembered as long as no file of conf/ changes.
+    """The same as `content`, cached until a file of conf/ changes.
 
     Raises:
-        UserError: As of `content`.
+        UserError: As for `content`.
     """
     return space.remembered.get(f"{group}/{name}", conf_dirs(), lambda: content(group, name))
 
 
 def kind_of(option: Option) -> str | None:
-    """The kind of an option, which may stand in a file of its group that it starts from."""
+    """The kind of an option, which may be inherited from another file of its group."""
     values = option.values
     for base in [None, *cast("list[Any]", values.get("defaults") or [])]:
         files = (folder / option.group / f"{base}.yaml" for folder in conf_dirs())
@@ -71,7 +71,7 @@ def kind_of(option: Option) -> str | None:
 
 
 def endpoint_judges() -> list[str]:
-    """Names of the judges that are models of their own, behind an address that can be another one."""
+    """Names of the judges that have a model of their own at a configurable address."""
     known = declared("judge")
     return [name for name, option in known.items() if name != "target" and kind_of(option) == "openai"]
 
@@ -79,11 +79,11 @@ def endpoint_judges() -> list[str]:
 def own_prompts(
     name: str, definition: Mapping[str, Any], config_dir: Path | None = None
 ) -> tuple[dict[str, Any], dict[str, str]]:
-    """A definition whose prompts are the metric's own, and these; what they include stays where it is.
+    """The definition with its own copies of the prompts, and these prompts. Templates that they include are not copied.
 
     Args:
         name: The metric's name, which is also the folder of its prompts.
-        definition: With the names of prompts as they stand in conf.
+        definition: With the names of prompts as in conf.
         config_dir: A config folder to search first.
     """
     prompts = Prompts(prompt_dirs(config_dir))
@@ -108,5 +108,5 @@ def own_prompts(
 
 
 def given(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values without those that are still to be given."""
+    """The values without those that are still missing ("???")."""
     return {key: value for key, value in values.items() if value != MISSING}

@@ -43,10 +43,10 @@ DATASET = "trial"
 
 @contextmanager
 def drafted(space: Workspace, bot: str, draft: MetricDraft, row: Mapping[str, Any]) -> Generator[tuple[Settings, Case]]:
-    """The settings of a run of one case, and the case; the files that they name are there meanwhile.
+    """The settings of a run of one case, and the case. The files that they name exist only within the context.
 
     Raises:
-        UserError: With all that is wrong with the metric or the case.
+        UserError: Lists everything wrong with the metric or the case.
     """
     found = get_bot(space, bot)
     definition, prompts = check_metric(draft.name, draft.definition, draft.prompts)
@@ -70,10 +70,10 @@ def _safe(composed: Composed) -> Settings:
 
 
 async def assembled(settings: Settings) -> Parts:
-    """The parts of a run, with a judge that can answer what it is asked.
+    """The parts of a run, with a judge that supports all requests of its metrics.
 
     Raises:
-        UserError: It cannot, or a key is not set.
+        UserError: The judge does not support them, or a key is not set.
     """
     parts = await to_thread.run_sync(lambda: assemble(settings, session=CallSession()))
     for pair in parts.pairs:
@@ -86,7 +86,7 @@ async def assembled(settings: Settings) -> Parts:
 
 
 def keyless(settings: Settings) -> Settings:
-    """The settings without keys: what is not sent needs none."""
+    """The settings without API keys, which are not needed as nothing is sent."""
     target = _without_key(settings.run.target)
     judges = {name: each_judge(judge, _without_key) for name, judge in settings.judges.items()}
     embedder = _without_key(settings.run.embedder)
@@ -99,9 +99,9 @@ def _without_key(config: Any) -> Any:
 
 
 LONGEST_S = 300.0
-"""How long an answer, a score, and steps may take, all tries included."""
+"""Time limit of an answer, of a score, and of writing steps, including retries."""
 LONGEST_PROMPT = 1_000_000
-"""Characters of one prompt; few models read as many."""
+"""Maximum characters of a prompt; few models accept as many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,11 +109,11 @@ class SentPrompt:
     """What a judge would be sent for one step.
 
     Attributes:
-        metric, step: Whose prompt it is.
-        messages: (role, text), as sent: with what is added to ask for the form of the reply.
-        request: The rest of the request, such as model, temperature and the schema of the reply; None for a judge that
-            is asked by task and reads no prompt.
-        times: How many such requests are sent, where replies are sampled.
+        metric, step: The metric and step of the prompt.
+        messages: (role, text) as sent, including the added instructions on the reply format.
+        request: The rest of the request, such as model, temperature and the schema of the reply. None for a judge that
+            gets a task instead of a prompt.
+        times: The number of such requests, if replies are sampled.
     """
 
     metric: str
@@ -128,10 +128,10 @@ class PromptPreview:
     """All that a judge would be sent for one case.
 
     Attributes:
-        judge: Its name; None where no judge is asked.
-        nature: What it is.
-        prompts: In order. What a later step takes from an earlier reply is a stand-in.
-        nothing: Why nothing would be sent; empty where something is.
+        judge: Its name; None if the metric has no judge.
+        nature: The kind of judge.
+        prompts: In order. Text that a later step takes from an earlier reply is a placeholder.
+        nothing: Why nothing would be sent; empty if something would be.
     """
 
     judge: str | None
@@ -142,7 +142,7 @@ class PromptPreview:
 
 @dataclass(frozen=True, slots=True)
 class WrittenSteps:
-    """Steps that a judge wrote by the criteria, and what that took."""
+    """Steps that a judge wrote from the criteria, and their cost."""
 
     steps: Sequence[str]
     judge: str
@@ -153,23 +153,23 @@ class WrittenSteps:
 
 @dataclass(frozen=True, slots=True)
 class TrialResult:
-    """What became of one case: the answer, and the scores of it, several where a metric binds to checks."""
+    """The answer to one case and its scores. A metric that binds to checks gives several."""
 
     answer: Answer
     scores: Sequence[ScoreRecord]
 
 
 def preview_metric(space: Workspace, bot: str, draft: MetricDraft, row: Mapping[str, Any]) -> PromptPreview:
-    """The prompts that a judge would be sent for a case; nothing is sent, and no key is needed.
+    """The prompts that a judge would be sent for a case. Nothing is sent, and no key is needed.
 
     Args:
         space: The workspace.
-        bot: Whose metric it is.
-        draft: The metric as it is to be.
-        row: The case under its fields' own names, with an answer; `question` makes one user message.
+        bot: The name of its bot.
+        draft: The metric to preview.
+        row: The case by field names, with an answer; `question` becomes one user message.
 
     Raises:
-        UserError: With all that is wrong with the metric, the case or a prompt.
+        UserError: Lists everything wrong with the metric, the case or a prompt.
     """
     with drafted(space, bot, draft, row) as (settings, case):
         parts = assemble(keyless(settings), session=CallSession())
@@ -183,16 +183,16 @@ def preview_metric(space: Workspace, bot: str, draft: MetricDraft, row: Mapping[
 
 
 async def write_steps(space: Workspace, bot: str, draft: MetricDraft) -> WrittenSteps:
-    """Have the judge of a metric write its steps; nothing is kept.
+    """Have the judge of a metric write its steps; nothing is saved.
 
     Args:
         space: The workspace.
-        bot: Whose metric it is.
-        draft: The metric as it is to be, of the kind g_eval; steps that it has already are not looked at.
+        bot: The name of its bot.
+        draft: A metric of the kind g_eval; steps that it already has are ignored.
 
     Raises:
-        UserError: With all that is wrong with it; or it is no G-Eval by criteria, or the judge wrote none.
-        InfrastructureError: The judge cannot be asked.
+        UserError: The metric is invalid or not a G-Eval by criteria, or the judge wrote no steps.
+        InfrastructureError: The judge cannot be reached.
     """
     if draft.definition.get("kind") != "g_eval" or not draft.definition.get("criteria"):
         what = "steps are written by criteria, for metrics of the kind g_eval"
@@ -216,17 +216,17 @@ async def write_steps(space: Workspace, bot: str, draft: MetricDraft) -> Written
 
 
 async def try_metric(space: Workspace, bot: str, draft: MetricDraft, row: Mapping[str, Any]) -> TrialResult:
-    """Score one case with a metric that is being defined, exactly as a run would; nothing is kept.
+    """Score one case with a draft of a metric, exactly as a run would; nothing is saved.
 
     Args:
         space: The workspace.
-        bot: Whose metric it is; it is asked where the case has no answer.
-        draft: The metric as it is to be.
-        row: The case under its fields' own names; `question` makes one user message.
+        bot: The name of its bot, which is called if the case has no answer.
+        draft: The metric to try.
+        row: The case by field names; `question` becomes one user message.
 
     Raises:
-        UserError: With all that is wrong with the metric or the case, or a key is not set.
-        InfrastructureError: Nothing answers at an endpoint, or a key is refused.
+        UserError: The metric or the case is invalid, or a key is not set.
+        InfrastructureError: An endpoint cannot be reached, or a key is refused.
     """
     with ExitStack() as stack:
         settings, case = await to_thread.run_sync(stack.enter_context, drafted(space, bot, draft, row))
@@ -282,7 +282,7 @@ def _bound(parts: Parts, case: Case) -> list[Pair]:
 
 
 def _expect_short(parts: Parts, case: Case) -> None:
-    """See that no prompt is too long to be sent; it is rendered here, where it holds up nobody."""
+    """Check that no prompt is too long. It is rendered here, in a thread where it blocks nothing else."""
     answer = recorded_answer(case, parts.target.name, 0)
     for pair in _bound(parts, case):
         for ask in pair.metric.preview(case, answer):
@@ -293,7 +293,7 @@ def _expect_short(parts: Parts, case: Case) -> None:
 
 
 def sent_prompt(pair: Pair, ask: Ask) -> SentPrompt:
-    """What is sent to a judge for an ask, to the first of several; nothing is sent."""
+    """The request that a judge would get for an ask; of several samples, the first."""
     judge = single(pair.judge)[0] if pair.judge else None
     if not isinstance(judge, OpenAIJudge):
         messages = [(message.role, message.content) for message in ask.messages]

@@ -1,4 +1,4 @@
-"""Metrics: those of each bot, and the library that conf/ declares."""
+"""Metrics: those of each bot, and the library declared in conf/."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class MetricDefinition:
-    """How an answer becomes a score.
+    """A metric of a bot or of the library.
 
     Attributes:
-        bot: Whose it is; None for the library.
-        name: Unique for the bot; the column value, unless the definition has a `name` of its own.
+        bot: The name of its bot; None for the library.
+        name: Unique for the bot. Also the metric's name in scores, unless the definition has its own `name`.
         definition: The content of its YAML.
-        prompts: Its own templates, by name; what it uses of the shipped ones is not among them.
-        origin: conf: a file declares it, and it cannot be changed here.
+        prompts: Its own templates, by name; shipped templates that it uses are not included.
+        origin: "conf" if a file declares it; it cannot be changed here.
         version: Counts its changes; 0 for conf. Not the `version` in its definition.
         created_at, updated_at: ISO 8601, UTC; empty for conf.
     """
@@ -49,7 +49,7 @@ class MetricDefinition:
 
 @dataclass(frozen=True, slots=True)
 class MetricDraft:
-    """A metric as it is to be; see Metric."""
+    """A metric to be saved; for the fields, see `MetricDefinition`."""
 
     name: str
     definition: Mapping[str, Any]
@@ -60,17 +60,17 @@ METRICS = DefinitionStore("metric", "metrics")
 
 
 def list_library() -> list[MetricDefinition]:
-    """What conf/ declares, as its files say it."""
+    """The metrics of conf/, as their files declare them."""
     return [
         MetricDefinition(None, name, option.values, {}, "conf") for name, option in library.declared("metric").items()
     ]
 
 
 def get_library(space: Workspace, name: str) -> MetricDefinition:
-    """One metric of conf/, with the prompts that it uses, under their own names.
+    """One metric of conf/, with the prompts that it uses under their own names.
 
     Raises:
-        UserError: Its files are wrong.
+        UserError: Its files are invalid.
     """
     from evalflow.paths import prompt_dirs
     from evalflow.prompts import Prompts
@@ -102,7 +102,7 @@ def create_metric(space: Workspace, bot: str, draft: MetricDraft) -> MetricDefin
     """Define a metric.
 
     Raises:
-        NotFoundError: There is no bot of that name that was defined here.
+        NotFoundError: No bot of that name was defined here.
     """
     definition, prompts = check_metric(draft.name, draft.definition, draft.prompts)
     row = BOTS.get(space, bot)["id"]
@@ -112,19 +112,19 @@ def create_metric(space: Workspace, bot: str, draft: MetricDraft) -> MetricDefin
 
 
 def add_metric(connection: Connection, row: int, bot: str, checked: MetricDraft) -> None:
-    """Add a metric to the bot of that row and name within a transaction."""
+    """Add a metric within a transaction, to the bot of this row id and name."""
     values = {"bot_id": row, "name": checked.name, "definition": checked.definition, "prompts": checked.prompts or {}}
     METRICS.add(connection, values, bot)
 
 
 def update_metric(space: Workspace, bot: str, draft: MetricDraft, expected: int) -> MetricDefinition:
-    """Change a metric: its definition and prompts, whole.
+    """Replace a metric's definition and prompts.
 
     Args:
         space: The workspace.
         bot: The name of its bot.
-        draft: The metric of that name as it is to be; without `prompts`, its templates stay.
-        expected: The version that the change was made from.
+        draft: The new metric under the same name. Without `prompts`, the templates stay.
+        expected: The version that the change is based on.
     """
     row = _row(space, bot, draft.name)
     texts = row["prompts"] if draft.prompts is None else draft.prompts
@@ -141,13 +141,13 @@ def delete_metric(space: Workspace, bot: str, name: str, expected: int) -> None:
 def replace_metrics(
     space: Workspace, bot: str, drafts: Sequence[MetricDraft], expected: Mapping[str, int]
 ) -> list[MetricDefinition]:
-    """Save a bot's configuration: its metrics become exactly these, or none of it is done.
+    """Replace all metrics of a bot, or change nothing if one of them is invalid.
 
     Args:
         space: The workspace.
         bot: The name of its bot.
-        drafts: All that it is to have.
-        expected: The versions, by name, of all that it had when the change was made from them.
+        drafts: The complete list of metrics.
+        expected: The versions, by name, of all metrics that the bot had when they were read.
     """
     checked = _checked(drafts)
     row = BOTS.get(space, bot)["id"]
@@ -170,14 +170,14 @@ def replace_metrics(
 
 
 def copy_metric(space: Workspace, source: str, bot: str, name: str, *, of: str | None = None) -> MetricDefinition:
-    """Define a metric like another one; its prompts are copied too, so that a change stays with the copy.
+    """Copy a metric. Its prompts are copied too, so that changes affect only the copy.
 
     Args:
         space: The workspace.
-        source: The name of what is copied.
-        bot: Whose the copy is.
+        source: The name of the original.
+        bot: The bot that gets the copy.
         name: The copy's name.
-        of: The bot whose metric is copied; None: the library.
+        of: The bot that has the original; None for the library.
     """
     if of is None:
         definition, prompts = library.own_prompts(name, get_library(space, source).definition)
@@ -187,13 +187,13 @@ def copy_metric(space: Workspace, source: str, bot: str, name: str, *, of: str |
 
 
 def with_prompts_of(draft: MetricDraft, source: str) -> MetricDraft:
-    """A draft whose own prompts lie in the folder of another name, with them in its own."""
+    """The draft with its own prompts moved from the folder named `source` to the folder of its own name."""
     prompts = {f"{draft.name}/{file.partition('/')[2]}": text for file, text in (draft.prompts or {}).items()}
     return MetricDraft(draft.name, _renamed(draft.definition, source, draft.name), prompts)
 
 
 def _renamed(value: Any, old: str, new: str) -> Any:
-    """A definition whose own prompts lie in another folder."""
+    """The definition with references to its own prompts moved to another folder."""
     if isinstance(value, dict):
         return {key: _renamed(inner, old, new) for key, inner in value.items()}  # pyright: ignore
     if isinstance(value, list):
@@ -223,25 +223,25 @@ def _row(space: Workspace, bot: str, name: str) -> dict[str, Any]:
 
 
 KEY = "yaml"
-"""What a fault of the text itself names."""
+"""The key of a problem with the YAML text itself."""
 LONGEST, DEEPEST = 200_000, 200
-"""Characters, and brackets within each other."""
+"""Limits: characters, and levels of nested brackets."""
 
 
 def metric_yaml(definition: Mapping[str, Any]) -> str:
-    """The YAML of a definition, in its own order."""
+    """The YAML of a definition, with its keys in their original order."""
     return yaml.safe_dump(dict(definition), sort_keys=False, allow_unicode=True, width=100)
 
 
 def read_metric_yaml(text: str) -> dict[str, Any]:
-    """The definition that a text holds; what stands in it is for `create_metric` to judge.
+    """Parse a metric's YAML. The content is validated later, by `create_metric`.
 
     Raises:
-        UserError: It is no YAML, no map of keys, or refers to itself, which JSON cannot hold.
+        UserError: It is not YAML, not a map of keys, or recursive, which JSON cannot represent.
     """
     if len(text) > LONGEST:
         raise _fault(f"the YAML has {len(text):,} characters, of at most {LONGEST:,}")
-    if _flow_depth(text) > DEEPEST:  # the parser's time grows with its square
+    if _flow_depth(text) > DEEPEST:  # the parser's time grows with the square of the depth
         raise _fault(f"this is no YAML: more than {DEEPEST} brackets stand within each other")
     try:
         events = cast("Iterable[object]", yaml.parse(text, yaml.SafeLoader))  # pyright: ignore - untyped
@@ -272,8 +272,8 @@ class BuiltInCheck:
     """A built-in check.
 
     Attributes:
-        identifier: What a case names it by.
-        description: What it holds of the answer.
+        identifier: Its name in cases.
+        description: What the check requires of the answer.
         is_judged: Whether a judge decides it.
         params: The JSON Schema of its parameters.
     """

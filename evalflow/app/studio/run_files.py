@@ -1,4 +1,4 @@
-"""The files that a run wrote, for people to read and to take along."""
+"""The files that a run wrote, for viewing and download, and changes of its thresholds."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ FileName = Literal[
     "junit.xml",
     "miscategorised.csv",
 ]
-"""The only names that are ever looked for in a run's folder."""
+"""Only files of these names can be opened in a run's folder."""
 ABOUT: Mapping[FileName, str] = MappingProxyType(
     {
         "report.html": "The report: tables, pictures and every case, in one page that opens offline",
@@ -77,10 +77,10 @@ class RunFile:
 
 
 def list_files(space: Workspace, run_id: str) -> list[RunFile]:
-    """The files that are there, in the order of `FileName`.
+    """The run's existing files, in the order of `FileName`.
 
     Raises:
-        UserError: Its folder is not below the working directory.
+        UserError: The run's folder is not below the working directory.
     """
     folder = _folder(space, run_id)
     found: list[RunFile] = []
@@ -95,10 +95,10 @@ def list_files(space: Workspace, run_id: str) -> list[RunFile]:
 
 
 def open_file(space: Workspace, run_id: str, name: FileName) -> tuple[BinaryIO, int]:
-    """A file that a run wrote, opened, and its size in bytes. The caller closes it.
+    """Open a file that a run wrote. Returns the file, which the caller closes, and its size in bytes.
 
     Raises:
-        UserError: Its folder is not below the working directory.
+        UserError: The run's folder is not below the working directory.
     """
     try:
         file = _opened(_folder(space, run_id), name)
@@ -112,7 +112,7 @@ def _folder(space: Workspace, run_id: str) -> Path:
 
 
 def _opened(folder: Path, name: FileName) -> BinaryIO:
-    """Open one of the known files; raises an OSError for a link, a pipe, or anything else that is no plain file."""
+    """Open a file. Raises OSError for a link, a pipe, or anything else that is not a regular file."""
     directory = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         number = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=directory)
@@ -125,16 +125,16 @@ def _opened(folder: Path, name: FileName) -> BinaryIO:
 
 
 def passing(space: Workspace, run_id: str, metric: str, thresholds: Sequence[float]) -> list[Passing]:
-    """The pass rate of a metric at each threshold with its interval, for each dataset and target.
+    """The pass rate of a metric at each threshold, with its interval, for each dataset and target.
 
     Args:
         space: The workspace.
         run_id: The id of the run.
-        metric: Of which metric.
+        metric: The metric.
         thresholds: In any order.
 
     Returns:
-        Empty where nothing was scored, or the tables of the run are gone.
+        Empty if nothing was scored or the run's tables are gone.
     """
     import polars as pl
 
@@ -158,29 +158,30 @@ def passing(space: Workspace, run_id: str, metric: str, thresholds: Sequence[flo
 
 
 def keep_threshold(space: Workspace, run_id: str, metric: str, value: float, expected: int | None = None) -> Run:
-    """Have a run judged by another threshold from now on, as `report RUN metric.METRIC.threshold=VALUE` does, free.
+    """Apply another threshold to a run permanently, as `report RUN metric.METRIC.threshold=VALUE` does.
 
-    Its tables, gates, exit code, reports and what certificates say of it follow.
+    No calls are made. The run's tables, gates, exit code and reports change accordingly, and so does what
+    certificates state about it.
 
     Raises:
-        TakenError: The run has not ended, or something works on it.
-        UserError: The metric takes no such threshold, or the run's files are gone.
+        TakenError: The run has not ended, or a process is working on it.
+        UserError: The metric does not accept this threshold, or the run's files are gone.
     """
     _expect_finite(value)
     return _rewrite(space, run_id, metric, value, expected)
 
 
 def restore_threshold(space: Workspace, run_id: str, metric: str, expected: int | None = None) -> Run:
-    """Have a run judged by the threshold that it was made with again; raises as `keep_threshold`."""
+    """Reset a run to the threshold that it was made with. Raises the same errors as `keep_threshold`."""
     return _rewrite(space, run_id, metric, None, expected, is_back=True)
 
 
 def carry_threshold(space: Workspace, run_id: str, metric: str, value: float) -> MetricDefinition:
-    """Put a threshold into the metric of the run's bot, for its next runs; the run stays as it is.
+    """Save a threshold in the metric of the run's bot, for future runs. The run does not change.
 
     Raises:
-        TakenError: The metric is not one that can be changed here, or its threshold would not count.
-        UserError: It takes no such threshold.
+        TakenError: The metric cannot be changed here, or its own threshold would have no effect.
+        UserError: The metric does not accept this threshold.
     """
     _expect_finite(value)
     run = get_run(space, run_id)
@@ -200,7 +201,7 @@ def _rewrite(
     folder = run_folder(space, _ended_row(space, run_id, expected))
     try:
         with working_on(folder.path):
-            row = _ended_row(space, run_id, expected)  # as it is while nothing else works on it
+            row = _ended_row(space, run_id, expected)  # unchanged while no other process works on it
             saved = open_run(folder)
             refuse_elsewhere(space, saved.manifest["config"])
             if metric not in saved.rules.metrics:
@@ -213,7 +214,7 @@ def _rewrite(
             with space.database.writing() as connection:
                 changed = runs.change(connection, run_id, row["version"], **found)
                 intake = Intake(row)
-                for block in intake.composites():  # they may be made of what passes
+                for block in intake.composites():  # composites may depend on what passes
                     intake.put(connection, block)
     except BlockingIOError:
         raise TakenError(Problem(f"something works on run {run_id}", "run", "try again in a moment")) from None
@@ -239,7 +240,7 @@ def _expect_finite(value: float) -> None:
 
 
 def _own_metric(space: Workspace, run: Run, metric: str) -> MetricDefinition:
-    """The bot's metric whose scores have that name."""
+    """The bot's metric that produced the scores of this name."""
     try:
         own = list_metrics(space, run.bot)
     except NotFoundError:
@@ -253,7 +254,7 @@ def _own_metric(space: Workspace, run: Run, metric: str) -> MetricDefinition:
 
 
 def _counts(run: Run, metric: str) -> bool:
-    """Whether a threshold in the metric's own definition decides anything, with the judge of this run."""
+    """Whether the threshold in the metric's own definition has an effect with this run's judge."""
     saved = open_run(RunFolder(run.folder))
     scorer, asked = saved.rules.scorer(metric), saved.rules.metrics[metric].judge is not None
     return not asked or (scorer.calibrated and metric not in (scorer.thresholds or {}))

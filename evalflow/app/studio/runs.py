@@ -23,7 +23,7 @@ MAX_PAGE = 200
 
 
 def estimate_run(space: Workspace, request: RunRequest) -> RunEstimate:
-    """Check a run and say what it would take; nothing is sent or kept."""
+    """Check a run and estimate it; nothing is sent or saved."""
     folder = _new_folder(space, request)
     try:
         found = inspected(freeze(folder / "snapshot", *_parts(space, request)))
@@ -37,21 +37,23 @@ def estimate_run(space: Workspace, request: RunRequest) -> RunEstimate:
         input_tokens=(estimate.input_tokens_low, estimate.input_tokens_high),
         output_tokens=(estimate.output_tokens_low, estimate.output_tokens_high),
         cost_usd=(estimate.cost_usd_low, estimate.cost_usd_high),
-        notices=[notice for notice in found.notices() if str(folder) not in notice],  # of the draft itself
+        notices=[
+            notice for notice in found.notices() if str(folder) not in notice
+        ],  # without notices about the draft's own folder
     )
 
 
 def create_run(space: Workspace, request: RunRequest, creation_key: str | None = None) -> Run:
-    """Freeze all that a run uses, check it, and queue it for a worker.
+    """Freeze the run's configuration and data, check the run, and queue it for a worker.
 
     Args:
         space: The workspace.
-        request: What is to be run.
-        creation_key: The same key again gives the run that was made with it, and makes no other.
+        request: The run's parts and options.
+        creation_key: Repeating a call with the same key returns the existing run.
 
     Raises:
         TakenError: The key was used for another request.
-        UserError: With every problem that was found; nothing is left behind.
+        UserError: Lists every problem found; no files remain.
     """
     known = _created(space, request, creation_key)
     if known is not None:
@@ -98,10 +100,10 @@ def list_runs(
 
     Args:
         space: The workspace.
-        cursor: `next` of the page before; None for the first.
-        limit: How many at most, up to 200.
-        bot: Only those of this bot.
-        state: Only those in this state.
+        cursor: `next` of the previous page; None for the first page.
+        limit: At most 200.
+        bot: Only runs of this bot.
+        state: Only runs in this state.
     """
     if cursor is not None and not (cursor.isdigit() and len(cursor) < 19):
         raise UserError(Problem(f"{cursor!r} is no cursor", "cursor", "take `next` of the page before"))
@@ -113,12 +115,12 @@ def list_runs(
 
 
 def cancel_run(space: Workspace, run_id: str, expected: int | None = None) -> Run:
-    """Stop a run: what is finished is kept, and `resume_run` goes on.
+    """Stop a run. Finished scores are kept, and `resume_run` continues it.
 
     Args:
         space: The workspace.
         run_id: The id of the run.
-        expected: The version that was seen; None: whatever it is, since a run that goes on changes every second.
+        expected: The version that was seen. None accepts any version: an active run changes every second.
     """
     run_row(space, run_id)
     with space.database.writing() as connection:
@@ -129,17 +131,17 @@ def cancel_run(space: Workspace, run_id: str, expected: int | None = None) -> Ru
 
 
 def resume_run(space: Workspace, run_id: str, expected: int | None = None) -> Run:
-    """Finish a run that was cancelled, interrupted or failed; nothing that is finished is asked again."""
+    """Finish a run that was cancelled, interrupted or failed. Finished calls are not repeated."""
     return _queue(space, run_id, "resume", expected)
 
 
 def retry_errors(space: Workspace, run_id: str, expected: int | None = None) -> Run:
-    """Ask again what ended in error, and nothing else."""
+    """Repeat only what ended in error."""
     return _queue(space, run_id, "retry", expected)
 
 
 def delete_run(space: Workspace, run_id: str, expected: int | None = None) -> None:
-    """Forget a run that has ended; its folder stays."""
+    """Delete a run that has ended from the database; its folder stays."""
     run_row(space, run_id)
     with space.database.writing() as connection:
         deleted = runs.delete_run(connection, run_id, expected)
@@ -148,10 +150,10 @@ def delete_run(space: Workspace, run_id: str, expected: int | None = None) -> No
 
 
 def changed_request(run: Run, **changes: Any) -> RunRequest:
-    """What a run was asked for, with changes, to be run again.
+    """The request of a run with changes, for running it again.
 
     Raises:
-        UserError: It was not asked for here.
+        UserError: The run was not created here.
     """
     if run.request is None:
         hint = "its command line is in its folder, in .hydra/overrides.yaml"
@@ -178,7 +180,7 @@ def _queue(space: Workspace, run_id: str, task: Literal["resume", "retry"], expe
 
 
 def _expect_own(space: Workspace, row: Mapping[str, Any]) -> None:
-    """See that to resume a run starts nothing, reads nothing and writes nothing that nobody has agreed to."""
+    """Check that resuming a run starts no program, and reads and writes no files, without the user's consent."""
     folder = run_folder(space, row)
     if folder.manifest.is_file():
         manifest = folder.read_manifest()
@@ -187,7 +189,7 @@ def _expect_own(space: Workspace, row: Mapping[str, Any]) -> None:
 
 
 def _refusal(space: Workspace, run_id: str, expected: int | None, unfit: Sequence[State], hint: str) -> UserError:
-    """Why nothing was done to a run: it is in a state that does not fit, or it is another version than was seen."""
+    """Why an operation on a run was refused: its state does not allow it, or its version is not the expected one."""
     row = run_row(space, run_id)
     if row["state"] in unfit or expected is None:
         return TakenError(Problem(f"run {run_id} is {row['state']}", "run", hint))
@@ -218,7 +220,7 @@ def _created(space: Workspace, request: RunRequest, key: str | None) -> Run | No
 
 
 def _same(row: Mapping[str, Any], request: RunRequest) -> Run:
-    """The run that was made with the key, if the request is the same."""
+    """The run created with the same key. Raises if its request is a different one."""
     run = as_run(row)
     if run.request is None or asdict(run.request) != _plain(request):
         raise TakenError(
@@ -228,22 +230,22 @@ def _same(row: Mapping[str, Any], request: RunRequest) -> Run:
 
 
 def _plain(request: RunRequest) -> dict[str, Any]:
-    """The request as it comes back from the database."""
+    """The request after a round trip through the database's JSON."""
     return json.loads(json.dumps(asdict(request)))
 
 
 def open_run(space: Workspace, folder: Path, *, trust_program: bool = False) -> Run:
-    """Take a run in that was made on the command line; its scores follow as soon as a worker has read them.
+    """Add a run that was made on the command line. A worker then loads its scores.
 
     Args:
         space: The workspace.
-        folder: The run's.
-        trust_program: Whether to resume the run may start the program that its run.json names.
+        folder: The run's folder.
+        trust_program: Whether resuming the run may start the program named in its run.json.
 
     Raises:
-        TakenError: It is here already.
-        ProgramError: To resume it would start a program, and nobody has agreed to that.
-        UserError: The folder holds no run that has ended, or one of another version; or it lies elsewhere.
+        TakenError: The run has been added already.
+        ProgramError: Resuming it would start a program, and `trust_program` is False.
+        UserError: The folder holds no run that has ended, is of another version, or is not below the working directory.
     """
     found = find_run(within(space, folder))
     refuse_links(found)
@@ -274,7 +276,7 @@ def open_run(space: Workspace, folder: Path, *, trust_program: bool = False) -> 
 
 
 def _own_conf(manifest: Mapping[str, Any]) -> list[str]:
-    """The words that name the config folder which a command line was given; none where it was given none."""
+    """The command-line words that set the run's config folder; empty if it was not set."""
     first, *_ = folders = manifest["search_folders"]["conf"]
     found_anyway = (str(Path(manifest["working_directory"], "conf").resolve()), folders[-1])
     return [] if first in found_anyway else ["--config-dir", shown(Path(first))]

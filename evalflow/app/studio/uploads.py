@@ -1,4 +1,4 @@
-"""Import of cases from files: how columns map to fields, a preview, and the import."""
+"""Import of cases from files: mapping of columns to fields, preview, and import."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from evalflow.errors import Problem, UserError, did_you_mean
 from evalflow.store import cases as table
 
 SHOWN = 100
-"""The number of problems that are listed."""
+"""Maximum number of problems listed."""
 _AT_ONCE = 500
 _PLACE = re.compile(r":(?P<line>\d+)$|\[(?P<record>\d+)\]$")
 
@@ -30,9 +30,9 @@ class Column:
     """A column of a file.
 
     Attributes:
-        name: As the file has it.
-        field: The case field that it is likely to be; None: an additional input.
-        example: The first value in it, as text.
+        name: Its name in the file.
+        field: The case field that it probably holds; None for an additional input.
+        example: Its first value, as text.
     """
 
     name: str
@@ -42,12 +42,12 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """What an import of a file would give.
+    """The preview of an import.
 
     Attributes:
-        good: How many rows can be taken.
-        faulty: Positions of the others in the file, from 0.
-        problems: What is wrong with those, at most `SHOWN`; `where` is `line 7`, or `record 7` of a JSON list.
+        good: The number of rows that can be imported.
+        faulty: Positions of the other rows in the file, from 0.
+        problems: The problems of those rows, at most `SHOWN`; `where` is `line 7`, or `record 7` of a JSON list.
         first: The first cases, as rows of JSON lines.
     """
 
@@ -66,15 +66,14 @@ def upload_cases(
         space: The workspace.
         dataset: Its name.
         path: The file.
-        fields: Case field to column or JSONPath; a column with a field's own name needs no entry. See
-            `columns_of`.
-        skip_faulty: Whether rows that are wrong are passed over; else none is taken where one is wrong.
+        fields: Case field to column or JSONPath. A column named like a field needs no entry. See `columns_of`.
+        skip_faulty: Whether to skip invalid rows; otherwise one invalid row rejects the file.
 
     Returns:
-        How many.
+        The number of cases added.
 
     Raises:
-        UserError: With what is wrong with each row, or a case with that id is there; or no row can be taken.
+        UserError: Lists the problems of each row, including ids that exist already; or no row is valid.
     """
     own_row(space, dataset)
     if not skip_faulty:
@@ -89,17 +88,17 @@ def upload_cases(
 def examine_upload(
     space: Workspace, dataset: str, path: Path, fields: Fields | None = None, limit: int = 5
 ) -> Examined:
-    """Read a file to its end, and say what taking it would give; nothing is kept.
+    """Read a whole file and report what an import would give; nothing is saved.
 
     Args:
         space: The workspace.
         dataset: Its name.
         path: The file.
         fields: As for `upload_cases`.
-        limit: How many of the first cases to give.
+        limit: The number of first cases to return.
 
     Raises:
-        UserError: With what is wrong with the mapping, or where the file can be read no further.
+        UserError: The mapping is wrong, or the file cannot be read to its end.
     """
     _expect_columns(path, fields or {})
     good, faulty, problems = 0, list[int](), list[Problem]()
@@ -116,12 +115,12 @@ def examine_upload(
 
 
 def faulty_rows(path: Path, faulty: Sequence[int]) -> Iterator[str]:
-    """The rows at these positions as they stand in the file, below its header where it has one: to be mended."""
+    """The rows at these positions, copied from the file with its header, if any, so that users can correct them."""
     return readers.excerpt(_config(path, None), set(faulty))
 
 
 def columns_of(path: Path) -> list[Column]:
-    """The columns of a file, and which of them are likely which case field.
+    """The columns of a file, each with the case field that it probably holds.
 
     Raises:
         UserError: The file cannot be read.
@@ -135,7 +134,7 @@ def columns_of(path: Path) -> list[Column]:
 
 
 def _sifted(space: Workspace, dataset: str, path: Path, fields: Fields | None) -> Iterator[readers.Sifted]:
-    """The rows of a file; a case that the dataset has already is a problem of its row."""
+    """The rows of a file. A case id that the dataset already has is a problem of its row."""
     owner = own_row(space, dataset)["id"]
     named = "id" in (fields or {}) or "id" in readers.examples(_config(path, fields))
     rows = readers.sift(dataset, _config(path, fields))
@@ -155,9 +154,9 @@ def _sifted(space: Workspace, dataset: str, path: Path, fields: Fields | None) -
 
 
 def _expect_columns(path: Path, fields: Fields) -> None:
-    """Refuse a mapping from columns that a table does not have, which would leave their fields empty in every row."""
+    """Refuse a mapping from columns that a table lacks, which would leave their fields empty in every row."""
     if path.suffix not in (".csv", ".parquet"):
-        return  # rows of JSON may differ in what they have
+        return  # rows of JSON may have different keys
     there = list(readers.examples(_config(path, None)))
     wanted = {field: [source] if isinstance(source, str) else list(source.values()) for field, source in fields.items()}
     problems = [
@@ -178,7 +177,7 @@ def _repeated(key: str, place: str, where: str, *, named: bool) -> Problem:
 
 
 def placed(problem: Problem) -> Problem:
-    """The problem with its place in the file alone, as people call it."""
+    """The problem with `where` reduced to the place within the file."""
     place = _PLACE.search(problem.where)
     where = "" if place is None else f"line {place['line']}" if place["line"] else f"record {place['record']}"
     return replace(problem, where=where)

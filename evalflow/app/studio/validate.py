@@ -1,4 +1,4 @@
-"""What may be saved: exactly what the command line would accept."""
+"""Validation of definitions before they are saved, with the same rules as the command line."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ from evalflow.targets.recorded import recorded_answer
 from evalflow.targets.registry import build_target, target_config_model
 
 _OF_JINJA = ("alters_data", "jinja_pass_arg", "unsafe_callable")
-"""Attributes that Jinja looks for on what it calls."""
+"""Attributes that Jinja reads from the objects that it calls."""
 
 
 def unrenderable(metric: Metric) -> list[Problem]:
-    """What keeps a metric's prompts from being rendered for any case; nothing where one can be.
+    """Why a metric's prompts cannot be rendered for any case; empty if they can be.
 
-    Fields of a case whose values may be of any type stand there as a text that can be used like any value, and then as
-    a number, so that nothing is refused that some data could be rendered with.
+    Case fields of any type are represented first by a text that supports all operations, then by a number. So no
+    template is refused that some data could render.
 
     Args:
-        metric: Ready to be asked.
+        metric: A metric that is ready to score.
     """
     problems: list[Problem] = []
     for unknown in (_Unknown("…"), 1.0):
@@ -54,7 +54,7 @@ def unrenderable(metric: Metric) -> list[Problem]:
 
 
 def placed(problem: Problem, own: Mapping[str, str]) -> Problem:
-    """A problem with one of a metric's own templates has that one's name for a key."""
+    """The problem. If it is in one of the metric's own templates, the template's name becomes its key."""
     file = next((file for file in own if file in problem.where), None)
     return Problem(problem.what, problem.where, problem.hint, file) if file else problem
 
@@ -91,7 +91,7 @@ class _Anything(dict[str, Any]):
 
 
 class _Unknown(str):
-    """A text that can be used like a value of any type."""
+    """A text that supports the operations of any type."""
 
     __slots__ = ()
 
@@ -131,20 +131,20 @@ class _Unknown(str):
 
 
 BOT_KINDS = ("openai", "http", "recorded")
-"""Targets that can be defined here; none of them is a program of this machine."""
+"""Kinds of target that can be defined here; none of them starts a local program."""
 MAX_BYTES = 1 << 20
-"""Of one definition with its prompts."""
+"""Maximum size of a definition with its prompts."""
 RESERVED = frozenset({"add", "delete", "edit", "export", "import", "new", "preview", "steps", "try", "upload"})
-"""Words of the addresses of pages and of the REST API; what had such a name could not be opened."""
+"""Names used in URLs of pages and of the REST API. An object with such a name could not be opened."""
 
 _PROMPT = re.compile(r"[a-z][a-z0-9_]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)+\.jinja\Z")
 
 
 def check_name(name: str, what: str) -> None:
-    """See that a name can be one in configuration.
+    """Check that a name is allowed in configuration.
 
     Raises:
-        UserError: It cannot.
+        UserError: It is not.
     """
     if not IDENTIFIER.match(name) or len(name) > 100:
         hint = "lower-case letters, digits and _, a letter first, at most 100"
@@ -155,10 +155,10 @@ def check_name(name: str, what: str) -> None:
 
 
 def check_bot(name: str, config: Mapping[str, Any]) -> dict[str, Any]:
-    """See that a bot's connection is sound; keys are not looked for, so that it can be defined before they are set.
+    """Validate a bot's connection. API keys need not be set yet.
 
     Returns:
-        The configuration as JSON gives it back.
+        The configuration after a round trip through JSON.
     """
     check_name(name, "bot")
     plain = _plain(config, "target")
@@ -178,17 +178,17 @@ def check_bot(name: str, config: Mapping[str, Any]) -> dict[str, Any]:
 def check_metric(
     name: str, definition: Mapping[str, Any], prompts: Mapping[str, str] | None = None
 ) -> tuple[dict[str, Any], dict[str, str]]:
-    """See that a metric's definition is what its YAML could say, its prompts and its score rule included.
+    """Validate a metric's definition, prompts and score rule.
 
-    Its prompts are rendered for a case that is made up, so that what no case could be asked with is refused.
+    The prompts are rendered for a made-up case, to refuse a template that no case could render.
 
     Args:
-        name: The key that it stands under.
+        name: Its name in configuration.
         definition: The content of its YAML.
-        prompts: Templates of its own, as `NAME/FILE.jinja`.
+        prompts: Its own templates, by `NAME/FILE.jinja`.
 
     Returns:
-        Both as JSON gives them back.
+        Definition and prompts after a round trip through JSON.
     """
     check_name(name, "metric")
     key = f"metric.{name}"
@@ -211,10 +211,10 @@ def check_metric(
 
 
 def one_line(text: str, what: str) -> str:
-    """A description as it is kept: one line, since it is a comment in files.
+    """The description as one line, since files hold it as a comment.
 
     Raises:
-        UserError: It holds what no file could.
+        UserError: It contains characters that a file cannot hold.
     """
     line = " ".join(text.split())
     problems = list(_unfit_text(line, f"{what}.description"))
@@ -232,7 +232,7 @@ def write_prompts(folder: Path, prompts: Mapping[str, str]) -> None:
 
 
 def _plain(values: Mapping[str, Any], key: str) -> dict[str, Any]:
-    """The values as JSON gives them back; what the database or Hydra could not keep is refused."""
+    """The values after a round trip through JSON. Raises for values that the database or Hydra cannot store."""
     try:
         text = json.dumps(values, allow_nan=False, ensure_ascii=False)
     except (TypeError, ValueError, RecursionError) as error:
@@ -290,7 +290,7 @@ def _validated(values: dict[str, Any], key: str, model_of: ModelOf, problems: li
 
 
 def _wrong_judge(changes: Any, key: str) -> list[Problem]:
-    """What is wrong with a metric's own judge, as far as it can be told without the run's, whose keys it may take."""
+    """The problems of a metric's own judge that can be found without the run's judge, whose keys it may inherit."""
     problems: list[Problem] = []
     if isinstance(changes, dict) and "kind" in changes:
         own = cast("dict[str, Any]", changes)
