@@ -1,7 +1,7 @@
-"""How an answer becomes a score: the metric kinds, and the parts they are built from.
+"""Metric kinds, and the parts they are built from.
 
-A metric is declared in YAML. `registry` finds the class of its `kind` and builds it, whereby all that can be known
-without data is checked. Kinds lie in `kinds/`, one small file each, and do not know each other; what they share
-(typed replies, score rules, scales, chains of prompts) lies beside it. Who judges is a protocol: nothing here knows a
+A metric is declared in YAML. `registry` finds the class of its `kind` and builds it, which checks everything that can
+be checked without data. Each kind is a small module in `kinds/`, independent of the others. Shared parts (typed
+replies, score rules, scales, chains of prompts) are in this package. The judge is a protocol: no metric depends on a
 model or an endpoint.
 """

@@ -1,4 +1,4 @@
-"""What most metrics have in common, for kinds to inherit."""
+"""Base classes for metric kinds."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ C = TypeVar("C", bound=MetricConfig)
 
 
 class UnitMetricConfig(MetricConfig):
-    """A metric whose scores lie in 0..1, and so its threshold too."""
+    """A metric with scores, and so a threshold, in 0..1."""
 
     threshold: float | None = Field(default=None, ge=0, le=1)
 
 
 class BaseMetric(Generic[C]):
-    """A metric that asks nobody; a kind adds `Config` and `score`. For the attributes see `Metric`.
+    """A metric without a judge; a kind adds `Config` and `score`. For the attributes see `Metric`.
 
     Args:
-        name: The column value.
-        config: What its YAML declares.
+        name: The metric's name.
+        config: The validated configuration.
     """
 
     Config: ClassVar[type[MetricConfig]]
@@ -49,40 +49,40 @@ class BaseMetric(Generic[C]):
 
     @classmethod
     def build(cls, name: str, config: Any, prompts: Prompts) -> Self:  # noqa: ARG003 - no prompts
-        """A metric from its validated configuration; UserError for what can be known to be wrong without data."""
+        """Build a metric from its validated configuration; UserError for mistakes that show without data."""
         return cls(name, config)
 
     def preview(self, case: Case, answer: Answer) -> Sequence[Ask]:
-        """The asks that scoring would lead to."""
+        """The asks of scoring."""
         return ()
 
     def preparation(self) -> Sequence[Ask]:
-        """The asks that preparing would lead to."""
+        """The asks of preparation."""
         return ()
 
     async def prepare(self, judge: Judge | None, prepared: Prepared) -> Self:
-        """Make what is made once per run; see `Metric`."""
+        """Do the work needed once per run; see `Metric`."""
         return self
 
     def bind(self, case: Case) -> Sequence[Self]:
-        """The metric itself, where it scores the case's dataset."""
+        """The metric itself if it scores the case's dataset, else nothing."""
         return (self,) if self.config.covers(case.dataset) else ()
 
 
 class FieldMetric(BaseMetric[C]):
-    """A metric that compares fields of case and answer, and asks nobody. A kind adds `Config` and `compare`."""
+    """A metric that compares fields of case and answer without a judge. A kind adds `Config` and `compare`."""
 
     names_fields: ClassVar[tuple[str, ...]] = ()
-    """The configuration keys that name a case field, each of which must stand in `needs`."""
+    """The configuration keys that name a case field; each field must be in `needs`."""
 
     @classmethod
     def build(cls, name: str, config: Any, prompts: Prompts) -> Self:
-        """See `BaseMetric`; `needs` must declare each field that the configuration names."""
+        """See `BaseMetric`; `needs` must declare each field named in the configuration."""
         expect_declared(name, config.needs, {key: getattr(config, key) for key in cls.names_fields})
         return super().build(name, config, prompts)
 
     async def score(self, case: Case, answer: Answer, judge: Judge | None, repeat: int) -> Outcome:
-        """The outcome of `compare`, unless a field is missing. An empty text is a text like any other."""
+        """The outcome of `compare`, unless a field is missing. An empty text does not count as missing."""
         fields = fields_of(case, answer)
         blocked = obstacle(self.config.needs, fields, answer, blank_is_text=True)
         if blocked:
@@ -96,24 +96,24 @@ class FieldMetric(BaseMetric[C]):
         """The outcome for one answer.
 
         Args:
-            fields: All fields of case and answer; none of those in `needs` is absent.
+            fields: All fields of case and answer; those in `needs` are present.
 
         Raises:
-            ValueError: What stands in a field cannot be compared; becomes a score in state error.
+            ValueError: The values cannot be compared; becomes a score in state error.
         """
         raise NotImplementedError
 
 
 def expect_declared(metric: str, needs: Sequence[str], fields: Mapping[str, str]) -> None:
-    """See that `needs` declares the case fields that a metric reads.
+    """Check that `needs` declares the case fields that a metric reads.
 
     Args:
-        metric: Its name.
-        needs: What it declares.
-        fields: The fields by the keys that name them.
+        metric: Its name, for messages.
+        needs: The declared fields.
+        fields: The fields by the configuration keys that name them.
 
     Raises:
-        UserError: One is missing.
+        UserError: A field is not declared.
     """
     line = f"needs: [{', '.join(dict.fromkeys([*needs, *fields.values()]))}]"
     problems = [
@@ -126,5 +126,5 @@ def expect_declared(metric: str, needs: Sequence[str], fields: Mapping[str, str]
 
 
 def scored(score: float, value: Any, reason: str, steps: Sequence[Mapping[str, Any]] = ()) -> Outcome:
-    """The outcome of a comparison that no judge took part in."""
+    """The outcome of a comparison without a judge."""
     return Outcome(status="scored", score=score, value=value, reason=reason, steps=tuple(steps), path="direct")

@@ -1,4 +1,4 @@
-"""The checks that a case may name: their parameters, and the metric each becomes."""
+"""The checks that a case may name: their parameters, and the metric built for each."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ class Correctness(Strict):
 
 
 class Conformity(Strict):
-    """The answer keeps to every rule, judged together over the whole conversation."""
+    """The answer keeps every rule; all rules are judged together, over the whole conversation."""
 
     rules: list[str] = Field(min_length=1)
 
 
 class Groundedness(Strict):
-    """All of the answer is in the context, or without one in the earlier turns, without contradiction."""
+    """All of the answer is in the context, or in the earlier turns if there is no context, without contradiction."""
 
     context: str | None = None
 
@@ -55,7 +55,7 @@ class StringMatching(Strict):
 
 
 class JsonPathRule(Strict):
-    """What must stand at a place in the metadata: text contains, a number or boolean equals."""
+    """The expected value at a path in the metadata: text must contain it; a number or boolean must equal it."""
 
     json_path: str
     expected_value: Any
@@ -71,7 +71,7 @@ class JsonPathRule(Strict):
 
     @property
     def kind(self) -> str:
-        """The type that is said, else that of the value."""
+        """The declared type, else the value's type."""
         value = self.expected_value
         own = "boolean" if isinstance(value, bool) else "number" if isinstance(value, int | float) else "string"
         return self.expected_value_type or own
@@ -89,7 +89,7 @@ class JsonPathRule(Strict):
 
 
 class Metadata(Strict):
-    """The answer's metadata holds what is expected at every path."""
+    """The answer's metadata has the expected value at every path."""
 
     json_path_rules: list[JsonPathRule] = Field(min_length=1)
 
@@ -108,14 +108,14 @@ class RegexMatching(Strict):
 
 
 class FieldComparison(Strict):
-    """The answer, or another field, compares with the expected value."""
+    """A field, by default the answer, compares with the expected value."""
 
     expected_value: Any
     field: Word = "answer"
 
 
 class JsonSchemaValidity(Strict):
-    """The answer, or another field, is JSON that is valid by the schema."""
+    """A field, by default the answer, is JSON that is valid by the schema."""
 
     model_config = ConfigDict(populate_by_name=True)
     schema_: dict[str, Any] = Field(alias="schema")
@@ -144,7 +144,7 @@ EXTRAS = ("messages", "reference", "rules", "context")
 
 
 class JudgedCheck(ChainMetric[ChainConfig]):
-    """A check that a judge decides, bound to what the case gives: reference, rules or context."""
+    """A check decided by a judge, bound to the case's reference, rules or context."""
 
     def __init__(
         self,
@@ -159,22 +159,22 @@ class JudgedCheck(ChainMetric[ChainConfig]):
 
     @classmethod
     def of(cls, kind: str, config: ChainConfig, prompts: Prompts) -> Self:
-        """The check of a kind, not bound yet."""
+        """The unbound check of a kind."""
         returns: dict[str, FieldType] = {"reason": StrType(type="str"), FIELD: BoolType(type="bool")}
         step = StepConfig(id=VERDICT_STEP, prompt=f"checks/{kind}.jinja", returns=returns)
         rule = ValueRule(op="value", of=VERDICT_STEP, field=FIELD)
         return cls(kind, config, build_steps(kind, [step], rule, config.needs, prompts, extras=EXTRAS), rule)
 
     def bound(self, name: str, config: ChainConfig, params: Mapping[str, Any]) -> Self:
-        """The check with a case's parameters."""
+        """The check bound to a case's parameters."""
         return type(self)(name, config, self._steps, self._rule, params)
 
     def preview(self, case: Case, answer: Answer) -> Sequence[Ask]:
-        """The ask that scoring would lead to."""
+        """The ask of scoring."""
         return () if self._ungrounded(case, answer) else super().preview(case, answer)
 
     async def score(self, case: Case, answer: Answer, judge: Judge | None, repeat: int) -> Outcome:
-        """Put the check to the judge; without a context, and without earlier turns, there is nothing to hold it to."""
+        """Ask the judge; skipped if there is neither a context nor an earlier turn to compare with."""
         return self._ungrounded(case, answer) or await super().score(case, answer, judge, repeat)
 
     def _ungrounded(self, case: Case, answer: Answer) -> Outcome | None:
@@ -188,7 +188,7 @@ class JudgedCheck(ChainMetric[ChainConfig]):
 
 
 class RuledCheck(FieldMetric[MetricConfig]):
-    """Operations over one field, which all must hold; `keyword` is for the reason of string matching."""
+    """Operations over one field, which must all hold; `keyword` is shown in the reason of string matching."""
 
     def __init__(self, name: str, config: MetricConfig, rulebook: Rulebook, keyword: str | None = None) -> None:
         super().__init__(name, config)
@@ -196,7 +196,7 @@ class RuledCheck(FieldMetric[MetricConfig]):
         self._keyword = keyword
 
     async def compare(self, fields: dict[str, Any]) -> Outcome:
-        """Apply the operations. An answer without metadata has nothing at any path."""
+        """Apply the operations. An answer without metadata has no value at any path."""
         fields["metadata"] = fields["metadata"] or {}
         outcome = await self._rulebook.score(fields)
         if self._keyword is None or outcome.status != "scored":
@@ -227,12 +227,12 @@ class DisabledCheck(BaseMetric[MetricConfig]):
     """A check that the case switches off."""
 
     async def score(self, case: Case, answer: Answer, judge: Judge | None, repeat: int) -> Outcome:
-        """Nothing but the reason."""
+        """Return the reason only."""
         return Outcome(status="skipped", reason="the check is disabled")
 
 
 def rulebook_of(identifier: str, params: BaseModel) -> Rulebook:
-    """The operations of a check without a judge; raises ValidationError for what they cannot be made of."""
+    """The operations of a check without a judge; ValidationError if the parameters allow none."""
     match params:
         case StringMatching():
             value = {"value": params.keyword, "case_sensitive": params.case_sensitive, "normalize": params.normalize}
@@ -259,7 +259,7 @@ _PLACEHOLDER = re.compile(r"\{\{\s*([^{}]*?)\s*\}\}")
 
 
 def filled(text: str, case: Case) -> str:
-    """A rule with each placeholder's value: a column by its name, or a dotted path; ValueError names one without."""
+    """The rule with its placeholders filled from columns or dotted paths; ValueError for one without a value."""
 
     def value(found: re.Match[str]) -> str:
         name = found[1]

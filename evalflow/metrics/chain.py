@@ -1,4 +1,4 @@
-"""Runs a chain: each step's prompt is rendered and put to the judge, and what was replied becomes one score."""
+"""Runs a chain: asks the judge each step's rendered prompt and turns the replies into one score."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from evalflow.records import Answer, Ask, Case, Distribution, Message, Outcome, 
 
 
 class ChainConfig(UnitMetricConfig):
-    """What every metric that asks a judge may say.
+    """The settings of every metric that asks a judge.
 
     Attributes:
-        weighting: `probability`: scores are expectations over the judge's probabilities, where it gives any.
-        verbose: Whether each score is shown on the console as it is made, with the steps that led to it.
+        weighting: `probability`: scores are expectations over the judge's probabilities, if it gives any.
+        verbose: Whether to print each score with its steps as it is computed.
     """
 
     weighting: Literal["probability"] | None = None
@@ -32,7 +32,7 @@ class ChainConfig(UnitMetricConfig):
 
 @record()
 class Scope:
-    """What the prompts of one cell may use; `variables` are the fields in `needs`, and what the kind adds."""
+    """Prompt variables for one answer, metric and repeat: the fields in `needs`, and those that the kind adds."""
 
     metric: str
     repeat: int
@@ -47,7 +47,7 @@ C = TypeVar("C", bound=ChainConfig)
 
 
 class ChainMetric(BaseMetric[C], Generic[C]):
-    """A metric that puts steps to a judge, and applies a score rule to the replies."""
+    """A metric that asks a judge a chain of steps and applies a score rule to the replies."""
 
     asks = True
 
@@ -61,7 +61,7 @@ class ChainMetric(BaseMetric[C], Generic[C]):
         self._needed = tuple(dict.fromkeys(map(root, config.needs)))
 
     def preview(self, case: Case, answer: Answer) -> Sequence[Ask]:
-        """The asks that scoring would lead to, with stand-ins for the replies; empty where nothing would be asked."""
+        """The asks of scoring, with placeholders for the replies; empty if nothing would be asked."""
         fields = fields_of(case, answer)
         if obstacle(self.config.needs, fields, answer, blank_is_text=False):
             return ()
@@ -79,7 +79,7 @@ class ChainMetric(BaseMetric[C], Generic[C]):
     async def score(self, case: Case, answer: Answer, judge: Judge | None, repeat: int) -> Outcome:
         """Ask every step in turn, then apply the score rule.
 
-        A call that failed for good is a score in state error, with the steps so far and the reply as it came.
+        A call that fails for good gives a score in state error, with the steps so far and the raw reply.
         """
         if judge is None:
             raise ValueError(f"metric {self.name} needs a judge")
@@ -105,11 +105,11 @@ class ChainMetric(BaseMetric[C], Generic[C]):
         )
 
     def _constants(self) -> Mapping[str, Any]:
-        """Variables that the kind gives to every prompt, whatever the case."""
+        """Prompt variables from the kind that do not depend on the case."""
         return {}
 
     def _extras(self, fields: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Variables that the kind gives to every prompt beside the fields in `needs`."""
+        """Further prompt variables from the kind, besides the fields in `needs`."""
         return {}
 
     def _conclude(self, seen: Mapping[str, Observed], trail: Sequence[Mapping[str, Any]], weighted: bool) -> Outcome:
@@ -131,12 +131,12 @@ class ChainMetric(BaseMetric[C], Generic[C]):
 async def _observe(
     step: PreparedStep, scope: Scope, judge: Judge, seen: Mapping[str, Observed], trail: list[dict[str, Any]]
 ) -> Observed:
-    """Put one step to the judge, and add what was said to the trail, also where the judge failed."""
+    """Ask the judge one step and add the reply, or the failure, to the trail."""
     config = step.config
     items = _items(step, scope, seen)
     entry: dict[str, Any] = {"id": config.id, "task": config.task, "items": None if items is None else list(items)}
     if items == ():
-        # Nothing to ask about. The score rule decides what that means; a call would only invent items.
+        # No items to ask about; a call would only invent some. The score rule decides what this means.
         trail.append({**entry, "reply": [], "probabilities": None, "reasks": 0})
         return Observed(step.shape, [], None, ())
     try:
@@ -158,7 +158,7 @@ def _items(step: PreparedStep, scope: Scope, seen: Mapping[str, Observed]) -> tu
 
 
 def _ready(step: PreparedStep, scope: Scope, seen: Mapping[str, Observed], items: tuple[Any, ...] | None) -> Ask:
-    """The ask; a prompt that this one case cannot fill is this cell's error and does not stop the run."""
+    """Render the ask; a prompt that fails for one case is an error of this score and does not stop the run."""
     try:
         return _ask(step, scope, seen, items)
     except UserError as error:
@@ -191,7 +191,7 @@ def _ask(step: PreparedStep, scope: Scope, seen: Mapping[str, Observed], items: 
 
 
 def _checked(reply: Reply, items: tuple[Any, ...] | None) -> Any:
-    """The reply as plain data, refusing one that does not speak of exactly the items asked about."""
+    """The reply as plain data; refused unless it covers exactly the items asked about."""
     said = reply.parsed.model_dump(mode="json")
     if items is not None:
         said = cast("list[Any]", said["results"])
@@ -205,7 +205,7 @@ def _checked(reply: Reply, items: tuple[Any, ...] | None) -> Any:
 
 
 def _sampling(reply: Reply) -> dict[str, Any]:
-    """Where the probabilities come from; nothing for a reply without."""
+    """How the probabilities were obtained; empty for a reply without any."""
     samples = {"samples": reply.samples} if reply.samples > 1 else {}
     samples |= {"failed": reply.failed} if reply.failed else {}
     return samples if reply.mass is None else {**samples, "mass": dict(reply.mass)}

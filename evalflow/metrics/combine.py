@@ -1,4 +1,4 @@
-"""One score from several judges: a panel's vote, a cascade's verdict."""
+"""Combines the scores of several judges: a panel's vote or a cascade's verdict."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from evalflow.config.panels import PanelConfig
 from evalflow.records import NOTHING, Direction, Outcome
 
 _DIGITS = 9
-"""Scores that differ by less are one and the same vote."""
+"""Scores that differ by less count as the same vote."""
 
 
 def vote(parts: Mapping[str, Outcome], weights: Sequence[float], config: PanelConfig, direction: Direction) -> Outcome:
     """A panel's outcome.
 
-    It is scored where a quorum of the members scored. Otherwise it is in state error where one of them is; else skipped
-    where all of them skipped the answer; else undefined. Members without a score never count as any score.
+    It is scored if a quorum of the members scored. Otherwise it is in state error if any member is, skipped if all
+    members skipped the answer, else undefined. Members without a score are left out of the vote.
 
     Args:
         parts: The members' outcomes, by name.
-        weights: Of each member, in the same order; only `vote: weighted` reads them.
-        config: How they vote.
-        direction: Which end of the scale is the worse one, which a tied majority falls to.
+        weights: One per member, in the same order; used by `vote: weighted` only.
+        config: The panel's settings.
+        direction: Which end of the scale is good; a tied majority takes the worse score.
     """
     scores = {name: part.score for name, part in parts.items() if part.score is not None}
     quorum = config.quorum or len(parts)
@@ -47,11 +47,11 @@ def vote(parts: Mapping[str, Outcome], weights: Sequence[float], config: PanelCo
 
 
 def settle(parts: Mapping[str, Outcome], confidences: Mapping[str, float | None]) -> Outcome:
-    """A cascade's outcome: that of the last member that was asked.
+    """A cascade's outcome: that of the last member asked.
 
     Args:
-        parts: The outcomes of those that were asked, by name, in order.
-        confidences: Of those that another could have followed; None where it is not known.
+        parts: The outcomes of the members asked, by name, in order.
+        confidences: Of all members but the cascade's last; None if unknown.
     """
     *unsure, decided = parts
     last = parts[decided]
@@ -66,7 +66,7 @@ def settle(parts: Mapping[str, Outcome], confidences: Mapping[str, float | None]
 def _poll(
     scores: Mapping[str, float], weights: Mapping[str, float], config: PanelConfig, direction: Direction
 ) -> tuple[float, str | None]:
-    """The score, and a remark where a tie decided it."""
+    """The score, and a remark if a tie decided it."""
     if config.vote == "mean":
         return statistics.fmean(scores.values()), None
     if config.vote == "weighted":
@@ -84,7 +84,7 @@ def _poll(
 def _value(
     parts: Mapping[str, Outcome], score: float, shares: Mapping[str, float], config: PanelConfig, direction: Direction
 ) -> Any:
-    """The value on the metric's own scale: the vote over numbers, else that of a member who gave this very score."""
+    """The value on the metric's scale: the vote over numbers, else the value of a member with exactly this score."""
     values = {name: part.value for name, part in parts.items()}
     if config.vote != "majority" and all(_is_number(value) for value in values.values()):
         return _poll(values, shares, config, direction)[0]
@@ -120,7 +120,7 @@ def _member_lines(parts: Mapping[str, Outcome]) -> list[str]:
 def _steps(
     parts: Mapping[str, Outcome], how: Mapping[str, Any], confidences: Mapping[str, float | None] | None = None
 ) -> tuple[Mapping[str, Any], ...]:
-    """How the members were combined, and the outcome of each; their own steps are in their own rows."""
+    """How the members were combined, and their outcomes; their own steps are in their own rows."""
     told: list[dict[str, Any]] = []
     for name, part in parts.items():
         sure = {"confidence": confidences[name]} if confidences and name in confidences else {}
@@ -147,7 +147,7 @@ def _with_members(outcome: Outcome, parts: Mapping[str, Outcome], *, concurrent:
 
 
 def _path(parts: Iterable[Outcome]) -> Any:
-    """The members' common path, if it is one."""
+    """The members' scoring path if they share one, else None."""
     paths = {part.path for part in parts if part.score is not None}
     return paths.pop() if len(paths) == 1 else None
 

@@ -1,4 +1,4 @@
-"""How alike two texts mean: the cosine of their embeddings."""
+"""Semantic similarity of two texts: the cosine of their embeddings."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ class CosineMetric(BaseMetric[C]):
     tasks = MappingProxyType({STEP: EMBED})
 
     def texts(self, fields: Mapping[str, Any]) -> tuple[str, str]:
-        """The two texts that are compared."""
+        """The two texts to compare."""
         raise NotImplementedError
 
     def outcome(self, cosine: float) -> Outcome:
-        """What a cosine, -1 to 1, comes to."""
+        """The outcome for a cosine in -1..1."""
         raise NotImplementedError
 
     def preview(self, case: Case, answer: Answer) -> Sequence[Ask]:
-        """The vectors that scoring would ask for."""
+        """The embedding ask of scoring."""
         fields = fields_of(case, answer)
         if obstacle(self.config.needs, fields, answer, blank_is_text=False):
             return ()
         return (embedding_ask(self.name, *self.texts(fields)),)
 
     async def score(self, case: Case, answer: Answer, judge: Judge | None, repeat: int) -> Outcome:
-        """Compare the texts; undefined where one is blank."""
+        """Compare the texts; undefined if one is blank."""
         fields = fields_of(case, answer)
         blocked = obstacle(self.config.needs, fields, answer, blank_is_text=False)
         if blocked or judge is None:
@@ -61,18 +61,18 @@ class CosineMetric(BaseMetric[C]):
 
 
 def embedding_ask(metric: str, *texts: str) -> Ask:
-    """What the embedder is asked: a vector for each text. The judge's repeat is left out, for vectors have no noise."""
+    """Ask for one embedding per text. It has no repeat number, since embeddings do not vary."""
     return Ask(metric=metric, step=STEP, task=EMBED, messages=(), reply_model=Vectors, variables={}, items=texts)
 
 
 async def cosines(judge: Judge, metric: str, text: str, others: Sequence[str]) -> list[float]:
-    """The cosine of a text's embedding and each of several others', -1 to 1.
+    """The cosines, -1 to 1, of a text's embedding with those of several others.
 
     Args:
-        judge: An embedder, in the place of a judge.
-        metric: Who asks.
-        text: One text, not blank.
-        others: The other ones, none blank.
+        judge: The embedder.
+        metric: The metric's name.
+        text: Not blank.
+        others: None blank.
 
     Raises:
         JudgeError: The texts could not be embedded.

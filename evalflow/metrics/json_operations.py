@@ -1,4 +1,4 @@
-"""Operations on JSON, and a list of rules with the one score they come to."""
+"""Operations on JSON, and a list of operations combined into one score."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _WANTED = ("contains", "equals", "matches", "missing")
 
 
 class JsonPathOperation(BaseOperation):
-    """Holds what stands at a JSONPath against one expectation. Of several values at the path one is enough.
+    """Compares the values at a JSONPath with one expectation. If the path has several values, one match is enough.
 
     Attributes:
         path: The JSONPath.
-        contains: A text that the text there must contain.
-        equals: The value there, of the same JSON type: 1 equals 1.0, and neither "1" nor true.
-        matches: A regular expression that must match somewhere in the text there.
-        missing: true: nothing may stand there; false: anything must.
+        contains: A text that the text at the path must contain.
+        equals: The value at the path, of the same JSON type: 1 equals 1.0, but not "1" or true.
+        matches: A regular expression that must match somewhere in the text at the path.
+        missing: true: the path must have no value; false: it must have one.
     """
 
     op: Literal["jsonpath"]
@@ -47,7 +47,7 @@ class JsonPathOperation(BaseOperation):
 
     @model_validator(mode="after")
     def _checked(self) -> JsonPathOperation:
-        # `equals: null` is an expectation; the others are absent where they are null.
+        # `equals: null` is an expectation; for the other keys null means absent.
         given = [
             name
             for name in _WANTED
@@ -84,7 +84,7 @@ class JsonPathOperation(BaseOperation):
         except TooSlow:
             raise
         except ValueError:
-            return []  # such as a filter that compares what cannot be compared in this very document
+            return []  # e.g. a filter that compares incompatible types in this document
 
     def _holds(self, value: Any) -> bool:
         if self.contains is not None:
@@ -112,10 +112,10 @@ class JsonPathOperation(BaseOperation):
 
 
 class JsonSchemaOperation(BaseOperation):
-    """Whether the JSON in a field is valid by a JSON Schema.
+    """Checks that the JSON in a field is valid by a JSON Schema.
 
     Attributes:
-        schema_: The JSON Schema, in YAML as `schema`; {} asks for JSON of any kind.
+        schema_: The JSON Schema, in YAML as `schema`; {} accepts any JSON.
     """
 
     model_config = ConfigDict(populate_by_name=True)
@@ -149,14 +149,14 @@ Operation = Annotated[
 
 
 def same(value: Any, other: Any) -> bool:
-    """Whether two JSON values are equal; numbers by their worth, true and 1 never."""
+    """Whether two JSON values are equal: 1 equals 1.0, but not true."""
     if isinstance(value, bool) or isinstance(other, bool):
         return value is other
     return value == other
 
 
 def shown(value: Any, wanted: str) -> str:
-    """A value in a reason; its type is added where it looks like the wanted text but is of another type."""
+    """A value for a reason; its type is added if it looks like the wanted text but has another type."""
     text = written(value)
     return f"{text} (no text)" if text == wanted and not isinstance(value, str) else _cut(text)
 
@@ -174,7 +174,7 @@ class Rulebook:
 
     Attributes:
         field: The case field, or a dotted path into one.
-        operations: What is asked of it, at least one.
+        operations: At least one.
         combine: `all` and `any` give 1 or 0; `mean` gives the share of the operations that hold.
     """
 
@@ -183,7 +183,7 @@ class Rulebook:
     combine: Combine = "all"
 
     async def score(self, fields: Mapping[str, Any]) -> Outcome:
-        """Apply every operation, off the event loop unless they are quick."""
+        """Apply every operation, in a thread unless all are quick."""
 
         def apply() -> list[RuleFinding]:
             return [operation.apply(self.field, fields) for operation in self.operations]
@@ -211,7 +211,7 @@ class Rulebook:
 
     @cached_property
     def _about(self) -> Sequence[Mapping[str, Any]]:
-        """What each step says of its operation, whatever the answer."""
+        """The step entries that do not depend on the answer."""
         return [
             {"id": one.op, "check": one.model_dump(mode="json", by_alias=True, exclude_defaults=True)}
             for one in self.operations
@@ -219,5 +219,5 @@ class Rulebook:
 
 
 def _reason(findings: Sequence[RuleFinding], passed: bool) -> str:
-    """What failed; where nothing that matters did, what held."""
+    """The reasons of the operations that decided the result."""
     return "; ".join([finding.reason for finding in findings if finding.passed == passed])

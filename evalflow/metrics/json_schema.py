@@ -1,4 +1,4 @@
-"""JSONPath and JSON Schema on a field that is JSON."""
+"""JSONPath and JSON Schema on JSON fields."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from evalflow.patterns import compiled
 
 Fault = Callable[[Any], str | None]
 PATIENCE_S = 2.0
-"""Seconds that one validation may take, and so may the check of a schema itself."""
+"""Time limit in seconds for one validation, and for the check of a schema."""
 
 
 def json_schema(schema: Mapping[str, Any]) -> Fault:
-    """A function that says the first thing wrong with a document by a JSON Schema, or None where it is valid.
+    """Build a function that returns the first error of a document by a JSON Schema, or None if it is valid.
 
-    Draft 2020-12, unless `$schema` names another; `format` is an annotation, and nothing is fetched.
+    Draft 2020-12, unless `$schema` names another; `format` is not checked, and nothing is fetched.
 
     Raises:
-        ValueError: It is no JSON Schema, or it refers to what it does not hold itself.
-        TooSlow: By what is returned too: it takes too long.
+        ValueError: The schema is invalid, or refers to something outside of it.
+        TooSlow: It takes too long; the returned function raises it too.
     """
     return within(PATIENCE_S, "the JSON Schema", partial(_checked, schema))
 
 
 def _checked(schema: Mapping[str, Any]) -> Fault:
-    jsonschema: Any = import_module("jsonschema")  # it ships no types
+    jsonschema: Any = import_module("jsonschema")  # it has no type hints
     model = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)
     try:
         model.check_schema(schema)
@@ -42,7 +42,7 @@ def _checked(schema: Mapping[str, Any]) -> Fault:
     lost = next(_dangling_references(schema), None)
     if lost is not None:
         raise ValueError(f"the JSON Schema refers to {lost!r}, which it does not hold itself")
-    # With a registry of its own it does not look for schemas elsewhere.
+    # With an explicit registry it does not fetch schemas.
     validator = _bounded(model)(schema, registry=import_module("referencing").Registry())
 
     def first(document: Any) -> str | None:
@@ -57,10 +57,10 @@ def _checked(schema: Mapping[str, Any]) -> Fault:
 
 @cache
 def _bounded(model: Any) -> Any:
-    """A validator of jsonschema whose patterns are run by `patterns`, and whose messages are short.
+    """A jsonschema validator that runs patterns with `patterns` and gives short messages.
 
-    Its keywords call `re` by that name, also deep inside of `unevaluatedProperties`: they are made again, of the same
-    code, with another `re`.
+    Its keywords use the global name `re`, even deep inside `unevaluatedProperties`. So the keyword functions are copied
+    with another `re` in their globals.
     """
     jsonschema: Any = import_module("jsonschema")
     names: dict[int, dict[str, Any]] = {}
@@ -70,7 +70,7 @@ def _bounded(model: Any) -> Any:
 
     def evolve(self: Any, **changes: Any) -> Any:
         schema = changes.get("schema", self.schema)
-        kind = jsonschema.validators.validator_for(schema, default=bounded)  # by its own `$schema`
+        kind = jsonschema.validators.validator_for(schema, default=bounded)  # as in its `$schema`
         given = {alias: getattr(self, name) for name, alias in fields}
         return (kind if kind is bounded else _bounded(kind))(**{**given, **changes})
 
@@ -79,7 +79,7 @@ def _bounded(model: Any) -> Any:
 
 
 def _rebound(function: Any, names: dict[int, dict[str, Any]]) -> Any:
-    """A function of jsonschema that runs with our names in its module."""
+    """Copy a jsonschema function, with our names in its module globals."""
     if not isinstance(function, FunctionType):
         return function
     made = FunctionType(
@@ -110,12 +110,12 @@ def _search(pattern: str, text: str) -> Any:
 
 
 def _invalid(message: str, *args: Any, **kwargs: Any) -> Any:
-    """An error of jsonschema, whose messages spell the whole document out."""
+    """A short error, since jsonschema's messages contain the whole document."""
     return import_module("jsonschema").ValidationError(_shortened(message), *args, **kwargs)
 
 
 def _dangling_references(schema: Mapping[str, Any]) -> Iterator[str]:
-    """The references that lead nowhere inside of the schema."""
+    """The references in the schema that have no target inside it."""
     referencing, drafts = import_module("referencing"), import_module("referencing.jsonschema")
     faults: Any = import_module("referencing.exceptions")
     resource: Any = referencing.Resource.from_contents(schema, default_specification=drafts.DRAFT202012)
@@ -145,15 +145,15 @@ def _shortened(message: str) -> str:
 
 
 class NoJson(ValueError):
-    """A text is no JSON; the message says why."""
+    """A text is not JSON; the message says why."""
 
 
 def json_of(value: Any) -> Any:
-    """A text as the JSON that it spells out; anything else as it is.
+    """Parse a text as JSON; other values are returned unchanged.
 
     Raises:
-        NoJson: The text spells out none.
-        ValueError, RecursionError: It does, and Python cannot hold it: a number of thousands of digits, say.
+        NoJson: The text is not JSON.
+        ValueError, RecursionError: It is JSON that Python cannot hold, such as a number of thousands of digits.
     """
     if not isinstance(value, str):
         return value
@@ -171,5 +171,5 @@ def _no_constant(name: str) -> None:
 
 
 def written(value: Any) -> str:
-    """Text as it is; anything else as JSON, so that 3 and "3" read the same."""
+    """Text unchanged; anything else as JSON, so that 3 and "3" read the same."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, sort_keys=True, default=str)

@@ -1,4 +1,4 @@
-"""What a check can ask of a case field. No model, no network: the same field always gets the same finding."""
+"""Operations of a check on a case field. They are deterministic and need no model or network."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _TEXTS: Mapping[str, tuple[Callable[[str, str], bool], str, str]] = MappingProxy
         "ends_with": (str.endswith, "ends with", "does not end with"),
     }
 )
-"""How two texts are compared, with the phrases for yes and no; each but the last two also as `not_`."""
+"""Text comparisons, with the phrases for yes and no; each but the last two also as `not_`."""
 _NUMBERS: Mapping[str, tuple[Callable[[float, float], bool], str]] = MappingProxyType(
     {
         "less_than": (operator.lt, "less than"),
@@ -42,42 +42,42 @@ _NUMBERS: Mapping[str, tuple[Callable[[float, float], bool], str]] = MappingProx
 
 @dataclass(frozen=True, slots=True)
 class RuleFinding:
-    """What an operation says of a field, and why in one line."""
+    """The result of an operation on a field, with a one-line reason."""
 
     passed: bool
     reason: str
 
 
 class BaseOperation(Strict):
-    """One rule over a case field; `op` says which."""
+    """A rule over a case field; `op` selects it."""
 
     @property
     def quick(self) -> bool:
-        """Whether it takes next to no time, whatever the texts."""
+        """Whether it is fast for any text, and may run in the event loop."""
         return False
 
     def others(self) -> Sequence[str]:
-        """The further fields it looks at."""
+        """The further fields that it reads."""
         return ()
 
     def apply(self, field: str, fields: Mapping[str, Any]) -> RuleFinding:
-        """Check a case field; TooSlow is raised where a pattern, path or schema takes too long on it.
+        """Check a case field; raises TooSlow if a pattern, path or schema takes too long.
 
         Args:
             field: The field, or a dotted path into one.
-            fields: All fields, none of those concerned absent.
+            fields: All fields; those that it reads are present.
         """
         raise NotImplementedError
 
 
 class AgainstOperation(BaseOperation):
-    """Compares a field with `value` or with another field, `against`; exactly one of them."""
+    """Compares a field with either `value` or another field, `against`."""
 
     against: Word | None = None
 
     @property
     def quick(self) -> bool:
-        """Always."""
+        """Always true."""
         return True
 
     @model_validator(mode="after")
@@ -87,12 +87,12 @@ class AgainstOperation(BaseOperation):
         return self
 
     def others(self) -> Sequence[str]:
-        """The field that it compares with."""
+        """The field in `against`, if any."""
         return () if self.against is None else (self.against,)
 
 
 class TextOperation(AgainstOperation):
-    """Compares a text with another one.
+    """Compares a text with another.
 
     Attributes:
         value: The other text.
@@ -100,7 +100,7 @@ class TextOperation(AgainstOperation):
         case_sensitive: Whether upper and lower case differ.
         normalize: The Unicode form both texts are brought to first, since an accented letter has several spellings;
             null compares them as they are.
-        trim: Whether white space around both texts is left out.
+        trim: Whether to strip white space around both texts.
     """
 
     op: Literal["equals", "not_equals", "contains", "not_contains", "starts_with", "ends_with"]
@@ -122,11 +122,11 @@ class TextOperation(AgainstOperation):
 
     @cached_property
     def _value(self) -> tuple[str, str]:
-        """The other text as it is compared, and as it is shown."""
+        """The other text, normalised for comparison and as shown."""
         return self._form(self.value or ""), quoted(self.value or "")
 
     def _compare(self, text: str, other: str) -> tuple[bool, str]:
-        """Whether the operation holds, and the phrase for what is the case."""
+        """Whether the operation holds, and the phrase for the result."""
         compare, yes, no = _TEXTS[self.op.removeprefix("not_")]
         holds = compare(text, other)
         return holds != self.op.startswith("not_"), yes if holds else no
@@ -139,10 +139,10 @@ class TextOperation(AgainstOperation):
 
 
 class PatternOperation(BaseOperation):
-    """Looks for a regular expression anywhere in a text, in the syntax of Python's `re`.
+    """Searches a text for a regular expression, in the syntax of Python's `re`.
 
     Attributes:
-        pattern: The expression; in YAML best in single quotes.
+        pattern: The expression; best in single quotes in YAML.
         case_sensitive: Whether upper and lower case differ.
         normalize: The Unicode form the text is brought to first; null leaves it as it is.
     """
@@ -171,7 +171,7 @@ class PatternOperation(BaseOperation):
 
 
 class ComparisonOperation(AgainstOperation):
-    """Compares a number with another one. A text that spells out a number is one; anything else does not pass.
+    """Compares a number with another. A text that spells out a number counts as one; anything else fails.
 
     Attributes:
         value: The other number.
@@ -198,7 +198,7 @@ class ComparisonOperation(AgainstOperation):
 
 
 def as_number(value: Any) -> float | None:
-    """The number that a value is or spells out; None for anything else, true and false included."""
+    """The number that a value is or spells out; None for anything else, including true and false."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:
@@ -209,6 +209,6 @@ def as_number(value: Any) -> float | None:
 
 
 def quoted(text: str) -> str:
-    """A text in quotes on one line, cut where it is long."""
+    """A text in quotes on one line, truncated if long."""
     flat = " ".join(text.split())
     return f'"{flat}"' if len(flat) <= _QUOTE else f'"{flat[: _QUOTE - 1]}…"'

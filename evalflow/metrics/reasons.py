@@ -1,4 +1,4 @@
-"""Pieces of the one line that says why a score is what it is. The whole story stands in the steps."""
+"""Parts of the one-line reason of a score. The full details are in the steps."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def one_line(text: str, limit: int) -> str:
 
 
 def word(field: str | None, value: Any) -> str:
-    """A value as it reads in a sentence."""
+    """A value as shown in a sentence."""
     if isinstance(value, bool):
         name = (field or "true").replace("_", " ")
         return name if value else f"not {name}"
@@ -31,13 +31,13 @@ def word(field: str | None, value: Any) -> str:
 
 
 def quotes(listed: Rows, indices: Sequence[int], observed: Observed | None) -> str:
-    """Some items of a list; the first few, and how many more there are."""
+    """Quote the first few of the chosen items and count the rest."""
     shown = [quote(listed, i, observed) for i in indices[:LISTED]]
     return "; ".join([*shown, *([f"and {len(indices) - LISTED} more"] if len(indices) > LISTED else [])])
 
 
 def quote(listed: Rows, index: int, observed: Observed | None) -> str:
-    """An item, and what the judge remarked on it."""
+    """An item with the judge's remark on it."""
     about = listed.about[index] if index < len(listed.about) else listed.rows[index]
     quoted = f'"{one_line(_text(about), QUOTE)}"'
     said = remark(listed.rows[index], observed) if observed else None
@@ -45,7 +45,7 @@ def quote(listed: Rows, index: int, observed: Observed | None) -> str:
 
 
 def remark(row: Any, observed: Observed) -> str | None:
-    """What the judge gave as its reason: the field of that name, else the first text."""
+    """The judge's reason: the field of that name, else the first text."""
     if not isinstance(row, Mapping):
         return None
     fields = observed.shape.fields
@@ -57,7 +57,7 @@ def remark(row: Any, observed: Observed) -> str | None:
 
 
 def _text(about: Any) -> str:
-    """An item in words: itself, or the first text among its fields."""
+    """An item as text: itself, or the first text among its fields."""
     if isinstance(about, Mapping):
         values = list(cast("Mapping[str, Any]", about).values())
         return next((value for value in values if isinstance(value, str)), str(values))

@@ -1,6 +1,6 @@
 """The kinds of metrics.
 
-Third parties add theirs as entry points of the group `evalflow.metrics`, each a `MetricKind`.
+Third parties add kinds as entry points of the group `evalflow.metrics`, each a `MetricKind`.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 @record()
 class Calls:
-    """How often a metric calls a judge or an embedder, where every step has something to ask about.
+    """How often a metric calls a judge or an embedder, if every step has something to ask.
 
     Attributes:
-        low: For one score, at least.
-        high: For one score, at most; None where the case decides.
-        once: Once a run, beforehand.
+        low: Minimum calls per score.
+        high: Maximum calls per score; None if it depends on the case.
+        once: Calls once per run, for preparation.
     """
 
     low: int = 0
@@ -35,7 +35,7 @@ class Calls:
 
 
 Declared = Mapping[str, Any]
-"""A metric's YAML, not yet validated."""
+"""A metric's unvalidated YAML."""
 
 
 def _for_each_step(declared: Declared) -> Calls:
@@ -44,7 +44,7 @@ def _for_each_step(declared: Declared) -> Calls:
 
 
 def _for_each_sample(declared: Declared) -> Calls:
-    """One where the judge gives token probabilities, else one for each sample; and one for the steps."""
+    """One call with token probabilities, else one per sample; and one to write the steps."""
     samples = 1 if declared.get("strict") else declared.get("samples", G_EVAL_SAMPLES)
     return Calls(1, samples, once=0 if declared.get("steps") or declared.get("steps_from") else 1)
 
@@ -69,16 +69,16 @@ _BUILT_IN: Mapping[str, tuple[str, Calls | Callable[[Declared], Calls]]] = Mappi
         "recorded": ("recorded:RecordedMetric", _NONE),
     }
 )
-"""The class of each kind, below `evalflow.metrics.kinds`, and how often it calls, for `list`, which loads no class."""
+"""The class of each kind, below `evalflow.metrics.kinds`, and its calls. `list` reads it without loading classes."""
 
 
 class MetricKind(Protocol):
-    """What a class must offer to be a metric kind."""
+    """The interface of a metric kind's class."""
 
     Config: type[MetricConfig]
 
     def build(self, name: str, config: Any, prompts: Prompts) -> Metric:
-        """A metric from its validated configuration; a classmethod."""
+        """Build a metric from its validated configuration; a classmethod."""
         ...
 
 
@@ -90,20 +90,20 @@ def metric_kinds() -> Kinds[MetricKind]:
 
 
 def calls_of(declared: Declared) -> Calls | None:
-    """How many calls a metric takes, as far as its YAML tells; None where its kind is not built in."""
+    """The calls of a metric, as far as its YAML shows; None if its kind is not built in."""
     _, calls = _BUILT_IN.get(str(declared.get("kind")), ("", None))
     return calls(declared) if callable(calls) else calls
 
 
 def metric_config_model(kind: str) -> type[MetricConfig]:
-    """The model that validates the configuration of that kind; UserError where there is none."""
+    """The configuration model of a kind; UserError if there is no such kind."""
     return metric_kinds().get(kind).Config
 
 
 def build_metric(name: str, config: MetricConfig, prompts: Prompts) -> Metric:
-    """A metric, with everything checked that can be known without data: prompts, variables, references, score rule.
+    """Build a metric, checking all that needs no data: prompts, variables, references, score rule.
 
     Raises:
-        UserError: With every problem that was found.
+        UserError: Lists every problem.
     """
     return metric_kinds().get(config.kind).build(name, config, prompts)

@@ -1,7 +1,7 @@
-"""What a judge replies: types declared in YAML under `returns`, and the pydantic models made of them.
+"""Types of a judge's reply, declared in YAML under `returns`, and the pydantic models built from them.
 
 A field's type is one of str, bool, int, float (both with `min` and `max`), label (with `labels`) and list (with
-`items`: a type, or a map of fields). Where a type has no further keys its name alone will do.
+`items`: a type, or a map of fields). A type without further keys may be written as its name alone.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class BoolType(Strict):
 
 
 class NumberType(Strict):
-    """A number. The bounds, both inclusive, stand in the schema that the judge sees."""
+    """A number. The judge sees the bounds, both inclusive, in the schema."""
 
     type: Literal["int", "float"]
     min: int | float | None = None
@@ -51,7 +51,7 @@ class NumberType(Strict):
 
 
 class LabelType(Strict):
-    """One of several words. The first one is the positive one for a step with a `task`."""
+    """One of several words. For a step with a `task` the first word is the positive one."""
 
     type: Literal["label"]
     labels: list[Word] = Field(min_length=2)
@@ -64,7 +64,7 @@ class LabelType(Strict):
 
 
 class ListType(Strict):
-    """A list of texts, numbers, labels, or of maps that have the same fields."""
+    """A list of texts, numbers or labels, or of maps with the same fields."""
 
     type: Literal["list"]
     items: ItemType
@@ -78,7 +78,7 @@ class RecordType(Strict):
 
 
 def _expand(declared: Any) -> Any:
-    """The long form of a type, refusing a word that is none."""
+    """The long form of a type; unknown names are refused."""
     if isinstance(declared, str):
         declared = {"type": declared}
     if isinstance(declared, Mapping):
@@ -89,14 +89,14 @@ def _expand(declared: Any) -> Any:
 
 
 def _expand_item(declared: Any) -> Any:
-    """The same for a list's items, where a map without the key `type` is a map of fields."""
+    """The long form of a list's item type; a map without the key `type` is a map of fields."""
     if isinstance(declared, Mapping) and "type" not in declared:
         return {"type": "record", "fields": cast("Any", declared)}
     return _expand(declared)
 
 
 def _field_name(name: str) -> str:
-    """Refuse names that a template could not read, since a dict or a model has a method of that name."""
+    """Refuse the names of dict and model methods, which a template would find in place of the field."""
     if not IDENTIFIER.match(name):
         raise ValueError(f"the field name {name!r} must be lower-case letters, digits and _, a letter first")
     if hasattr(dict, name) or hasattr(BaseModel, name):
@@ -128,7 +128,7 @@ _SEALED = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
 def reply_model(step: str, returns: Mapping[str, Any], one_per: bool) -> type[BaseModel]:
     """The pydantic model that a reply must validate against; endpoints show its name, the step's, to the model.
 
-    No field has a default and none may be added, so that nothing is ever scored that the judge did not say.
+    No field has a default and extra fields are refused, so that only what the judge wrote is scored.
 
     Args:
         step: The step's id.
@@ -156,12 +156,12 @@ def _annotation(name: str, declared: Any) -> Any:
         case NumberType():
             number: Any = int if declared.type == "int" else float
             bounds = Field(ge=declared.min, le=declared.max)
-            # Pydantic would read true as 1, and a grade that nobody gave would be scored.
+            # Pydantic would read true as 1 and score it as a grade.
             return Annotated[number, bounds, BeforeValidator(_no_boolean), AfterValidator(_finite)]
         case LabelType():
             return cast("Any", Literal)[tuple(declared.labels)]
         case ListType():
-            # A blank item is nothing that a verdict could be about, and would count as one that holds.
+            # A blank item is no claim to judge, but would count as one that holds.
             item = Annotated[str, AfterValidator(_not_blank)] if isinstance(declared.items, StrType) else None
             return cast("Any", list)[item or _annotation(name, declared.items)]
         case RecordType():
@@ -193,7 +193,7 @@ def _camel(name: str) -> str:
 
 
 def number_problems(declared: Any, where: str) -> Iterator[Problem]:
-    """Why a field of that type cannot be taken to 0..1."""
+    """Why a field of that type cannot be mapped to 0..1."""
     if isinstance(declared, BoolType):
         return
     if not isinstance(declared, NumberType):
@@ -204,7 +204,7 @@ def number_problems(declared: Any, where: str) -> Iterator[Problem]:
 
 
 def misfit(declared: Any, value: Any) -> tuple[str, str] | None:
-    """Why a field of that type can never have that value, and a hint."""
+    """Why a field of that type can never have that value, with a hint."""
     match declared:
         case LabelType() if isinstance(value, bool):
             return f"{value} is no label", "YAML reads an unquoted yes, no, on and off as a boolean; put it in quotes"
@@ -222,7 +222,7 @@ def misfit(declared: Any, value: Any) -> tuple[str, str] | None:
 
 
 def normalised(declared: Any, value: Any) -> float:
-    """A boolean or bounded number taken to 0..1: true is 1, false is 0, `min` is 0 and `max` is 1."""
+    """A boolean or bounded number mapped to 0..1: true is 1, false is 0, `min` is 0 and `max` is 1."""
     if isinstance(declared, BoolType):
         return 1.0 if value else 0.0
     assert isinstance(declared, NumberType)
@@ -233,7 +233,7 @@ def normalised(declared: Any, value: Any) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What a step is declared to reply; `one_per` names the list that it goes over, None for a single reply."""
+    """The declared reply of a step; `one_per` names the list that it iterates over, None for a single reply."""
 
     id: str
     fields: Mapping[str, Any]
@@ -242,13 +242,13 @@ class Shape:
 
 @record()
 class Observed:
-    """What a step did reply.
+    """A step's reply.
 
     Attributes:
-        shape: What it was declared to reply.
-        reply: The reply's fields; a list of them, one per item, for a one_per step.
+        shape: The declared reply.
+        reply: The reply's fields; for a one_per step a list of them, one per item.
         probabilities: One distribution per item (one in all for a single reply), or None.
-        items: What a one_per step went over.
+        items: The list that a one_per step iterated over.
     """
 
     shape: Shape
@@ -264,8 +264,8 @@ class Rows:
     Attributes:
         rows: The items: maps of fields, or plain values.
         probabilities: One distribution per item, or None.
-        about: What each row is about: the item that a one_per step was asked of; the row itself elsewhere.
-        noun: What to call them.
+        about: The subject of each row: the item asked about in a one_per step, else the row itself.
+        noun: The word for them in reasons.
     """
 
     rows: Sequence[Any]
@@ -278,7 +278,7 @@ def item_type(ref: str, shapes: Mapping[str, Shape]) -> Any:
     """The declared type of the items of the list that `ref` names: a one_per step, or `step.field` in a reply.
 
     Raises:
-        ValueError: It names no list, with what it could name.
+        ValueError: There is no such list; the message lists the available ones.
     """
     step, _, field = ref.partition(".")
     shape = shapes.get(step)

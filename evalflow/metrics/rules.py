@@ -1,6 +1,6 @@
-"""Score rules: from the replies of a metric's steps to a number from 0 to 1, with one line on why.
+"""Score rules: from the replies of a metric's steps to a score in 0..1 with a one-line reason.
 
-Each rule is a class with three methods: what is wrong with it, the score, and the reason.
+Each rule class has three methods: its problems, the score, and the reason.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ Seen = Mapping[str, Observed]
 
 @record()
 class Result:
-    """What a rule gives.
+    """The result of a score rule.
 
     Attributes:
-        score: In 0..1, or None where undefined.
-        value: The same on the scale that the judge answered on.
+        score: In 0..1, or None if undefined.
+        value: The score on the judge's scale.
         undefined: Why there is no score.
-        weighted: Whether the judge's probabilities went into it.
+        weighted: Whether the judge's probabilities were used.
     """
 
     score: float | None
@@ -54,7 +54,7 @@ class BaseRule(Strict):
     """A score rule."""
 
     def problems(self, shapes: Shapes, where: str) -> Iterator[Problem]:
-        """Everything about the rule that does not fit the steps it refers to.
+        """Find everything about the rule that does not fit the steps it refers to.
 
         Args:
             shapes: The declared steps.
@@ -63,27 +63,27 @@ class BaseRule(Strict):
         raise NotImplementedError
 
     def evaluate(self, seen: Seen, weighted: bool) -> Result:
-        """The score, by a rule that `problems` found nothing wrong with.
+        """Compute the score of a rule without `problems`.
 
         Args:
             seen: What each step replied, by step id.
-            weighted: Take expectations over the judge's probabilities where it gave them for every row concerned.
+            weighted: Take expectations over the judge's probabilities if it gave them for every row used.
         """
         raise NotImplementedError
 
     def reason(self, seen: Seen, direction: Direction, weighted: bool) -> str:
-        """Why the rule gives what it gives, in one line.
+        """Explain the result in one line.
 
         Args:
             seen: What each step replied.
-            direction: Which end of the scale is the good one.
+            direction: Which end of the scale is good.
             weighted: As in `evaluate`.
         """
         raise NotImplementedError
 
 
 class ListRule(BaseRule):
-    """A rule over the items of a list; `field` is the one it looks at, unless the items are plain values."""
+    """A rule over the items of a list; it reads the key `field` of each, unless the items are plain values."""
 
     op: str
     of: str
@@ -99,14 +99,14 @@ class ListRule(BaseRule):
             yield from self._misfits(declared, where)
 
     def _misfits(self, declared: Any, where: str) -> Iterator[Problem]:
-        """What of the rule does not fit the declared type of what it looks at."""
+        """Problems of the rule with the declared type of its values."""
         raise NotImplementedError
 
     def _declared(self, shapes: Shapes) -> Any:
-        """The declared type of what the rule looks at.
+        """The declared type of the values that the rule reads.
 
         Raises:
-            ValueError: The rule names what is not there.
+            ValueError: The rule names a step or field that does not exist.
         """
         items = item_type(self.of, shapes)
         if not isinstance(items, RecordType):
@@ -127,16 +127,16 @@ class ListRule(BaseRule):
         return self._over(listed, seen, weighted)
 
     def _over(self, listed: Rows, seen: Seen, weighted: bool) -> Result:
-        """The score over a list that is not empty."""
+        """The score over a non-empty list."""
         raise NotImplementedError
 
     def _cells(self, listed: Rows) -> list[Any]:
-        """What the rule looks at, of each item."""
+        """The value that the rule reads from each item."""
         return [_cell(row, self.field) for row in listed.rows]
 
 
 class HitRule(ListRule):
-    """A rule that some items count for, and others do not: those whose `field` equals `equals`, or is in `in`."""
+    """A rule that counts some items as hits: those whose `field` equals `equals` or is in `in`."""
 
     model_config = ConfigDict(populate_by_name=True)
 
@@ -151,12 +151,12 @@ class HitRule(ListRule):
 
     @property
     def hits(self) -> Sequence[Any]:
-        """The values that count."""
+        """The values that count as hits."""
         return self.in_ if self.in_ is not None else [self.equals]
 
     @property
     def _base(self) -> Sequence[Any] | None:
-        """The values that are divided by; None: all."""
+        """The values in the denominator; None: all."""
         return None
 
     def _misfits(self, declared: Any, where: str) -> Iterator[Problem]:
@@ -170,10 +170,10 @@ class HitRule(ListRule):
             yield Problem("what counts is not in `among`, so the share would always be 0", f"{where}.among")
 
     def reason(self, seen: Seen, direction: Direction, weighted: bool) -> str:
-        """The items that speak against the answer.
+        """Quote the items that speak against the answer.
 
-        Those that do not count where higher is better (what a recall missed, what faithfulness found unsupported),
-        those that count where lower is better.
+        If higher is better, these are the misses (e.g. unsupported claims for faithfulness); if lower is better, the
+        hits.
         """
         listed = rows_at(self.of, seen)
         cells = self._cells(listed)
@@ -194,12 +194,12 @@ class HitRule(ListRule):
 
     @property
     def _hits_in_words(self) -> str:
-        """What counts, as it reads in a sentence."""
+        """The hit condition as shown in a sentence."""
         return " or ".join(word(self.field, value) for value in self.hits)
 
 
 class ShareRule(HitRule):
-    """The share of items that count, among those whose `field` is in `among`."""
+    """The share of hits among the items whose `field` is in `among`."""
 
     op: Literal["share"]  # pyright: ignore[reportIncompatibleVariableOverride]
     among: list[Any] | None = Field(default=None, min_length=1)
@@ -223,7 +223,7 @@ class ShareRule(HitRule):
         return Result(score, score, weighted=used)
 
     def reason(self, seen: Seen, direction: Direction, weighted: bool) -> str:
-        """See `HitRule`; of an expectation the items below even odds of being right, or else the weakest one."""
+        """See `HitRule`; for an expectation, the items less likely right than not, or else the weakest one."""
         listed = rows_at(self.of, seen)
         spread, used = _distributions(listed, self.field, weighted and self.among is None)
         if not used or not spread:
@@ -235,23 +235,23 @@ class ShareRule(HitRule):
         quoted = quotes(listed, [i for i in order if right[i] < 0.5] or order[:1], seen.get(self.of))
         if len(chances) == 1:
             return f"1 {listed.noun.removesuffix('s')}, {chances[0]:.2f} {self._hits_in_words}: {quoted}"
-        # The quotes come first: a terminal cuts the line off, and they say most.
+        # The quotes come first: they say most, and a terminal cuts the end of the line.
         head = f"{'most' if lower else 'least'} {self._hits_in_words}: {quoted}"
         return f"{head}; {len(chances)} {listed.noun}, on average {sum(chances) / len(chances):.2f}"
 
 
 class AveragePrecisionRule(HitRule):
-    """How early in a ranking the items stand that count: the mean, over them, of the share of hits down to each."""
+    """Average precision of a ranking: the mean, over the hits, of precision at their ranks."""
 
     op: Literal["average_precision"]  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def _over(self, listed: Rows, seen: Seen, weighted: bool) -> Result:
-        """Of the verdicts as replied: it is no sum over items, so that probabilities give no expectation of it."""
+        """Use the verdicts as replied: item probabilities give no expectation of average precision."""
         score = average_precision([cell in self.hits for cell in self._cells(listed)])
         return Result(score, score)
 
     def reason(self, seen: Seen, direction: Direction, weighted: bool) -> str:
-        """Which ranks count, then why the others do not."""
+        """The ranks of the hits, then why the other items are none."""
         cells = self._cells(rows_at(self.of, seen))
         ranks = [str(rank) for rank, cell in enumerate(cells, 1) if cell in self.hits]
         where = f"rank{'s' if len(ranks) > 1 else ''} {', '.join(ranks)}" if ranks else "no rank"
@@ -260,7 +260,7 @@ class AveragePrecisionRule(HitRule):
 
 
 class MeanRule(ListRule):
-    """The mean of a numeric or boolean `field` over items, taken to 0..1."""
+    """The mean of a numeric or boolean `field` over items, mapped to 0..1."""
 
     op: Literal["mean"]  # pyright: ignore[reportIncompatibleVariableOverride]
 
@@ -275,7 +275,7 @@ class MeanRule(ListRule):
         return Result(_clamped(score), native, weighted=used)
 
     def reason(self, seen: Seen, direction: Direction, weighted: bool) -> str:
-        """The worst item."""
+        """Quote the worst item."""
         listed = rows_at(self.of, seen)
         values = self._cells(listed)
         worst, extreme = (max, "highest") if direction == "lower_is_better" else (min, "lowest")
@@ -286,7 +286,7 @@ class MeanRule(ListRule):
 
 
 class FieldRule(BaseRule):
-    """A rule on one `field` of a step that replies once."""
+    """A rule on one `field` of a step with a single reply."""
 
     op: str
     of: str
@@ -307,7 +307,7 @@ class FieldRule(BaseRule):
             yield from self._misfits(shape.fields[self.field], where)
 
     def _misfits(self, declared: Any, where: str) -> Iterator[Problem]:
-        """What of the rule does not fit the declared type of the field."""
+        """Problems of the rule with the declared type of the field."""
         raise NotImplementedError
 
     def reason(self, seen: Seen, direction: Direction, weighted: bool) -> str:
@@ -317,14 +317,14 @@ class FieldRule(BaseRule):
         return one_line(said, 4 * REMARK)
 
     def _expected(self, observed: Observed, number: Callable[[Any], float], weighted: bool) -> tuple[float, Any, bool]:
-        """The number that the field comes to, by which distribution, and whether that is the judge's own."""
+        """The field's expected number, the distribution used, and whether that is the judge's own."""
         one_row = Rows([observed.reply], observed.probabilities, (), "")
         (chances,), used = _distributions(one_row, self.field, weighted)
         return _expected(chances, number), chances, used
 
 
 class ValueRule(FieldRule):
-    """One numeric or boolean `field` of a step's reply, taken to 0..1."""
+    """One numeric or boolean `field` of a step's reply, mapped to 0..1."""
 
     op: Literal["value"]  # pyright: ignore[reportIncompatibleVariableOverride]
 
@@ -340,7 +340,7 @@ class ValueRule(FieldRule):
 
 
 class MapRule(FieldRule):
-    """One label `field` of a step's reply, through a number for each label."""
+    """One label `field` of a step's reply, mapped to a number by a table."""
 
     op: Literal["map"]  # pyright: ignore[reportIncompatibleVariableOverride]
     values: dict[Word, float]
@@ -369,14 +369,14 @@ class MapRule(FieldRule):
 
 
 class PartsRule(BaseRule):
-    """A rule over other rules; undefined where one of them is."""
+    """A rule over other rules; undefined if one of them is."""
 
     def _rules(self) -> Mapping[str, Rule]:
-        """The other rules by their key paths, the last word of which names them."""
+        """The other rules by key path; the last part of a path is the rule's name."""
         raise NotImplementedError
 
     def _combined(self, scores: Mapping[str, float]) -> tuple[float, Any]:
-        """Score and value, from the scores by name."""
+        """Score and value, computed from the scores by name."""
         raise NotImplementedError
 
     def problems(self, shapes: Shapes, where: str) -> Iterator[Problem]:
@@ -394,7 +394,7 @@ class PartsRule(BaseRule):
         return Result(score, value, weighted=any(part.weighted for part in parts.values()))
 
     def reason(self, seen: Seen, direction: Direction, weighted: bool) -> str:
-        """What each rule gives, and why."""
+        """The result and reason of each rule."""
         said: list[str] = []
         for key, part in self._rules().items():
             score = part.evaluate(seen, weighted).score
@@ -404,7 +404,7 @@ class PartsRule(BaseRule):
 
 
 class FScoreRule(PartsRule):
-    """The F-score of two rules; `beta` is how many times as much recall counts as precision."""
+    """The F-score of two rules; `beta` weighs recall against precision."""
 
     op: Literal["f_score"]
     precision: Rule
@@ -420,7 +420,7 @@ class FScoreRule(PartsRule):
 
 
 class MinRule(PartsRule):
-    """The lowest of several rules, each under a name for the reason."""
+    """The lowest of several named rules."""
 
     op: Literal["min"]
     parts: dict[Word, Rule] = Field(min_length=2)
@@ -440,7 +440,7 @@ MinRule.model_rebuild()
 
 
 def unit_values(values: dict[str, float]) -> dict[str, float]:
-    """Refuse numbers for labels that are no scores."""
+    """Refuse scores outside 0..1."""
     outside = [f"{label}: {number:g}" for label, number in values.items() if not 0 <= number <= 1]
     if outside:
         raise ValueError(f"the number of each label must lie in 0..1, not {', '.join(outside)}")
@@ -450,9 +450,9 @@ def unit_values(values: dict[str, float]) -> dict[str, float]:
 def average_precision(hits: Sequence[bool]) -> float:
     """The sum over the ranks k of a hit of P@k, divided by the number of hits; P@k is the share of hits in the first k.
 
-    Each item of the ranking was judged, so that one without any hit has 0 and is not undefined: it is as bad as a
-    ranking can be. (Manning, Raghavan and Schütze, 2008, section 8.4, over what was retrieved; the contextual
-    precision of deepeval and the context precision of ragas.)
+    Every item was judged, so a ranking without a hit has 0, the worst value, and is not undefined. (Manning, Raghavan
+    and Schütze, 2008, section 8.4, over the retrieved items; the contextual precision of deepeval and the context
+    precision of ragas.)
     """
     ranks = [rank for rank, hit in enumerate(hits, 1) if hit]
     return _clamped(sum(found / rank for found, rank in enumerate(ranks, 1)) / len(ranks)) if ranks else 0.0
@@ -468,7 +468,8 @@ def f_beta(precision: float, recall: float, beta: float = 1.0) -> float:
 def _distributions(listed: Rows, field: str | None, weighted: bool) -> tuple[list[Mapping[Any, float]], bool]:
     """Each row's distribution, and whether they are the judge's own.
 
-    The judge's are used for all rows or for none: a mixture would be neither an expectation nor what was replied.
+    The judge's are used only if all rows have one: mixing them with plain replies would be neither an expectation nor
+    the replies.
     """
     if weighted and listed.probabilities is not None and field is not None:
         own = [distribution.get(field) or {} for distribution in listed.probabilities]
@@ -492,5 +493,5 @@ def _expected(chances: Mapping[Any, float], number: Callable[[Any], float]) -> f
 
 
 def _clamped(score: float) -> float:
-    """In 0..1 despite the last bit of a float."""
+    """Clamp floating-point error to 0..1."""
     return min(1.0, max(0.0, score))

@@ -1,4 +1,4 @@
-"""Scales: the grades a judge may give, and each grade as a score from 0 to 1."""
+"""Scales: the grades a judge may give, and their mapping to 0..1."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class BooleanScale(Strict):
 
 
 class LikertScale(Strict):
-    """Whole grades from `min` to `max`, taken to 0..1. `anchors` says what single grades mean."""
+    """Whole grades from `min` to `max`, mapped to 0..1. `anchors` describes single grades."""
 
     type: Literal["likert"]
     min: int
@@ -41,13 +41,13 @@ class LikertScale(Strict):
 
 
 class PercentageScale(Strict):
-    """A number from 0 to 100, taken to 0..1."""
+    """A number from 0 to 100, mapped to 0..1."""
 
     type: Literal["percentage"]
 
 
 class LabelScale(Strict):
-    """A word out of several, each with its score in 0..1."""
+    """One of several words, each with its score in 0..1."""
 
     type: Literal["label"]
     values: dict[Word, float] = Field(min_length=2)
@@ -59,13 +59,13 @@ class LabelScale(Strict):
 
 
 class FractionScale(Strict):
-    """A number from 0 to 1, kept as it is; true is 1, false is 0. A judge is asked for a percentage instead."""
+    """A number from 0 to 1, unchanged; true is 1, false is 0. For recorded scores; ask a judge for a percentage."""
 
     type: Literal["fraction"]
 
 
 class NumberScale(Strict):
-    """Any finite number, kept as it is. For recorded scores only, since a judge needs bounds."""
+    """Any finite number, unchanged. For recorded scores only, since a judge needs bounds."""
 
     type: Literal["number"]
 
@@ -78,7 +78,7 @@ Scale = Annotated[
     Annotated[BooleanScale | LikertScale | PercentageScale | LabelScale, Field(discriminator="type")],
     BeforeValidator(_expand),
 ]
-"""What a judge may be asked for. Where a scale has no further keys its name alone will do."""
+"""The scales for judges. A scale without further keys may be written as its name alone."""
 
 RecordedScale = Annotated[
     Annotated[
@@ -90,7 +90,7 @@ RecordedScale = Annotated[
 
 
 def reply_type(scale: Scale) -> BoolType | NumberType | LabelType:
-    """The type of the field in which a judge gives its grade."""
+    """The reply type for a grade on the scale."""
     match scale:
         case BooleanScale():
             return BoolType(type="bool")
@@ -103,20 +103,20 @@ def reply_type(scale: Scale) -> BoolType | NumberType | LabelType:
 
 
 def grade_rule(scale: Scale, step: str, field: str) -> ValueRule | MapRule:
-    """The score rule that takes the grade in `step.field` to 0..1."""
+    """The score rule that maps the grade in `step.field` to 0..1."""
     if isinstance(scale, LabelScale):
         return MapRule(op="map", of=step, field=field, values=scale.values)
     return ValueRule(op="value", of=step, field=field)
 
 
 def read(scale: RecordedScale, recorded: Any) -> tuple[float, Any]:
-    """A score that stands in the data, as (score, value on its own scale).
+    """Read a score from the data, as (score, value on its own scale).
 
-    Text is read as what it says, since columns of CSV files have no types. A likert grade may have a fraction: the
-    mean of several people's grades is one.
+    Text is parsed, since CSV columns have no types. A likert grade may have a fraction: it may be the mean of several
+    people's grades.
 
     Raises:
-        ValueError: It is not on the scale.
+        ValueError: The value is not on the scale.
     """
     match scale:
         case BooleanScale():
@@ -171,10 +171,10 @@ def _boolean(recorded: Any) -> bool:
 
 
 class Band(Strict):
-    """What to expect of an answer within a range of grades.
+    """A description of answers in a range of grades.
 
     Attributes:
-        score_range: Lowest and highest grade, both inclusive; equal where a single grade is described.
+        score_range: Lowest and highest grade, both inclusive; equal for a single grade.
         expected_outcome: What such an answer is like.
     """
 
@@ -195,9 +195,9 @@ class Band(Strict):
 
 
 def band_fault(bands: Sequence[Band], low: int, high: int) -> str | None:
-    """What is wrong with ranges on a scale: one beyond it, or two that overlap; None if nothing.
+    """The first problem of ranges on a scale: one is outside of it, or two overlap; None if valid.
 
-    Gaps are allowed: grades between two ranges are what lies between their descriptions.
+    Gaps are allowed: grades in between are interpolated.
     """
     ordered = sorted(bands, key=lambda band: band.score_range)
     for band in ordered:
@@ -215,8 +215,8 @@ _SCALES = (BooleanScale, LikertScale, PercentageScale, LabelScale, FractionScale
 def label_scale(config: MetricConfig, *, bounded: bool) -> RecordedScale:
     """The scale on which people label answers for a metric.
 
-    It is the metric's `scale`, or what its score rule reads off a single field: true or false, a grade, a word. All
-    other scores are shares, and people give them as such: a number from 0 to 1, or yes and no.
+    This is the metric's `scale`, or the type of the single field that its score rule reads: boolean, grade or word. All
+    other scores are shares, labelled as a number from 0 to 1, or yes and no.
     """
     declared = getattr(config, "scale", None)
     if getattr(config, "strict", False):
@@ -230,9 +230,9 @@ def label_scale(config: MetricConfig, *, bounded: bool) -> RecordedScale:
 
 
 def read_label(scale: RecordedScale, value: Any) -> tuple[float, Any]:
-    """A person's grade as (score, value on the scale), as spreadsheets write it; ValueError if it is off the scale.
+    """A person's grade as (score, value on the scale), as written in spreadsheets; ValueError if off the scale.
 
-    Words count in any case. On a scale with bounds a number may have a decimal comma, which is no thousand there.
+    Words match in upper or lower case. On a bounded scale a comma in a number is a decimal comma.
     """
     if isinstance(value, str):
         value = value.strip()
@@ -245,7 +245,7 @@ def read_label(scale: RecordedScale, value: Any) -> tuple[float, Any]:
 
 
 def scale_in_words(scale: RecordedScale) -> str:
-    """What may stand in the column `value`, for whoever fills it."""
+    """The allowed values of the column `value`, for the person who fills it."""
     match scale:
         case BooleanScale():
             return "yes or no"

@@ -1,4 +1,4 @@
-"""A chain's steps: their declaration, their inputs, and what can be wrong with both before any data is read."""
+"""A chain's steps: their declaration, their inputs, and the checks of both before any data is read."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from evalflow.metrics.returns import (
 from evalflow.records import Answer, Case, Context, Message, Outcome
 
 if TYPE_CHECKING:
-    from jinja2 import Template  # noqa: TID251 - its type; Prompts makes them
+    from jinja2 import Template  # noqa: TID251 - for the type only; Prompts creates them
 
     from evalflow.metrics.rules import Rule
     from evalflow.prompts import Prompts
@@ -35,14 +35,14 @@ if TYPE_CHECKING:
 
 FROM_ANSWER = ("answer", "actual", "contexts", "metadata")
 LISTS: Mapping[str, Sequence[str]] = MappingProxyType({"turns": ("messages", "answer"), "contexts": ("contexts",)})
-"""Lists in a case that a judge can be asked about item by item, and the fields that they are made of."""
+"""Lists in a case that a judge can be asked about item by item, with the fields they come from."""
 
 
 def fields_of(case: Case, answer: Answer) -> dict[str, Any]:
-    """Every field that `needs` and templates may name; None where the data has none.
+    """Every field that `needs` and templates may name; None if the data has none.
 
-    answer and actual come from the answer, contexts and metadata from the answer or else from the case, and the
-    conversation is the one that was played.
+    answer and actual come from the answer. contexts and metadata come from the answer, else from the case. The
+    conversation is the one actually held with the target.
     """
     as_recorded = not answer.messages or answer.messages is case.messages
     played = case if as_recorded else replace(case, messages=answer.messages)
@@ -63,12 +63,12 @@ def fields_of(case: Case, answer: Answer) -> dict[str, Any]:
 
 
 def is_recorded(case: Case, answer: Answer) -> bool:
-    """Whether the answer is the one that stands in the data, and not a generated or an example answer."""
+    """Whether the answer is the recorded one, not a generated or an example answer."""
     return not answer.generated and (answer.answer, answer.actual) == (case.answer, case.actual)
 
 
 def items_in(name: str, fields: Mapping[str, Any]) -> tuple[str, ...]:
-    """The texts of one of `LISTS`: of each context, or of each turn of the assistant, the answer last."""
+    """The texts of one of `LISTS`: every context, or every assistant turn with the answer last."""
     if name == "contexts":
         return tuple(context.text for context in cast("tuple[Context, ...]", fields["contexts"]))
     messages = cast("tuple[Message, ...]", fields["messages"] or ())
@@ -81,13 +81,13 @@ def root(path: str) -> str:
 
 
 def obstacle(needs: Iterable[str], fields: Mapping[str, Any], answer: Answer, blank_is_text: bool) -> Outcome | None:
-    """The outcome where no score is possible, or None where nothing is in the way.
+    """The outcome if no score is possible, else None.
 
     Args:
-        needs: The fields the metric needs, in the order in which to complain.
-        fields: What `fields_of` gives.
-        answer: A failed one makes the score an error.
-        blank_is_text: Whether an empty text can be scored, as by a string comparison. A judge is not asked about one.
+        needs: The fields the metric needs, in the order of reporting.
+        fields: As from `fields_of`.
+        answer: A failed answer makes the score an error.
+        blank_is_text: Whether an empty text can be scored, as in a string comparison. A judge is not asked about one.
     """
     failed = answer.status == "error"
     values = {need: fields[need] if need in fields else look_up(need, fields) for need in needs}
@@ -113,7 +113,7 @@ def obstacle(needs: Iterable[str], fields: Mapping[str, Any], answer: Answer, bl
 
 
 RESERVED = ("source", "against", "items", "turns")
-"""Variables that a step's own keys fill, so that no step may be called that."""
+"""Variables set by a step's own keys, so reserved as step ids."""
 
 
 class StepConfig(Strict):
@@ -122,13 +122,12 @@ class StepConfig(Strict):
     Attributes:
         id: Names the reply for later prompts and for the score rule.
         prompt: A template of the prompt folders.
-        returns: What the judge replies.
-        task: What a judge without language can answer: extract_claims, verify_claims or rate_relevance.
-        one_per: A list in an earlier reply; or `turns`, the assistant's, or `contexts`, in the order in which they were
-            retrieved. The judge then gives `returns` once for each.
-        source: The text to work on, as the variable `source`; for extract_claims the answer, unless said otherwise.
-        against: What to compare with, as the variable `against`; for verify_claims the contexts, unless said
-            otherwise.
+        returns: The judge's reply.
+        task: For judges that are no language models: extract_claims, verify_claims or rate_relevance.
+        one_per: A list in an earlier reply; or `turns` (the assistant's) or `contexts` (in retrieval order). The judge
+            then gives `returns` once for each item.
+        source: The text to work on, as the variable `source`; defaults to the answer for extract_claims.
+        against: The text to compare with, as the variable `against`; defaults to the contexts for verify_claims.
     """
 
     id: Word
@@ -161,7 +160,7 @@ class StepConfig(Strict):
 
 @dataclass(frozen=True, slots=True)
 class PreparedStep:
-    """A step that is ready to be asked: its template is compiled and its reply model made."""
+    """A checked step with its compiled template and reply model."""
 
     config: StepConfig
     shape: Shape
@@ -178,7 +177,7 @@ def build_steps(
     extras: Collection[str] = (),
     prompt_keys: Mapping[str, str] | None = None,
 ) -> tuple[PreparedStep, ...]:
-    """Check steps and score rule against each other, the prompts and the declared needs, and compile them.
+    """Check steps and score rule against each other, the prompts and `needs`, and compile them.
 
     Args:
         metric: The metric's name, for messages.
@@ -187,10 +186,10 @@ def build_steps(
         needs: The case fields that the metric declares.
         prompts: The templates.
         extras: Further variables that the kind gives to every template.
-        prompt_keys: Key path of a step's prompt, where it is not `steps[i].prompt`.
+        prompt_keys: Key path of a step's prompt, if it is not `steps[i].prompt`.
 
     Raises:
-        UserError: With every problem that was found.
+        UserError: Lists every problem.
     """
     where = f"metric.{metric}"
     shapes = {step.id: Shape(step.id, step.returns, step.one_per) for step in steps}
@@ -266,13 +265,13 @@ def _undeclared(field: str, needs: Collection[str], key: str, user: str) -> Prob
 
 
 LISTED = 3
-"""Items in a list of which nothing is known."""
+"""Number of items to assume in a list of unknown length."""
 
 
 def stand_in(returns: Mapping[str, Any], source: Any = None) -> dict[str, Any]:
-    """A reply of the declared types that says nothing.
+    """A placeholder reply of the declared types.
 
-    A list has as many items as the text `source` has sentences, for that decides how long later prompts are.
+    A list gets one item per sentence of the text `source`, since that decides the length of later prompts.
     """
     texts = _sentences(source) if isinstance(source, str) else []
     return {name: _value(declared, texts) for name, declared in returns.items()}

@@ -29,7 +29,7 @@ class CheckMetricConfig(UnitMetricConfig):
 
 
 class CheckMetric(FieldMetric[CheckMetricConfig]):
-    """Applies rules; asks nobody."""
+    """Applies rules without a judge."""
 
     Config = CheckMetricConfig
 
@@ -39,7 +39,7 @@ class CheckMetric(FieldMetric[CheckMetricConfig]):
 
     @classmethod
     def build(cls, name: str, config: CheckMetricConfig, prompts: Prompts) -> Self:
-        """See `BaseMetric`; `needs` must declare every field that the rules look at."""
+        """See `BaseMetric`; `needs` must declare every field that the rules read."""
         others = {
             f"checks[{position}].against": field
             for position, check in enumerate(config.checks)

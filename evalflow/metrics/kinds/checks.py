@@ -1,4 +1,4 @@
-"""The kind `checks`: what each case brings along, every check a metric of its own with rows of its own."""
+"""The kind `checks`: the checks that each case lists. Each check becomes a metric with its own rows."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ def _identifier(text: str) -> str:
 
 
 class CustomCheck(Strict):
-    """A check that many cases may name.
+    """A check that is declared once and named by many cases.
 
     Attributes:
-        name, description: For people.
-        type: The built-in check that it is built on.
-        params: That check's parameters; a case may give others in their place.
+        name, description: Shown to people.
+        type: The built-in check behind it.
+        params: Default parameters of that check; a case may override them.
         cases: `named`: the cases that name it; `every`; or a list of tags.
     """
 
@@ -62,9 +62,9 @@ class ChecksMetricConfig(UnitMetricConfig):
     """The checks of the cases.
 
     Attributes:
-        custom: Checks of one's own, by identifier.
+        custom: Your own checks, by identifier.
         only: Identifiers to run; null runs all.
-        stop_on_fail: Whether a case's checks run in their order, and those after one that fails are skipped.
+        stop_on_fail: Whether a case's checks run in order, skipping those after the first failure.
     """
 
     kind: Literal["checks"]  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -75,12 +75,12 @@ class ChecksMetricConfig(UnitMetricConfig):
 
 
 class ChecksMetric(BaseMetric[ChecksMetricConfig]):
-    """Binds to the checks that a case names, whose identifiers the scores carry.
+    """Binds to the checks that a case lists; the scores carry their identifiers.
 
     Args:
         name: The metric's name.
         config: What its YAML declares.
-        judged: The checks that a judge decides, by type.
+        judged: The checks that need a judge, by type.
     """
 
     Config = ChecksMetricConfig
@@ -114,7 +114,7 @@ class ChecksMetric(BaseMetric[ChecksMetricConfig]):
         return cls(name, config, {kind: JudgedCheck.of(kind, _config(config, kind), prompts) for kind in JUDGED})
 
     def bind(self, case: Case) -> Sequence[Metric]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """The checks of the case, in its order; a repeated identifier is told apart by a number."""
+        """The checks of the case, in its order; a repeated identifier gets a number."""
         if not self.config.covers(case.dataset):
             return ()
         problems: list[Problem] = []
@@ -141,11 +141,11 @@ class ChecksMetric(BaseMetric[ChecksMetricConfig]):
         return found
 
     async def score(self, case: Case, answer: Answer, judge: Judge | None, repeat: int) -> Outcome:
-        """Never: its checks are scored."""
+        """Never called: its checks are scored."""
         raise NotImplementedError("bind the case first")
 
     def _declared(self, case: Case) -> Iterator[tuple[str, Mapping[str, Any]]]:
-        """The case's own checks with their places, then the custom ones that it need not name."""
+        """The case's own checks with their key paths, then the custom checks that apply without being named."""
         own = case.checks or ()
         for position, check in enumerate(own):
             yield f"checks[{position}]", check
@@ -189,14 +189,14 @@ def _variables(params: BaseModel, case: Case) -> dict[str, Any]:
 
 def _config(parent: ChecksMetricConfig, kind: str, description: str = "") -> ChainConfig:
     said = description or " ".join((PARAMS[kind].__doc__ or "").split())
-    # Not validated: the parent's values were, and this is made for every check of every case.
+    # Skip validation: the parent's values are valid, and this runs for every check of every case.
     shared = {name: getattr(parent, name) for name in MetricConfig.model_fields}
     changes: dict[str, Any] = {"needs": ["answer"], "description": said, "weighting": None}
     return ChainConfig.model_construct(_fields_set=None, **{**shared, **changes})
 
 
 def _faults(error: ValidationError, kind: str) -> Sequence[Problem]:
-    """What is wrong with parameters, or with the operations that were made of them, whose places mean nothing."""
+    """The problems of a check's parameters, without the key paths of operations that users did not write."""
     found = error.errors(include_url=False)
     if any(isinstance(place, int) for one in found for place in one["loc"][:1]):
         return [Problem(one["msg"].removeprefix("Value error, ")) for one in found]

@@ -1,4 +1,4 @@
-"""The kind `classification`: a prediction against the truth; the figures are made over the run."""
+"""The kind `classification`: compares a prediction with the truth; its figures are computed over the run."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class ClassificationMetricConfig(UnitMetricConfig):
     Attributes:
         truth: The case field with the true label.
         prediction: The case field with the predicted one.
-        positive: The label that precision and recall are about; null where there are several classes.
-        per_label: Whether truth and prediction map labels to true or false, of which several may hold at once.
-        confidence: The field that says, from 0 to 1, how sure the prediction is; null: none does.
+        positive: The positive class for precision and recall; null if there are several classes.
+        per_label: Multi-label: truth and prediction map each label to true or false.
+        confidence: The field with the prediction's confidence, 0 to 1; null if there is none.
     """
 
     kind: Literal["classification"]  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -49,7 +49,7 @@ class ClassificationMetricConfig(UnitMetricConfig):
 
 
 class ClassificationMetric(FieldMetric[ClassificationMetricConfig]):
-    """Scores 1 where the prediction is the truth, 0 elsewhere, so that the mean is the accuracy."""
+    """Scores 1 for a correct prediction, else 0, so that the mean is the accuracy."""
 
     Config = ClassificationMetricConfig
     names_fields = ("truth", "prediction")
@@ -76,7 +76,7 @@ class ClassificationMetric(FieldMetric[ClassificationMetricConfig]):
         return scored(float(right), value, reason)
 
     def _expect_labels(self, truth: Any, prediction: Any) -> None:
-        """Refuse two values that cannot be compared; true against "true" would else count as a miss in silence."""
+        """Refuse values of different types: true against "true" would silently count as wrong."""
         for field, label in ((self.config.truth, truth), (self.config.prediction, prediction)):
             if type(label) not in TYPES or _is_endless(label):
                 raise ValueError(f"{field} is {label!r}, which is no label")
@@ -87,7 +87,7 @@ class ClassificationMetric(FieldMetric[ClassificationMetricConfig]):
 
 
 def _confidence(field: str, fields: Mapping[str, Any]) -> float | None:
-    """The stated confidence; a case may leave it out."""
+    """The stated confidence, or None if the case has none."""
     value = look_up(field, fields)
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if value is None or (number and 0 <= value <= 1):
@@ -96,7 +96,7 @@ def _confidence(field: str, fields: Mapping[str, Any]) -> float | None:
 
 
 def _canonical(label: Any) -> Any:
-    """The label as all its equals are written: 1.0 is 1, so that figures, which go by the text, count like scores."""
+    """One form for equal labels (1.0 becomes 1), since figures compare labels as text."""
     return int(label) if isinstance(label, float) and label.is_integer() else label
 
 
@@ -105,10 +105,10 @@ def _is_endless(label: Any) -> bool:
 
 
 def _compare_labels(*sides: tuple[str, Any]) -> Outcome:
-    """Scores 1 where truth and prediction say the same of every label. A label that one side leaves out is false there.
+    """Score 1 if truth and prediction agree on every label. A label missing on one side is false there.
 
     Args:
-        sides: The truth, then the prediction, each with the field that it stands in.
+        sides: The truth, then the prediction, each with its field name.
     """
     for field, said in sides:
         _expect_label_map(field, said)

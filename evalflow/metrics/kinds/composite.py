@@ -1,4 +1,4 @@
-"""The kind `composite`: a rule over the scores that other metrics of the same run gave an answer."""
+"""The kind `composite`: combines the scores of other metrics of the same run."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from evalflow.records import Answer, Case, Outcome, Status
 
 Weight = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 BY_PASSING = ("share_passed", "all", "any")
-"""Rules over whether the parts pass, for which each needs a threshold that holds."""
+"""Rules over pass or fail; every part needs a threshold in force."""
 _WEIGHTED = ("mean", "share_passed")
 _BLOCKING: tuple[Status, ...] = ("skipped", "error", "undefined")
-"""What keeps a composite from a score, the most final first: what a case lacks no further call can mend."""
+"""States that prevent a composite score, most final first: a missing field outranks an error, which a retry may fix."""
 
 
 class CompositeMetricConfig(UnitMetricConfig):
-    """Which scores it is made of, and by what rule.
+    """The parts and the rule that combines them.
 
     Attributes:
-        of: The metrics of the same run, by name, each with its weight: {faithfulness: 2, coherence: 1}. The weights
-            need not add up to anything. Without weights a list of the names.
+        of: Metrics of the same run, by name, each with its weight: {faithfulness: 2, coherence: 1}. The weights
+            need not add up to 1. Without weights, a list of the names.
         op: mean (weighted), min, max, product; or, of the parts that pass, share_passed (weighted), all, any.
-        may_lack: Parts that may be undefined or skipped: the others make the score then. An error is an error.
+        may_lack: Parts that may be undefined or skipped; the others then make up the score. An error stays an error.
     """
 
     kind: Literal["composite"]  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -66,9 +66,9 @@ class CompositeMetricConfig(UnitMetricConfig):
 
 
 class CompositeMetric(BaseMetric[CompositeMetricConfig]):
-    """Made of other scores when results are derived, so that another weight costs nothing; see `combine`.
+    """Computed from other scores when results are derived, so that new weights need no new calls; see `combine`.
 
-    In the run itself there is nothing to do for it.
+    It does nothing during the run.
     """
 
     Config = CompositeMetricConfig
@@ -78,22 +78,22 @@ class CompositeMetric(BaseMetric[CompositeMetricConfig]):
         self.parts = tuple(config.weights)
 
     def bind(self, case: Case) -> tuple[()]:
-        """Nothing: its scores follow from others."""
+        """Return nothing: the scores are derived from others."""
         return ()
 
     async def score(self, case: Case, answer: Answer, judge: Judge | None, repeat: int) -> Outcome:
-        """Never asked for."""
+        """Never called."""
         raise ValueError(f"metric {self.name} is made of other scores, and cannot score an answer by itself")
 
 
 @record()
 class Part:
-    """A score that a composite is made of.
+    """One of the scores that a composite combines.
 
     Attributes:
-        status, score, reason, error_type, error: As in its own record.
-        passed: Whether it passes; None without a threshold that holds.
-        inverted: Whether the good end of its scale is the bad end of the composite's: 1 less the score enters.
+        status, score, reason, error_type, error: As in the score's record.
+        passed: Whether it passes; None without a threshold in force.
+        inverted: Whether the scale's good end is the composite's bad end; then 1 minus the score is used.
     """
 
     status: Status
@@ -106,13 +106,13 @@ class Part:
 
     @property
     def entry(self) -> float:
-        """What enters a rule over scores."""
+        """The score as used by the rule."""
         assert self.score is not None
         return 1.0 - self.score if self.inverted else self.score
 
 
 def combine(config: CompositeMetricConfig, parts: Mapping[str, Part]) -> Outcome:
-    """One score from the outcomes of all parts; where a required part has none, none, with its state and reason."""
+    """Combine the parts' outcomes; if a required part has no score, return its state and reason."""
     blocked = _blocked(config, parts)
     if blocked:
         return blocked
@@ -165,7 +165,7 @@ def _score(op: str, entries: Mapping[str, float], weights: Mapping[str, float]) 
 
 
 def _reasons(config: CompositeMetricConfig, parts: Mapping[str, Part]) -> Iterator[str]:
-    """What entered, what did not, and the reason of the lowest part."""
+    """Describe the parts used, the parts left out, and the reason of the lowest."""
     kept = {name: part for name, part in parts.items() if part.status == "scored"}
     told = [_part_in_words(name, part, config) for name, part in kept.items()]
     weights = [f"{config.weights[name]:g}" for name in kept]

@@ -1,7 +1,7 @@
-"""The kind `g_eval`: criteria, steps that the judge works through, and a score that is an expectation.
+"""The kind `g_eval`: criteria, evaluation steps for the judge, and an expected grade as the score.
 
-G-Eval (Liu et al., 2023, arXiv:2303.16634): the score is the sum over the grades s of p(s) s, where p(s) is how likely
-the judge was to give that grade, here normalised over the grades of the scale, and taken to 0..1.
+G-Eval (Liu et al., 2023, arXiv:2303.16634): the score is the sum over the grades s of p(s) s, where p(s) is the judge's
+probability of grade s, normalised over the scale's grades. The sum is then mapped to 0..1.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ def _not_blank(step: str) -> str:
 
 
 EvalSteps = Annotated[tuple[Annotated[str, AfterValidator(_not_blank)], ...], Field(min_length=1)]
-"""What the judge works through, in order."""
+"""The evaluation steps, in order."""
 
 
 class Steps(BaseModel):
-    """What the judge replies that is asked to write the steps. Endpoints show the name to the model."""
+    """The judge's reply with the steps it wrote. Endpoints show the class name to the model."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -60,13 +60,13 @@ class Steps(BaseModel):
 
 
 def copy_of(entry: Mapping[str, Any], origin: str) -> dict[str, Any]:
-    """The entry of another run as it is kept by the one that uses it."""
+    """The entry of another run, in the form stored by the run that reuses it."""
     own = {name: value for name, value in entry.items() if name not in ("bill", "cost_usd")}
     return {**own, "copied_from": origin}
 
 
 def steps_in(entry: Mapping[str, Any], where: str) -> tuple[str, ...]:
-    """The steps of an entry; UserError where somebody has made something else of them."""
+    """The steps of an entry; UserError if an edited file makes them invalid."""
     try:
         return TypeAdapter(EvalSteps).validate_python(entry.get("steps"))
     except ValidationError as error:
@@ -75,15 +75,15 @@ def steps_in(entry: Mapping[str, Any], where: str) -> tuple[str, ...]:
 
 
 def find_entry(path: Path, criteria: str, key: str) -> Mapping[str, Any]:
-    """The entry of a run's prepared.json whose steps were written for these criteria, to the letter.
+    """Find the entry in a run's prepared.json whose criteria are exactly the same.
 
     Args:
         path: The file, or the folder of a run.
-        criteria: What the steps must be about.
-        key: The key path that names the file, for messages.
+        criteria: The criteria to look for.
+        key: The key path of the setting, for messages.
 
     Raises:
-        UserError: There is no such file or entry, or there are several with different steps.
+        UserError: There is no such file or entry, or several entries have different steps.
     """
     file = path / FILE if path.is_dir() else path
     entries = [entry for entry in _entries(file, key) if entry.get("kind") == "g_eval"]
@@ -117,25 +117,25 @@ WRITING, SCORING = "steps", "score"
 FIELD = "score"
 EXTRAS = ("criteria", "scale", "rubric", "strict", "given", "inputs")
 UNWRITTEN = ("…",) * 4
-"""Stands for steps that nobody has written yet, so that the prompt can be rendered."""
+"""Placeholder for steps not yet written, to render the prompt."""
 
 
 class GEvalMetricConfig(ChainConfig):
-    """Criteria, and how to grade by them.
+    """Criteria and the way to grade by them.
 
     Attributes:
-        criteria: What is graded, in words; may be left out where there are steps.
-        steps: What the judge works through; null: it writes them itself, once a run.
-        steps_from: A run's folder or its prepared.json: the steps that were written there for the same criteria.
-        needs: What the judge is shown of a case; one that lacks any of it is skipped.
-        optional: What it is shown too, where the case has it.
+        criteria: What is graded, in words; optional if there are steps.
+        steps: The evaluation steps; null: the judge writes them, once a run.
+        steps_from: A run's folder or its prepared.json: reuse the steps written there for the same criteria.
+        needs: The fields of a case shown to the judge; a case that lacks one is skipped.
+        optional: Further fields, shown if the case has them.
         scale: Whole grades.
-        rubric: What answers are like in parts of the scale.
-        samples: Replies to draw where the judge gives no token probabilities.
-        strict: The score is 1 where nothing is to be objected to, else 0, and the threshold is 1.
-        prompt, steps_prompt: The templates. Beside the fields in `needs` they know `criteria`, `scale`, `rubric`,
-            `strict` and `inputs` (the names of what is shown); `prompt` also `steps`, and `given`: a map of what is
-            shown.
+        rubric: Descriptions of answers for ranges of grades.
+        samples: Replies to sample if the judge gives no token probabilities.
+        strict: The score is 1 only for a perfect answer, else 0; the threshold is 1.
+        prompt, steps_prompt: The templates. Besides the fields in `needs` they can use `criteria`, `scale`, `rubric`,
+            `strict` and `inputs` (the names of the fields shown); `prompt` also `steps` and `given` (a map of the
+            fields shown).
     """
 
     kind: Literal["g_eval"]  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -169,7 +169,7 @@ class GEvalMetricConfig(ChainConfig):
     @field_validator("rubric")
     @classmethod
     def _on_scale(cls, rubric: list[Band] | None, info: ValidationInfo) -> list[Band] | None:
-        scale: LikertScale | None = info.data.get("scale")  # none where it is wrong itself
+        scale: LikertScale | None = info.data.get("scale")  # None if the scale itself is invalid
         if scale is None or not rubric:
             return rubric
         fault = band_fault(rubric, scale.min, scale.max)
@@ -196,7 +196,7 @@ class GEvalMetricConfig(ChainConfig):
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """The steps to work through, None until they are written; those borrowed from another run; why there are none."""
+    """The evaluation steps (None until they are written), those reused from another run, and why there are none."""
 
     steps: tuple[str, ...] | None
     borrowed: Mapping[str, Any] | None = None
@@ -204,7 +204,7 @@ class _Plan:
 
 
 class GEvalMetric(ChainMetric[GEvalMetricConfig]):
-    """A chain of one step, whose reply is a reason and then a grade; the steps in its prompt are made beforehand."""
+    """A one-step chain: the judge replies with a reason, then a grade. The steps in the prompt are prepared first."""
 
     Config = GEvalMetricConfig
 
@@ -219,14 +219,14 @@ class GEvalMetric(ChainMetric[GEvalMetricConfig]):
     ) -> None:
         super().__init__(name, config, steps, rule)
         if config.steps is None:
-            # Also where another run's steps are borrowed: it compares with the run that had them written.
+            # Also if the steps come from another run: results are then comparable with the run that wrote them.
             self.prompts = (*self.prompts, config.steps_prompt)
         self._writing = writing
         self._plan = plan
 
     @classmethod
     def build(cls, name: str, config: GEvalMetricConfig, prompts: Prompts) -> Self:
-        """See `BaseMetric`; one ask for the steps, and one for a grade."""
+        """See `BaseMetric`; builds one ask for the steps and one for a grade."""
         scale = BooleanScale(type="boolean") if config.strict else config.scale
         texts = ListType(type="list", items=StrType(type="str"))
         returns: dict[str, FieldType] = {"reason": StrType(type="str"), FIELD: reply_type(scale)}
@@ -240,21 +240,21 @@ class GEvalMetric(ChainMetric[GEvalMetricConfig]):
         writing, scoring = build_steps(name, asked, rule, shown, prompts, extras=EXTRAS, prompt_keys=keys)
         plan = _Plan(config.steps)
         if config.steps_from:
-            # Read now: `outputs/latest` is another run as soon as this one has begun.
+            # Read now: once this run begins, `outputs/latest` points to it.
             origin = Path(config.steps_from)
             found = find_entry(origin, config.criteria or "", f"metric.{name}.steps_from")
             plan = _Plan(None, borrowed=copy_of(found, str(origin)))
         return cls(name, config, [scoring], rule, replace(writing, reply_model=Steps), plan)
 
     def preparation(self) -> Sequence[Ask]:
-        """The one ask for the steps; none where they are given."""
+        """The one ask for the steps; none if they are given."""
         written = self._plan.steps is not None or self._plan.borrowed is not None
         return () if written else (self._writing_ask(),)
 
     async def prepare(self, judge: Judge | None, prepared: Prepared) -> Self:
-        """Have the steps written, unless the run, the configuration or another run has them.
+        """Have the judge write the steps, unless the run, the configuration or another run has them.
 
-        Where the judge cannot be made to write them, every score becomes an error that says so.
+        If the judge cannot write them, every score becomes an error with that reason.
         """
         criteria = self.config.criteria
         if self._plan.steps is not None or judge is None or criteria is None:
@@ -283,7 +283,7 @@ class GEvalMetric(ChainMetric[GEvalMetricConfig]):
         return self._with(_Plan(steps_in(entry, f"{self.name}, prepared.json")))
 
     async def score(self, case: Case, answer: Answer, judge: Judge | None, repeat: int) -> Outcome:
-        """Ask for a grade; the score is the expectation of it."""
+        """Ask for a grade; the score is its expectation."""
         fault = self._plan.fault
         if fault is None:
             return await super().score(case, answer, judge, repeat)
@@ -321,7 +321,7 @@ class GEvalMetric(ChainMetric[GEvalMetricConfig]):
         return {**self._known(), "given": present, "steps": self._plan.steps or UNWRITTEN}
 
     def _known(self) -> dict[str, Any]:
-        """What both prompts get, whatever the case."""
+        """The variables of both prompts that do not depend on the case."""
         config = self.config
         bands = [band.model_dump() for band in config.rubric or ()]
         return {
@@ -338,7 +338,7 @@ class GEvalMetric(ChainMetric[GEvalMetricConfig]):
 
 
 def _basis(step: Mapping[str, Any]) -> str:
-    """What the score rests on, for the end of the reason."""
+    """How the score was computed (probabilities or samples), for the end of the reason."""
     if step["probabilities"] is None:
         return "[one grade: the judge gives no probabilities]"
     if "mass" in step:

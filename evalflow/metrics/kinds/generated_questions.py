@@ -1,7 +1,8 @@
-"""The kind `generated_questions`: how alike the question, and the questions that the answer would answer, mean.
+"""The kind `generated_questions`: similarity of the question to questions generated from the answer.
 
-The answer relevancy of ragas (Es et al., 2024, arXiv:2309.15217): the mean cosine of the question's embedding and those
-of questions that a judge writes from the answer alone; 0 where the answer is noncommittal to each of them.
+This is the answer relevancy of ragas (Es et al., 2024, arXiv:2309.15217): a judge writes questions from the answer
+alone. The score is the mean cosine of their embeddings with the question's, or 0 if every one of them is marked
+noncommittal.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ EXTRAS = ("count",)
 
 
 class GeneratedQuestionsMetricConfig(ChainConfig):
-    """Questions from the answer.
+    """How questions are generated from the answer.
 
     Attributes:
-        questions: How many the judge is to write.
-        prompt: The template. Beside the fields in `needs` it knows `count`, the number of questions.
+        questions: Number of questions to generate.
+        prompt: The template. Besides the fields in `needs` it can use `count`, the number of questions.
     """
 
     kind: Literal["generated_questions"]  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -49,10 +50,10 @@ class GeneratedQuestionsMetricConfig(ChainConfig):
 
 
 class GeneratedQuestionsMetric(ChainMetric[GeneratedQuestionsMetricConfig]):
-    """A judge writes the questions, and says of each whether the answer commits itself; the embedder compares them.
+    """A judge writes questions and marks noncommittal answers; the embedder compares the questions.
 
-    The chain's own rule gives the share of questions that the answer is noncommittal to. The score is 0 where that is
-    all of them, and then nothing is embedded; else the mean cosine, a negative one taken as 0. The value is the mean.
+    The chain's own rule gives the share of noncommittal questions. If it is 1, the score is 0 and nothing is embedded.
+    Otherwise the score is the mean cosine, at least 0. The value is the unclamped mean.
     """
 
     Config = GeneratedQuestionsMetricConfig
@@ -80,13 +81,13 @@ class GeneratedQuestionsMetric(ChainMetric[GeneratedQuestionsMetricConfig]):
         return cls(name, config, steps, rule)
 
     def preview(self, case: Case, answer: Answer) -> Sequence[Ask]:
-        """The asks that scoring would lead to; the case's question stands in for those that are not yet written."""
+        """The asks of scoring; the case's question is a placeholder for the questions to be generated."""
         asks = super().preview(case, answer)
         texts = [case.question or ""] * (1 + self.config.questions)
         return (*asks, embedding_ask(self.name, *texts)) if asks else ()
 
     async def score(self, case: Case, answer: Answer, judge: Judge | None, repeat: int) -> Outcome:
-        """Have the questions written, and compare them with the one that was asked."""
+        """Generate the questions and compare them with the case's question."""
         asked = await super().score(case, answer, judge, repeat)
         if asked.status != "scored" or judge is None:
             return asked
@@ -110,7 +111,7 @@ class GeneratedQuestionsMetric(ChainMetric[GeneratedQuestionsMetricConfig]):
 
 
 def _step(written: Sequence[str], alike: Sequence[float]) -> dict[str, Any]:
-    """What the embedder found, as the steps of a chain are kept."""
+    """The embedder's result in the form of a chain step."""
     replies = [{"similarity": cosine} for cosine in alike]
     return {
         "id": EMBEDDING,

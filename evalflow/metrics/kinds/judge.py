@@ -26,7 +26,7 @@ class JudgeMetricConfig(ChainConfig):
 
 
 class JudgeMetric(ChainMetric[JudgeMetricConfig]):
-    """Puts the declared steps to a judge."""
+    """Asks a judge the declared steps."""
 
     Config = JudgeMetricConfig
 

@@ -1,7 +1,7 @@
-"""The kind `pairwise`: which of two answers a judge prefers, asked twice, with either of them to be read first.
+"""The kind `pairwise`: a judge prefers one of two answers, asked once in each order.
 
-A judge that is shown two texts leans to a place (Zheng et al., 2023, arXiv:2306.05685, section 3.4). So an answer wins
-or loses where both orders say so, and how often they do not is told beside how often it wins.
+Judges have a position bias (Zheng et al., 2023, arXiv:2306.05685, section 3.4). An answer wins or loses only if both
+orders agree. The rate of disagreement is reported beside the win rate.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _VERDICTS: Sequence[Mapping[str, str]] = (
     MappingProxyType({"first": "win", "second": "loss", "tie": "tie"}),
     MappingProxyType({"first": "loss", "second": "win", "tie": "tie"}),
 )
-"""What the word for a place says of the answer, in each of the two orders."""
+"""The verdict on the answer that each place word means, for each of the two orders."""
 _SCORES: Mapping[str, float] = MappingProxyType({"win": 1.0, "tie": 0.5, "loss": 0.0})
 _LEAN: Mapping[str, int] = MappingProxyType({"first": 1, "tie": 0, "second": -1})
 
@@ -45,9 +45,9 @@ class PairwiseMetricConfig(ChainConfig):
             column vars.COLUMN, or vars.baseline: what the run that the root key `baseline` names answered. `needs`
             declares it.
         criteria: What makes an answer the better one, in words.
-        inconsistent: What a pair is whose verdict changes with the order. Either is counted.
-        prompt: The template. Beside the fields in `needs` it knows `criteria`, `given` (a map of what `needs` names
-            beside the two answers), `source` (the answer to be read first) and `against` (the other).
+        inconsistent: The verdict for a pair whose orders disagree. Such pairs are counted either way.
+        prompt: The template. Besides the fields in `needs` it can use `criteria`, `given` (a map of the other fields
+            in `needs`), `source` (the answer shown first) and `against` (the answer shown second).
         weighting: None: a verdict is taken as it is given.
     """
 
@@ -74,12 +74,12 @@ class PairwiseMetricConfig(ChainConfig):
 
 
 class PairwiseMetric(ChainMetric[PairwiseMetricConfig]):
-    """Asks about each pair in both orders. Two equal texts are a tie, and nobody is asked.
+    """Asks about each pair in both orders. Two equal texts are a tie without a call.
 
-    The chain's own rule gives what the first order says. The `value` of a score is what the figures are made of:
-    verdict (win, loss or tie; null where the score is undefined), lean (1 where the judge leans to what it reads first,
-    -1 to what it reads second, 0 where it says the same in both orders, null for equal texts) and longer (whether it
-    prefers the longer answer; null where it prefers neither, or they are of one length).
+    The chain's own rule gives the verdict of the first order. The `value` of a score holds:
+    verdict (win, loss or tie; null where the score is undefined);
+    lean (position bias: 1 to the first answer shown, -1 to the second, 0 if both orders agree, null for equal texts);
+    longer (whether the judge prefers the longer answer; null for a tie or equal lengths).
     """
 
     Config = PairwiseMetricConfig
@@ -101,17 +101,17 @@ class PairwiseMetric(ChainMetric[PairwiseMetricConfig]):
         rule = MapRule(op="map", of=ANSWER_FIRST, field=FIELD, values={"first": 1.0, "tie": 0.5, "second": 0.0})
         keys = dict.fromkeys(orders, f"metric.{name}.prompt")
         steps = build_steps(name, asked, rule, config.needs, prompts, extras=EXTRAS, prompt_keys=keys)
-        # The name of a reply model is sent along, and must not tell which of the two is judged.
+        # The model name would reveal which of the two answers is judged.
         unnamed = reply_model("preference", returns, False)
         return cls(name, config, [replace(step, reply_model=unnamed) for step in steps], rule)
 
     def preview(self, case: Case, answer: Answer) -> Sequence[Ask]:
-        """The asks that scoring would lead to; none for equal texts."""
+        """The asks of scoring; none for equal texts."""
         first, second = self._texts(fields_of(case, answer))
         return () if first == second else super().preview(case, answer)
 
     async def score(self, case: Case, answer: Answer, judge: Judge | None, repeat: int) -> Outcome:
-        """Ask in both orders; where one of them gets no verdict, there is none."""
+        """Ask in both orders; the score is undefined if one order gives no verdict."""
         fields = fields_of(case, answer)
         first, second = self._texts(fields)
         if first == second and not obstacle(self.config.needs, fields, answer, blank_is_text=False):
@@ -142,12 +142,12 @@ class PairwiseMetric(ChainMetric[PairwiseMetricConfig]):
         return replace(asked, score=0.5, value=value, reason=f"{reason}; counted as a tie")
 
     def _texts(self, fields: Mapping[str, Any]) -> tuple[str, str]:
-        """The answer and the other one, as the judge reads them; blank where there is none."""
+        """The answer and the other text, as the judge reads them; an absent one is empty."""
         first, second = (_text(look_up(path, fields)) for path in ("answer", self.config.against))
         return first, second
 
     def _scope(self, fields: Mapping[str, Any], repeat: int) -> Scope:
-        """A demo answer is shown as its text, like any other answer."""
+        """The prompt variables; a demo answer is replaced by its text."""
         return super()._scope({**fields, "demo_answer": _text(fields["demo_answer"])}, repeat)
 
     def _extras(self, fields: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -1,4 +1,4 @@
-"""The kind `recorded`: a score that already stands in the data."""
+"""The kind `recorded`: a score that is already in the data."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from evalflow.records import Answer, Case, Outcome
 
 
 class RecordedMetricConfig(MetricConfig):
-    """Where the score stands.
+    """The place of the score in the data.
 
     Attributes:
         field: A column, a case field, a dotted path into either, or a JSONPath (starting with $) into all of them.
-        scale: What it is on.
+        scale: The scale of the recorded score.
     """
 
     kind: Literal["recorded"]  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -31,7 +31,7 @@ class RecordedMetricConfig(MetricConfig):
 
 
 class RecordedMetric(BaseMetric[RecordedMetricConfig]):
-    """Reads scores; asks nobody. What was recorded is of the recorded answer, and of no other."""
+    """Reads scores from the data. A recorded score is valid for the recorded answer only."""
 
     Config = RecordedMetricConfig
     reads_scores = True
@@ -56,7 +56,7 @@ class RecordedMetric(BaseMetric[RecordedMetricConfig]):
         return cls(name, config)
 
     async def score(self, case: Case, answer: Answer, judge: Judge | None, repeat: int) -> Outcome:
-        """Read the score; skipped where another answer than the recorded one is to be scored."""
+        """Read the score; skipped for any answer but the recorded one."""
         if not is_recorded(case, answer):
             which = "generated" if answer.generated else "an example"
             return Outcome(status="skipped", reason=f"the score is of the recorded answer, and this one is {which}")

@@ -1,4 +1,4 @@
-"""The kind `rubric`: one prompt, and a grade on a scale."""
+"""The kind `rubric`: one prompt, one grade on a scale."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class RubricMetricConfig(ChainConfig):
     """One prompt and a scale.
 
     Attributes:
-        prompt: The template. The shipped one shows all that `needs` names, `description` and the scale. Beside the
-            fields in `needs` a template knows `description`, `scale`, and `given`: a map of what `needs` names.
-        scale: What the judge may answer.
+        prompt: The template. The default one shows everything in `needs`, the `description` and the scale. Besides the
+            fields in `needs` a template can use `description`, `scale` and `given` (a map of the fields in `needs`).
+        scale: The grades that the judge may give.
     """
 
     kind: Literal["rubric"]  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -33,13 +33,13 @@ class RubricMetricConfig(ChainConfig):
 
 
 class RubricMetric(ChainMetric[RubricMetricConfig]):
-    """A chain of one step, whose reply is a reason and then a grade."""
+    """A one-step chain: the judge replies with a reason, then a grade."""
 
     Config = RubricMetricConfig
 
     @classmethod
     def build(cls, name: str, config: RubricMetricConfig, prompts: Prompts) -> Self:
-        """See `BaseMetric`; the step and its score rule are made of prompt and scale."""
+        """See `BaseMetric`; builds the step and its score rule from prompt and scale."""
         returns: dict[str, FieldType] = {"reason": StrType(type="str"), FIELD: reply_type(config.scale)}
         step = StepConfig(id=STEP, prompt=config.prompt, returns=returns)
         rule = grade_rule(config.scale, STEP, FIELD)

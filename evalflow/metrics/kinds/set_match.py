@@ -1,4 +1,4 @@
-"""The kind `set_match`: predicted labels against the true ones, in order, as sets, or by any that they share."""
+"""The kind `set_match`: compares predicted with true labels, in order, as sets, or by any shared label."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class SetMatchMetricConfig(UnitMetricConfig):
     Attributes:
         truth: The fields with the true labels; each holds one, a list of them, or none.
         prediction: The fields with the predicted ones.
-        match: `in_order`: the same in the same places; `same`: the same in any order; `any`: one at least is shared.
+        match: `in_order`: the same labels in the same places; `same`: in any order; `any`: at least one shared label.
     """
 
     kind: Literal["set_match"]  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -31,13 +31,13 @@ class SetMatchMetricConfig(UnitMetricConfig):
 
 
 class SetMatchMetric(FieldMetric[SetMatchMetricConfig]):
-    """Scores 1 where they match, else 0, so that the mean is a rate with its interval. Asks nobody."""
+    """Scores 1 for a match, else 0, so that the mean is a rate. Needs no judge."""
 
     Config = SetMatchMetricConfig
 
     @classmethod
     def build(cls, name: str, config: SetMatchMetricConfig, prompts: Prompts) -> Self:
-        """See `BaseMetric`; `needs` must declare the fields, or those that dotted paths start from."""
+        """See `BaseMetric`; `needs` must declare the fields, or the first part of their dotted paths."""
         paths = {"truth": config.truth, "prediction": config.prediction}
         fields = {f"{key}[{at}]": path for key, listed in paths.items() for at, path in enumerate(listed)}
         declared = {key: path if path in config.needs else root(path) for key, path in fields.items()}
@@ -45,7 +45,7 @@ class SetMatchMetric(FieldMetric[SetMatchMetricConfig]):
         return super().build(name, config, prompts)
 
     async def compare(self, fields: dict[str, Any]) -> Outcome:
-        """Compare the labels; undefined where there is no true one."""
+        """Compare the labels; undefined without a true label."""
         truth, predicted = (_labels(paths, fields) for paths in (self.config.truth, self.config.prediction))
         if not any(truth):
             return Outcome(status="undefined", reason="nothing is expected")
@@ -64,7 +64,7 @@ class SetMatchMetric(FieldMetric[SetMatchMetricConfig]):
 
 
 def _labels(paths: Sequence[str], fields: Mapping[str, Any]) -> list[str | None]:
-    """The labels at all paths, in their order; None where a path leads to nothing, which keeps the others' places."""
+    """The labels at all paths, in order; None at a path without a value, to keep the positions."""
     labels: list[str | None] = []
     for path in paths:
         value = look_up(path, fields)

@@ -1,4 +1,4 @@
-"""The kind `similarity`: how alike two case fields mean, by the cosine of their embeddings."""
+"""The kind `similarity`: semantic similarity of two case fields, as the cosine of their embeddings."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class SimilarityMetricConfig(UnitMetricConfig):
 
 
 class SimilarityMetric(CosineMetric[SimilarityMetricConfig]):
-    """The score is the cosine, negative ones taken as 0; the value is the cosine as it is."""
+    """The score is the cosine, at least 0; the value is the unclamped cosine."""
 
     Config = SimilarityMetricConfig
 
@@ -39,7 +39,7 @@ class SimilarityMetric(CosineMetric[SimilarityMetricConfig]):
         return super().build(name, config, prompts)
 
     def texts(self, fields: Mapping[str, Any]) -> tuple[str, str]:
-        """Both fields, as JSON where they are no text."""
+        """Both fields; values other than text as JSON."""
         return written(look_up(self.config.field, fields)), written(look_up(self.config.against, fields))
 
     def outcome(self, cosine: float) -> Outcome:

@@ -15,13 +15,13 @@ from evalflow.records import Outcome
 
 
 class ToolCallsMetricConfig(UnitMetricConfig):
-    """Two case fields, or dotted paths into metadata or vars, each a list of calls.
+    """Two lists of calls, each in a case field or at a dotted path into metadata or vars.
 
     Attributes:
-        expected: The calls that were wanted.
-        called: Those that were made.
-        order: Whether they must come in the wanted order.
-        arguments: Whether a call must have the arguments of the expected one; one that tells none takes any.
+        expected: The expected calls.
+        called: The calls that were made.
+        order: Whether the calls must come in the expected order.
+        arguments: Whether the arguments must match too; an expected call without arguments matches any.
     """
 
     kind: Literal["tool_calls"]  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -32,13 +32,13 @@ class ToolCallsMetricConfig(UnitMetricConfig):
 
 
 class ToolCallsMetric(FieldMetric[ToolCallsMetricConfig]):
-    """Compares two lists of calls; asks nobody. The value counts expected, called and matched."""
+    """Compares two lists of calls. The value counts expected, called and matched."""
 
     Config = ToolCallsMetricConfig
     names_fields = ("expected", "called")
 
     async def compare(self, fields: dict[str, Any]) -> Outcome:
-        """Count the expected calls that were made; undefined where none is expected."""
+        """Count the expected calls that were made; undefined if none is expected."""
         expected, called = (_calls_at(field, fields) for field in (self.config.expected, self.config.called))
         if not expected:
             return Outcome(status="undefined", reason="nothing to divide by: no tool call is expected")
@@ -62,8 +62,8 @@ class ToolCall:
     """A call of a tool.
 
     Attributes:
-        name: The tool's.
-        arguments: By name; None where the data does not tell, so that any will do.
+        name: The tool's name.
+        arguments: By name; None if the data has none, which matches any arguments.
     """
 
     name: str
@@ -74,10 +74,10 @@ class ToolCall:
 
 
 def calls_in(value: Any) -> tuple[ToolCall, ...]:
-    """The calls of a list, or of a text that spells one out as JSON; ValueError for anything else.
+    """Parse a list of calls, or a JSON text with one; ValueError for anything else.
 
-    A call is a tool's name, or {name, arguments}, also where that stands under `function` and the arguments are a text
-    with JSON, as chat endpoints return it.
+    A call is a tool's name, or {name, arguments}. The chat completions format is read too: the call is under
+    `function`, and its arguments are a JSON text.
     """
     listed = json_of(value)
     if not isinstance(listed, Sequence) or isinstance(listed, str):
@@ -86,12 +86,12 @@ def calls_in(value: Any) -> tuple[ToolCall, ...]:
 
 
 def made(expected: Sequence[ToolCall], called: Sequence[ToolCall], *, order: bool, arguments: bool) -> list[bool]:
-    """Which of the expected calls were made, each by a call of its own.
+    """Tell which expected calls were made, each matched to a different call.
 
     Args:
-        expected: The calls that were wanted.
-        called: Those that were made.
-        order: Whether only calls count that came in the wanted order: those of a longest common subsequence.
+        expected: The expected calls.
+        called: The calls that were made.
+        order: Whether the calls must come in the expected order; then a longest common subsequence is matched.
         arguments: Whether the arguments must be equal too.
     """
     fits = [[_fits(wanted, call, arguments=arguments) for call in called] for wanted in expected]
@@ -121,7 +121,7 @@ def _fits(wanted: ToolCall, call: ToolCall, *, arguments: bool) -> bool:
 
 
 def _equal(value: Any, other: Any) -> bool:
-    """Equality of JSON: numbers by their worth, while true is not 1."""
+    """Equality in JSON: 1 equals 1.0, but true does not equal 1."""
     if isinstance(value, Mapping) and isinstance(other, Mapping):
         ours, theirs = cast("Mapping[str, Any]", value), cast("Mapping[str, Any]", other)
         return ours.keys() == theirs.keys() and all(_equal(ours[key], theirs[key]) for key in ours)
@@ -132,7 +132,7 @@ def _equal(value: Any, other: Any) -> bool:
 
 
 def _in_any_order(expected: Sequence[ToolCall], fits: Sequence[Sequence[bool]]) -> list[bool]:
-    """Calls that take any arguments come last, so that they take none away from those that do not."""
+    """Match exact calls first, so that calls that accept any arguments do not take their matches."""
     found, taken = [False] * len(expected), set[int]()
     for i in sorted(range(len(expected)), key=lambda i: expected[i].arguments is None):
         match = next((j for j, fit in enumerate(fits[i]) if fit and j not in taken), None)
@@ -143,7 +143,7 @@ def _in_any_order(expected: Sequence[ToolCall], fits: Sequence[Sequence[bool]]) 
 
 
 def _in_order(fits: Sequence[Sequence[bool]]) -> list[bool]:
-    """Those of a longest common subsequence, the earliest where there are several."""
+    """Match a longest common subsequence, the earliest if there are several."""
     rows, columns = len(fits), len(fits[0]) if fits else 0
     length = [[0] * (columns + 1) for _ in range(rows + 1)]
     for i in reversed(range(rows)):
