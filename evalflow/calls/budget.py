@@ -1,4 +1,4 @@
-"""The budget of a run: what a call may cost is reserved before it, what it did cost is settled after it."""
+"""The budget of a run: a call's maximum cost is reserved before it, its actual cost is settled after it."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from evalflow.frozen import record
 from evalflow.records import Usage
 
 BYTES_A_TOKEN = 2.5
-"""Bytes of a request for each of its tokens, at the least that is usual: prose has four or more, JSON about three."""
+"""Bytes of a request per token, at the low end: prose has four or more, JSON about three."""
 REPLY_TOKENS = 1024
-"""Tokens reserved for a reply whose length nothing bounds."""
+"""Tokens reserved for a reply without a maximum length."""
 
 
 @record()
 class Amount:
-    """What calls take: tries that were sent, tokens in and out, US dollars."""
+    """What calls take: requests sent (each try counts), tokens in and out, US dollars."""
 
     requests: int = 0
     tokens: int = 0
@@ -36,11 +36,11 @@ class Amount:
 
 
 class Budget:
-    """What a run may spend, over all its judges and targets. What is known to be free is never held against it.
+    """Spending limits of a run, over all its judges and targets. Calls known to be free are never refused.
 
     Args:
-        limits: The limits; null sets none.
-        spent: What an earlier part of the same run has spent.
+        limits: The limits; null means no limit.
+        spent: What earlier parts of the same run have spent.
     """
 
     def __init__(self, limits: BudgetConfig, spent: Amount | None = None) -> None:
@@ -51,7 +51,7 @@ class Budget:
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     async def reserve(self, amount: Amount) -> None:
-        """Hold an amount. Where it does not fit, wait until calls in flight have turned out cheaper than feared.
+        """Reserve an amount. If it does not fit, wait until calls in flight have cost less than reserved.
 
         Raises:
             BudgetError: It does not fit, and nothing is in flight any more.
@@ -66,11 +66,11 @@ class Budget:
         self._holders += 1
 
     def settle(self, reserved: Amount, spent: Amount) -> None:
-        """Give a reservation back, and count what was spent instead."""
+        """Release a reservation and count the actual cost instead."""
         self._reserved -= reserved
         self._holders -= 1
         if not self._holders:
-            self._reserved = Amount()  # sums of dollars leave dust
+            self._reserved = Amount()  # sums of dollars leave rounding errors
         self.spent += spent
         while self._waiting:
             turn = self._waiting.popleft()
@@ -86,7 +86,7 @@ class Budget:
         )
 
     def _refusal(self, amount: Amount) -> str:
-        """What does not fit, with the key to raise."""
+        """The message: what does not fit, and the key to raise."""
         rows: tuple[tuple[str, float | None, float, float], ...] = (
             ("usd", self.limits.usd, self.spent.usd, amount.usd),
             ("requests", self.limits.requests, self.spent.requests, amount.requests),
@@ -102,12 +102,12 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """What calls to one model are held against the budget for.
+    """Charges calls to one model to the budget.
 
     Attributes:
-        budget: The run's.
-        price: The model's; None: its calls cost 0 in dollars, as far as is known.
-        max_tokens: The most that a reply can have; None where nothing bounds it.
+        budget: The run's budget.
+        price: The model's price; None counts as 0 dollars.
+        max_tokens: Maximum length of a reply; None if there is none.
     """
 
     budget: Budget
@@ -115,7 +115,7 @@ class Account:
     max_tokens: int | None
 
     async def reserve(self, request: HttpRequest) -> Amount:
-        """Hold what a request may take, at the most that is likely; to be settled when its try has ended.
+        """Reserve the likely maximum of a request; settle it when its try has ended.
 
         Raises:
             BudgetError: The budget does not cover it.
@@ -126,7 +126,7 @@ class Account:
         return amount
 
     def actual(self, usage: Usage) -> Amount:
-        """What a request took that was answered."""
+        """The actual cost of an answered request."""
         return self._amount(usage.input_tokens, usage.output_tokens)
 
     def _amount(self, input_tokens: int, output_tokens: int) -> Amount:

@@ -1,4 +1,4 @@
-"""What was asked before and need not be paid for again: replies of models by all that reached them."""
+"""The cache: replies of models, stored under everything that determined them."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ log = logging.getLogger("evalflow")
 Mode = Literal["on", "off", "read", "refresh"]
 MAX_BYTES = 1024**3
 SHARED = ""
-"""The scope of what every run may read; other scopes are ids of runs."""
+"""The scope that every run may read; other scopes are run ids."""
 
 
 class Cache:
-    """Remembers replies in one file, for all runs and processes that name it.
+    """Stores replies in one file, shared by all runs and processes that name it.
 
-    It is opened by the first call, not before. Nothing that happens to the file ends a run: a damaged one is set aside,
-    one that cannot be written is only read, one that cannot be opened is done without; each is said once in the log.
+    The first call opens the file. Problems with it never end a run: a damaged file is set aside, one that cannot be
+    written is only read, and if it cannot be opened, nothing is cached. Each is logged once.
 
     Args:
         path: The file.
-        mode: on (reads and stores); read (reads, and stores for this run alone, so that it can be resumed); refresh
-            (reads what this run has stored, and stores); off (the same, and what it stores is for this run alone).
-        run_id: That run's id.
-        max_bytes: What the file may take; the least recently used replies go first.
+        mode: on (read and store); read (read, and store for this run only, so that it can be resumed); refresh (read
+            only what this run has stored, and store); off (as refresh, but store for this run only).
+        run_id: The run's id.
+        max_bytes: Maximum size of the file; the least recently used replies are removed first.
 
     Attributes:
         run_id: The run that asks.
@@ -48,7 +48,7 @@ class Cache:
         self._seen = 0
 
     def get(self, key: bytes) -> Entry | None:
-        """The reply to a request, or None where it must be asked for."""
+        """The stored reply to a request, or None."""
         slot = (key, self._scope)
         entry = self._committer.find(slot) or self._look_up(slot)
         if entry is None and self._mode == "read":
@@ -58,7 +58,7 @@ class Cache:
         return entry
 
     def put(self, key: bytes, entry: Entry) -> None:
-        """Remember the reply to a request. It can be got at once, and outlives this process when this returns."""
+        """Store the reply to a request. It can be read at once, and survives this process when this returns."""
         if not self._opened:
             self._open()
         stored = Entry(
@@ -72,7 +72,7 @@ class Cache:
         self._committer.add((key, self._scope), stored)
 
     def close(self) -> None:
-        """Write what is not in the file yet, and close it; a later call opens it again."""
+        """Write what is not in the file yet and close it; a later call opens it again."""
         self._committer.close()
         self._committer = Committer(self._path, self._max_bytes)
         self._drop()
@@ -100,7 +100,7 @@ class Cache:
         return entry
 
     def _open(self) -> None:
-        """Open the file for reading, take over what killed processes left, and remember that this was tried."""
+        """Open the file for reading, adopt entries of killed processes, and note the attempt."""
         self._opened = True
         self._seen = self._committer.opened
         self._drop()
@@ -113,7 +113,7 @@ class Cache:
             self._do_without(error)
 
     def _replace(self, error: Corrupt) -> None:
-        """Go on with a new file."""
+        """Continue with a new file."""
         self._drop()
         try:
             replace_corrupt(self._path, error)
@@ -132,7 +132,7 @@ class Cache:
 
 
 def _adopt(path: Path, store: Store) -> None:
-    """Store what processes that were killed had not yet committed; where that is impossible now, leave it for later."""
+    """Store what killed processes had not committed; if that is impossible now, leave it for later."""
     orphans = Orphans(path)
     try:
         entries = {(key, scope): entry for data in orphans.contents() for key, scope, entry in unpack(data)}

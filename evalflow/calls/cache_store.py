@@ -20,10 +20,10 @@ from evalflow.records import Usage
 
 
 class Corrupt(Exception):
-    """The file is no database, or a damaged one.
+    """The file is not a database, or it is damaged.
 
     Attributes:
-        inode: The file that it was found in; another process may have put a new one in its place.
+        inode: The damaged file's inode; another process may have replaced the file.
     """
 
     def __init__(self, message: str, inode: int) -> None:
@@ -32,29 +32,29 @@ class Corrupt(Exception):
 
 
 class Foreign(Exception):
-    """The file is a sound database of somebody else's."""
+    """The file is an intact database of another program."""
 
 
 def told(error: sqlite3.DatabaseError, inode: int) -> Exception:
-    """The error as callers decide by it: `Corrupt` for a damaged file, else as it is."""
+    """`Corrupt` if the error means a damaged file, else the error itself."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     return Corrupt(str(error), inode) if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) else error
 
 
 def is_busy(error: Exception) -> bool:
-    """Whether another process held the file for too long."""
+    """Whether another process locked the file for too long."""
     return (getattr(error, "sqlite_errorcode", 0) & 0xFF) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
 def set_aside(path: Path, inode: int) -> Path | None:
-    """Move a damaged file, and what belongs to it, out of the way.
+    """Move a damaged file, and its log files, out of the way.
 
     Args:
         path: The file.
-        inode: The file that was found damaged.
+        inode: Of the damaged file.
 
     Returns:
-        Where it is now, or None where another process has moved it already.
+        Its new path, or None if another process has moved it already.
 
     Raises:
         OSError: It cannot be moved.
@@ -85,13 +85,13 @@ _FACTS = struct.Struct("<Iqqd")  # requests, input and output tokens or -1, late
 
 @record(kw_only=True)
 class Entry:
-    """What is kept of a call that was answered well.
+    """A stored reply.
 
     Attributes:
-        body: The response's body as it came; of a reply that took re-asks, the last, valid one.
-        requests: Calls that it took, re-asks included.
-        usage: Tokens of all of them; None where one did not say.
-        latency_s: Seconds of all of them.
+        body: The response's body, unchanged; after re-asks, the last, valid one.
+        requests: Number of calls, re-asks included.
+        usage: Tokens of all calls; None if one did not report them.
+        latency_s: Seconds of all calls.
         run_id: The run that paid for it.
         made_at: Seconds since the epoch.
     """
@@ -105,18 +105,18 @@ class Entry:
 
     @property
     def checksum(self) -> int:
-        """CRC-32 of the body and of what is known about it."""
+        """CRC-32 of the body and its metadata."""
         return zlib.crc32(_facts(self), zlib.crc32(self.body))
 
 
 def key_of(base_url: str, path: str, body: bytes, *repeats: int) -> bytes:
-    """What a call is known by: SHA-256 over everything that reaches the model, and nothing else.
+    """The cache key of a call: SHA-256 over everything that reaches the model, and nothing else.
 
     Args:
         base_url: The endpoint.
         path: Below it.
         body: The request's bytes: model, parameters, messages, schema.
-        repeats: Which of several wanted answers to the same request this is, such as the judge's repeat.
+        repeats: Numbers that distinguish several wanted answers to the same request, such as the judge's repeat.
 
     Returns:
         32 bytes.
@@ -130,7 +130,7 @@ def _place(*parts: str | int) -> bytes:
 
 
 def pack(key: bytes, scope: str, entry: Entry) -> bytes:
-    """An entry as one record of a file; `unpack` is its inverse."""
+    """Encode an entry as one record; `unpack` is the inverse."""
     names = scope.encode(), entry.run_id.encode()
     head = _HEAD.pack(key, entry.made_at, *map(len, names))
     payload = b"".join((head, _facts(entry), *names, entry.body))
@@ -176,13 +176,13 @@ def _facts(entry: Entry) -> bytes:
 APPLICATION_ID = 0x65_76_66_63  # "evfc"
 VERSION = 1
 PAGE_BYTES = 8192
-"""Room for three usual replies; in SQLite's own 4096 there is room for one, and half of the file is empty."""
+"""Fits three usual replies; SQLite's own 4096 fits one and leaves half of the file empty."""
 BUSY_S = 10.0
-"""How long a process waits for another one that writes."""
+"""Seconds to wait for another process that writes."""
 TOUCH_S = 3600.0
-"""How old the note of an entry's last use may be: noting every use would make every hit a write."""
+"""Seconds before an entry's last use is noted again: noting every use would make every hit a write."""
 ROOM = 0.9
-"""How full the file is after the least recently used entries have left it."""
+"""Fill level of the file after eviction."""
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS entries (
@@ -205,13 +205,13 @@ Slot = tuple[bytes, str]
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """What is in a cache.
+    """Statistics of a cache.
 
     Attributes:
-        entries: Remembered calls; `private` are those that only their own run may read.
-        body_bytes, file_bytes: Of the replies alone, and of the file with its log.
+        entries: Stored calls; `private` are those that only their own run may read.
+        body_bytes, file_bytes: Size of the replies alone, and of the file with its log.
         runs: Runs that paid for them.
-        oldest, newest: Seconds since the epoch; None where there are none.
+        oldest, newest: Seconds since the epoch; None if the cache is empty.
     """
 
     entries: int
@@ -227,13 +227,13 @@ class Store:
     """One connection. Used by one thread at a time.
 
     Args:
-        path: The file; it is made where there is none.
-        reading: Only read, and make nothing.
+        path: The file; created if missing.
+        reading: Open it read-only and create nothing.
 
     Raises:
-        Corrupt: It is no database.
-        Foreign: It is another program's.
-        OSError, sqlite3.OperationalError: It cannot be opened or made.
+        Corrupt: It is not a database.
+        Foreign: It belongs to another program.
+        OSError, sqlite3.OperationalError: It cannot be opened or created.
     """
 
     def __init__(self, path: Path, *, reading: bool = False) -> None:
@@ -267,7 +267,7 @@ class Store:
             self._create()
 
     def _create(self) -> None:
-        """Make the tables; another process may be doing the same."""
+        """Create the tables; another process may be doing the same."""
         self._db.execute(f"PRAGMA page_size = {PAGE_BYTES}")
         _patiently(self._db, "PRAGMA journal_mode = WAL")
         _patiently(self._db, "BEGIN IMMEDIATE")
@@ -278,10 +278,10 @@ class Store:
         self._db.execute("COMMIT")
 
     def get(self, slot: Slot) -> tuple[Entry, bool] | None:
-        """An entry, and whether its use is worth noting; None where it is not there.
+        """An entry, and whether to note its use; None if there is none.
 
         Raises:
-            Corrupt: What is there is damaged.
+            Corrupt: The entry is damaged.
             sqlite3.OperationalError: It cannot be read now.
         """
         try:
@@ -304,12 +304,12 @@ class Store:
         return entry, time.time() - used_at > TOUCH_S
 
     def write(self, entries: Mapping[Slot, Entry], touched: Iterable[Slot], max_bytes: int | None = None) -> None:
-        """Store entries, note uses, and let the least recently used go, in one transaction.
+        """Store entries, note uses, and evict the least recently used entries, in one transaction.
 
         Args:
             entries: What to store.
             touched: What was used.
-            max_bytes: What the file may take; None for any size.
+            max_bytes: Maximum size of the file; None: no limit.
 
         Raises:
             Corrupt: The file is damaged.
@@ -323,7 +323,7 @@ class Store:
                     "UPDATE entries SET used_at = ? WHERE key = ? AND scope = ?", [(now, *slot) for slot in touched]
                 )
                 if max_bytes is not None:
-                    # A page that holds one reply may be half empty, hence the 2.
+                    # A page that holds one reply may be half empty, hence the factor 2.
                     self._make_room(max_bytes, 2 * sum(len(entry.body) for entry in entries.values()))
                 self._db.executemany(_PUT, [_row(slot, entry, now) for slot, entry in entries.items()])
                 self._db.execute("COMMIT")
@@ -335,10 +335,10 @@ class Store:
             raise told(error, self.inode) from None
 
     def shrink(self, max_bytes: int | None, before: float | None) -> int:
-        """Remove entries that were made before a time, and the least recently used beyond a size; free the space.
+        """Remove entries made before a time, and the least recently used beyond a size; free the space.
 
         Returns:
-            How many were removed.
+            The number of removed entries.
 
         Raises:
             Corrupt: The file is damaged.
@@ -359,7 +359,7 @@ class Store:
             raise told(error, self.inode) from None
 
     def stats(self) -> Stats:
-        """What is in it."""
+        """Statistics of the contents."""
         entries, body_bytes, runs, private, oldest, newest = self._db.execute(_STATS).fetchone()
         size = sum(file.stat().st_size for file in files_of(self.path)[:2] if file.exists())
         return Stats(entries, private, body_bytes, size, runs, oldest, newest)
@@ -369,7 +369,7 @@ class Store:
         self._db.close()
 
     def _make_room(self, max_bytes: int, incoming: int, room: float = ROOM) -> None:
-        """Remove the least recently used entries until what comes has room; a little more, not to do it every time."""
+        """Evict the least recently used entries until `incoming` bytes fit, with a margin so that it is rare."""
         used = self._used()
         if used + incoming <= max_bytes:
             return
@@ -404,7 +404,7 @@ def _row(slot: Slot, entry: Entry, now: float) -> tuple[object, ...]:
 
 
 def _patiently(db: sqlite3.Connection, statement: str) -> None:
-    """Execute what fails at once, and not after SQLite's own patience, while another process does the same."""
+    """Retry a statement that fails at once, without SQLite's busy timeout, while another process runs it."""
     until = time.monotonic() + BUSY_S
     while True:
         try:

@@ -1,4 +1,4 @@
-"""How long a case may take, and what Ctrl-C does."""
+"""Time limits for work on one case, and graceful interruption by Ctrl-C."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ log = logging.getLogger("evalflow")
 
 @record()
 class Failed:
-    """Why there is no result, as an answer or a score in state error says it."""
+    """Why work gave no result: the error of an answer or a score in state error."""
 
     error_type: str
     error: str
 
 
 class Owner:
-    """The current task, as the one whose cancellation means that work is to stop.
+    """The current task. Tells whether it was cancelled because work is to stop.
 
-    A CancelledError alone does not say so: some libraries let their own ones out. Nor does the count of a task in
-    which task groups have failed, which leave it too high (Python 3.11).
+    A CancelledError alone does not show this: some libraries leak their own. Nor does the task's count of
+    cancellations, which Python 3.11 leaves too high after a task group has failed.
     """
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class Owner:
         self._before = task.cancelling()
 
     def is_cancelled(self) -> bool:
-        """Whether the task was cancelled since."""
+        """Whether the task was cancelled since this was made."""
         return self._task.cancelling() > self._before
 
 
@@ -55,11 +55,11 @@ class _Watch:
 
 
 class Deadlines:
-    """Gives up work that takes too long. One timer watches all of it, so that work in time costs next to nothing.
+    """Cancels work that exceeds its time limit. One timer serves all work, so that the overhead is small.
 
     Args:
-        seconds: What each piece of work may take, by the clock of the event loop; None: as long as it wants.
-        owner: Whose cancellation ends all work; None: each task's own.
+        seconds: Time limit for each piece of work, by the clock of the event loop; None: no limit.
+        owner: The task whose cancellation ends all work; None: each task is its own owner.
     """
 
     def __init__(self, seconds: float | None, owner: Owner | None = None) -> None:
@@ -71,11 +71,11 @@ class Deadlines:
         self._ended = False
 
     async def attempt(self, work: Coroutine[Any, Any, T], *ending: type[EvalflowError]) -> T | Failed:
-        """Do the work in the current task; whatever goes wrong with it is told, and ends nothing else.
+        """Do the work in the current task. An error in it becomes a `Failed` and affects nothing else.
 
         Args:
-            work: What a target, a judge or a metric does.
-            ending: Errors that end the run, beside those that always do.
+            work: A call of a target, a judge or a metric.
+            ending: Errors that end the run, in addition to those that always do.
 
         Raises:
             InfrastructureError, BudgetError: No further call can be made.
@@ -90,14 +90,14 @@ class Deadlines:
             if watch is not None and watch.late:
                 late = True
                 watch.task.uncancel()
-            # Whatever the work makes of being cancelled is no result.
+            # Work that is cancelled may still return something; that is not a result.
             if self._ended or owner.is_cancelled():
                 raise asyncio.CancelledError from None
             return Failed("timeout", self.missed()) if late else self._failed(error, ending)
         finally:
             if watch is not None:
                 self._watched.pop(watch, None)
-        if watch is not None and watch.late:  # it took no notice of being cancelled, and is done all the same
+        if watch is not None and watch.late:  # it ignored its cancellation and finished
             watch.task.uncancel()
         return done
 
@@ -115,7 +115,6 @@ class Deadlines:
         return Failed("exception", what)
 
     def _begin(self) -> _Watch:
-        """Watch the current task from now on."""
         assert self.seconds is not None
         loop = asyncio.get_running_loop()
         task = asyncio.current_task()
@@ -127,7 +126,7 @@ class Deadlines:
         return watch
 
     def missed(self) -> str:
-        """What is said of work that was given up."""
+        """The error message of work that timed out."""
         return f"not done within {self.seconds:g} s (case_timeout_s), all tries and waits included"
 
     def close(self) -> None:
@@ -137,7 +136,7 @@ class Deadlines:
             self._timer = None
 
     def _give_up(self) -> None:
-        """Cancel what is late, and come back for what would be late next."""
+        """Cancel overdue work and schedule the next check."""
         self._timer = None
         loop = asyncio.get_running_loop()
         for watch in list(self._watched):
@@ -150,7 +149,7 @@ class Deadlines:
 
 
 def _first(error: BaseException, kinds: tuple[type[EvalflowError], ...]) -> BaseException | None:
-    """The first error of these kinds, also in what the task groups of a metric have put together."""
+    """The first error of these kinds, also inside exception groups."""
     if not isinstance(error, BaseExceptionGroup):
         return error if isinstance(error, kinds) else None
     group = cast("BaseExceptionGroup[BaseException]", error)
@@ -158,14 +157,14 @@ def _first(error: BaseException, kinds: tuple[type[EvalflowError], ...]) -> Base
 
 
 DRAIN_S = 10.0
-"""How long the first interrupt waits for what is under way."""
+"""Seconds that the first interrupt waits for work under way."""
 
 
 async def interruptible(work: Coroutine[object, object, None], stop: Callable[[], None]) -> bool:
-    """Do the work; on SIGINT or SIGTERM call `stop` and wait, on a second one or after `DRAIN_S` cancel it.
+    """Do the work. On SIGINT or SIGTERM call `stop` and wait; on a second one, or after `DRAIN_S`, cancel it.
 
     Returns:
-        Whether it was interrupted. What the work itself raises is raised.
+        Whether it was interrupted. Errors of the work are raised.
     """
     loop = asyncio.get_running_loop()
     task = asyncio.ensure_future(work)

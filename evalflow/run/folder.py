@@ -27,10 +27,10 @@ _OF_RUNS = (
     ("run_id", str), ("status", str), ("overrides", list),
     *((key, dict) for key in ("config", "choices", "search_folders", "datasets", "metrics", "judges", "target")),
 )  # fmt: skip
-"""What run.json always holds."""
+"""Keys that run.json always holds."""
 
 _NO_ROOM = 64 * 1024
-"""Bytes that are left of a disk on which nothing more can be written."""
+"""Free bytes below which a disk counts as full."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class RunFolder:
 
     @property
     def prepared(self) -> Path:
-        """What was made once per run."""
+        """prepared.json: what was made once per run."""
         return self.path / "prepared.json"
 
     @property
@@ -71,27 +71,27 @@ class RunFolder:
 
     @property
     def results(self) -> Path:
-        """The table for people."""
+        """The results as a table for people."""
         return self.path / "results.csv"
 
     @property
     def report(self) -> Path:
-        """The page."""
+        """The report as a page."""
         return self.path / "report.html"
 
     @property
     def junit(self) -> Path:
-        """Gates and thresholds for CI."""
+        """The results of gates and thresholds, for CI."""
         return self.path / "junit.xml"
 
     @property
     def calibration(self) -> Path:
-        """The judge held against people's labels, with these; only where there are some."""
+        """The labels and the judge's agreement with them; exists only if there are labels."""
         return self.path / "calibration.json"
 
     @property
     def calibration_page(self) -> Path:
-        """The same as a page; only where `calibrate` was called."""
+        """The same as a page; exists only if `calibrate` was called."""
         return self.path / "calibration.html"
 
     @property
@@ -128,10 +128,10 @@ class RunFolder:
 
 
 def refuse_links(folder: RunFolder) -> None:
-    """See that nothing in a run's folder is a link, through which other files would be read or written.
+    """Check that a run's folder contains no links, through which other files would be read or written.
 
     Raises:
-        UserError: Something is.
+        UserError: It contains one.
     """
     link = next((path for path in folder.path.rglob("*") if path.is_symlink()), None)
     if link is not None:
@@ -141,10 +141,10 @@ def refuse_links(folder: RunFolder) -> None:
 
 @contextmanager
 def telling_full_disks(folder: RunFolder) -> Generator[None]:
-    """Say of what went wrong in the block that the disk is full, or the folder gone, where that is so.
+    """Turn an error in the block into an InfrastructureError if the disk is full or the folder is gone.
 
     Raises:
-        InfrastructureError: It is.
+        InfrastructureError: The disk is full, or the folder is gone.
     """
     try:
         yield
@@ -163,9 +163,9 @@ def telling_full_disks(folder: RunFolder) -> Generator[None]:
 
 
 def point_latest(folder: Path) -> None:
-    """Make `outputs/latest` of the working directory a link to the folder, wherever that is.
+    """Make `outputs/latest` in the working directory a link to the folder.
 
-    Where there can be no link, or something else has that name, the log says so.
+    If links are not possible, or something else has that name, this is logged.
     """
     outputs = Path("outputs").absolute()
     link = outputs / "latest"

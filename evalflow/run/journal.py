@@ -1,4 +1,4 @@
-"""The journals: one line per finished answer or score, and what of a run is finished."""
+"""The journals: one line per finished answer or score. Also reads what a run has finished."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def answer_row(answer: Answer) -> dict[str, Any]:
 
 
 def answer_from_row(row: dict[str, Any]) -> Answer:
-    """The answer that a line of answers.jsonl holds."""
+    """Parse a line of answers.jsonl."""
     contexts = row["contexts"]
     typed: dict[str, Any] = {
         "messages": tuple(Message(**message) for message in row["messages"]),
@@ -75,22 +75,22 @@ def answer_from_row(row: dict[str, Any]) -> Answer:
 
 
 def read_answers(journal: Path) -> Iterator[Answer | None]:
-    """The answers of a journal in the order written; of a missing one none.
+    """The answers of a journal in the order written; none if the file is missing.
 
-    A line that was never finished is left out; one that is damaged is None.
+    An unfinished line is skipped; a damaged line gives None.
     """
     for _, _, row in _lines(journal):
         yield None if row is None else answer_from_row(row)
 
 
 def parse_answer(line: bytes) -> Answer | None:
-    """The answer of a line; None where it is damaged."""
+    """The answer of a line; None if the line is damaged."""
     row = _row(line)
     return None if row is None else answer_from_row(row)
 
 
 def _lines(journal: Path, needle: bytes = b"") -> Iterator[tuple[int, int, dict[str, Any] | None]]:
-    """Where each finished line with `needle` stands, its length, and what it holds; None where it is damaged."""
+    """Offset, length and content of each finished line that contains `needle`. None replaces damaged content."""
     if not journal.exists():
         return
     offset = 0
@@ -111,9 +111,9 @@ def _row(line: bytes) -> dict[str, Any] | None:
 
 
 class AnswerBook:
-    """Answers in journals, found by where they stand in the file; for a `with`.
+    """Answers in journals, looked up by their offset in the file. Use it in a `with`.
 
-    A line that was never finished or is damaged is left out, and of several lines for one answer the last one counts.
+    Unfinished and damaged lines are skipped. If an answer has several lines, the last one counts.
     """
 
     def __init__(self) -> None:
@@ -121,11 +121,11 @@ class AnswerBook:
         self._places: dict[int, tuple[int, int, int]] = {}
 
     def add(self, journal: Path, datasets: Iterable[str], *, case_id: str | None = None) -> None:
-        """Add a journal, where it exists: its answers to cases of these datasets.
+        """Add a journal's answers to cases of these datasets. A missing journal is ignored.
 
         Args:
             journal: answers.jsonl.
-            datasets: By name.
+            datasets: Names of datasets.
             case_id: Only answers to cases with this id; lines without it are not parsed.
         """
         if not journal.exists():
@@ -145,7 +145,7 @@ class AnswerBook:
             log.warning("%s: %d of its lines are damaged and do not count", journal, damaged)
 
     def get(self, dataset: str, case_id: str, target: str, repeat: int) -> Answer | None:
-        """The answer of that case, or None."""
+        """The answer for that case, or None."""
         place = self._places.get(_digest(dataset, case_id, target, repeat))
         if place is None:
             return None
@@ -153,7 +153,7 @@ class AnswerBook:
         return answer_from_row(json.loads(os.pread(file, length, offset)))
 
     def close(self) -> None:
-        """Let go of the journals."""
+        """Close the journals."""
         while self._files:
             os.close(self._files.pop())
 
@@ -173,11 +173,11 @@ def _digest(dataset: str, case_id: str, target: str, repeat: int) -> int:
 
 
 class RememberingTarget:
-    """A target that is not asked again for what stands in a book; failed answers are asked again.
+    """A target that takes answers from a book where possible. Failed answers are generated again.
 
     Args:
-        target: Who is asked otherwise.
-        book: Answers of the same target, as its identity tells.
+        target: Generates the missing answers.
+        book: Answers of a target with the same identity.
     """
 
     def __init__(self, target: Target, book: AnswerBook) -> None:
@@ -212,21 +212,21 @@ _NOTHING = Redactor()
 
 
 class JournalSink:
-    """A sink that appends to a run's answers.jsonl and scores.jsonl, one write call a record.
+    """A sink that appends to a run's answers.jsonl and scores.jsonl, with one write call per record.
 
-    What is written survives the process at once, and the machine within `SYNC_EVERY_S`: a thread syncs both files to
-    disk in groups. Only one process can hold a run's journals.
+    A record survives the end of the process at once, and a crash of the machine after `SYNC_EVERY_S` at most: a thread
+    syncs both files to disk. Only one process can hold a run's journals.
 
     Args:
-        folder: The run's folder; both files are made, empty where nothing comes.
+        folder: The run's folder. Both files are created, even if nothing is written.
         tally: Counts generated answers.
-        redactor: Strikes secrets out of errors and of what was said.
+        redactor: Removes secrets from errors, answers and replies.
 
     Attributes:
-        torn: Bytes of unfinished last lines that were cut off, the trace of a process that was killed.
+        torn: Bytes of unfinished last lines that were cut off; a killed process leaves such lines.
 
     Raises:
-        UserError: Another process holds them, or they cannot be written.
+        UserError: Another process holds the journals, or they cannot be written.
     """
 
     def __init__(self, folder: RunFolder, tally: Tally, redactor: Redactor = _NOTHING) -> None:
@@ -247,11 +247,11 @@ class JournalSink:
         self._syncing.start()
 
     def write(self, record: Answer | ScoreRecord) -> None:
-        """Append one record. Recorded answers stand in the data already and are left out.
+        """Append one record. Recorded answers are in the data already and are skipped.
 
         Raises:
-            InfrastructureError: The disk is full, where what was written before stays, and `resume` goes on; or the
-                files are gone.
+            InfrastructureError: The disk is full, or the files are gone. After a full disk, earlier records are intact
+                and `resume` continues the run.
         """
         try:
             if isinstance(record, ScoreRecord):
@@ -266,10 +266,10 @@ class JournalSink:
             raise InfrastructureError(what, f"make room, then: {command('resume', self._folder)}") from None
 
     def check(self) -> None:
-        """See that both files still stand where they were opened.
+        """Check that both files are still at their paths.
 
         Raises:
-            InfrastructureError: They do not, so that what is written would be lost.
+            InfrastructureError: They are not, so further records would be lost.
         """
         for path, opened in self._files:
             try:
@@ -283,7 +283,7 @@ class JournalSink:
                 raise InfrastructureError(what, hint)
 
     def close(self) -> None:
-        """Put both on the disk, and let go of them."""
+        """Sync both files to disk and close them."""
         self._closed.set()
         self._dirty.set()
         self._syncing.join()
@@ -324,7 +324,7 @@ def _identity(file: int) -> tuple[int, int]:
 
 
 def _lock(file: int, folder: Path) -> None:
-    """Hold the file until it is closed or the process ends, however it ends."""
+    """Lock the file until it is closed or the process ends, even by a crash."""
     try:
         import fcntl
     except ImportError:  # Windows, where msvcrt would lock bytes that readers need
@@ -339,7 +339,7 @@ def _lock(file: int, folder: Path) -> None:
 
 
 def _mend(path: Path, file: int) -> int:
-    """Cut off a last line that was never finished; the number of bytes."""
+    """Cut off an unfinished last line. Returns the number of bytes removed."""
     torn = torn_tail(path)
     if torn:
         os.ftruncate(file, path.stat().st_size - torn)
@@ -352,19 +352,19 @@ _CELL = ("dataset", "case_id", "target", "target_repeat", "metric", "judge", "re
 def cell_digest(
     dataset: str, case_id: str, target: str, target_repeat: int, metric: str, judge: str | None, repeat: int
 ) -> int:
-    """64 bits that stand for a cell, the same in every process."""
+    """A 64-bit digest of a cell, the same in every process."""
     text = "\0".join((dataset, case_id, target, str(target_repeat), metric, judge or "", str(repeat)))
     return int.from_bytes(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big")
 
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """What an earlier part of a run has done.
+    """What the earlier parts of a run have finished.
 
     Attributes:
         cells: Digests of the finished cells.
-        failed: Of these, the ones with the score 0, where they were asked for.
-        paid: Digests of the calls whose cost its journals tell; see `Spend`.
+        failed: Of these, the ones with the score 0, if requested.
+        paid: Digests of the calls whose cost is in the journals; see `Spend`.
     """
 
     cells: Set[int] = frozenset()
@@ -375,14 +375,14 @@ class Finished:
 def read_finished(
     folder: RunFolder, tally: Tally, bounded: Collection[str], *, errors_too: bool, failed_too: bool = False
 ) -> Finished:
-    """Read what is finished of a run.
+    """Read what a run has finished.
 
     Args:
-        folder: The run's folder; journals that do not exist hold nothing.
-        tally: All that was done and paid is counted into it, also for lines that hold no more.
+        folder: The run's folder; missing journals count as empty.
+        tally: Everything done and paid is added to it, also for lines that were replaced by later ones.
         bounded: The metrics whose scores lie in 0..1.
         errors_too: Whether a cell in state error counts as finished.
-        failed_too: Whether to tell which scored 0.
+        failed_too: Whether to collect the cells that scored 0.
     """
     import polars as pl
 
@@ -393,12 +393,12 @@ def read_finished(
         spend = spend_of_row(bill, cost_usd)
         tally.count(spend)
         paid.update(spend.paid)
-    # A cell that was asked again stands there twice, and its last line holds. A panel's members are no cells.
+    # A cell that was scored again has two lines; the last one counts. Scores by a panel's members are not cells.
     cells = lines.filter(pl.col("member_of").is_null()).unique(_CELL, keep="last", maintain_order=True)
     if not errors_too:
         cells = cells.filter(pl.col("status") != "error")
     known, lost = _count_answers(tally, folder.answers, paid)
-    if lost:  # whose answers they were, nobody knows: what has none is answered again, and scored again
+    if lost:  # damaged lines do not say whose: cells without an answer are redone
         answer = ("dataset", "case_id", "target", "target_repeat")
         kept = [_answer_digest(*row) in known for row in cells.select(answer).iter_rows()]
         cells = cells.filter(pl.Series(kept, dtype=pl.Boolean))
@@ -412,15 +412,15 @@ def _digests(cells: pl.DataFrame) -> set[int]:
 
 
 def _count_answers(tally: Tally, journal: Path, paid: set[int]) -> tuple[Set[int], bool]:
-    """Count the answers: of several lines for one, all were paid for and the last holds.
+    """Count the answers. If an answer has several lines, all were paid for and the last one counts.
 
     Args:
         tally: Counts them.
         journal: The answers.
-        paid: Takes the digests of the calls that were paid for.
+        paid: Receives the digests of the calls that were paid for.
 
     Returns:
-        Digests of the answers, and whether others are lost, since their lines are damaged.
+        Digests of the answers, and whether some answers are lost because their lines are damaged.
     """
     lost = False
     states: dict[int, AnswerStatus] = {}

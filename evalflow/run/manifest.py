@@ -1,4 +1,4 @@
-"""run.json: what a run is, written before the first request and again at the end."""
+"""run.json: the description of a run, written before the first request and again at the end."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from evalflow.records import Answer, Spend, Usage
 
 @dataclass(slots=True)
 class Tally:
-    """Counts that only grow.
+    """Running totals of a run.
 
     Attributes:
         expected: How many scores the run will have, as far as known.
         scores: Scores by status.
         answers: Generated answers by status.
-        requests: Calls that were sent; `cached` ones were not.
+        requests: Calls that were sent; `cached` counts those that the cache answered.
         reasks: Invalid replies that were sent back.
         in_flight: Cases being worked on.
         input_tokens, output_tokens: Over judges and targets.
         cost_usd: What was paid; `unpriced` says that some calls have no known price.
-        saved_usd: What was not paid since it was remembered; `saved_unpriced` likewise.
+        saved_usd: What cached replies would have cost; `saved_unpriced` likewise.
     """
 
     expected: int = 0
@@ -49,7 +49,7 @@ class Tally:
 
     @property
     def done(self) -> int:
-        """Finished scores, whatever their state."""
+        """Finished scores, in any state."""
         return sum(self.scores.values())
 
     @property
@@ -59,16 +59,16 @@ class Tally:
 
     @property
     def cost(self) -> float | None:
-        """US dollars, or None where a price is not known."""
+        """US dollars, or None if a price is unknown."""
         return None if self.unpriced else self.cost_usd
 
     @property
     def saved(self) -> float | None:
-        """US dollars that need not be paid again, or None where a price is not known."""
+        """US dollars that the cache saved, or None if a price is unknown."""
         return None if self.saved_unpriced else self.saved_usd
 
     def count(self, spend: Spend) -> None:
-        """Add what calls took. A cost that is not known makes the whole unknown; unknown tokens are left out."""
+        """Add the cost of calls. An unknown cost makes the total unknown; unknown tokens are left out."""
         self.requests += spend.requests
         self.reasks += spend.reasks
         self.cached += spend.cached
@@ -87,12 +87,12 @@ class Tally:
             self.cost_usd += spend.cost_usd
 
     def count_answer(self, answer: Answer) -> None:
-        """Count one generated answer and what it took."""
+        """Count one generated answer and its calls."""
         self.answers[answer.status] += 1
         self.count(answer.spend)
 
     def retract(self, spend: Spend) -> None:
-        """Calls that were counted before their score was finished are about to be counted with it."""
+        """Subtract calls that were counted before their score was finished; they will be counted with it."""
         usage = spend.usage or Usage()
         self.requests -= spend.requests
         self.reasks -= spend.reasks
@@ -103,27 +103,27 @@ class Tally:
 
 PACKAGES = ("hydra-core", "omegaconf", "pydantic", "instructor", "openai", "polars", "jinja2")
 SCHEMA = 4
-"""Raised when the files of a run change their meaning."""
+"""The version of the format of a run's files; raised when their meaning changes."""
 
 
 _TOTALS = (
     "requests", "cached", "reasks", "input_tokens", "output_tokens", "cost_usd", "saved_usd",
 )  # fmt: skip
-"""What a run has done by its end; a run that was killed has not said it."""
+"""Totals that are written at the end of a run; the manifest of a killed run lacks them."""
 
 
 def now() -> str:
-    """The time, as it stands in manifests."""
+    """The current time in the format of manifests."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def opening(run_id: str, overrides: tuple[str, ...], facts: Mapping[str, Any]) -> dict[str, Any]:
-    """The manifest of a run that begins.
+    """The manifest of a new run.
 
     Args:
         run_id: The run's id.
         overrides: The command line.
-        facts: What the app knows of configuration, data, prompts, judges and target.
+        facts: Facts about configuration, data, prompts, judges and target.
     """
     return {
         "schema": SCHEMA,
@@ -141,18 +141,18 @@ def opening(run_id: str, overrides: tuple[str, ...], facts: Mapping[str, Any]) -
 
 
 def reopening(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """The manifest of a run that goes on."""
+    """The manifest of a resumed run."""
     resumed = [*manifest.get("resumed_at", []), now()]
     begun = {key: value for key, value in manifest.items() if key not in _TOTALS}
     return {**begun, "status": "running", "finished_at": None, "resumed_at": resumed, "process": os.getpid()}
 
 
 def changes(manifest: Mapping[str, Any], facts: Mapping[str, Any]) -> list[str]:
-    """What a run was made from and is not the same any more: `dataset rag`, `metric faithfulness`, `judge x`.
+    """The parts that have changed since the run began: `dataset rag`, `metric faithfulness`, `judge x`.
 
     Args:
         manifest: run.json.
-        facts: What the parts are now, in the form of `opening`'s facts.
+        facts: The current parts, in the form of `opening`'s facts.
     """
     found: list[str] = []
     for group, keys in (
@@ -171,10 +171,10 @@ def changes(manifest: Mapping[str, Any], facts: Mapping[str, Any]) -> list[str]:
 
 
 def take_up(tally: Tally, manifest: Mapping[str, Any]) -> bool:
-    """Set the tally to the totals that a run has told at its end, of scores that were not finished too.
+    """Set the tally to the totals in a manifest, which include scores that were not finished.
 
     Returns:
-        Whether it has told them; a run that was killed has not.
+        Whether the manifest has totals; that of a killed run has none.
     """
     if "requests" not in manifest:
         return False
@@ -191,12 +191,12 @@ def closing(
     """The manifest of a run that has ended.
 
     Args:
-        manifest: What was written at its begin.
+        manifest: As written at the start.
         status: done, failed or interrupted.
-        exit_code: What the command ends with.
-        tally: What it did.
-        states: How many scores are in each state.
-        seconds: How long it took.
+        exit_code: Of the command.
+        tally: Totals of the run.
+        states: Number of scores in each state.
+        seconds: Duration of the run.
     """
     return {
         **manifest,
@@ -217,7 +217,7 @@ def closing(
 
 
 def versions() -> dict[str, str]:
-    """Versions of Python, evalflow and the packages that decide its results."""
+    """Versions of Python, evalflow and the packages that affect results."""
     found = {"python": platform.python_version(), "evalflow": __version__}
     for package in PACKAGES:
         found[package] = metadata.version(package)
@@ -225,7 +225,7 @@ def versions() -> dict[str, str]:
 
 
 def git_commit() -> str | None:
-    """The commit of the working directory, with `+` where files differ from it; None outside a repository."""
+    """The commit of the working directory, with `+` if files have changed; None outside a repository."""
     try:
         head = _git("rev-parse", "HEAD")
         return f"{head}+" if _git("status", "--porcelain", "--untracked-files=no") else head

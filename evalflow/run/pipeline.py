@@ -17,24 +17,25 @@ from evalflow.run.manifest import Tally
 from evalflow.run.scoring import Judgement, Pair, Scorer
 
 Cell = tuple[Pair, int]
-"""What scores an answer, and which repeat of the judge it is."""
+"""A metric with its judge, and the judge's repeat."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunPlan:
-    """What to do with every case.
+    """What a run does with every case.
 
     Attributes:
-        run_id: Stands in every record.
-        target: Who answers.
+        run_id: Written to every record.
+        target: Answers the cases.
         pairs: The metrics with their judges.
-        target_repeats: Answers a case.
-        judge_repeats: Scores an answer and metric; one that asks nobody, or the embedder, is scored once.
-        width: Cases under way at once; the calls in flight are bounded by the limiters, not here.
-        finished: Digests of the cells that are scored already and not scored again.
-        failed: Of these, as far as a metric stops at a failed check, those with the score 0.
-        case_timeout_s: Seconds for one answer, and for one score, whatever it takes; None: without limit.
-        answered: Answers of this very run, which are not asked for, counted or written again; failed ones are.
+        target_repeats: Answers per case.
+        judge_repeats: Scores per answer and metric. Metrics without a judge, or with only the embedder, score once.
+        width: Cases under way at once. The limiters bound the calls in flight.
+        finished: Digests of the cells that have a score already and are skipped.
+        failed: Of these, the ones with the score 0; needed for metrics that stop at a failed check.
+        case_timeout_s: Time limit in seconds for one answer, and for one score; None: no limit.
+        answered: Answers that this run has already. They are not generated, counted or written again, unless they
+            failed.
     """
 
     run_id: str
@@ -49,7 +50,7 @@ class RunPlan:
     answered: AnswerBook | None = None
 
     def strands(self, case: Case) -> list[list[Cell]]:
-        """The cells of the case. Those in one list are scored one after the other, the lists at once."""
+        """The cells of the case. Cells in one list are scored in sequence, the lists concurrently."""
         strands: list[list[Cell]] = []
         for pair in self.pairs:
             cells = [(bound, n) for bound, repeats in pair.bound(case, self.judge_repeats) for n in range(repeats)]
@@ -57,12 +58,12 @@ class RunPlan:
         return strands
 
     def digest(self, case: Case, target_repeat: int, pair: Pair, repeat: int) -> int:
-        """What stands for a cell."""
+        """The digest of a cell."""
         target = self.target.name
         return cell_digest(case.dataset, case.id, target, target_repeat, pair.metric.name, _name(pair.judge), repeat)
 
     def missing(self, cases: Iterable[Case], finished: Set[int]) -> Iterator[tuple[Case, int, Pair, int]]:
-        """The cells of the cases that are not among the finished ones, each with its target's and judge's repeat."""
+        """The cells of the cases that are not finished, each with the target's and the judge's repeat."""
         for case in cases:
             for target_repeat in range(self.target_repeats):
                 for strand in self.strands(case):
@@ -76,7 +77,7 @@ class Pipeline:
 
     Args:
         plan: What to do.
-        sink: Where answers and scores go as they finish.
+        sink: Receives answers and scores as they finish.
         tally: Counts for the progress bar and the manifest.
     """
 
@@ -87,14 +88,14 @@ class Pipeline:
         self._stopping = False
 
     def stop(self) -> None:
-        """Begin no further case; those under way are finished."""
+        """Start no further case; those under way are finished."""
         self._stopping = True
 
     async def run(self, cases: Iterable[Case]) -> None:
-        """Work through the cases, reading the next one only when there is room for it.
+        """Process the cases, reading the next one only when there is room for it.
 
         Raises:
-            InfrastructureError, BudgetError: A call cannot be made any more; what is finished is in the sink.
+            InfrastructureError, BudgetError: No further call can be made; finished records are in the sink.
         """
         queue = iter(cases)
         self._deadlines = Deadlines(self._plan.case_timeout_s, Owner())
@@ -125,7 +126,7 @@ class Pipeline:
         if answer is None:
             answer = await self._ask_target(case, target_repeat)
             self._sink.write(answer)
-        if len(strands) == 1:  # the common case, without the cost of a task for it
+        if len(strands) == 1:  # the common case; saves a task
             cells = strands[0]
             await (self._cell(case, answer, *cells[0]) if len(cells) == 1 else self._strand(case, answer, cells))
             return
@@ -138,7 +139,7 @@ class Pipeline:
         answer = await self._deadlines.attempt(target.answer(case, target_repeat))
         if not isinstance(answer, Failed):
             return answer
-        self._tally.unpriced = True  # what was answered before it failed has been paid all the same
+        self._tally.unpriced = True  # calls before the failure have been paid for
         return Answer(
             dataset=case.dataset,
             index=case.index,
@@ -155,12 +156,12 @@ class Pipeline:
         book = self._plan.answered
         known = book.get(case.dataset, case.id, self._plan.target.name, target_repeat) if book else None
         if known is not None and known.status == "error":
-            self._tally.answers["error"] -= 1  # it is asked again; what it took stays
+            self._tally.answers["error"] -= 1  # it is generated again; its cost stays
             return None
         return known and replace(known, index=case.index)
 
     def _remaining(self, case: Case, target_repeat: int) -> list[list[Cell]]:
-        """The strands of the case that are not finished."""
+        """The unfinished cells of each strand."""
         strands = self._plan.strands(case)
         if not self._plan.finished:
             return strands
@@ -171,8 +172,8 @@ class Pipeline:
         ]
 
     async def _strand(self, case: Case, answer: Answer, cells: Sequence[Cell]) -> None:
-        """Score what is not finished; what comes after a failed check is skipped."""
-        if len(cells) == 1:  # it is not finished, or the strand would not remain
+        """Score the unfinished cells in order; cells after a failed check are skipped."""
+        if len(cells) == 1:  # it is unfinished, or the strand would have been left out
             await self._cell(case, answer, *cells[0])
             return
         failed: str | None = None
@@ -191,7 +192,7 @@ class Pipeline:
             failed = failed or (None if holds else name)
 
     async def _cell(self, case: Case, answer: Answer, pair: Pair, repeat: int) -> float | None:
-        """Score one cell, and write its record, after those of a panel's members; gives the score."""
+        """Score one cell and write its record, after those of a panel's members. Returns the score."""
         judgements = await self._scorer.score(pair, case, answer, repeat)
         for one in judgements[:-1]:
             self._kept(self._record(case, answer, pair, repeat, one), pair)
@@ -203,7 +204,7 @@ class Pipeline:
         return kept
 
     def _kept(self, record: ScoreRecord, pair: Pair) -> ScoreRecord:
-        """Write the record; as an error, where it says what no file can hold, or nothing can be made of."""
+        """Write the record; an error in its place if its score is out of range or its values cannot be stored."""
         try:
             if pair.metric.bounded and record.score is not None and not 0 <= record.score <= 1:
                 raise ValueError(f"the score {record.score!r} is not in 0..1")
@@ -254,6 +255,6 @@ def _name(judge: Judge | None) -> str | None:
 
 
 def _first(failures: ExceptionGroup[EvalflowError]) -> EvalflowError:
-    """The first single error in a group of groups; the others are the same fault seen by other workers."""
+    """The first single error in nested groups; the others are the same fault seen by other workers."""
     inner = failures.exceptions[0]
     return _first(inner) if isinstance(inner, ExceptionGroup) else inner

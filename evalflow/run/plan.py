@@ -1,4 +1,4 @@
-"""What a run decides before its first request: the cases it draws, and prepared.json."""
+"""What a run decides before its first request: the sample of cases, and prepared.json."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class PreparedFile:
     """Implements Prepared in a run's folder.
 
     Args:
-        folder: The run's; without the file nothing has been made.
+        folder: The run's folder; a missing file counts as empty.
 
     Raises:
-        UserError: The file is not what was written.
+        UserError: The file is damaged.
     """
 
     def __init__(self, folder: RunFolder) -> None:
@@ -30,20 +30,20 @@ class PreparedFile:
         self._entries = self._read()
 
     def get(self, key: str) -> Mapping[str, Any] | None:
-        """What was made under that key, or None."""
+        """The entry under that key, or None."""
         return self._entries.get(key)
 
     def put(self, key: str, entry: Mapping[str, Any]) -> None:
-        """Keep what was made; it is in the file when this returns."""
+        """Store an entry; it is in the file when this returns."""
         self._entries[key] = dict(entry)
         write_atomically(self._path, json.dumps(self._entries, indent=2, ensure_ascii=False) + "\n")
 
     def entries(self) -> Iterator[Mapping[str, Any]]:
-        """What each entry holds."""
+        """The content of each entry."""
         yield from self._entries.values()
 
     def bills(self) -> Iterator[tuple[float | None, Mapping[str, Any]]]:
-        """What each entry cost in US dollars, None where unknown, and its bill."""
+        """The cost of each entry in US dollars (None if unknown), and its bill."""
         for entry in self._entries.values():
             yield entry["cost_usd"], entry["bill"]
 
@@ -64,21 +64,21 @@ class PreparedFile:
 
 
 def case_digest(case: Case, seed: int = 0) -> int:
-    """64 bits that stand for a case's dataset and id; with another seed, unrelated ones."""
+    """A 64-bit digest of a case's dataset and id; different seeds give unrelated digests."""
     text = f"{case.dataset}\0{case.id}".encode()
     return int.from_bytes(blake2b(text, digest_size=8, salt=seed.to_bytes(16, "little", signed=True)).digest(), "big")
 
 
 class Draw:
-    """A random draw of cases that needs one pass and remembers only what is drawn.
+    """A random sample of cases that needs one pass and stores only the sampled cases.
 
-    Every case gets a pseudo-random number from the seed and its id; the smallest are drawn. So the draw is the same
-    whatever the order of the data, and a larger draw with the same seed holds the smaller one. Each dataset is drawn
-    from on its own, so that none goes without.
+    Every case gets a pseudo-random number from the seed and its id; the cases with the smallest numbers are sampled. So
+    the sample does not depend on the order of the data, and a larger sample with the same seed contains the smaller
+    one. Each dataset is sampled separately, so that none is left out.
 
     Args:
-        size: How many to draw of each dataset; None draws all.
-        seed: Decides the draw.
+        size: Cases per dataset; None takes all.
+        seed: Determines the sample.
     """
 
     def __init__(self, size: int | None, seed: int) -> None:
@@ -87,7 +87,7 @@ class Draw:
         self._drawn: defaultdict[str, list[int]] = defaultdict(list)
 
     def offer(self, case: Case) -> None:
-        """Show a case to the draw."""
+        """Consider a case for the sample."""
         if self._size is None:
             return
         ticket = -case_digest(case, self._seed)
@@ -98,7 +98,7 @@ class Draw:
             heapq.heappushpop(drawn, ticket)
 
     def pick(self, cases: Iterable[Case]) -> Iterator[Case]:
-        """Those of the cases that were drawn, in input order."""
+        """The sampled cases among these, in input order."""
         if self._size is None:
             yield from cases
             return

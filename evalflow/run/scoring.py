@@ -1,4 +1,4 @@
-"""Who scores a cell: the metric alone, one judge, or several; and what their calls cost."""
+"""Scores cells by the metric alone, one judge, or several, and counts the cost of their calls."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from evalflow.run.manifest import Tally
 
 
 class MeteredJudge:
-    """Implements Judge around another one, and adds up what a cell's calls took.
+    """Implements Judge around another one, and adds up the calls of one cell.
 
     Args:
-        judge: Who answers.
+        judge: The wrapped judge.
         tally: The run's counts; every call is added to them.
     """
 
@@ -35,7 +35,7 @@ class MeteredJudge:
         self._remembered: Spend | None = None
 
     async def ask(self, ask: Ask) -> Reply:
-        """Ask the judge, and count; a call that failed has been paid for too."""
+        """Ask the judge and count the call; a failed call is counted too."""
         try:
             reply = await self._judge.ask(ask)
         except CallError as error:
@@ -46,22 +46,22 @@ class MeteredJudge:
         return reply
 
     async def close(self) -> None:
-        """Nothing: the judge outlives the cell."""
+        """Do nothing: the judge outlives the cell."""
 
     @property
     def total(self) -> Spend | None:
-        """What its replies took, the remembered ones when they were made; None where it was not asked."""
+        """The cost of its replies, cached ones at their original cost; None if the judge was not asked."""
         made, remembered = self._made, self._remembered
         return made + remembered if made and remembered else made or remembered
 
     @property
     def bill(self) -> Spend:
-        """What its calls took in this run: a remembered reply took no tokens."""
+        """The cost of its calls in this run: a cached reply took no tokens."""
         made, remembered = self._made or NOTHING, self._remembered
         return replace(made + remembered, usage=made.usage) if remembered else made
 
     def fill(self, outcome: Outcome) -> Outcome:
-        """The outcome with what its calls took; unchanged where the judge was not asked."""
+        """The outcome with the cost of its calls; unchanged if the judge was not asked."""
         total = self.total
         return total.fill(outcome, cached=self._made is None) if total else outcome
 
@@ -75,13 +75,13 @@ class MeteredJudge:
 
 @record()
 class Pair:
-    """A metric and who judges for it.
+    """A metric and its judge.
 
     Attributes:
         metric: The metric.
-        judge: Who answers its asks; None for a metric that asks nobody.
-        embedder: Who answers the asks of a metric that compares meanings, in the place of a judge.
-        both: The two as one, for a metric that needs them for the same score.
+        judge: Answers its asks; None for a metric without a judge.
+        embedder: Takes the judge's place for a metric that compares meanings.
+        both: Judge and embedder as one, for a metric that needs both for the same score.
     """
 
     metric: Metric
@@ -90,7 +90,7 @@ class Pair:
     both: Judge | None = None
 
     def bound(self, case: Case, judge_repeats: int) -> list[tuple[Pair, int]]:
-        """The metrics that score a case, each with whom it really asks, and how often it scores an answer."""
+        """The metrics that score a case, each with the judge it really uses, and its scores per answer."""
         found: list[tuple[Pair, int]] = []
         for metric in self.metric.bind(case):
             asks, embeds = metric.asks, metric.embeds
@@ -100,17 +100,17 @@ class Pair:
 
 
 class SoundingMeter(MeteredJudge):
-    """Has probabilities given with every verdict, and keeps the lowest that the judge gave a verdict of its own.
+    """Requests probabilities with every verdict, and keeps the lowest one of a chosen verdict.
 
-    A verdict is a value out of few: a label, yes or no, a grade. What is written freely has no probability here.
+    A verdict is a choice among few values: a label, yes or no, a grade. Free text has no probability here.
 
     Args:
-        judge: Who answers.
+        judge: The wrapped judge.
         tally: The run's counts.
-        config: How probabilities are got.
+        config: How to obtain probabilities.
 
     Attributes:
-        confidence: The lowest probability, 0..1; None where no verdict was asked for, or one came without.
+        confidence: The lowest probability, 0..1; None if no verdict was requested, or one has no probability.
     """
 
     def __init__(self, judge: Judge, tally: Tally, config: CascadeConfig) -> None:
@@ -121,11 +121,11 @@ class SoundingMeter(MeteredJudge):
 
     @property
     def confidence(self) -> float | None:
-        """How sure the judge was of what it was least sure of."""
+        """The probability of the least certain verdict."""
         return None if self._silent else self._lowest
 
     async def ask(self, ask: Ask) -> Reply:
-        """Ask, and note how sure the judge is."""
+        """Ask, and note the judge's confidence."""
         reply = await super().ask(sounding(ask, self._config))
         if not ask.embeds:
             self._note(reply, listed=ask.items is not None)
@@ -145,13 +145,13 @@ class SoundingMeter(MeteredJudge):
 
 @record()
 class Judgement:
-    """What one judge, or several together, say of a cell.
+    """The judgement of a cell by one judge, or by several together.
 
     Attributes:
-        outcome: What.
-        judge: The name of who says it; None for a metric that asks nobody.
-        bill: What its calls took; nothing for several together, since the members' own bills tell it.
-        member_of: Of whom the judge is a member, whose judgement is the one that counts.
+        outcome: The score, or why there is none.
+        judge: The judge's name; None for a metric without a judge.
+        bill: The cost of its calls; nothing for several together, since the members' own bills have it.
+        member_of: The panel that the judge is a member of; the panel's judgement counts.
     """
 
     outcome: Outcome
@@ -161,11 +161,11 @@ class Judgement:
 
 
 class Scorer:
-    """Has cells scored.
+    """Scores cells.
 
     Args:
         tally: Counts every call.
-        deadlines: What one score may take, by one judge or without any.
+        deadlines: Time limit for one score by one judge, or without a judge.
     """
 
     def __init__(self, tally: Tally, deadlines: Deadlines) -> None:
@@ -173,7 +173,7 @@ class Scorer:
         self._deadlines = deadlines
 
     async def score(self, pair: Pair, case: Case, answer: Answer, repeat: int) -> Sequence[Judgement]:
-        """Score one cell; the last judgement is the cell's, those before it are its judge's members'.
+        """Score one cell. The last judgement is the cell's; those before it are by the members of its judge.
 
         Raises:
             InfrastructureError, BudgetError: No further call can be made.
@@ -193,7 +193,7 @@ class Scorer:
     async def _panel(
         self, panel: Panel, config: PanelConfig, pair: Pair, case: Case, answer: Answer, repeat: int
     ) -> Sequence[Judgement]:
-        """All members at once."""
+        """Ask all members concurrently."""
         async with asyncio.TaskGroup() as sitting:
             tasks = [
                 sitting.create_task(
@@ -209,7 +209,7 @@ class Scorer:
     async def _cascade(
         self, cascade: Panel, config: CascadeConfig, pair: Pair, case: Case, answer: Answer, repeat: int
     ) -> Sequence[Judgement]:
-        """One member after the other, until one is sure enough or is the last."""
+        """Ask the members in order, until one is confident enough or is the last."""
         said: list[Judgement] = []
         confidences: dict[str, float | None] = {}
         for member in cascade.members:
@@ -227,7 +227,6 @@ class Scorer:
     async def _by(
         self, meter: MeteredJudge, pair: Pair, case: Case, answer: Answer, repeat: int, member_of: str | None = None
     ) -> Judgement:
-        """What one judge says."""
         outcome = _outcome(await self._deadlines.attempt(pair.metric.score(case, answer, meter, repeat)))
         return Judgement(meter.fill(outcome), meter.info.name, meter.bill, member_of)
 
@@ -239,6 +238,6 @@ def _outcome(found: Outcome | Failed) -> Outcome:
 
 
 def _sure(outcome: Outcome, meter: MeteredJudge, config: CascadeConfig) -> bool:
-    """Whether a member's score counts without asking the next one."""
+    """Whether a member's score is confident enough to skip the next member."""
     sure = meter.confidence if isinstance(meter, SoundingMeter) else None
     return outcome.status == "scored" and sure is not None and sure >= config.escalate_below

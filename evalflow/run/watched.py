@@ -9,12 +9,12 @@ from evalflow.records import Answer, ScoreRecord
 
 
 class WatchedSink:
-    """Implements Sink around another one, and shows the scores of some metrics once they are written.
+    """Implements Sink around another one, and shows the scores of some metrics after writing them.
 
     Args:
-        sink: Where records go.
+        sink: The wrapped sink.
         metrics: Names of the metrics whose scores are shown.
-        show: Shows one.
+        show: Displays one score.
     """
 
     def __init__(self, sink: Sink, metrics: Collection[str], show: Callable[[ScoreRecord], None]) -> None:
