@@ -1,4 +1,4 @@
-"""Cases out of files: JSON lines, JSON, CSV, Parquet, or a glob of them, streamed one row at a time."""
+"""Read cases from JSON Lines, JSON, CSV or Parquet files, or a glob of them, one row at a time."""
 
 from evalflow.datasets.cases import Sifted, case_to_row, columns, examples, excerpt, irregular, places, read, sift
 from evalflow.datasets.fields import FIELDS, propose_fields, tag_levels, tag_name

@@ -1,4 +1,4 @@
-"""Cases, read from a dataset's files and written back as rows."""
+"""Read cases from a dataset's files, and write them back as rows."""
 
 from __future__ import annotations
 
@@ -26,11 +26,10 @@ ROLES = ("system", "user", "assistant")
 
 
 def irregular(messages: Sequence[Message]) -> Iterator[tuple[int, str]]:
-    """What is wrong with the order of a conversation, by the number of the message, from 0.
+    """Yield the violations of message order in a conversation, each with the message's number from 0.
 
-    Regular are: system messages at the beginning and nowhere else; then users and assistant, where no message of the
-    assistant follows another one, and the last message is a user's. User messages may follow each other: the target
-    is asked at each of them.
+    The rules: system messages come first; no assistant message follows another; the last message is a user's. Several
+    user messages may follow each other: the target is asked at each of them.
     """
     turns = list(dropwhile(lambda turn: turn[1].role == "system", enumerate(messages)))
     previous = None
@@ -51,18 +50,18 @@ Converters = Mapping[str, Callable[[Any], Any]]
 
 
 def _converters() -> Converters:
-    # Cases that share a corpus share passages, and HTML is by far the slowest value to convert.
+    # Cases of one corpus share passages, and HTML is by far the slowest value to convert: cache it.
     remembered = lru_cache(maxsize=256)(html_text)
     return {**CONVERTERS, "contexts": partial(contexts, to_text=remembered)}
 
 
 @dataclass(frozen=True, slots=True)
 class Builder:
-    """Makes the cases of one file.
+    """Builds the cases of one file.
 
     Attributes:
         dataset: The dataset's name.
-        fields: Where each case field comes from.
+        fields: The sources of the case fields.
         cells: Whether the rows' values are untyped text.
         allow_irregular: Whether conversations may have turns in any order.
     """
@@ -74,7 +73,7 @@ class Builder:
     converters: Converters = field(default_factory=_converters)
 
     def case(self, index: int, row: SourceRow) -> Case | Sequence[Problem]:
-        """The row's case, or all that is wrong with the row."""
+        """The row's case, or all problems of the row."""
         try:
             data = self.fields.typed(row.data) if self.cells else row.data
             raw, others = self.fields.values(data)
@@ -103,7 +102,7 @@ class Builder:
         return values, problems
 
     def _ask(self, values: dict[str, Any], where: str) -> list[Problem]:
-        """Make the question a user message, unless the messages end with it already."""
+        """Append the question as a user message, unless the messages already end with it."""
         question = values.pop("question", None)
         if question is None:
             return []
@@ -127,7 +126,7 @@ class Builder:
 
 
 def content_id(content: object) -> str:
-    """An id that equal JSON contents share: 16 hexadecimal digits of a SHA-256 over their canonical text."""
+    """An id shared by equal JSON contents: 16 hexadecimal digits of a SHA-256 over their canonical text."""
     text = json.dumps(content, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -135,12 +134,12 @@ def content_id(content: object) -> str:
 def conversation(
     index: int, rows: Iterable[tuple[str, Case | Sequence[Problem]]], *, allow_irregular: bool
 ) -> Case | Sequence[Problem] | None:
-    """The rows' user messages, turn by turn, as one case; None where there are no rows.
+    """Join the rows' user messages into one case, one turn per row; None without rows.
 
     Args:
         index: The case's position in the dataset.
-        rows: Where each row stands, and its own case, whose turns are in order, or what is wrong with it.
-        allow_irregular: Whether a system message may stand in its midst, which nothing but the joining can bring about.
+        rows: Each row's place and its case (with its turns in order), or its problems.
+        allow_irregular: Whether a system message may be in the middle, the only violation that joining can cause.
     """
     turns: list[Case] = []
     problems: list[Problem] = []
@@ -181,7 +180,7 @@ _READERS: Mapping[Format, Callable[[Path], Table]] = {
 
 @dataclass(frozen=True, slots=True)
 class Sifted:
-    """A row of a file, by its number from 0, with the case that it makes, or with all that is wrong with it."""
+    """A row of a file, by its number from 0, with its case or all its problems."""
 
     position: int
     where: str
@@ -190,19 +189,19 @@ class Sifted:
 
 
 def read(name: str, config: DatasetConfig) -> Iterator[Case]:
-    """The cases of a dataset, in the order of its (sorted) files, never more in memory than a few.
+    """Stream the cases of a dataset, in the order of its (sorted) files.
 
-    A column with a case field's own name maps itself (dataset and index apart), `demo_output` is taken for
-    demo_answer, and all columns that are no case field go to `vars`, which a column `vars` may hold already. Nulls
-    are absent values. A case without an id gets a hash of its row. With `conversation: true` each file is one case:
-    its messages are those of all rows, answer and reference are the last row's, and `vars["outputs"]` is the
-    list of all rows' references (null where a row has none), so that earlier turns can be compared too.
+    A column with a case field's name maps to that field (except dataset and index). `demo_output` maps to demo_answer.
+    All other columns go to `vars`, which may also be a column itself. Nulls are absent values. A case without an id
+    gets a hash of its row. With `conversation: true` each file is one case: it has the messages of all rows, the answer
+    and reference of the last row, and in `vars["outputs"]` the references of all rows (null if absent), to compare
+    earlier turns too.
 
-    After the first row that is wrong, no more cases are given: the rest is read for further problems.
+    After the first invalid row no more cases are returned; the rest is read only to report further problems.
 
     Raises:
-        UserError: At once, for a file that is missing or a mapping that is wrong; while reading, for rows that are
-            wrong (up to 20 problems together) and for a dataset without a case.
+        UserError: At once, for a missing file or a wrong mapping; while reading, for invalid rows (up to 20 problems
+            together) and for a dataset without cases.
     """
     paths = files(config)
     for path in paths:
@@ -212,7 +211,7 @@ def read(name: str, config: DatasetConfig) -> Iterator[Case]:
 
 
 def sift(name: str, config: DatasetConfig) -> Iterator[Sifted]:
-    """Every row of a dataset that is one file, good or not; UserError for a fault behind which nothing can be read."""
+    """Every row of a single-file dataset, valid or not; UserError if the rest of the file cannot be read."""
     (path,) = files(config)
     format_of(path, config)
     field_map(name, config)
@@ -230,9 +229,9 @@ def sift(name: str, config: DatasetConfig) -> Iterator[Sifted]:
 
 
 def excerpt(config: DatasetConfig, positions: Collection[int]) -> Iterator[str]:
-    """The text of some rows as it stands in a CSV file (below its header) or a file of JSON lines.
+    """The raw text of some rows of a CSV file (after its header) or a JSON Lines file.
 
-    Rows of a JSON list become JSON lines. The positions are those that `sift` gives.
+    Rows of a JSON list become JSON Lines. The positions are those of `sift`. UserError for Parquet.
     """
     (path,) = files(config)
     match format_of(path, config):
@@ -249,7 +248,7 @@ def excerpt(config: DatasetConfig, positions: Collection[int]) -> Iterator[str]:
 
 
 def columns(config: DatasetConfig, rows: int = 100) -> list[str]:
-    """The columns of the first rows, in the order they are first seen; UserError where a row cannot be read."""
+    """The columns of the first rows, in order of appearance; UserError if a row cannot be read."""
     seen: dict[str, None] = {}
     for row in _first_rows(config, rows):
         if isinstance(row, Problem):
@@ -259,7 +258,7 @@ def columns(config: DatasetConfig, rows: int = 100) -> list[str]:
 
 
 def examples(config: DatasetConfig, rows: int = 100) -> dict[str, Any]:
-    """The columns of the first rows that can be read, each with its first value; UserError where none can be read."""
+    """The columns of the first readable rows, each with its first value; UserError if none is readable."""
     seen: dict[str, Any] = {}
     faults: list[Problem] = []
     for row in _first_rows(config, rows):
@@ -277,7 +276,7 @@ def _first_rows(config: DatasetConfig, rows: int) -> Iterator[SourceRow | Proble
 
 
 def places(config: DatasetConfig, indices: Collection[int]) -> dict[int, str]:
-    """Where these cases stand, as `file:line` or `file[record]`; a file that is one case, as itself."""
+    """The places of these cases: `file:line` or `file[record]`; for a file that is one case, the file."""
     if config.conversation:
         return {index: shown(path) for index, path in enumerate(files(config)) if index in indices}
     rows = (row for path in files(config) for row in _table(path, config).rows)
@@ -337,7 +336,7 @@ def _file_rows(
 
 
 def case_to_row(case: Case) -> dict[str, Any]:
-    """The case under its fields' own names, so that `read` gives an equal case without any `fields`.
+    """The case as a row that `read` turns into an equal case without any `fields`.
 
     Absent fields are left out, and so are dataset and index, which the reader sets.
     """

@@ -1,4 +1,4 @@
-"""CSV: a header, then one record a row, all of it text until a column's meaning is known."""
+"""CSV: a header, then one record per row, as text until the column's type is known."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ _ENCODING = "save it as UTF-8; in Excel, as “CSV UTF-8”"
 
 
 def open_csv(path: Path) -> Table:
-    """The file as a table of text cells; an empty cell is an absent value.
+    """Open the file as a table of text cells; an empty cell is an absent value.
 
-    Between the cells may stand semicolons or tabs, as spreadsheets write them where a comma is the decimal sign.
+    The separator may also be a semicolon (as spreadsheets write with decimal commas) or a tab.
     """
     return Table(_rows(path), cells=True)
 
 
 def raw_records(path: Path) -> Iterator[str]:
-    """The text of the header, then of every record, as it stands in a file that can be read to its end."""
+    """The raw text of the header and of every record, from a file known to be readable."""
     text: list[str] = []
     with path.open(encoding="utf-8-sig", newline="") as file:
         for cells in _reader(_Lines(file, text), path):
@@ -40,16 +40,16 @@ def raw_records(path: Path) -> Iterator[str]:
 
 
 class _TooLong(Exception):
-    """A record has more than MAX_RECORD."""
+    """A record is longer than MAX_RECORD."""
 
 
 @dataclass(slots=True)
 class _Lines:
-    """The lines of a file, up to a record that is too long: a quote that never ends makes one of all that follows.
+    """The lines of a file, up to a record that is too long: an unclosed quote would read the rest of the file as one.
 
     Attributes:
-        file: What is read.
-        text: The lines of the record that is being read; whoever reads records clears it after each.
+        file: The open file.
+        text: The lines of the current record; the caller clears it after each record.
     """
 
     file: TextIO
@@ -66,7 +66,7 @@ class _Lines:
 
 
 def _reader(lines: _Lines, path: Path) -> Iterator[list[str]]:
-    csv.field_size_limit(MAX_RECORD)  # the module's own limit of 128 KiB is less than a document
+    csv.field_size_limit(MAX_RECORD)  # the default of 128 KiB is less than a document
     return csv.reader(lines, delimiter=_delimiter(path), strict=True)
 
 
@@ -111,7 +111,7 @@ def _row(header: list[str], cells: list[str], where: str) -> SourceRow | Problem
 
 
 def _not_utf8(path: Path) -> Problem:
-    """The problem, with the first line that is no UTF-8; the file was read in blocks, which end in mid-line."""
+    """The problem, with the first line that is not UTF-8. Blocks end in mid-line, so the file is read again by line."""
     with path.open("rb") as file:
         for number, line in enumerate(file, 1):
             try:
@@ -124,14 +124,14 @@ def _not_utf8(path: Path) -> Problem:
 
 
 def structure(cell: str) -> Any:
-    """The list or object that a cell spells out in JSON, else its text; ValueError for a number that is too large."""
+    """Parse a cell that is a JSON list or object; otherwise its text. ValueError for a number that overflows."""
     if not cell.startswith(("[", "{")):
         return cell
     return _json_or_text(cell)
 
 
 def value(cell: str) -> Any:
-    """What a cell spells out in JSON (list, object, number, boolean in any case), else its text; as `structure`."""
+    """Like `structure`, but also parse numbers, and booleans in upper or lower case."""
     if cell.lower() in _BOOLEAN:
         return _BOOLEAN[cell.lower()]
     return _json_or_text(cell) if _NUMBER.match(cell) else structure(cell)

@@ -19,12 +19,12 @@ _BETWEEN = " > "
 
 
 def tag_name(text: str) -> str:
-    """A tag in the one way of writing it: `A>B` and ` A >  B ` are `A > B`; empty where the text names no level."""
+    """The normal form of a tag: `A>B` and ` A >  B ` become `A > B`; empty if the text names no level."""
     return _BETWEEN.join(level for part in text.split(">") if (level := part.strip()))
 
 
 def tag_levels(tag: str) -> Sequence[str]:
-    """What a tag stands for: `A > B` for `A` and for `A > B`; nothing where it names no level."""
+    """The tag with its parents: `A` and `A > B` for `A > B`; empty if it names no level."""
     name = tag_name(tag)
     levels = name.split(_BETWEEN) if name else []
     return [_BETWEEN.join(levels[: i + 1]) for i in range(len(levels))]
@@ -101,7 +101,7 @@ def _checks(value: Any) -> tuple[Mapping[str, Any], ...]:
 
 
 def _tags(value: Any) -> tuple[str, ...]:
-    if isinstance(value, str):  # "a; b", as people write them in a cell
+    if isinstance(value, str):  # "a; b", as typed into a cell
         return _tag_names(value.split(";"))
     tags = _list(value, "texts")
     wrong = next((tag for tag in tags if not isinstance(tag, str)), "")
@@ -119,7 +119,7 @@ def _anything(value: Any) -> Any:
 
 
 def _failure(value: Any) -> str | None:
-    """Why the recorded answer is none: a message, or an object of status (success or error) and message."""
+    """Why there is no recorded answer, from a message or an object of status (success or error) and message."""
     if not isinstance(value, dict):
         return _text(value)
     fields = cast("dict[str, Any]", value)
@@ -147,7 +147,7 @@ CONVERTERS: Mapping[str, Callable[[Any], Any]] = {
     "labels": _object,
     "vars": _object,
 }
-"""Case field to the function that makes its value."""
+"""Case field to the function that converts its value."""
 FIELDS = tuple(CONVERTERS)
 """The case fields that data can fill."""
 
@@ -155,11 +155,11 @@ FIELDS = tuple(CONVERTERS)
 Row = Mapping[str, Any]
 Getter = Callable[[Row], Any]
 
-# A column that goes by another name by custom.
+# Common other names of columns.
 ALIASES = {"demo_answer": "demo_output"}
-# To name a column as one of these takes nothing from its own meaning: clusters may well be formed by question.
+# Mapping a column to one of these leaves its own meaning intact: e.g. clusters by question.
 SECONDARY = ("id", "group", "tags", "labels")
-# Either of them makes the conversation: who names one leaves the other.
+# Both define the conversation, so mapping one of them disables the other.
 _RIVALS = {"question": "messages", "messages": "question"}
 _TEXT = ("id", "question", "answer", "reference", "group")
 _STRUCTURED = ("messages", "contexts", "metadata", "demo_answer", "checks", "tags", "labels", "vars")
@@ -169,14 +169,14 @@ _PLAIN_PATH = re.compile(r"\$\.([A-Za-z_]\w*)\Z")
 
 @dataclass(frozen=True, slots=True)
 class FieldMap:
-    """Where the case fields of a row come from.
+    """The sources of a row's case fields.
 
     Attributes:
         columns: Case field to column.
-        aliases: Case field to the column that stands in where a row lacks the field's own.
-        paths: Case field to the JSONPath that finds it.
-        getters: Case field to the compiled path: the value in a row, or None.
-        parts: Case field that is put together to its parts: a column, or a compiled path, for each name in it.
+        aliases: Case field to the column used if a row lacks the field's own.
+        paths: Case field to its JSONPath.
+        getters: Case field to the compiled path: returns the value in a row, or None.
+        parts: Composed case field to its parts: a column or a compiled path by name.
     """
 
     columns: Mapping[str, str]
@@ -186,7 +186,7 @@ class FieldMap:
     parts: Mapping[str, Mapping[str, str | Getter]] = field(default_factory=dict[str, "Mapping[str, str | Getter]"])
 
     def values(self, row: Row) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The raw values by case field, and the columns that are none; nulls are absent from both."""
+        """The raw values by case field, and the unmapped columns; both without nulls."""
         found = {name: row[column] for name, column in self.columns.items() if row.get(column) is not None}
         used = set(self.columns.values())
         for name, column in self.aliases.items():
@@ -203,7 +203,7 @@ class FieldMap:
         return found, {column: value for column, value in row.items() if column not in used and value is not None}
 
     def place(self, name: str) -> str:
-        """Where a field comes from, for messages."""
+        """The source of a field, for messages."""
         if name in self.parts:
             return name
         if name in self.paths:
@@ -212,10 +212,10 @@ class FieldMap:
         return name if column == name else f"{name} (column {column!r})"
 
     def typed(self, cells: Row) -> dict[str, Any]:
-        """Text cells as JSON values, by what their columns hold. Empty cells are absent.
+        """Parse text cells as JSON values, depending on the column. Empty cells are absent.
 
-        Columns of text fields stay text; structured fields are parsed where they spell out a list or an object;
-        all others also where they spell out a number or a boolean.
+        Columns of text fields stay text. Structured fields are parsed if they look like a list or an object. All others
+        are also parsed if they look like a number or a boolean.
         """
         origin = {column: name for name, column in (*self.aliases.items(), *self.columns.items())}
         return {column: _typed(origin.get(column), column, cell) for column, cell in cells.items() if cell}
@@ -236,18 +236,18 @@ def _typed(name: str | None, column: str, cell: str) -> Any:
 
 
 def field_map(dataset: str, config: DatasetConfig, aliases: Mapping[str, str] | None = None) -> FieldMap:
-    """The mapping that a dataset declares, completed with the columns that map themselves.
+    """The mapping that a dataset declares, plus the columns that map to a field by their own name.
 
-    A column that `fields` gives to one case field is not taken for another whose name it happens to bear: with
-    `{reference: answer}` there is no recorded answer. Of question and messages, only the one in `fields` counts.
+    A column that `fields` maps is not mapped by name as well: with `{reference: answer}` there is no recorded answer.
+    If `fields` names question or messages, the other one is not mapped by name.
 
     Args:
         dataset: Its name, for messages.
         config: Its declaration.
-        aliases: What the file's form adds: case field to column.
+        aliases: The file format's extra mappings: case field to column.
 
     Raises:
-        UserError: `fields` names what is no case field, a path does not parse, or two keys set the group.
+        UserError: `fields` names an unknown case field, a path does not parse, or two keys set the group.
     """
     declared, problems = _declared(dataset, config)
     where = f"dataset.{dataset}"
@@ -312,16 +312,16 @@ def _declared(dataset: str, config: DatasetConfig) -> tuple[dict[str, str | dict
 
 
 def _plain(source: str | dict[str, str]) -> str | dict[str, str]:
-    """Paths to a single column as that column, which is quicker to read."""
+    """Replace paths to a single column by the column, which is faster to read."""
     if isinstance(source, str):
         return _PLAIN_PATH.sub(r"\1", source)
     return {part: _PLAIN_PATH.sub(r"\1", one) for part, one in source.items()}
 
 
 def _compiled(path: str) -> Callable[[Row], Any] | str:
-    """The path as a function, or what is wrong with it.
+    """Compile the path, or return its syntax error.
 
-    A path that can match once gives the value, any other the list of all its matches; None where nothing matches.
+    A path that can match only once returns the value, any other the list of all matches; None without a match.
     """
     try:
         found = json_path(path)
@@ -357,13 +357,13 @@ USUAL: dict[str, tuple[str, ...]] = {
     "tags": ("tag", "categories", "category", "topics", "topic"),
     "group": ("group_id", "cluster", "cluster_id", "document_id", "doc_id", "user_id", "template"),
 }  # fmt: skip
-"""Case field to the names that data often has for it, the surest first."""
+"""Case field to common column names, best guess first."""
 
 
 def propose_fields(columns: Sequence[str]) -> dict[str, str]:
-    """A `fields` mapping for unknown data: case field to column, each column at most once.
+    """Propose a `fields` mapping for unknown data: case field to column, each column at most once.
 
-    A column with a case field's own name maps itself and is left out, as is a field that has such a column.
+    Fields that have a column of the same name are left out: these columns need no mapping.
     """
     names = {_snake_case(column): column for column in reversed(columns)}
     return {

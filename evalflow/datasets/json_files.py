@@ -18,12 +18,12 @@ BOM = b"\xef\xbb\xbf"
 
 
 def open_jsonl(path: Path) -> Table:
-    """The file as a table. Blank lines and a byte order mark are passed over; NaN is refused."""
+    """Open the file as a table. Blank lines and a byte order mark are skipped; NaN is refused."""
     return Table(_line_rows(path))
 
 
 def raw_objects(path: Path) -> Iterator[str]:
-    """The text of every object as it stands in the file."""
+    """The raw text of every object in the file."""
     with path.open("rb") as file:
         for _, text in _objects(file):
             yield text.decode(errors="replace") + "\n"
@@ -51,16 +51,16 @@ def _as_list(what: str, where: str) -> Problem:
 
 
 def _objects(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
-    """Each object's text with the number of its first line; the last is longer than MAX_RECORD where one is.
+    """Each object's text with the number of its first line; stops after an object longer than MAX_RECORD.
 
-    An object may be spread over lines as pretty-printers do: from a line that is `{` to one that begins with `}`.
+    An object may span lines as pretty-printers write it: from a line that is `{` to a line that begins with `}`.
     """
     spread: list[bytes] = []
     start = length = number = 0
     while raw := file.readline(MAX_RECORD + 2):
         number += 1
         line = (raw.removeprefix(BOM) if number == 1 else raw).rstrip()
-        if spread and line.startswith(b"{"):  # the one before never ended: report it alone, and go on here
+        if spread and line.startswith(b"{"):  # the previous object never ended: report it alone, and continue here
             yield start, b"\n".join(spread)
             spread = []
         if spread or line == b"{":
@@ -76,26 +76,26 @@ def _objects(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
         yield start, b"\n".join(spread)
 
 
-# In that form an input is a question, and an output an example of a good answer.
+# In the form with inputs and outputs, an output is an example of a good answer.
 ALIASES = {"question": "input", "reference": "output"}
-# A broken file up to this size is parsed once more, in one piece, to say in which line it broke.
+# A broken file up to this size is parsed again in one piece, to find the line of the error.
 LOCATE_UP_TO = 64 * 2**20
-# As deep as JSON lines may go.
+# The nesting limit of JSON Lines.
 _MAX_DEPTH = 200
 _WINDOW = 4096
-# A number that is longer than Python reads (4300 digits) holds a block of so many, wherever blocks begin.
+# Any number longer than Python can read (4300 digits) contains an aligned block of this many digits.
 _DIGITS = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class _Form:
     prefix: str
-    """Where ijson finds the rows; empty: the whole file is the only one."""
+    """ijson's prefix of the rows; empty: the whole file is one row."""
     example_outputs: bool | None = None
 
 
 def open_json(path: Path) -> Table:
-    """The file as a table, parsed piece by piece."""
+    """Open the file as a table, parsed incrementally."""
     import ijson  # pyright: ignore[reportMissingTypeStubs]
 
     fault = _unparsable(path)
@@ -118,7 +118,7 @@ def _open(path: Path) -> IO[bytes]:
 
 
 def _form(path: Path) -> _Form | Problem:
-    """Which of the forms it is; reads no further than it takes to know."""
+    """Detect the form of the file; reads no more than needed."""
     import ijson  # pyright: ignore[reportMissingTypeStubs]
 
     data = outputs = None
@@ -151,7 +151,7 @@ def _checked(data: str | None, outputs: object, file: str) -> _Form | Problem:
 
 
 def raw_items(path: Path) -> Iterator[str]:
-    """Every row of a file that can be read to its end, as a line of JSON lines."""
+    """Every row of a readable file, as a JSON line."""
     import ijson  # pyright: ignore[reportMissingTypeStubs]
 
     form = _form(path)
@@ -184,10 +184,10 @@ def _consistent(row: SourceRow, example_outputs: bool | None) -> SourceRow | Pro
 
 
 def _floats(value: Any, depth: int = 0) -> Any:
-    """The value with floats for decimals; asked for floats itself, the parser would refuse integers above 64 bits.
+    """Convert decimals to floats. The parser's own float mode would refuse integers above 64 bits.
 
     Raises:
-        ValueError: A number is too large for a float, or lists stand in lists without end.
+        ValueError: A number is too large for a float, or lists are nested too deeply.
     """
     if isinstance(value, Decimal):
         number = float(value)
@@ -204,9 +204,10 @@ def _floats(value: Any, depth: int = 0) -> Any:
 
 
 def _unparsable(path: Path) -> Problem | None:
-    """What the parser would not survive: a whole number of thousands of digits, or thousands of brackets opened.
+    """Detect input that would crash the parser: an integer of thousands of digits, or thousands of open brackets.
 
-    Windows of the file that look like either are rare, and text may look so too: then the strict parser decides.
+    Blocks of the file are searched for signs of either. These are rare, but text may have them too: then the strict
+    parser decides.
     """
     with path.open("rb") as file:
         while window := file.read(_WINDOW):
@@ -218,7 +219,7 @@ def _unparsable(path: Path) -> Problem | None:
 
 
 def _located(path: Path) -> Problem | None:
-    """What is wrong with the file, and in which line; None where nothing is, or the file is too large to be sure."""
+    """The file's error with its line; None if there is none, or the file is too large to find it."""
     if path.stat().st_size > LOCATE_UP_TO:
         return None
     found = parse_json(path.read_bytes().removeprefix(BOM), shown(path))

@@ -1,4 +1,4 @@
-"""Parquet, a batch of rows at a time."""
+"""Parquet, read in batches of rows."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from evalflow.errors import Problem
 if TYPE_CHECKING:
     import polars as pl
 
-# Rows that are decoded together, in columns, and of these the rows that are Python values at a time.
+# Rows decoded at a time as columns, and rows held at a time as Python values.
 BATCH = 8192
 ROWS = 512
 
 
 def open_parquet(path: Path) -> Table:
-    """The file as a table. Dates become ISO 8601 text, decimals floats, bytes base64; NaN is refused."""
+    """Open the file as a table. Dates become ISO 8601 text, decimals floats, bytes base64; NaN is refused."""
     return Table(_rows(path))
 
 
@@ -48,7 +48,7 @@ def _rows(path: Path) -> Iterator[SourceRow | Problem]:
 
 
 def _bytes_of(value: pl.Expr, dtype: Any) -> pl.Expr:
-    """The bytes of all text in a column, row by row: compressed, a small file may hold any number of them."""
+    """Uncompressed text size in bytes per row: a small compressed file may hold far more."""
     import polars as pl
 
     if isinstance(dtype, pl.Struct):
@@ -73,7 +73,7 @@ def _row(data: dict[str, Any], where: str) -> SourceRow | Problem:
 
 
 def _json(value: Any) -> Any:
-    """The value as JSON knows it."""
+    """The value as a JSON type."""
     match value:
         case str() | bool() | int() | None:
             return value

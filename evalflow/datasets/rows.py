@@ -1,4 +1,4 @@
-"""What a reader gives: rows with the place they came from, and how to say what is wrong with one."""
+"""What the readers return: rows with their place in the file, and problems."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from evalflow.jsonvalues import is_finite, kind, overflows
 
 @dataclass(frozen=True, slots=True)
 class SourceRow:
-    """One record, and where it stands: `file:line` or `file[record]`."""
+    """One record and its place: `file:line` or `file[record]`."""
 
     where: str
     data: dict[str, Any]
@@ -25,7 +25,7 @@ class SourceRow:
 
 @dataclass(frozen=True, slots=True)
 class Broken(Problem):
-    """A fault that ends the reading of a file: what comes behind it is not known."""
+    """A fault after which the rest of the file cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +33,8 @@ class Table:
     """One opened file.
 
     Attributes:
-        rows: Its records in order; a record that cannot be read is a Problem in its place.
-        aliases: Case field to the column that the file's form holds it in.
+        rows: The records in order; an unreadable record is a Problem in its place.
+        aliases: Case field to the column that this file format uses for it.
         cells: Whether values are untyped text, as in CSV.
     """
 
@@ -44,22 +44,22 @@ class Table:
 
 
 MAX_RECORD = 32 * 1024**2
-"""Characters that one record of CSV may have; of JSON lines and Parquet, bytes."""
+"""Maximum size of one record: characters in CSV, bytes in JSON Lines and Parquet."""
 
 
 def too_long(where: str, hint: str = "") -> Broken:
-    """The problem that a record has more than MAX_RECORD."""
+    """The problem of a record longer than MAX_RECORD."""
     return Broken(f"the record is longer than {MAX_RECORD:,} characters", where, hint)
 
 
 def shown(path: Path) -> str:
-    """The path as messages name it: relative where it lies below the working directory."""
+    """The path as shown in messages: relative if below the working directory."""
     here = Path.cwd()
     return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
 
 
 def record(value: object, where: str, hint: str = "") -> SourceRow | Problem:
-    """A row out of a parsed value, or the problem that it is no object."""
+    """The row for a parsed value, or a Problem if it is not an object."""
     if isinstance(value, dict):
         return SourceRow(where, value)  # pyright: ignore[reportUnknownArgumentType] - JSON keys are text
     return Problem(f"expected an object with one column per key, got {kind(value)}", where, hint)
@@ -72,12 +72,12 @@ _PLACE = re.compile(r"(?P<reason>.*) at line (?P<line>\d+) column (?P<column>\d+
 
 
 def parse_json(text: bytes, file: str, first_line: int = 1) -> Any | Problem:
-    """The value, or what is wrong with the text and in which line of the file.
+    """Parse JSON; an error is a Problem with the line in the file.
 
     Args:
         text: UTF-8 JSON.
         file: The file's name, for the message.
-        first_line: The line of the file that the text begins on.
+        first_line: The file's line on which the text begins.
     """
     try:
         value = from_json(text, allow_inf_nan=False)
@@ -96,19 +96,19 @@ def parse_json(text: bytes, file: str, first_line: int = 1) -> Any | Problem:
 
 
 def too_large(number: str) -> str:
-    """What is wrong with a number that would be read as infinity."""
+    """The error message for a number that would overflow to infinity."""
     shown = number if len(number) <= _SHOWN else f"{number[:_SHOWN]}…"
     return f"the number {shown} is too large; numbers end at about 1.8e308"
 
 
 def refuse_too_large(value: Any, text: str) -> None:
-    """Raise ValueError where a value that was parsed from the text has a number that was read as infinity."""
+    """Raise ValueError if a number in the value, parsed from the text, overflowed to infinity."""
     if not is_finite(value):
         raise ValueError(too_large(_overflow(text.encode())[0].decode()))
 
 
 def _overflow(text: bytes) -> re.Match[bytes]:
-    """The first number that is read as infinity, in JSON that holds one. Whole numbers have no end."""
+    """The first number in the JSON text that overflows; there must be one. Integers never overflow."""
     numbers = (found for found in _STRING_OR_NUMBER.finditer(text) if not found[0].startswith(b'"'))
     return next(n for n in numbers if re.search(rb"[.eE]", n[0]) and math.isinf(float(n[0])))
 

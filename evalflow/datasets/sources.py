@@ -1,4 +1,4 @@
-"""Which files a dataset is, what format they have, and what they hold as a hash."""
+"""A dataset's files, their formats, and a hash of their contents."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ENDINGS: dict[str, Format] = {".jsonl": "jsonl", ".json": "json", ".csv": "csv",
 
 
 def files(config: DatasetConfig) -> list[Path]:
-    """The dataset's files, absolute and sorted; UserError where there is none, or the path is a folder."""
+    """The dataset's files, absolute and sorted; UserError if there is none, or the path is a folder."""
     path = paths.resolve(str(Path(config.path).expanduser()))
     if path.is_file():
         return [path]
@@ -37,7 +37,7 @@ def files(config: DatasetConfig) -> list[Path]:
 
 
 def format_of(path: Path, config: DatasetConfig) -> Format:
-    """The format that is declared, else the one that the file's ending says; UserError where neither does."""
+    """The declared format, else that of the file extension; UserError if neither tells."""
     found = config.format or ENDINGS.get(path.suffix.lower())
     if found is None:
         ending = f"ending {path.suffix!r}" if path.suffix else "no ending"
@@ -47,13 +47,13 @@ def format_of(path: Path, config: DatasetConfig) -> Format:
 
 
 def digest(config: DatasetConfig) -> str:
-    """A SHA-256 over the files' contents, in hexadecimal; that of the file itself where it is one."""
+    """A hexadecimal SHA-256 of the contents; for a single file, of the file itself."""
     sums = [_sha256(path) for path in files(config)]
     return sums[0] if len(sums) == 1 else hashlib.sha256("\n".join(sums).encode()).hexdigest()
 
 
 def text_bytes(config: DatasetConfig) -> float:
-    """Bytes of the dataset's files; infinite where one is compressed, since they tell nothing of what it holds."""
+    """Size of the dataset's files in bytes; infinite if one is compressed, since its text size is unknown."""
     paths = files(config)
     if any(format_of(path, config) == "parquet" for path in paths):
         return math.inf
@@ -69,7 +69,7 @@ def _sha256(path: Path) -> str:
 
 
 def unreadable(path: Path, error: OSError) -> Problem:
-    """The problem that the system does not let us read a file."""
+    """The problem of a file that the system refuses to open or read."""
     return Broken(f"the file cannot be read: {error.strerror or error}", shown(path))
 
 
@@ -88,7 +88,7 @@ def _beside(path: Path) -> str:
 
 
 def plain_rows(path: Path) -> Iterator[SourceRow | Problem]:
-    """The rows of a .jsonl or .csv file, unreadable ones as Problems; UserError where it is another file or none."""
+    """The rows of a .jsonl or .csv file, unreadable ones as Problems; UserError for any other file or none."""
     if not path.is_file():
         raise UserError(Problem("no such file", shown(path)))
     try:

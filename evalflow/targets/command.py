@@ -1,4 +1,4 @@
-"""The connector to a target that is a command: a process of its own for each case, and no shell."""
+"""The connector to a command: one process per case, without a shell."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from evalflow.errors import Problem, TargetError, UserError
 from evalflow.targets.service import Connector, RawReply, Slots, digest
 
 MAX_OUTPUT = 8 * 1024**2
-"""Bytes of a reply."""
+"""Maximum size of a reply in bytes."""
 KEPT_ERRORS = 4096
-"""Bytes of stderr that are kept, the last ones."""
+"""Bytes kept from the end of stderr."""
 SHOWN_ERRORS = 10
-"""Lines of it that an error tells, the last ones."""
+"""Lines shown from the end of stderr in an error."""
 _CHUNK = 2**16
 
 
 class CommandConnector(Connector):
-    """Starts the command in a process group of its own, which is killed when its time is over or the run is stopped.
+    """Starts the command in its own process group, which is killed at the time limit or when the run is stopped.
 
     Raises:
         UserError: There is no such program, or a budget in dollars is set.
@@ -82,7 +82,7 @@ class CommandConnector(Connector):
 
 
 async def _feed(stdin: asyncio.StreamWriter | None, data: bytes) -> None:
-    """Write the case; a command that does not read it to the end may know enough."""
+    """Write the case to stdin. It is no error if the command stops reading early."""
     assert stdin
     with contextlib.suppress(OSError, RuntimeError):
         stdin.write(data)
@@ -101,7 +101,7 @@ async def _output(stdout: asyncio.StreamReader | None) -> bytes:
 
 
 async def _errors(stderr: asyncio.StreamReader | None, tail: bytearray) -> None:
-    """Keep the end of what is said, also of a command that is killed."""
+    """Keep the end of stderr, even if the command is killed."""
     assert stderr
     while chunk := await stderr.read(_CHUNK):
         tail += chunk
@@ -109,15 +109,15 @@ async def _errors(stderr: asyncio.StreamReader | None, tail: bytearray) -> None:
 
 
 def _first(failures: ExceptionGroup[Exception]) -> Exception:
-    """The first error of a task group; the others are its consequences."""
+    """The first error of a task group; the others follow from it."""
     return failures.exceptions[0]
 
 
 async def _kill(process: Process, transport: asyncio.SubprocessTransport) -> None:
-    """Kill the process group. Children that still hold the pipes of a command that has ended are in it."""
+    """Kill the process group, which includes children that still hold the pipes of an ended command."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
-    # The end of a process is told when its pipes are closed, and one that is full and unread would stay open.
+    # asyncio reports the end of a process once its pipes close; a full, unread pipe would stay open.
     for stream in range(3):
         if pipe := transport.get_pipe_transport(stream):
             pipe.close()
@@ -130,7 +130,7 @@ def _ended(code: int, errors: bytearray) -> str:
 
 
 def _stderr_in_words(errors: bytearray) -> str:
-    """What a command said on stderr, to stand behind an error: its last line, then those before it."""
+    """The end of stderr for an error message: the last line first, then those before it."""
     lines = [line.rstrip() for line in errors.decode("utf-8", "replace").strip().splitlines()]
     if not lines:
         return ""
@@ -139,7 +139,7 @@ def _stderr_in_words(errors: bytearray) -> str:
 
 
 def _contents(argv: Sequence[str]) -> Iterator[str]:
-    """Digests of the files that a command line names after the program, such as a script."""
+    """Digests of the files named as arguments on the command line, such as a script."""
     for word in argv[1:]:
         path = Path(word)
         with contextlib.suppress(OSError, ValueError):

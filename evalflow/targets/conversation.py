@@ -1,4 +1,4 @@
-"""Scripted dialogues: the target is asked wherever a user's message has no answer, turn by turn."""
+"""Scripted dialogues: the target is asked turn by turn, at each user message without an answer."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from evalflow.records import NOTHING, Answer, Case, Message
 
 
 def open_turns(messages: Sequence[Message]) -> list[int]:
-    """Where the target is to be asked: the positions of the user messages that no assistant's message follows.
+    """The positions of the messages at which the target is asked: user messages that no assistant message follows.
 
-    The last message is always one, whoever said it: its answer is the case's.
+    The last message always counts, whatever its role: its answer is the case's.
     """
     last = len(messages) - 1
     return [
@@ -24,10 +24,10 @@ def open_turns(messages: Sequence[Message]) -> list[int]:
 
 
 class ConversationTarget:
-    """Plays conversations through a target that answers the last message only.
+    """Plays conversations with a target that answers only the last message.
 
-    What it said to an earlier message stands in the conversation when it is asked the next one, as does what came with
-    it as metadata. Each turn is a call of its own: remembered, limited and counted like any other.
+    Its earlier answers and their metadata are part of the conversation for the next turn. Each turn is a separate call:
+    cached, limited and counted like any other.
     """
 
     def __init__(self, target: Target) -> None:
@@ -36,9 +36,9 @@ class ConversationTarget:
         self._target = target
 
     async def answer(self, case: Case, repeat: int) -> Answer:
-        """The answer to the last message, with the conversation as played, and the cost and time of all turns.
+        """The answer to the last message, with the actual conversation, and the cost and time of all turns.
 
-        A turn that fails ends the conversation: nobody knows what would have been said after it.
+        A turn that fails ends the conversation, since later turns depend on its answer.
         """
         asked = open_turns(case.messages)
         if len(asked) < 2:
@@ -64,15 +64,15 @@ class ConversationTarget:
 
 
 def _as_text(answer: Answer) -> str:
-    """An answer as a message; a prediction in its JSON form, unless it is text."""
+    """An answer as message text; a prediction is JSON unless it is text."""
     said = answer.actual if answer.answer is None else answer.answer
     return said if isinstance(said, str) else json.dumps(said, ensure_ascii=False)
 
 
 def _totalled(answers: Sequence[Answer]) -> Answer:
-    """The last answer, with what all of them took; None where one of them does not say.
+    """The last answer, with the totals of all turns; None if a turn does not know its own.
 
-    A turn that failed before anything was answered took nothing.
+    A turn that failed before any reply counts as 0.
     """
     taken = [answer for answer in answers if answer.requests or answer.cached]
     if not taken:

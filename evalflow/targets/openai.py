@@ -1,4 +1,4 @@
-"""The target that is a model behind an OpenAI-compatible endpoint."""
+"""The target for a model behind an OpenAI-compatible endpoint."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ from evalflow.targets.recorded import blank, failed
 from evalflow.targets.reply import Form
 
 VARIABLES = ("question", "history", "messages", "contexts", "metadata", "vars")
-"""What its templates may use: what is known of a case without its reference, its expected outcome or its answer."""
+"""The variables of its templates: a case's fields except reference, expected outcome and answer."""
 _FENCED = re.compile(r"```(?:json)?\s*(.*?)\s*```", re.DOTALL)
 DECISIVE = ("base_url", "model", "temperature", "max_tokens", "system_prompt", "prompt")
 
 
 class OpenAITarget:
-    """Asks a model. The reply's text is the answer, or the prediction where the dataset generates `actual`.
+    """Asks a model. The reply's text is the answer, or the prediction if the dataset generates `actual`.
 
-    Where the dataset puts predictions together of parts, the text is a JSON object with these, or with its columns.
+    If the dataset composes predictions of parts, the text is a JSON object with these parts or with its columns.
 
     Args:
         config: The model, its system prompt and its prompt.
-        name: The column value.
+        name: The target's name.
         prompts: The templates.
-        forms: By dataset, its own form, with the case field that the reply fills.
+        forms: Each dataset's form, with the case field that the reply fills.
         session: Shared by all clients of a run.
-        client: For tests, and for other ways to the endpoint.
+        client: Replaces the HTTP client, e.g. in tests.
 
     Raises:
-        UserError: The API key's variable is not set, or a prompt is missing, broken, or uses what it must not see.
+        UserError: The API key's variable is not set, or a prompt is missing, broken, or uses a forbidden field.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class OpenAITarget:
         self._client = client or ChatClient(config, "target", session)
 
     def render(self, case: Case) -> tuple[Message, ...]:
-        """The messages that are sent for a case; UserError where a template cannot be rendered with it."""
+        """The messages for a case; UserError if a template cannot be rendered for it."""
         variables = {name: getattr(case, name) for name in VARIABLES}
         messages = [replace(message, metadata=None) for message in case.messages]
         if self._prompt:
@@ -76,7 +76,7 @@ class OpenAITarget:
         return tuple(messages)
 
     async def answer(self, case: Case, repeat: int) -> Answer:
-        """Ask the model; a failure is an answer in state `error`. See `Target`."""
+        """Ask the model; a failure gives an answer in state `error`. See `Target`."""
         begun = blank(case, self.name, repeat)
         try:
             sent = [{"role": message.role, "content": message.content} for message in self.render(case)]
@@ -111,7 +111,7 @@ class OpenAITarget:
         await self._client.close()
 
     async def _paid(self, request: HttpRequest, form: Form) -> tuple[tuple[Completion, bool], Entry]:
-        """Ask for an answer; what is none has been paid for, and is not to be remembered."""
+        """Ask for an answer. A reply without a usable answer is paid for but not cached."""
         completion = await self._client.complete(request)
         fault = _fault(completion, form)
         if fault:
@@ -125,12 +125,12 @@ class OpenAITarget:
 
 
 def answer_text(completion: Completion) -> str:
-    """The answer; a refusal is one too, and often the right one."""
+    """The text of the answer. A refusal is an answer too, and often the right one."""
     return completion.text or completion.refusal or ""
 
 
 def _fault(completion: Completion, form: Form) -> tuple[str, str] | None:
-    """Why there is no answer: error_type and message."""
+    """The error_type and message if there is no answer, else None."""
     if completion.finish_reason == "content_filter":
         return "refused", "the content filter withheld the answer"
     if not answer_text(completion):
@@ -144,7 +144,7 @@ def _fault(completion: Completion, form: Form) -> tuple[str, str] | None:
 
 
 def predicted(text: str, form: Form) -> Any:
-    """The prediction in a reply's text; TargetError where the dataset wants an object of parts and it is none."""
+    """The prediction in a reply's text; TargetError if the dataset wants an object of parts and there is none."""
     if not form.parts:
         return scalar(text)
     fenced = _FENCED.fullmatch(text.strip())
@@ -162,7 +162,7 @@ def predicted(text: str, form: Form) -> Any:
 
 
 def scalar(text: str) -> Any:
-    """A prediction from a reply's text: a boolean (True and TRUE too), a number or a JSON string, else the text."""
+    """Parse a prediction: a boolean (True and TRUE too), a number or a JSON string, else the text."""
     bare = text.strip()
     try:
         value: Any = parsed((bare.lower() if bare.lower() in {"true", "false"} else bare).encode())
@@ -173,14 +173,14 @@ def scalar(text: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _Template:
-    """A template that is ready to render, and a digest of its text."""
+    """A compiled template and a digest of its text."""
 
     render: Callable[[Mapping[str, Any]], str]
     digest: str
 
 
 def _template(source: str | None, where: str, prompts: Prompts) -> _Template | None:
-    """The template of a .jinja file, or of text that stands in YAML."""
+    """The template in a .jinja file, or in text from YAML."""
     if source is None:
         return None
     if source.endswith(".jinja") and not any(char.isspace() or char == "{" for char in source):

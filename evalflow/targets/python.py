@@ -26,12 +26,12 @@ HINT = "name a callable that Python finds from the working directory: target.cal
 
 
 class Threads:
-    """Runs functions in threads, `maximum` at a time. One that is given up keeps its place until it really ends.
+    """Runs functions in threads, at most `maximum` at a time. A timed-out thread keeps its slot until it really ends.
 
     Args:
-        call: What is run, for messages.
-        maximum: Threads at a time.
-        patience_s: Seconds that each may take before whoever waits for it gives it up.
+        call: The function's name, for messages.
+        maximum: Maximum number of threads.
+        patience_s: Time limit in seconds for each call.
     """
 
     def __init__(self, call: str, maximum: int, patience_s: float) -> None:
@@ -42,7 +42,7 @@ class Threads:
         self._end: asyncio.Future[None] | None = None
 
     async def room(self) -> None:
-        """Wait until another thread may be started; InfrastructureError where none ends in all the time it had."""
+        """Wait for a free thread; InfrastructureError if none ends within the time limit."""
         while self._running >= self._maximum:
             self._end = self._end or asyncio.get_running_loop().create_future()
             if not (await asyncio.wait({self._end}, timeout=self._patience_s))[0]:
@@ -53,7 +53,7 @@ class Threads:
                 raise InfrastructureError(what, "let the function itself give up in time, then resume the run")
 
     async def run(self, function: Callable[[Any], Any], argument: Any) -> Any:
-        """What a function gives or raises. Its thread is a daemon, so that one that never ends holds nobody up."""
+        """Run a function and return or raise its result. Its thread is a daemon, so it cannot block the exit."""
         loop = asyncio.get_running_loop()
         ended: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
         context = contextvars.copy_context()
@@ -71,7 +71,7 @@ class Threads:
                 outcome: tuple[Any, BaseException | None] = context.run(function, argument), None
             except BaseException as error:
                 outcome = None, error
-            with contextlib.suppress(RuntimeError):  # the run has ended meanwhile
+            with contextlib.suppress(RuntimeError):  # the event loop is already closed
                 loop.call_soon_threadsafe(deliver, *outcome)
 
         threading.Thread(target=work, name="evalflow.target", daemon=True).start()
@@ -83,7 +83,7 @@ class Threads:
 
 
 class PythonConnector(Connector):
-    """Calls a coroutine function in the event loop, and any other callable in a thread of its own.
+    """Calls a coroutine function in the event loop, and any other callable in its own thread.
 
     Raises:
         UserError: It cannot be imported or called, or a budget in dollars is set.
@@ -114,7 +114,7 @@ class PythonConnector(Connector):
         except CallError:
             raise
         except (Exception, SystemExit, asyncio.CancelledError) as error:
-            if task and task.cancelling() > cancelled:  # and no CancelledError that the callable has let out
+            if task and task.cancelling() > cancelled:  # a real cancellation, not one raised by the callable
                 raise
             raise TargetError("exception", of_exception(error), requests=1) from error
         try:
@@ -141,7 +141,7 @@ def _imported(call: str) -> tuple[ModuleType, Callable[[Any], Any]]:
 
 
 def _sources(module: ModuleType) -> Iterator[str]:
-    """Digests of the Python files of the top-level package that a module is in, or of the module's own."""
+    """Digests of the Python files in the module's top-level package, or of the module alone."""
     package = importlib.import_module(module.__name__.partition(".")[0])
     if hasattr(package, "__path__"):
         files = sorted(file for folder in package.__path__ for file in Path(folder).rglob("*.py"))

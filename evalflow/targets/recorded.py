@@ -1,4 +1,4 @@
-"""Recorded answers, and generated ones where none is recorded."""
+"""Recorded answers, and generated ones where a recorded answer is missing."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from evalflow.targets.reply import Form
 
 
 class RecordedTarget:
-    """Gives what stands in the data; a case that has nothing is `absent`.
+    """Returns the recorded answers; a case without one is `absent`.
 
-    With `demo` it gives the example answers, to try metrics on before there is a target.
+    With `demo` it returns the example answers, to try metrics before there is a target.
     """
 
     def __init__(self, name: str, *, demo: bool = False) -> None:
@@ -23,7 +23,7 @@ class RecordedTarget:
         self._demo = demo
 
     async def answer(self, case: Case, repeat: int) -> Answer:
-        """The case's own answer."""
+        """The case's recorded answer."""
         return recorded_answer(case, self.name, repeat, demo=self._demo)
 
     async def close(self) -> None:
@@ -31,10 +31,10 @@ class RecordedTarget:
 
 
 def recorded_answer(case: Case, target: str, repeat: int, *, demo: bool = False) -> Answer:
-    """The answer that a case brings along; one in state `error` where the data says that recording it failed.
+    """The recorded answer of a case; in state `error` if the data says that recording failed.
 
-    With `demo` it is the example answer with its metadata. An example without any came with nothing ({}): what was
-    recorded beside another answer says nothing of it.
+    With `demo` it is the example answer with its own metadata ({} if none), since metadata recorded with another answer
+    does not apply.
     """
     example = case.demo_answer
     answer = (example.content if example else None) if demo else case.answer
@@ -60,7 +60,7 @@ def recorded_answer(case: Case, target: str, repeat: int, *, demo: bool = False)
 
 
 def blank(case: Case, target: str, repeat: int) -> Answer:
-    """The answer to a case before anything is known of it."""
+    """An answer with only the case's identity, to be filled in."""
     return Answer(
         dataset=case.dataset,
         index=case.index,
@@ -72,7 +72,7 @@ def blank(case: Case, target: str, repeat: int) -> Answer:
 
 
 def failed(answer: Answer, error: CallError) -> Answer:
-    """The answer in state `error`, with what was paid for all the same."""
+    """The answer in state `error`, including the cost of the failed call."""
     return replace(
         answer,
         status="error",
@@ -86,7 +86,7 @@ def failed(answer: Answer, error: CallError) -> Answer:
 
 
 class MissingTarget:
-    """Asks the live target only for what the data lack. Its name names both, since its answers are of both."""
+    """Asks the live target only if the data has no answer. Its name has both names, since it has answers of both."""
 
     def __init__(self, live: Target, forms: Mapping[str, Form]) -> None:
         self.name = f"recorded+{live.name}"
@@ -95,7 +95,7 @@ class MissingTarget:
         self._forms = forms
 
     async def answer(self, case: Case, repeat: int) -> Answer:
-        """The recorded answer, else a generated one."""
+        """The recorded answer, or else a generated one."""
         if getattr(case, self._forms[case.dataset].generates) is not None:
             return recorded_answer(case, self.name, repeat)
         return replace(await self._live.answer(case, repeat), target=self.name)

@@ -1,6 +1,6 @@
 """The kinds of targets.
 
-Third parties add theirs as entry points of the group `evalflow.targets`, each a `TargetKind`.
+Third parties add kinds as entry points of the group `evalflow.targets`, each a `TargetKind`.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ Generate = Literal[False, True, "missing", "demo"]
 
 @dataclass(frozen=True, slots=True)
 class TargetKind:
-    """A kind of target: the model of its configuration, and what makes one of it.
+    """A kind of target: its configuration model and its constructor.
 
-    `build` is given the configuration, the name, the templates, by dataset its form, and what a run's clients share.
+    `build` takes the configuration, the name, the templates, each dataset's form, and the session shared in a run.
     """
 
     config_model: type[TargetConfig]
@@ -57,7 +57,7 @@ def target_kinds() -> Kinds[TargetKind]:
 
 
 def target_config_model(kind: str) -> type[TargetConfig]:
-    """The model of a kind's configuration; UserError where there is no such kind."""
+    """The configuration model of a kind; UserError if there is no such kind."""
     return target_kinds().get(kind).config_model
 
 
@@ -69,18 +69,18 @@ def build_target(
     generate: Generate,
     session: CallSession | None = None,
 ) -> Target:
-    """The target that a configuration describes.
+    """Build the target that a configuration describes.
 
     Args:
-        config: Of the model that belongs to its kind.
-        choice: The file of conf/target that was chosen; the name defaults to `<choice>:<model>`, or to the choice.
+        config: An instance of its kind's model.
+        choice: The chosen file of conf/target; the name defaults to `<choice>:<model>`, or to the choice.
         prompts: The templates.
-        forms: By dataset, its own form, with the case field that a live target fills.
-        generate: The run's `generate`: demo takes the example answers instead, missing asks for what the data lack.
+        forms: Each dataset's form, with the case field that a live target fills.
+        generate: The run's `generate`: demo uses the example answers instead; missing asks only for absent answers.
         session: Shared by all judges and targets of a run.
 
     Raises:
-        UserError: The configuration cannot work, such as without an API key.
+        UserError: The configuration cannot work, e.g. the API key is missing.
     """
     if generate == "demo":
         return RecordedTarget("demo", demo=True)

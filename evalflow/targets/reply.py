@@ -1,4 +1,4 @@
-"""From a service's JSON reply to an answer."""
+"""Parse a service's JSON reply into an answer."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ Generated = Literal["answer", "actual"]
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """How the rows of a dataset name what a target replies.
+    """The names that a dataset's rows, and so a reply in the same form, use for an answer.
 
     Attributes:
         generates: The case field that a reply must have.
-        sources: Case field to column or JSONPath, or to several of them by the names that they get in the field.
+        sources: Case field to column or JSONPath, or to several of them by part name.
     """
 
     generates: Generated = "answer"
@@ -33,17 +33,17 @@ class Form:
 
     @classmethod
     def of(cls, config: DatasetConfig) -> Self:
-        """The form that a dataset declares."""
+        """The form declared by a dataset."""
         return cls(config.generates, config.fields or {})
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """What a prediction is put together of; empty where it is one value."""
+        """The parts of a composed prediction; empty for a single value."""
         source = self.sources.get("actual")
         return () if source is None or isinstance(source, str) else tuple(source)
 
     def find(self, name: str, row: Mapping[str, Any]) -> Any:
-        """The value of a case field in a reply that is like a row of the dataset; None where it has none."""
+        """The value of a case field in a reply that has the form of a dataset row; None if absent."""
         source = self.sources.get(name)
         if source is None or isinstance(source, str):
             return _column_at(source, row)
@@ -51,7 +51,7 @@ class Form:
         return {part: value for part, value in values.items() if value is not None} or None
 
     def failure(self, row: Mapping[str, Any]) -> str | None:
-        """Why a reply says that there is no answer: where the dataset has a column of `status: error`; else None."""
+        """The error in a reply whose failure column has `status: error` or a message; else None."""
         found = self.find("failure", row)
         if not isinstance(found, dict):
             return found if isinstance(found, str) else None
@@ -59,7 +59,7 @@ class Form:
         return str(told.get("message", "it says no more than status: error")) if told.get("status") == "error" else None
 
     def check(self, prediction: Any) -> None:
-        """Refuse, by a ValueError, a prediction that has none of the parts that the dataset puts together."""
+        """Raise ValueError if a prediction has none of the parts that the dataset declares."""
         if not self.parts or prediction is None:
             return
         if not isinstance(prediction, dict):
@@ -79,12 +79,12 @@ def _column_at(source: str | None, row: Mapping[str, Any]) -> Any:
 
 _FORMS = {"answer": ("answer",), "actual": ("actual",), "metadata": ("metadata",)}
 _CHUNKS = "structured_contexts"
-"""Contexts map themselves under this name too, whatever the dataset."""
+"""Another name for contexts that is recognised for every dataset."""
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedReply:
-    """What a reply says; None: nothing."""
+    """The fields of a reply; None if absent."""
 
     answer: str | None = None
     actual: Any = None
@@ -93,14 +93,14 @@ class ParsedReply:
 
 
 class ReplyReader:
-    """Reads replies as a target's configuration says.
+    """Reads replies as configured by a target.
 
-    A reply that is no object is the value of the field that the dataset generates. Of an object, what is mapped is
-    taken from its path, which must lead somewhere; all else from the field of the same name, if there is one, or from
-    where it stands in the dataset's own form.
+    A reply that is no object is the value of the field that the dataset generates. In an object, a mapped field is read
+    from its path, which must have a match. Any other field is read from the key of the same name, or else from its
+    place in the dataset's own form.
 
     Attributes:
-        quick: Whether reading takes next to no time, whatever is replied.
+        quick: Whether reading is fast for any reply, and may run in the event loop.
     """
 
     def __init__(self, config: ReplyConfig) -> None:
@@ -112,10 +112,10 @@ class ReplyReader:
         self.quick = all(path.plain for path in (*self._paths.values(), *inner))
 
     def read(self, body: bytes, form: Form) -> ParsedReply:
-        """What the reply says, which must have the field that the form generates.
+        """Parse a reply, which must have the field that the form generates.
 
         Raises:
-            TargetError: It is no JSON, says that it failed, a path leads nowhere, or what stands there cannot be used.
+            TargetError: It is no JSON, reports a failure, lacks a mapped path, or has an unusable value.
         """
         reply = _parsed(body)
         fields = cast("dict[str, Any]", reply) if isinstance(reply, dict) else {}

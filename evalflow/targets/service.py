@@ -1,4 +1,4 @@
-"""Targets that take JSON and return JSON, over HTTP or on this machine."""
+"""Targets that take and return JSON, over HTTP or on this machine."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from evalflow.targets.reply import Form, ParsedReply, ReplyReader
 
 @dataclass(frozen=True, slots=True)
 class RawReply:
-    """A reply as it came, the seconds it took, and what stands behind the error where the reply cannot be used."""
+    """A raw reply, its latency in seconds, and a note to append to the error if the reply is unusable."""
 
     body: bytes
     latency_s: float
@@ -40,21 +40,21 @@ class RawReply:
 
 
 class Connector(ABC):
-    """How a program is reached.
+    """Connects to a program.
 
     Attributes:
-        identity: All that decides its replies, beside what is sent.
+        identity: Everything besides the request that determines the replies, for the cache key.
     """
 
     identity: str
 
     def render(self, case: Case) -> bytes:
-        """What is sent for a case, by default the case as JSON; UserError where it cannot be made."""
+        """The request for a case, by default the case as JSON; UserError if it cannot be built."""
         return canonical(payload(case))
 
     @abstractmethod
     async def ask(self, data: bytes) -> RawReply:
-        """Send it and wait for the reply.
+        """Send the request and wait for the reply.
 
         Raises:
             CallError: This call failed for good.
@@ -62,12 +62,12 @@ class Connector(ABC):
             BudgetError: The budget does not cover it.
         """
 
-    async def close(self) -> None:  # noqa: B027 - most hold nothing
+    async def close(self) -> None:  # noqa: B027 - most have no connections
         """Release connections."""
 
 
 class ServiceTarget:
-    """A program of one's own. What it costs is not known; its replies are remembered like a model's."""
+    """A target that is your own program. Its price is unknown; its replies are cached like a model's."""
 
     def __init__(
         self, connector: Connector, config: ReplyConfig, name: str, forms: Mapping[str, Form], session: CallSession
@@ -81,7 +81,7 @@ class ServiceTarget:
         self._once = session.once
 
     async def answer(self, case: Case, repeat: int) -> Answer:
-        """Ask the program; a failure is an answer in state `error`. See `Target`."""
+        """Call the program; a failure gives an answer in state `error`. See `Target`."""
         begun = blank(case, self.name, repeat)
         form = self._forms[case.dataset]
         try:
@@ -115,7 +115,7 @@ class ServiceTarget:
         await self._connector.close()
 
     async def _paid(self, data: bytes, form: Form) -> tuple[tuple[ParsedReply, Entry, bool], Entry]:
-        """Ask for a reply; one that cannot be used is not to be remembered."""
+        """Call the program; an unusable reply is not cached."""
         raw = await self._connector.ask(data)
         read = partial(self._reader.read, raw.body, form)
         try:
@@ -134,15 +134,15 @@ class ServiceTarget:
 
 
 def digest(content: Any) -> str:
-    """16 hexadecimal digits that equal contents share."""
+    """A hash of 16 hexadecimal digits; equal contents have the same."""
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def account(session: CallSession) -> Account | None:
-    """What calls are held against; None without a budget.
+    """The budget account of calls; None without a budget.
 
     Raises:
-        UserError: A budget in dollars meets a target whose price nobody knows.
+        UserError: There is a budget in dollars, and the target has no known price.
     """
     budget = session.budget
     if budget is None:
@@ -175,7 +175,7 @@ def _context(context: Context) -> dict[str, Any]:
 
 
 VARIABLES = ("id", "question", "history", "messages", "contexts", "metadata", "vars")
-"""What its templates may use: the payload, and the messages before the last user message."""
+"""The variables of its templates: the payload, and `history`, the messages before the last user message."""
 _EXPRESSION = re.compile(r"\{\{-?(?P<inner>(?:(?!\{\{|\}\}).)*?)-?\}\}", re.DOTALL)
 _ENCODED = re.compile(r"\|\s*(tojson|json)\s*(\([^()]*\))?\s*\Z")
 
@@ -183,19 +183,19 @@ Make = Callable[[Mapping[str, Any]], Any]
 
 
 class Body:
-    """Makes the JSON that is sent for a case.
+    """Builds the JSON request body for a case.
 
-    Values never are part of the JSON's own text, so that none can break it. In a map or list, each text is a template:
-    one that is a single expression gives its value as it is, a list say, and any other one gives text. A body that is
-    text is one template of a whole JSON document, in which every expression is put as JSON.
+    Values are encoded, so none can break the JSON. In a map or list, each text is a template. A template that is a
+    single expression gives its value with its type, such as a list; any other gives text. A body that is text is one
+    template of a whole JSON document, in which every expression is encoded as JSON.
 
     Args:
-        source: As it stands in YAML; None: the payload.
+        source: The body in YAML; None: the payload.
         where: The key path, for messages.
         prompts: The templates.
 
     Raises:
-        UserError: A template is broken, uses what it must not see, or makes no JSON.
+        UserError: A template is broken, uses a forbidden field, or does not produce JSON.
     """
 
     def __init__(self, source: Any, where: str, prompts: Prompts) -> None:
@@ -212,7 +212,7 @@ class Body:
             self._refuse_no_json()
 
     def value(self, case: Case) -> Any:
-        """The JSON value for a case; UserError where a template cannot be rendered with it, or makes no JSON of it."""
+        """The JSON body for a case; UserError if a template cannot be rendered for it, or does not give JSON."""
         plain = payload(case)
         if self._make is None:
             return plain
@@ -220,7 +220,7 @@ class Body:
         return self._make({**plain, "history": history})
 
     def _refuse_no_json(self) -> None:
-        """Try the document on an example; what it cannot be rendered with, a case may still have."""
+        """Try the document on an example. Rendering errors are ignored: a real case may have what the example lacks."""
         try:
             self.value(_EXAMPLE)
         except _NoJsonError:
@@ -262,13 +262,13 @@ class Body:
 
 
 class _NoJsonError(UserError):
-    """A template was rendered, and what it made is no JSON."""
+    """A template was rendered, but the result is not JSON."""
 
 
 _EXAMPLE = Case(
     dataset="", index=0, id="id", messages=tuple(Message(role, "text") for role in ("user", "assistant", "user"))
 )
-"""To see before the run whether a document is JSON."""
+"""Example values to check before the run whether a document is JSON."""
 
 
 def _as_json(expression: re.Match[str]) -> str:
@@ -294,7 +294,7 @@ def _parsed(text: str, where: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _Received:
-    """A 2xx response. What it took in tokens, nobody says."""
+    """A 2xx response. Its token usage is unknown."""
 
     body: bytes
     latency_s: float
@@ -302,7 +302,7 @@ class _Received:
 
 
 class HttpConnector(Connector):
-    """Sends the case to a service, under its limiter and the run's budget, and tries again what may pass.
+    """Sends the case to a service, within the rate limit and the budget, and retries transient faults.
 
     Raises:
         UserError: The body's template is wrong, or a budget in dollars is set.
@@ -328,11 +328,11 @@ class HttpConnector(Connector):
         )
 
     def render(self, case: Case) -> bytes:
-        """The body. See `Connector`."""
+        """The request body. See `Connector`."""
         return canonical(self._body.value(case))
 
     async def ask(self, data: bytes) -> RawReply:
-        """Send it. See `Connector`."""
+        """Send the request. See `Connector`."""
         request = HttpRequest(self._config.method, "", data, self._config.timeout_s)
         received = await self._gateway.send(request, _received)
         return RawReply(received.body, received.latency_s)
@@ -347,7 +347,7 @@ def _received(response: Response) -> _Received:
 
 
 class Slots:
-    """Lets so many calls at a time through, each for so long; calls of the same key share their slots.
+    """Limits concurrent calls and their time; calls with the same key share their slots.
 
     Raises:
         UserError: A budget in dollars is set.
@@ -361,15 +361,15 @@ class Slots:
     async def run(
         self, data: bytes, call: Callable[[bytes], Awaitable[bytes]], ready: Callable[[], Awaitable[None]] | None = None
     ) -> RawReply:
-        """The reply of a call, which is cancelled when its time is over.
+        """Make a call, and cancel it at the time limit.
 
         Args:
-            data: What is sent.
-            call: Sends it.
-            ready: Waits until there is room for a call; its time does not count.
+            data: The request.
+            call: Sends the request.
+            ready: Waits for a free slot; this time does not count.
 
         Raises:
-            TargetError: It took too long.
+            TargetError: The call timed out.
             BudgetError: The budget does not cover it.
         """
         reserved = (
