@@ -1,4 +1,4 @@
-"""Bots: the targets that people define, those of conf/, and a question to one."""
+"""Bots: the targets that people define, those of conf/, and a test question to one."""
 
 from __future__ import annotations
 
@@ -31,13 +31,14 @@ Origin = Literal["workspace", "conf"]
 
 @dataclass(frozen=True, slots=True)
 class Bot:
-    """What is evaluated.
+    """A target under test.
 
     Attributes:
         name: Unique; the target's name in runs.
         description: For people.
-        config: A target's configuration: kind (openai, http or recorded) and its keys. Secrets are named only.
-        origin: conf: a file declares it, and it cannot be changed here.
+        config: A target's configuration: kind (openai, http or recorded) and its keys. It holds names of secrets, not
+            the secrets.
+        origin: "conf" if a file declares it; it cannot be changed here.
         version: Counts its changes; 0 for conf.
         created_at, updated_at: ISO 8601, UTC; empty for conf.
     """
@@ -52,7 +53,7 @@ class Bot:
 
 
 def _is_offered(option: Option) -> bool:
-    """Whether what conf/ declares is of a kind that can be used from here."""
+    """Whether an option of conf/ is of a kind that can be used here."""
     return library.kind_of(option) in BOT_KINDS
 
 
@@ -66,7 +67,7 @@ def list_bots(space: Workspace) -> list[Bot]:
 
 
 def get_bot(space: Workspace, name: str) -> Bot:
-    """One bot; of conf/, with all that it inherits, and "???" for what is still to be given."""
+    """One bot. A bot of conf/ includes all that it inherits, and "???" for a required value that is missing."""
     row = BOTS.find(space, name)
     if row is not None:
         return from_row(Bot, row)
@@ -83,10 +84,10 @@ def create_bot(space: Workspace, name: str, config: Mapping[str, Any], descripti
 
 
 def bot_values(name: str, config: Mapping[str, Any], description: str = "") -> dict[str, Any]:
-    """The columns of a bot that is to be, for `BOTS.add`.
+    """The columns of a new bot, for `BOTS.add`.
 
     Raises:
-        TakenError: conf/ declares one of that name.
+        TakenError: conf/ declares a bot of that name.
     """
     values = {"name": name, "description": one_line(description, "bot"), "config": check_bot(name, config)}
     BOTS.expect_free(name)
@@ -102,15 +103,15 @@ def update_bot(
     description: str | None = None,
     new_name: str | None = None,
 ) -> Bot:
-    """Change a bot; what is not given stays.
+    """Change a bot. None leaves a value unchanged.
 
     Args:
         space: The workspace.
         name: Its name.
-        expected: The version that the change was made from.
-        config: Its connection, whole.
+        expected: The version that the change is based on.
+        config: Its complete new configuration.
         description: For people.
-        new_name: Another name; its runs keep the one they were made with.
+        new_name: A new name; its past runs keep the old one.
     """
     row = BOTS.get(space, name)
     values: dict[str, Any] = {"name": new_name or name}
@@ -128,10 +129,10 @@ def delete_bot(space: Workspace, name: str, expected: int) -> None:
 
 
 def copy_bot(space: Workspace, source: str, name: str, changes: Mapping[str, Any] | None = None) -> Bot:
-    """Define a bot like another one, such as one of conf/, with other values for some keys.
+    """Copy a bot, which may be of conf/, and change some keys.
 
     Raises:
-        TakenError, UserError: As of `create_bot`; also for a value that is still to be given.
+        TakenError, UserError: As for `create_bot`; also if a required value is missing.
     """
     bot = get_bot(space, source)
     return create_bot(space, name, {**library.given(bot.config), **(changes or {})}, bot.description)
@@ -142,26 +143,26 @@ def _of_conf(option: Option) -> Bot:
 
 
 LONGEST_S = 120.0
-"""How long all tries together may take."""
+"""Time limit, including retries."""
 LONGEST_QUESTION = 20_000
-"""Characters."""
+"""In characters."""
 _VARIABLE = re.compile(r"\$\{oc\.env:([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 async def try_bot(name: str, config: Mapping[str, Any], question: str) -> Answer:
-    """Ask a bot that is being defined; nothing is kept, and nothing is taken from what was kept.
+    """Send a question to a bot that is being defined. Nothing is cached or saved.
 
     Args:
-        name: What it will be called.
+        name: The bot's name.
         config: Its configuration.
-        question: Of the user.
+        question: The user's message.
 
     Returns:
-        What it said; in state error, why it did not.
+        The answer; in state error, with the reason.
 
     Raises:
         UserError: The configuration is wrong, a key is not set, or the bot has only recorded answers.
-        InfrastructureError: Nothing answers there, or the key is refused.
+        InfrastructureError: The endpoint cannot be reached, or the key is refused.
     """
     asked = question.strip()
     if not asked or len(asked) > LONGEST_QUESTION:
@@ -192,7 +193,7 @@ def _case(question: str) -> Case:
 
 
 def _with_environment(value: Any) -> Any:
-    """The configuration with the values of the variables that it names."""
+    """The configuration with environment variables replaced by their values."""
     if isinstance(value, str):
         return _VARIABLE.sub(lambda found: _variable(found[1]), value)
     if isinstance(value, dict):

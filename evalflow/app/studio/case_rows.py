@@ -1,4 +1,4 @@
-"""Rows of cases, read as those of files are, and as they are stored."""
+"""Rows of cases: parsed as rows of files are, and converted for storage."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from evalflow.store.tables import storable
 
 
 def read_rows(dataset: str, rows: Iterable[Mapping[str, Any]]) -> Iterator[Case]:
-    """The rows as cases, read by what reads files, so that nothing is taken here that a file could not hold.
+    """Parse rows as cases with the reader of files, so that only cases that a file could hold are accepted.
 
     Raises:
-        UserError: With what is wrong with each (`rows:NUMBER`).
+        UserError: Lists the problems of each row (`rows:NUMBER`).
     """
     with TemporaryDirectory() as folder:
         path = Path(folder) / "rows"
@@ -43,10 +43,10 @@ def read_rows(dataset: str, rows: Iterable[Mapping[str, Any]]) -> Iterator[Case]
 
 
 def read_row(dataset: str, row: Mapping[str, Any]) -> Case:
-    """One row as a case.
+    """Parse one row as a case.
 
     Raises:
-        UserError: With what is wrong; the key of a problem with a field is the field's name.
+        UserError: Lists its problems; the key of a problem with a field is the field's name.
     """
     try:
         return next(read_rows(dataset, [row]))
@@ -62,23 +62,23 @@ def _at_field(problem: Problem) -> Problem:
 
 
 def question_of(row: Mapping[str, Any]) -> str:
-    """The last user message of a row of JSON lines; empty where it has none."""
+    """The last user message of a row of JSON lines; empty if there is none."""
     messages = cast("list[dict[str, Any]]", row.get("messages") or [])
     return next((str(message["content"]) for message in reversed(messages) if message["role"] == "user"), "")
 
 
 def irregular_turns(messages: Sequence[Mapping[str, Any]]) -> list[tuple[int, str]]:
-    """What is wrong with the order of a conversation, by the number of the message, from 0."""
+    """Problems in the order of a conversation, each with the number of the message, from 0."""
     return list(readers.irregular([Message(message["role"], message["content"]) for message in messages]))
 
 
 def storable_id(case: Case) -> str:
-    """The id of a case as the store has it."""
+    """The id of a case with characters replaced that the database cannot store."""
     return storable(case.id)
 
 
 def stored(body: dict[str, Any]) -> dict[str, Any]:
-    """A case as `case_to_row` gives it, with its id, question and tags (all their levels) beside it."""
+    """A case as `case_to_row` returns it, with its id, question and tags (all their levels) in columns."""
     levels = [level for tag in body.get("tags", []) for level in readers.tag_levels(tag)]
     return {
         "key": storable(body["id"]),

@@ -1,4 +1,4 @@
-"""Test cases: paged, found, added, changed, and edited many at once."""
+"""Test cases: list, find, add, change, and bulk edit."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ if TYPE_CHECKING:
 
 MAX_PAGE = 500
 Fields = Mapping[str, str | dict[str, str]]
-"""Case field to column or JSONPath, or to several of them by the names that they get in the field."""
+"""Case field to column or JSONPath, or to a map of names within the field to columns or JSONPaths."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredCase:
-    """A case where it is kept.
+    """A case in the database.
 
     Attributes:
-        id: Of its place in the store; the case's own id stands in `body`.
+        id: The id of its row; the case's own id is in `body`.
         question: The last user message, for lists.
-        body: The case under its fields' own names, as a line of JSON lines: id, messages, answer, reference, ...
+        body: The case by field names, as a line of JSON lines: id, messages, answer, reference, ...
         version: Counts its changes.
     """
 
@@ -52,7 +52,7 @@ class StoredCase:
 
 @dataclass(frozen=True, slots=True)
 class CasePage:
-    """Some cases in their order; `next` is the cursor of those that follow, None at the end."""
+    """A page of cases, in order. `next` is the cursor of the following page, None at the end."""
 
     items: Sequence[StoredCase]
     next: str | None
@@ -72,10 +72,10 @@ def list_cases(
     Args:
         space: The workspace.
         dataset: Its name.
-        cursor: `next` of the page before; None for the first.
-        limit: How many at most, up to 500.
-        tag: Only those with this tag, or one below it.
-        text: Only those whose question or id has this in it.
+        cursor: `next` of the previous page; None for the first page.
+        limit: At most 500.
+        tag: Only cases with this tag or a sub-tag.
+        text: Only cases whose question or id contains this.
     """
     limit = max(1, min(limit, MAX_PAGE))
     row = own_row(space, dataset)
@@ -92,7 +92,7 @@ def get_case(space: Workspace, dataset: str, case: int) -> StoredCase:
 
 
 def case_tags(space: Workspace, dataset: str) -> list[tuple[str, int]]:
-    """Every tag of a dataset with how many cases have it, or one below it."""
+    """Every tag of a dataset with the number of cases that have it or a sub-tag."""
     row = own_row(space, dataset)
     with space.database.reading() as connection:
         return table.tags(connection, row["id"])
@@ -104,14 +104,14 @@ def add_cases(space: Workspace, dataset: str, rows: Iterable[Mapping[str, Any]])
     Args:
         space: The workspace.
         dataset: Its name.
-        rows: Each a case under its fields' own names; `question` makes one user message. One without an id gets a hash
-            of its content.
+        rows: Cases by field names; `question` becomes one user message. A case without an id gets a hash of its
+            content.
 
     Returns:
-        How many.
+        The number of cases added.
 
     Raises:
-        UserError: With what is wrong with each row (`rows:NUMBER`), or a case with that id is there.
+        UserError: Lists the problems of each row (`rows:NUMBER`), including ids that exist already.
     """
     own_row(space, dataset)
     cases = list(read_rows(dataset, rows))
@@ -119,10 +119,10 @@ def add_cases(space: Workspace, dataset: str, rows: Iterable[Mapping[str, Any]])
 
 
 def update_case(space: Workspace, dataset: str, case: int, expected: int, row: Mapping[str, Any]) -> StoredCase:
-    """Change a case, whole.
+    """Replace a case.
 
     Raises:
-        UserError: What is wrong with it.
+        UserError: The case is invalid.
     """
     there = case_row(space, dataset, case)
     changed = stored(readers.case_to_row(read_row(dataset, {"id": there["key"], **row})))
@@ -146,7 +146,7 @@ def add_case(space: Workspace, dataset: str, row: Mapping[str, Any]) -> StoredCa
     """Add one case; see `add_cases`.
 
     Raises:
-        UserError: With what is wrong with each field (its name is the key), or a case with that id is there.
+        UserError: Lists the problems of each field (the key is the field's name), or the id exists already.
     """
     owner = own_row(space, dataset)
     body = readers.case_to_row(read_row(dataset, row))
@@ -159,10 +159,10 @@ def add_case(space: Workspace, dataset: str, row: Mapping[str, Any]) -> StoredCa
 
 
 def append_rows(space: Workspace, dataset: str, rows: Iterable[dict[str, Any]]) -> int:
-    """Add cases as `case_to_row` gives them, all or none; gives how many.
+    """Add cases as `case_to_row` returns them, all or none; returns their number.
 
     Raises:
-        TakenError: A case with that id is there.
+        TakenError: An id exists already.
     """
     row = own_row(space, dataset)
     prepared = [stored(body) for body in rows]
@@ -171,10 +171,15 @@ def append_rows(space: Workspace, dataset: str, rows: Iterable[dict[str, Any]]) 
 
 
 def append_stored(connection: Connection, dataset: int, prepared: Sequence[dict[str, Any]]) -> int:
-    """Add cases, as `stored` gives them, to the dataset of that row within a transaction; gives how many.
+    """Add cases within a transaction; returns their number.
+
+    Args:
+        connection: The transaction.
+        dataset: The id of the dataset's row.
+        prepared: Cases as `stored` returns them.
 
     Raises:
-        TakenError: A case with that id is there, or among them twice.
+        TakenError: An id exists already, or occurs twice.
     """
     twice = [key for key, n in Counter(one["key"] for one in prepared).items() if n > 1]
     if twice:
@@ -186,7 +191,7 @@ def append_stored(connection: Connection, dataset: int, prepared: Sequence[dict[
 
 
 def duplicates(keys: Sequence[str], how: str = "are there already") -> TakenError:
-    """That ids which are to be new are not."""
+    """The error for new ids that are in use."""
     shown = ", ".join(repr(key) for key in keys[:5]) + (", ..." if len(keys) > 5 else "")
     hint = "give other ids, or leave those out; a case without an id gets one of its content"
     return TakenError(Problem(f"cases with these ids {how}: {shown}", "id", hint, "id"))
@@ -201,7 +206,7 @@ def _stale(row: Mapping[str, Any], expected: int, wanted: Mapping[str, Any]) -> 
 
 
 def copy_dataset(space: Workspace, source: str, name: str) -> Dataset:
-    """A dataset like another one, such as one of conf/, with all its cases.
+    """Copy a dataset with all its cases; the source may be in conf/.
 
     Raises:
         UserError: Its files cannot be read.
@@ -242,14 +247,14 @@ Body = dict[str, Any]
 
 
 def case_ids(space: Workspace, dataset: str, *, tag: str | None = None, text: str | None = None) -> list[int]:
-    """The ids in the store of the cases of a dataset, all or some, in their order; see `cases.list_cases`."""
+    """The row ids of the matching cases, in order; for the filter, see `list_cases`."""
     row = own_row(space, dataset)
     with space.database.reading() as connection:
         return table.CaseQuery(connection, row["id"], tag, text).ids()
 
 
 def delete_cases(space: Workspace, dataset: str, cases: Sequence[int]) -> int:
-    """Delete cases; gives how many there were."""
+    """Delete cases; returns how many existed."""
     row = own_row(space, dataset)
     with space.database.writing() as connection:
         return table.remove(connection, row["id"], cases)
@@ -258,7 +263,7 @@ def delete_cases(space: Workspace, dataset: str, cases: Sequence[int]) -> int:
 def tag_cases(
     space: Workspace, dataset: str, cases: Sequence[int], *, add: Sequence[str] = (), remove: Sequence[str] = ()
 ) -> int:
-    """Give tags to cases and take others from them, those below them too; gives how many were changed."""
+    """Add and remove tags of cases; removing a tag removes its sub-tags. Returns the number of changed cases."""
     given = [name for tag in add if (name := readers.tag_name(tag))]
     gone = {readers.tag_name(tag) for tag in remove}
 
@@ -271,7 +276,7 @@ def tag_cases(
 
 
 def group_cases(space: Workspace, dataset: str, cases: Sequence[int], group: str | None) -> int:
-    """Put cases into a group, or out of theirs; gives how many were changed."""
+    """Set or remove the group of cases; returns the number of changed cases."""
 
     def grouped(body: Body) -> Body:
         return {**body, "group": group} if group else _without(body, "group")
@@ -296,12 +301,12 @@ def _without(body: Body, field: str) -> Body:
 
 @dataclass(frozen=True, slots=True)
 class CasePlace:
-    """Where a case stands, or would stand if the filter found it.
+    """The place of a case in a filtered list, or the place it would have.
 
     Attributes:
-        before: How many that the filter finds stand before it.
-        total: How many the filter finds.
-        previous, next: Ids in the store of its neighbours; None at the ends.
+        before: The number of matching cases before it.
+        total: The number of matching cases.
+        previous, next: Row ids of its neighbours; None at the ends.
     """
 
     before: int
@@ -313,7 +318,7 @@ class CasePlace:
 def case_place(
     space: Workspace, dataset: str, case: int, *, tag: str | None = None, text: str | None = None
 ) -> CasePlace:
-    """Where a case stands among those that a filter finds; see `cases.list_cases` for the filter."""
+    """The place of a case among those that match a filter; see `list_cases` for the filter."""
     row = case_row(space, dataset, case)
     with space.database.reading() as connection:
         found = table.CaseQuery(connection, row["dataset_id"], tag, text)
@@ -324,18 +329,18 @@ def case_place(
 def cases_at(
     space: Workspace, dataset: str, first: int, limit: int = 50, *, tag: str | None = None, text: str | None = None
 ) -> tuple[Sequence[StoredCase], int, int]:
-    """Some of the cases that a filter finds, in their order; where they end before `first`, the last page of them.
+    """A page of the matching cases, in order. If `first` is beyond the end, the last page.
 
     Args:
         space: The workspace.
-        dataset: The name of one that was defined here.
-        first: How many to leave out.
-        limit: How many at most, up to 500.
-        tag: As of `cases.list_cases`.
-        text: As of `cases.list_cases`.
+        dataset: The name of a dataset defined here.
+        first: The number of cases to skip.
+        limit: At most 500.
+        tag: As for `list_cases`.
+        text: As for `list_cases`.
 
     Returns:
-        The cases, how many were left out, and how many the filter finds in all.
+        The cases, the number skipped, and the number of matching cases.
     """
     row, limit = own_row(space, dataset), max(1, min(limit, MAX_PAGE))
     with space.database.reading() as connection:
@@ -348,7 +353,7 @@ def cases_at(
 
 
 def example_rows(space: Workspace, dataset: str, count: int = 20) -> list[Mapping[str, Any]]:
-    """The first cases of a dataset under their fields' own names, as lines of JSON lines.
+    """The first cases of a dataset by field names, as lines of JSON lines.
 
     Raises:
         UserError: Its files cannot be read.

@@ -1,4 +1,4 @@
-"""One case of a run in full: what was asked, what was said, and every score of it."""
+"""One case of a run in full: question, answer, and all scores."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RunCase:
-    """A case as one target answered it once.
+    """A case with one answer of a target.
 
     Attributes:
-        position: Of the answer in its run, from 0.
-        dataset, case_id, tags, question, answer, reference, target, target_repeat, answer_error: As of a Score.
-        case: The case with what the answer says in the place of what was recorded; None where its files are gone.
+        position: The answer's position in its run, from 0.
+        dataset, case_id, tags, question, answer, reference, target, target_repeat, answer_error: As in Score.
+        case: The case with recorded values replaced by the answer's; None if its files are gone.
         gone: Why the case is None.
-        scores: All of it, each with the judge's steps; at most 500.
+        scores: All its scores, each with the judge's steps; at most 500.
         last: The position of the run's last answer.
     """
 
@@ -72,7 +72,7 @@ def get_run_case(
     Args:
         space: The workspace.
         run_id: The id of the run.
-        position: Of the answer, from 0.
+        position: The answer's position, from 0.
         thresholds: Other thresholds by metric.
     """
     row = run_row(space, run_id)
@@ -98,14 +98,14 @@ def _whole_case(folder: RunFolder, found: Mapping[str, Any]) -> tuple[Case | Non
 
 
 def case_and_answer(saved: SavedRun, found: Mapping[str, Any]) -> tuple[Case, Answer | None]:
-    """A case and what was said to it, from the run's own files.
+    """A case and its answer, from the run's own files.
 
     Args:
         saved: The run.
         found: dataset, case_id, target and target_repeat.
 
     Raises:
-        UserError: The files do not hold it any more.
+        UserError: The files no longer contain it.
     """
     wanted = (found["dataset"], found["case_id"])
     case = next((case for case in saved.cases() if (case.dataset, case.id) == wanted), None)
@@ -120,11 +120,11 @@ def case_and_answer(saved: SavedRun, found: Mapping[str, Any]) -> tuple[Case, An
 
 @dataclass(frozen=True, slots=True)
 class JudgeCall:
-    """One ask of a judge.
+    """One request to a judge.
 
     Attributes:
-        prompt: What was sent, rendered again.
-        replies: The texts that came back, as the cache has them; empty where it has them no more.
+        prompt: The prompt, rendered again.
+        replies: The texts of the replies in the cache; empty if they are no longer cached.
     """
 
     prompt: SentPrompt
@@ -132,9 +132,9 @@ class JudgeCall:
 
 
 def score_prompts(space: Workspace, run_id: str, score_id: str) -> list[JudgeCall]:
-    """The prompts that led to a score, in order; none where no judge was asked.
+    """The prompts that led to a score, in order; empty without a judge.
 
-    Blocks; not for a thread with an event loop.
+    Blocks: do not call it from a thread with an event loop.
 
     Raises:
         UserError: The prompts cannot be rendered as they were sent, with the reason.
@@ -146,7 +146,7 @@ def score_prompts(space: Workspace, run_id: str, score_id: str) -> list[JudgeCal
     try:
         saved = open_run(folder)
         if isinstance(saved.rules.metrics[score.metric].config, CompositeMetricConfig):
-            return []  # its parts asked, and their prompts stand with them
+            return []  # its parts sent the prompts, and show them
         position = {name: getattr(score, name) for name in ("dataset", "case_id", "target", "target_repeat")}
         case, answer = case_and_answer(saved, position)
     except OSError as error:
@@ -178,7 +178,7 @@ async def _calls(saved: SavedRun, case: Case, answer: Answer, score: Score) -> l
 
 
 def _parts(saved: SavedRun, metric: str) -> Parts:
-    """The metric and its judge alone, as the run had them, with the cache to be looked into."""
+    """The metric and its judge as in the run, with the run's cache for lookups."""
     settings = keyless(saved.rules.settings)
     run = settings.run
     declared = saved.manifest["metrics"][metric]["declared"]
@@ -191,7 +191,7 @@ def _parts(saved: SavedRun, metric: str) -> Parts:
 
 
 def _expect_the_same(saved: SavedRun, parts: Parts, pair: Pair, score: Score) -> None:
-    """See that what renders the prompts is what the run had."""
+    """Check that prompts and configuration are those of the run."""
     facts = saved.manifest["metrics"][score.metric]
     known = saved.manifest["judges"].get(score.judge, {}).get("identity")
     digest = parts.prompts.digest(pair.metric.prompts) if pair.metric.prompts else None
@@ -211,7 +211,7 @@ def _call(pair: Pair, ask: Ask) -> JudgeCall:
 
 @dataclass(slots=True)
 class _Frozen:
-    """Implements Prepared: what the run made, and nothing new in its folder."""
+    """Implements Prepared: reads the run's entries and writes nothing into its folder."""
 
     file: PreparedFile
 
@@ -219,12 +219,12 @@ class _Frozen:
         return self.file.get(key)
 
     def put(self, key: str, entry: Mapping[str, Any]) -> None:
-        """What another run had made is borrowed again each time."""
+        """Do nothing: entries reused from another run are read again each time."""
 
 
 @dataclass(slots=True)
 class _Replayed:
-    """Implements Judge: notes what it is asked, and says again what the run kept of the reply."""
+    """Implements Judge: records the requests, and replies from the run's saved steps."""
 
     judge: Any
     steps: Sequence[Mapping[str, Any]]

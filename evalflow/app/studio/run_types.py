@@ -16,16 +16,16 @@ ENDED: tuple[State, ...] = ("done", "failed", "cancelled", "interrupted")
 
 @dataclass(frozen=True, slots=True)
 class RunRequest:
-    """What is to be run; every name is that of something defined here, or else of conf/.
+    """A run to be created. Names refer to definitions made here first, then to conf/.
 
     Attributes:
-        bot: Whose answers are scored; "recorded" takes those that stand in the data.
-        datasets, metrics: Names; a metric is the bot's own, or else the library's.
-        judge: Name of a judge in conf/; "target" is the bot's own model; None: "target" for a bot that is a model, else
+        bot: The bot whose answers are scored; "recorded" uses the answers in the data.
+        datasets, metrics: Names; a metric is looked up in the bot's metrics first, then in the library.
+        judge: Name of a judge in conf/; "target" is the bot's own model; None: "target" if the bot is a model, else
             "embedded".
-        judge_values: Its keys that differ, such as model, base_url, api_key_env.
-        embedder, embedder_values: Likewise, of whom metrics ask that compare meanings.
-        thresholds: Other thresholds, by metric.
+        judge_values: Keys of the judge to change, such as model, base_url, api_key_env.
+        embedder, embedder_values: The same for the embedder, which metrics use to compare meanings.
+        thresholds: Changed thresholds, by metric.
         options: Root keys of the configuration: generate (by default true unless the answers are recorded), repeats,
             limit, sample, seed, cache, budget, gate, max_error_rate, case_timeout_s.
         title: For people.
@@ -45,18 +45,18 @@ class RunRequest:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a run is.
+    """A run's progress.
 
     Attributes:
-        done, expected: Finished scores, and how many there will be; expected is None until it is known.
+        done, expected: Finished scores, and their final number; expected is None until it is known.
         counts: Finished scores by status.
         answers: Generated answers by status.
-        rate: Scores a second, lately.
-        seconds_left: None where it is unknown.
-        cost_usd: So far; None where a price is unknown.
-        latest: The last finished scores, the newest first: metric, dataset, case_id, target_repeat, status, score,
-            reason; and position, where the answer stands in the run, if it can be shown already.
-        loaded: Answers in the database, while the rest of a run that has ended is written; 0 before.
+        rate: Scores per second, recently.
+        seconds_left: None if unknown.
+        cost_usd: Cost so far; None if a price is unknown.
+        latest: The last finished scores, newest first: metric, dataset, case_id, target_repeat, status, score, reason;
+            and position, the answer's position in the run, if it can be shown already.
+        loaded: Answers in the database while a finished run is being loaded; 0 before.
     """
 
     done: int = 0
@@ -82,16 +82,16 @@ class Run:
     Attributes:
         state: queued, running, done, failed (refused, an endpoint gone, a bug), cancelled (from here), or interrupted
             (killed, or stopped by hand elsewhere).
-        origin: workspace, or command line for one that was opened from its folder.
-        request: What was asked for, so that it can be asked for again with changes; None for one from its folder.
-        folder: Where its files are.
-        repeat: The command line that repeats it; empty until it can.
-        exit_code: Of its process; None until it has ended, or where nobody saw it.
+        origin: workspace, or command line for a run opened from its folder.
+        request: The original request, for running it again with changes; None for a run from its folder.
+        folder: The folder of its files.
+        repeat: The command line that repeats it; empty until available.
+        exit_code: Of its process; None until it has ended, or if no worker saw it end.
         message: Why it failed, in words.
         facts: What its scores mean, once it has ended: `metrics` (name, judge, threshold, direction, bounded,
-            description; declared: the threshold that it was made with; judged: who did, and whether people's labels
-            bear it out), `summary` (rows of all cases together, as in summary.json), `gates`, `datasets`, `target`,
-            `kept` (the overrides that made other thresholds of those declared), `seed`.
+            description; declared: the threshold that it was made with; judged: the judge, and its agreement with
+            people's labels), `summary` (rows of all cases together, as in summary.json), `gates`, `datasets`, `target`,
+            `kept` (the overrides that changed declared thresholds), `seed`.
         cancelling: Whether it is about to stop.
     """
 
@@ -117,7 +117,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class RunPage:
-    """Some runs, the newest first; `next` is the cursor of those that follow, None at the end."""
+    """A page of runs, newest first. `next` is the cursor of the following page, None at the end."""
 
     items: Sequence[Run]
     next: str | None
@@ -125,12 +125,12 @@ class RunPage:
 
 @dataclass(frozen=True, slots=True)
 class RunEstimate:
-    """What a run would take, as `check` tells it; costs are None where a price is not known.
+    """The estimate of a run, as from `check`. Costs are None if a price is unknown.
 
     Attributes:
         cases: By dataset.
-        scores: How many there will be.
-        notices: What people should know before they read the numbers, self-preference of a judge among it.
+        scores: The number of scores.
+        notices: Warnings about the results, e.g. a judge that grades answers of its own model.
     """
 
     cases: Mapping[str, int]
@@ -151,12 +151,12 @@ def as_run(row: Mapping[str, Any]) -> Run:
         repeat=command_line(_repeating(row)) if row["arguments"] else "",
         request=RunRequest(**row["composition"]) if row["composition"] else None,
         progress=from_row(Progress, {**row["progress"], "loaded": row["loaded"]}),
-        facts=row["facts"] if "summary" in row["facts"] else {},  # until then they only say what passes
+        facts=row["facts"] if "summary" in row["facts"] else {},  # until then, facts only hold what decides passing
     )
 
 
 def _repeating(row: Mapping[str, Any]) -> list[str]:
-    """The arguments that repeat a run, with the steps that it had written for it, and other thresholds kept with it."""
+    """The arguments that repeat a run, including generated steps and changed thresholds that were saved with it."""
     facts = row["facts"]
     steps = [f"metric.{metric}.steps_from={row['folder']}" for metric in facts.get("wrote_steps", ())]
     return [*row["arguments"], *steps, *(f"++{override}" for override in facts.get("kept", ()))]

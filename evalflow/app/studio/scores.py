@@ -1,4 +1,4 @@
-"""The scores of a run: by the page, their distribution, and what would pass at another threshold."""
+"""The scores of a run: pages of scores, their distribution, and pass rates at other thresholds."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ ScorePage = RowPage[Score]
 
 @dataclass(frozen=True, slots=True)
 class PassRate:
-    """How many of the scores of a metric, by one judge, reach a threshold.
+    """The share of a metric's scores, by one judge, that pass a threshold.
 
     Attributes:
-        passed, n: Counts; `n` is of those in state scored.
-        rate: The share; None where nothing was scored. `run_files.passing` gives its interval.
+        passed, n: Counts; `n` is the number of scores in state scored.
+        rate: The share; None if nothing was scored. `run_files.passing` gives its interval.
     """
 
     metric: str
@@ -41,9 +41,9 @@ class PassRate:
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """The distribution of a metric's scores: `counts[i]` of them between `edges[i]` and `edges[i + 1]`.
+    """The distribution of a metric's scores: `counts[i]` lie between `edges[i]` and `edges[i + 1]`.
 
-    Of these, `passed[i]` pass the threshold that was asked for; None where none was.
+    Of these, `passed[i]` pass the given threshold; None without a threshold.
     """
 
     metric: str
@@ -55,7 +55,7 @@ class Distribution:
 MAX_PAGE = 500
 BINS = 20
 _LARGEST = 2**31 - 1
-"""The largest position."""
+"""The largest possible position."""
 
 
 def list_scores(
@@ -74,13 +74,13 @@ def list_scores(
         space: The workspace.
         run_id: The id of the run.
         wanted: Which of its scores.
-        cursor: `next` of the page before, with the same filter and order; None for the first.
-        limit: How many at most, up to 500.
-        sort: input (the order of the data), or score or -score (the lowest or the highest first, of one metric).
-        thresholds: Other thresholds by metric, for `passed`; the run's stay as they are.
+        cursor: `next` of the previous page, with the same filter and order; None for the first page.
+        limit: At most 500.
+        sort: input (the order of the data), or score or -score (lowest or highest first, for one metric).
+        thresholds: Other thresholds by metric, for `passed`; the run's do not change.
 
     Raises:
-        UserError: The cursor or the order is none.
+        UserError: The cursor or the order is invalid.
     """
     chosen, limit = wanted or ScoreFilter(), max(1, min(limit, MAX_PAGE))
     if sort not in ("input", "score", "-score"):
@@ -103,7 +103,7 @@ def list_scores(
 def neighbours(
     space: Workspace, run_id: str, position: int, wanted: ScoreFilter, sort: str = "input"
 ) -> tuple[int | None, int | None]:
-    """The answers before and after one, by their positions, in a list of scores as `list_scores` gives it."""
+    """The positions of the previous and the next answer in a list of scores as `list_scores` returns it."""
     with _scores_of(space, run_id) as scores:
 
         def step(*, back: bool) -> int | None:
@@ -123,7 +123,7 @@ def neighbours(
 
 
 def case_scores(space: Workspace, run_id: str, dataset: str, case_id: str) -> list[Score]:
-    """All scores of a case, answer by answer where it was answered repeatedly; none where the run does not have it."""
+    """All scores of a case, answer by answer if it was answered repeatedly. Empty if the run does not have the case."""
     with _scores_of(space, run_id) as scores:
         places = scores.positions(dataset, case_id)[:MAX_PAGE]
         return scores.page(ScoreFilter(positions=places), None, MAX_PAGE * len(places)) if places else []
@@ -139,7 +139,7 @@ def answer_scores(
 
 
 def get_score(space: Workspace, run_id: str, score_id: str, thresholds: Mapping[str, float] | None = None) -> Score:
-    """One score with the judge's steps: prompts as sent are not among them where the run did not keep them."""
+    """One score with the judge's steps. Prompts are included only if the run saved them."""
     position, _, n = score_id.partition("-")
     found = None
     with _scores_of(space, run_id, thresholds) as scores:
@@ -153,19 +153,19 @@ def get_score(space: Workspace, run_id: str, score_id: str, thresholds: Mapping[
 def count_scores(
     space: Workspace, run_id: str, wanted: ScoreFilter | None = None, thresholds: Mapping[str, float] | None = None
 ) -> int:
-    """How many scores of a run there are; of a large run this looks at each of them."""
+    """The number of scores that match. In a large run this is slow: it scans every score."""
     with _scores_of(space, run_id, thresholds) as scores:
         return scores.count(wanted or ScoreFilter())
 
 
 def summary(space: Workspace, run_id: str) -> list[dict[str, Any]]:
-    """The rows of a run's summary, also of each tag, as in summary.json; none before it has ended."""
+    """The rows of a run's summary, including tags, as in summary.json. Empty until the run has ended."""
     file = Path(run_row(space, run_id)["folder"]) / "summary.json"
     return json.loads(file.read_text(encoding="utf-8"))["rows"] if file.is_file() else []
 
 
 def run_tags(space: Workspace, run_id: str) -> list[tuple[str, int]]:
-    """Every tag of a run with how many answers have it, or one below it."""
+    """Every tag of a run with the number of answers that have it or a sub-tag."""
     with _scores_of(space, run_id) as scores:
         return scores.tags()
 
@@ -173,13 +173,13 @@ def run_tags(space: Workspace, run_id: str) -> list[tuple[str, int]]:
 def pass_rates(
     space: Workspace, run_id: str, thresholds: Mapping[str, float] | None = None, metric: str | None = None
 ) -> list[PassRate]:
-    """The pass rate of each metric that has a threshold, by the ones given or else the run's; nothing is run again.
+    """The pass rate of each metric with a threshold, at the given thresholds or else the run's. Nothing is re-run.
 
     Args:
         space: The workspace.
         run_id: The id of the run.
         thresholds: By metric.
-        metric: Only of this one.
+        metric: Only this metric.
     """
     found: list[PassRate] = []
     with _scores_of(space, run_id, thresholds) as scores:
@@ -193,16 +193,16 @@ def pass_rates(
 
 
 def distribution(space: Workspace, run_id: str, metric: str, threshold: float | None = None) -> Distribution | None:
-    """The distribution of a metric's scores: over 0..1 where it is bounded, else from the lowest to the highest.
+    """The distribution of a metric's scores: over 0..1 for a bounded metric, else from the lowest to the highest score.
 
     Args:
         space: The workspace.
         run_id: The id of the run.
         metric: Its name.
-        threshold: Which of them pass is counted by it.
+        threshold: Counts how many scores of each bin pass it.
 
     Returns:
-        None where nothing was scored.
+        None if nothing was scored.
     """
     row = run_row(space, run_id)
     metrics: list[Mapping[str, Any]] = row["facts"].get("metrics", [])
@@ -222,7 +222,7 @@ def distribution(space: Workspace, run_id: str, metric: str, threshold: float | 
 
 @contextmanager
 def _scores_of(space: Workspace, run_id: str, thresholds: Mapping[str, float] | None = None) -> Generator[RunScores]:
-    """The scores of a run, which pass by these thresholds or else the run's."""
+    """The scores of a run, with these thresholds or else the run's."""
     row = run_row(space, run_id)
     limits: list[Limit] = []
     for metric in row["facts"].get("metrics", []):

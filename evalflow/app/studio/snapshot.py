@@ -1,4 +1,4 @@
-"""What a run uses, frozen: an ordinary config folder with data and prompts, which repeats the run by itself."""
+"""A frozen copy of all that a run uses: a self-contained config folder with data and prompts that repeats the run."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ if TYPE_CHECKING:
 
 GROUPS = ("dataset", "metric", "target", "judge", "embedder")
 BASES = MappingProxyType({"openai": ["_openai", "_self_"], "http": ["_service", "_self_"]})
-"""What a bot of a kind starts from, so that it has every key with the value that conf/ gives it."""
+"""The files in conf/ that a bot of each kind inherits from, so that it has every key with its default value."""
 ASKING = ("prompt", "steps_prompt", "system_prompt")
 
 
 @dataclass(frozen=True, slots=True)
 class Own:
-    """What is defined in the workspace and is to be used; all else comes from conf/.
+    """The definitions of the workspace that a run uses; all others come from conf/.
 
     Attributes:
         targets: Configurations by name.
         metrics: Definitions and prompts by name.
-        datasets: What generates what (`generates`), description and rows, by name.
-        descriptions: Of targets, for people.
+        datasets: `generates`, description and rows, by name.
+        descriptions: Descriptions of targets.
     """
 
     targets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
@@ -60,11 +60,11 @@ class Own:
 
 @dataclass(frozen=True, slots=True)
 class RunChoice:
-    """What is combined, by name, and values that differ.
+    """The parts of a run by name, and changed values.
 
     Attributes:
-        target, datasets, metrics, judge, embedder: Names in conf/ or of what is one's own.
-        values: Configuration to lay over what these say: root keys, and maps under judge, metric, ...
+        target, datasets, metrics, judge, embedder: Names in conf/ or in `Own`.
+        values: Configuration that overrides theirs: root keys, and maps under judge, metric, ...
     """
 
     target: str
@@ -75,7 +75,7 @@ class RunChoice:
     values: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     def words(self) -> list[str]:
-        """The overrides that choose all of it."""
+        """The overrides that select the parts."""
         return [
             f"dataset=[{','.join(self.datasets)}]",
             f"metric=[{','.join(self.metrics)}]",
@@ -86,7 +86,7 @@ class RunChoice:
 
 
 def write_own(folder: Path, own: Own) -> None:
-    """Write what is one's own as files of conf/, prompts/ and data/ below a folder."""
+    """Write the workspace's definitions as files of conf/, prompts/ and data/ below a folder."""
     for name, config in own.targets.items():
         inherited = {"defaults": BASES[config["kind"]]} if config["kind"] in BASES else {}
         said = own.descriptions.get(name)
@@ -102,18 +102,18 @@ def write_own(folder: Path, own: Own) -> None:
 
 
 def freeze(folder: Path, own: Own, choice: RunChoice) -> list[str]:
-    """Write a snapshot; the caller removes it where that fails.
+    """Write a snapshot. If this fails, the caller removes the folder.
 
     Args:
-        folder: A folder, which is made.
-        own: What the workspace defines.
-        choice: What is combined.
+        folder: A folder, which is created.
+        own: Definitions of the workspace.
+        choice: The parts of the run.
 
     Returns:
-        The command line that repeats it, without the program.
+        The command line that repeats the run, without the program.
 
     Raises:
-        UserError: Something in it is wrong.
+        UserError: A definition is invalid.
     """
     private_folder(folder)
     write_own(folder, own)
@@ -127,12 +127,12 @@ def freeze(folder: Path, own: Own, choice: RunChoice) -> list[str]:
 
 
 def inspected(arguments: Sequence[str]) -> Inspection:
-    """All that `check` looks at, for the command line of a snapshot."""
+    """The inspection, as in `check`, of a snapshot's command line."""
     return inspect(assemble(settings_for(arguments)))
 
 
 def settings_for(arguments: Sequence[str]) -> Settings:
-    """The settings of a snapshot's command line; no program of this machine may be in them."""
+    """The settings of a snapshot's command line. Targets that run a local program are refused."""
     _, conf, *words = arguments
 
     def check(composed: Composed) -> Settings:
@@ -147,22 +147,22 @@ def command_line(arguments: Sequence[str]) -> str:
 
 
 def shown(path: Path) -> str:
-    """The path as commands name it: relative where it lies below the working directory, so that both can be moved."""
+    """The path for commands: relative if it is below the working directory, so that both can be moved."""
     here = Path.cwd()
     return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
 
 
 def remove(folder: Path) -> None:
-    """Remove the folder of a run that never began."""
+    """Remove the folder of a run that never started."""
     shutil.rmtree(folder, ignore_errors=True)
 
 
 def _flatten(folder: Path, config: dict[str, Any], drafted: Composed, choice: RunChoice, own: Own) -> None:
-    """Write every part whole, so that nothing outside of the snapshot decides anything any more."""
+    """Write every part in full, so that nothing outside of the snapshot affects the run."""
     conf = folder / "conf"
     for name, values in config["metric"].items():
         if values.get("kind") == "g_eval":
-            values.setdefault("steps_from", None)  # so that a repeat can be told where the steps are
+            values.setdefault("steps_from", None)  # so that a repeat can override where the steps are
         _write(conf / "metric" / f"{name}.yaml", f"# @package metric.{name}\n{yaml_of(values)}")
     for name in config["dataset"]:
         if name not in own.datasets:
@@ -178,7 +178,7 @@ def _flatten(folder: Path, config: dict[str, Any], drafted: Composed, choice: Ru
 
 
 def _copy_prompts(folder: Path, config: Mapping[str, Any]) -> None:
-    """Copy every template that could be used, with what it includes."""
+    """Copy every template that may be used, and those that it includes."""
     from evalflow.metrics.registry import build_metric, metric_config_model
     from evalflow.prompts import Prompts
 
@@ -197,7 +197,7 @@ def _templates(values: Mapping[str, Any]) -> list[str]:
 
 
 def _laid_over(config: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """The configuration with other values; maps are merged."""
+    """The configuration with changed values; maps are merged."""
     merged = dict(config)
     for key, value in changes.items():
         there = merged.get(key)
@@ -228,7 +228,7 @@ OPTIONS = tuple(
 
 
 def owned(space: Workspace, request: RunRequest) -> Own:
-    """What of a request is defined in the workspace."""
+    """The definitions of the workspace that a request uses."""
     bot = get_bot(space, request.bot)
     own = {metric.name: metric for metric in list_metrics(space, request.bot)}
     shipped = library.declared("metric")
@@ -250,10 +250,10 @@ def owned(space: Workspace, request: RunRequest) -> Own:
 
 
 def chosen(space: Workspace, request: RunRequest) -> RunChoice:
-    """How the parts of a request are combined.
+    """The parts and changed values of a request.
 
     Raises:
-        UserError: It has an option that no run has, or names nothing to run.
+        UserError: An option is unknown, or datasets or metrics are missing.
     """
     bot = get_bot(space, request.bot)
     problems = list(_wrong(request))
@@ -271,7 +271,7 @@ def chosen(space: Workspace, request: RunRequest) -> RunChoice:
 
 
 def judge_of(config: Mapping[str, Any], request: RunRequest) -> str:
-    """The judge of a request: the one it names, or the bot's own model, or the embedded one where the bot has none."""
+    """The judge of a request: the given one, else the bot's own model, else the embedded one if it has none."""
     return request.judge or ("target" if config.get("kind") == "openai" else "embedded")
 
 

@@ -1,4 +1,4 @@
-"""A workspace: a database, and the folder that its runs are made in."""
+"""A workspace: a database, and the folder that its runs are created in."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from evalflow.store import Database, definitions, open_database
 from evalflow.store.tables import from_row
 
 SETTLED_S = 2.0
-"""A file that was changed more recently may change again without a trace in what its folder says of it."""
+"""A file changed more recently may change again without a new timestamp, so its value is not cached."""
 State = tuple[tuple[str, int, int, int, int], ...]
 
 
 class Remembered:
-    """Values of JSON by their keys. Any number of threads may use it: at worst, two make the same.
+    """A cache of JSON values. It is safe to use from several threads: at worst, two compute the same value.
 
     Args:
-        now: The time, in seconds since 1970; for tests.
+        now: Returns the time in seconds since 1970; for tests.
     """
 
     def __init__(self, now: Callable[[], float] = time.time) -> None:
@@ -36,12 +36,12 @@ class Remembered:
         self._known: tuple[State, dict[str, str]] = ((), {})
 
     def get(self, key: str, folders: Sequence[Path], make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """A copy of the value, remembered or made.
+        """A copy of the value, cached or computed.
 
         Args:
-            key: What it is.
-            folders: It is made of files below these and of nothing else.
-            make: Makes it. What it raises is raised, and not remembered.
+            key: The cache key.
+            folders: The value depends on files below these folders and on nothing else.
+            make: Computes the value. Its errors are raised and not cached.
         """
         before = _state(folders)
         state, values = self._known
@@ -59,7 +59,7 @@ class Remembered:
 
 
 def _state(folders: Sequence[Path]) -> State:
-    """What tells a changed file: its name, when its content and its entry were changed, its size, and which it is."""
+    """Name, mtime, ctime, size and inode of each file, to detect changes."""
     return tuple(sorted(entry for folder in folders for entry in _files(str(folder))))
 
 
@@ -69,25 +69,25 @@ def _files(folder: str) -> Iterator[tuple[str, int, int, int, int]]:
             if entry.is_dir():
                 yield from _files(entry.path)
             elif entry.name.endswith(".yaml"):
-                found = os.stat(entry.path)  # noqa: PTH116 - an entry of a link would tell of the link itself
+                found = os.stat(entry.path)  # noqa: PTH116 - an entry of a link would describe the link itself
                 yield entry.path, found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino
 
 
 T = TypeVar("T")
 FILE = Path(".evalflow") / "evalflow.db"
-"""The database, below the working directory, where none is named."""
+"""The default database, below the working directory."""
 
 
 class NotFoundError(UserError):
-    """There is nothing of that name."""
+    """Nothing of that name exists."""
 
 
 class TakenError(ConflictError):
-    """The name is in use, or what is wanted does not fit what is going on."""
+    """The name is in use, or the current state does not allow the operation."""
 
 
 class StaleError(UserError):
-    """It was changed by somebody else in the meantime.
+    """Somebody else has changed the object since it was read.
 
     Attributes:
         current: Its version now.
@@ -100,14 +100,14 @@ class StaleError(UserError):
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
-    """Where people work.
+    """A database and a working directory.
 
     Attributes:
-        database: What is kept.
-        root: The working directory of its runs: conf/, prompts/ and outputs/ are below it.
-        remembered: What was composed of conf/.
-        rendering, asking: How many threads may render prompts, and wait for bots and judges that are tried. Nothing
-            else uses these threads, so that no template and no bot holds up a listing or an estimate.
+        database: Holds definitions, runs and scores.
+        root: The working directory of its runs, with conf/, prompts/ and outputs/.
+        remembered: Cached values composed from conf/.
+        rendering, asking: Limits on threads that render prompts, and on threads that wait for a bot or judge on trial.
+            These threads are used for nothing else, so that a slow template or bot delays no listing or estimate.
     """
 
     database: Database
@@ -122,11 +122,11 @@ class Workspace:
         return self.root / "outputs" / "runs"
 
     async def render(self, work: Callable[[], T]) -> T:
-        """Run what renders prompts of users, in a thread."""
+        """Run a function that renders users' prompts, in a thread."""
         return await to_thread.run_sync(work, limiter=self.rendering, abandon_on_cancel=True)
 
     async def ask(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Run what asks a bot or a judge, in a thread with an event loop of its own."""
+        """Run a function that calls a bot or a judge, in a thread with its own event loop."""
         return await to_thread.run_sync(lambda: asyncio.run(work()), limiter=self.asking, abandon_on_cancel=True)
 
     def close(self) -> None:
@@ -138,25 +138,25 @@ def open_workspace(url: str | None = None) -> Workspace:
     """The workspace of the working directory.
 
     Args:
-        url: Its database; None: `.evalflow/evalflow.db`. `database.made` says that it was made just now,
-            `database.backup` that it was copied before it was brought up to date.
+        url: Its database; None: `.evalflow/evalflow.db`. `database.made` is set if the file has just been created,
+            `database.backup` if it was copied before its schema was changed.
 
     Raises:
-        UserError: The database cannot be opened, or a newer version has made it.
+        UserError: The database cannot be opened, or a newer version created it.
     """
     root = Path.cwd()
     return Workspace(open_database(url or f"sqlite:///{root / FILE}"), root)
 
 
 def within(space: Workspace, folder: Path) -> str:
-    """A folder, links followed; one from elsewhere is neither read, since a run does what its files say, nor written.
+    """The real path of a folder, which must be below the working directory, since a run does what its files say.
 
     Raises:
-        UserError: It lies elsewhere.
+        UserError: It is outside.
     """
     try:
         found = (space.root / folder).resolve()
-        found.exists()  # or else it can be no path at all
+        found.exists()  # raises for a string that cannot be a path
     except (OSError, ValueError, RuntimeError):
         raise UserError(Problem("this can be no folder", "folder", "such as outputs/runs/ID")) from None
     if not found.is_relative_to(space.root.resolve()):
@@ -166,10 +166,10 @@ def within(space: Workspace, folder: Path) -> str:
 
 
 def run_folder(space: Workspace, row: Mapping[str, Any]) -> RunFolder:
-    """The folder of a run, to be resumed or written again: below the working directory, and through no link.
+    """The folder of a run to resume or rewrite: below the working directory, without links in its path or content.
 
     Raises:
-        UserError: It lies elsewhere, or something in it does.
+        UserError: The folder is outside, or there is a link.
     """
     found = within(space, Path(row["folder"]))
     if found != row["folder"]:
@@ -181,14 +181,14 @@ def run_folder(space: Workspace, row: Mapping[str, Any]) -> RunFolder:
 
 
 def refuse_elsewhere(space: Workspace, config: Mapping[str, Any]) -> None:
-    """See that a run borrows from no folder, and writes to no cache, that is not below the working directory.
+    """Check that a run reuses only folders, and writes only to caches, below the working directory.
 
     Args:
         space: The workspace.
-        config: The run's configuration, as it is kept.
+        config: The run's stored configuration.
 
     Raises:
-        UserError: It does.
+        UserError: One of them is outside.
     """
     metrics = _inside(config, "metric")
     named = [("baseline", config.get("baseline")), ("cache.path", _inside(config, "cache").get("path"))]
@@ -209,19 +209,19 @@ def _inside(config: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 
 
 def not_found(what: str, name: str, known: list[str]) -> NotFoundError:
-    """The error for a name that is not there, with a similar one as a hint."""
+    """The error for an unknown name, with a similar one as a hint."""
     return NotFoundError(Problem(f"there is no {what} {name!r}", what, did_you_mean(name, known) if known else ""))
 
 
 def stale(what: str, name: str, expected: int, row: Mapping[str, Any], wanted: Mapping[str, Any]) -> StaleError:
-    """The error for a change of an older version, with the keys that differ from the current one.
+    """The error for a change based on an older version. It lists the keys that differ from the current version.
 
     Args:
-        what: The kind of thing.
+        what: The kind of object.
         name: Its name.
-        expected: The version that was seen.
-        row: As it is now.
-        wanted: The values that were to be written, by column.
+        expected: The version that the change is based on.
+        row: The current row.
+        wanted: The new values, by column.
     """
     changed = [key for column, value in wanted.items() for key in _differences(column, row.get(column), value)]
     differing = f"; it differs from yours in {', '.join(changed)}" if changed else ""
@@ -246,13 +246,13 @@ def _differences(key: str, there: Any, wanted: Any) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class StoredResponse:
-    """An HTTP response.
+    """A stored HTTP response.
 
     Attributes:
         request: Digest of the request, as text.
-        status: As it was sent.
-        headers: Name and value of each.
-        body: As it was sent.
+        status: Status code.
+        headers: (name, value) pairs.
+        body: The body, unchanged.
     """
 
     request: str
@@ -262,7 +262,7 @@ class StoredResponse:
 
 
 def answered(space: Workspace, key: str) -> StoredResponse | None:
-    """The response that was stored under an idempotency key, if one was in the last 30 days."""
+    """The response stored under an idempotency key within the last 30 days, if any."""
     with space.database.reading() as connection:
         row = definitions.get(connection, key)
     return (

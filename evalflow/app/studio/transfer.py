@@ -1,4 +1,4 @@
-"""Export of definitions to files of conf/, prompts/ and JSON lines, and import from them, without loss."""
+"""Lossless export of definitions to files of conf/, prompts/ and JSON lines, and import from them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from evalflow.errors import Problem, UserError
 
 @dataclass(frozen=True, slots=True)
 class ImportedNames:
-    """What was imported, by name."""
+    """Names of the imported definitions."""
 
     bots: Sequence[str]
     metrics: Sequence[str]
@@ -35,13 +35,13 @@ class ImportedNames:
 
 
 def export_files(space: Workspace, folder: Path, bot: str | None, datasets: Sequence[str] = ()) -> None:
-    """Write what was defined here as files that the command line takes: `--config-dir FOLDER/conf`.
+    """Write definitions as files that the command line can use with `--config-dir FOLDER/conf`.
 
     Args:
         space: The workspace.
-        folder: An empty one, or one to be made: conf/, prompts/ and data/ come below it.
-        bot: A bot, with its metrics; None: none.
-        datasets: Datasets, with their cases.
+        folder: An empty or new folder, which gets conf/, prompts/ and data/.
+        bot: A bot, exported with its metrics; None: no bot.
+        datasets: Datasets, exported with their cases.
 
     Raises:
         UserError: There is nothing to write, or the folder is not empty, or it cannot be written.
@@ -68,15 +68,15 @@ def export_files(space: Workspace, folder: Path, bot: str | None, datasets: Sequ
 
 
 def import_files(space: Workspace, folder: Path, bot: str | None = None) -> ImportedNames:
-    """Define here what a folder declares: its bots, metrics and datasets.
+    """Import the bots, metrics and datasets that a folder declares.
 
     Args:
         space: The workspace.
-        folder: It has conf/, as `export_files` writes it or a person does.
-        bot: Whose the metrics are; None: the one bot of the folder.
+        folder: A folder with conf/, written by `export_files` or by hand.
+        bot: The bot that gets the metrics; None: the only bot of the folder.
 
     Raises:
-        UserError: With all that is wrong; then nothing is imported.
+        UserError: Lists everything wrong; nothing is imported then.
     """
     conf = folder / "conf"
     if not conf.is_dir():
@@ -95,7 +95,7 @@ def import_files(space: Workspace, folder: Path, bot: str | None = None) -> Impo
 
 @dataclass(frozen=True, slots=True)
 class _Checked:
-    """What is to be kept: the columns of bots, metrics, and the columns of datasets with their cases."""
+    """Validated definitions: columns of bots, metrics, and columns of datasets with their cases."""
 
     bots: list[dict[str, Any]]
     metrics: list[MetricDraft]
@@ -107,7 +107,7 @@ def _checked(
     metrics: Sequence[MetricDraft],
     cases: Mapping[str, tuple[DatasetConfig, list[dict[str, Any]]]],
 ) -> _Checked:
-    """All of it as it is kept."""
+    """All definitions, validated."""
     problems: list[Problem] = []
     found = _Checked([], [], [])
     for name, (config, said) in bots.items():
@@ -128,7 +128,7 @@ def _checked(
 
 @contextmanager
 def _gathered(problems: list[Problem]) -> Generator[None]:
-    """Add what is wrong to the problems, and go on."""
+    """Collect the problems of a UserError in the block instead of raising it."""
     try:
         yield
     except UserError as error:
@@ -136,10 +136,10 @@ def _gathered(problems: list[Problem]) -> Generator[None]:
 
 
 def _keep(space: Workspace, found: _Checked, owner: str | None) -> None:
-    """Keep all of it, or nothing where anything fails.
+    """Save all definitions in one transaction.
 
     Raises:
-        NotFoundError: The bot that the metrics are for is gone.
+        NotFoundError: The bot that gets the metrics was deleted.
     """
     names = {bot["name"] for bot in found.bots}
     there = {owner: BOTS.get(space, owner)["id"]} if found.metrics and owner is not None and owner not in names else {}
@@ -226,7 +226,7 @@ def _plain(read: Any, values: Mapping[str, Any], option: Option) -> dict[str, An
 
 
 def _description(option: Option) -> str:
-    """What stands in the comments before the first key."""
+    """The text of the comments before the first key."""
     lines: list[str] = []
     for line in option.text.split("\n"):
         if not line.startswith("#"):
