@@ -184,7 +184,7 @@ class ScoreList:
         if not self._verbose.value:
             return page
         whole = [get_score(self._workspace, self._run.run_id, one.id, thresholds) for one in page.items]
-        return ScorePage(whole, page.next)
+        return replace(page, items=whole)
 
     async def _filtered(self) -> None:
         self._restart()
