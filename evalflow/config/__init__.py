@@ -1,1 +1,1 @@
-"""Composing a run's configuration with Hydra, and validating it with pydantic."""
+"""Compose a run's configuration with Hydra and validate it with pydantic."""

@@ -1,4 +1,4 @@
-"""Explain overrides of keys that no file has: each is a typo, or needs a `+`."""
+"""Explain overrides of keys that are in no file: either a typo, or a missing `+`."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def problems_of_absent(
     compose: Callable[[Sequence[str]], Composed],
     check: Callable[[Composed], object],
 ) -> Sequence[Problem]:
-    """What is wrong with the keys that a composition did not find, and with all else that validation can tell.
+    """Find the problems of overrides whose keys are in no file, and all other validation problems.
 
-    The keys are forced in, since only the typed models know which of them could stand there.
+    The keys are added anyway, since only the typed models know which keys are valid.
 
     Args:
-        error: The first of them, as Hydra complained of it.
+        error: The first such key, as reported by Hydra.
         overrides: The command line's overrides.
-        compose: Composes other overrides, raises AbsentKeyError again, and leaves values open that must still be given.
+        compose: Composes other overrides; may raise AbsentKeyError, and allows missing mandatory values.
         check: Validates; raises UserError.
     """
     for group, choices in _swept(overrides).items():
@@ -40,7 +40,7 @@ def problems_of_absent(
     keys = _keys(overrides)
     base, absent = _without_absent(keys, compose)
     if base is None or not absent:
-        return error.problems  # of a sweep, the first job has all keys, and a later one has not
+        return error.problems  # in a sweep: the first job has all keys, but a later one does not
     misnamed = {line: _misnamed_part(keys[line], base.values) for line in absent}
     problems = [problem for problem in misnamed.values() if problem]
     possible = [line for line, problem in misnamed.items() if problem is None]
@@ -94,7 +94,7 @@ def _keys(overrides: Sequence[str]) -> dict[str, str]:
 def _without_absent(
     keys: Mapping[str, str], compose: Callable[[Sequence[str]], Composed]
 ) -> tuple[Composed | None, list[str]]:
-    """The composition without the overrides whose keys are absent, and those overrides."""
+    """Compose without the overrides of absent keys; also return those overrides."""
     absent: list[str] = []
     while True:
         try:

@@ -1,4 +1,4 @@
-"""Addresses without what is secret in them."""
+"""Addresses without their secrets."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ SECRET_NAME = re.compile(
     r"authori[sz]ation|\bauth\b|api[-_]?key|\bkey\b|token|cookie|secret|passw|credential|signature|session",
     re.IGNORECASE,
 )
-"""Names of headers and of parameters whose values are secrets."""
+"""Names of headers and query parameters whose values are secret."""
 
 
 def public_address(url: str) -> str:
@@ -24,7 +24,7 @@ def without_user(url: str) -> str:
 
 
 def secrets_in(url: str) -> set[str]:
-    """What is secret in an address: its password, and the values of parameters that are named like a secret."""
+    """The secrets in an address: its password, and the values of parameters with a secret's name."""
     parts = urlsplit(url)
     password = parts.password or ""
     return {password, unquote(password), *(value for name, value in parse_qsl(parts.query) if SECRET_NAME.search(name))}

@@ -1,4 +1,4 @@
-"""The typed configuration of what is behind an OpenAI-compatible endpoint, and of what needs none."""
+"""The typed configuration of models behind OpenAI-compatible endpoints, and of embedded ones."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from evalflow.config.schema import EmbedderConfig, JudgeConfig, Strict, Word
 
 
 class Price(Strict):
-    """US dollars a million tokens."""
+    """US dollars per million tokens."""
 
     input_per_million: float = Field(ge=0)
     output_per_million: float = Field(ge=0)
 
 
 class Concurrency(Strict):
-    """Calls in flight to one endpoint: grows from `start` while answers come, never above `max`."""
+    """Concurrent calls to one endpoint: grows from `start` while calls succeed, never above `max`."""
 
     start: int = Field(default=8, ge=1)
     max: int = Field(default=64, ge=1)
@@ -30,18 +30,18 @@ class Concurrency(Strict):
 
 
 class RateLimit(Strict):
-    """What an endpoint allows in a minute, where that is known beforehand; null: as much as it bears."""
+    """The endpoint's known limits per minute; null: no fixed limit."""
 
     requests_per_minute: float | None = Field(default=None, gt=0)
     tokens_per_minute: float | None = Field(default=None, gt=0)
 
 
 class AzureConfig(Strict):
-    """What Azure OpenAI needs beside a base URL and a key.
+    """Settings of Azure OpenAI besides base URL and key.
 
     Attributes:
-        api_version: Such as 2024-10-21, with a base_url that ends at the host; null: the v1 API (/openai/v1).
-        sign_in: With the key of api_key_env, or with a token of Entra ID for who is signed in on this machine.
+        api_version: E.g. 2024-10-21, with a base_url that ends at the host; null: the v1 API (/openai/v1).
+        sign_in: With the key of api_key_env, or with an Entra ID token of the user signed in on this machine.
     """
 
     api_version: Word | None = None
@@ -49,15 +49,16 @@ class AzureConfig(Strict):
 
 
 class Connection(Strict):
-    """How an OpenAI-compatible endpoint is reached, whatever it is asked.
+    """The connection to an OpenAI-compatible endpoint.
 
     Attributes:
         base_url: Up to and including /v1; null is OpenAI's own.
-        api_key_env: The environment variable that holds the key; null sends none.
-        client: What sends: `http`, which is fast, or `sdk`, the openai SDK, for what only that can do.
-        azure: For Azure OpenAI through its SDK; null for all other ways, Azure's v1 API with a key included.
-        timeout_s, first_byte_timeout_s: Seconds for one try, and of it for a reply to begin; null: all of them.
-        attempts: Tries in all for transient faults.
+        api_key_env: The environment variable with the key; null sends none.
+        client: `http`, which is fast, or `sdk`, the openai SDK, for features that only it has.
+        azure: For Azure OpenAI through its SDK; null for everything else, including Azure's v1 API with a key.
+        timeout_s, first_byte_timeout_s: Time limits in seconds for one attempt, and for the start of its reply; null:
+            only the limit for the attempt.
+        attempts: Maximum number of attempts, for transient faults.
     """
 
     kind: str
@@ -86,12 +87,12 @@ class Connection(Strict):
         if url is not None and not re.match(r"https?://\S+\Z", url):
             raise ValueError("base_url must start with http:// or https://")
         if url is not None:
-            _ = urlsplit(url).port  # raises ValueError for a port or an IPv6 address that makes no sense
+            _ = urlsplit(url).port  # raises ValueError for an invalid port or IPv6 address
         return url
 
 
 class EndpointConfig(Connection):
-    """What every chat with a model needs, judge or target."""
+    """Settings of every chat model, judge or target."""
 
     temperature: float | None = Field(default=0.0, ge=0, le=2)
     max_tokens: int | None = Field(default=None, ge=1)
@@ -101,9 +102,9 @@ class OpenAIJudgeConfig(EndpointConfig, JudgeConfig):
     """A model behind an OpenAI-compatible endpoint.
 
     Attributes:
-        mode: How a typed reply is asked for.
-        strict: Whether `json_schema` asks the endpoint to enforce the schema to the letter.
-        reasks: How often an invalid reply is sent back with what is wrong with it.
+        mode: How the endpoint is asked for a typed reply.
+        strict: Whether `json_schema` asks the endpoint to enforce the schema strictly.
+        reasks: How often an invalid reply is sent back with its errors.
         logprobs: Whether the endpoint gives token probabilities.
     """
 
@@ -115,7 +116,7 @@ class OpenAIJudgeConfig(EndpointConfig, JudgeConfig):
 
     @property
     def gives_logprobs(self) -> bool:
-        """Whether replies come with token probabilities: tool calls carry none."""
+        """Whether replies have token probabilities; tool calls have none."""
         return self.logprobs and self.mode != "tools"
 
 
@@ -130,8 +131,8 @@ class OpenAIEmbedderConfig(Connection, EmbedderConfig):
     """An embedding model behind an OpenAI-compatible endpoint.
 
     Attributes:
-        dimensions: Of a vector, for models that can shorten theirs; null leaves it to the model.
-        batch: Texts in one request at most.
+        dimensions: Vector length, for models that can shorten theirs; null: the model's default.
+        batch: Maximum number of texts in one request.
     """
 
     kind: Literal["openai"]  # pyright: ignore[reportIncompatibleVariableOverride]

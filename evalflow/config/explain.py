@@ -1,4 +1,4 @@
-"""Saying what is wrong with a configuration: file, key path, what was expected, the nearest right name."""
+"""Explain problems of a configuration: file, key path, what was expected, and the nearest valid name."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pydantic_core import ErrorDetails
 from evalflow.errors import Problem, did_you_mean
 
 _ATTRIBUTE = re.compile(r"    (\w+(?:, \w+)*): ")
-"""The beginning of an attribute in a docstring."""
+"""The start of an attribute in a docstring."""
 _WORDS = {
     "missing": "is required",
     "int_parsing": "must be a whole number",
@@ -36,20 +36,20 @@ _WORDS = {
 def problems_of(
     error: ValidationError, model: type[BaseModel], key: str, file: Path | None, overrides: Sequence[str]
 ) -> list[Problem]:
-    """Every fault that pydantic found, as Problems. The value of an unknown key is not repeated: it could be a secret.
+    """Turn pydantic's errors into Problems. The value of an unknown key is never shown: it could be a secret.
 
     Args:
-        error: What pydantic raised.
+        error: The error from pydantic.
         model: The model that was validated against.
         key: The key path of the validated part, such as `metric.faithfulness`.
-        file: The file the part comes from, if it is one.
-        overrides: The command line, to tell whether the fault stands there.
+        file: The file of the part, if any.
+        overrides: The command line, to tell whether the error is there.
     """
     return [_problem(detail, model, key, file, overrides) for detail in error.errors(include_url=False)]
 
 
 def override(key: str, value: str) -> str:
-    """A word of the command line that sets a key, whether its file has it or not, quoted for a shell and for Hydra."""
+    """An override that sets a key, whether or not its file has it, quoted for a shell and for Hydra."""
     if not re.fullmatch(r"[\w.$/-]+", value):
         value = '"' + value.replace('"', '\\"') + '"'
     return shlex.quote(f"++{key}={value}")
@@ -61,7 +61,7 @@ def unknown_key(path: str) -> str:
 
 
 def meanings_of(config: type[BaseModel]) -> dict[str, str]:
-    """The meaning of each key, from the docstrings of a model and of those that it extends."""
+    """The meaning of each key, from the docstrings of a model and its base classes."""
     found: dict[str, str] = {}
     for model in reversed(config.__mro__):
         _, _, attributes = inspect.cleandoc(model.__doc__ or "").partition("Attributes:\n")
@@ -102,9 +102,9 @@ def _on_command_line(full: str, overrides: Iterable[str]) -> bool:
 
 
 def _walk(model: type[BaseModel], loc: Sequence[int | str]) -> tuple[list[str], list[str]]:
-    """The key path to a place, and the keys that are known beside its last one.
+    """The key path of a location, and the valid names for its last key.
 
-    Pydantic puts the tag of a union's member into the path (`scale.likert.min`), which is no key of the file.
+    Pydantic adds the tag of a union's member to the location (`scale.likert.min`), which is no key in the file.
     """
     here: Any = model
     path: list[str] = []

@@ -14,10 +14,10 @@ from evalflow.errors import Problem, UserError, did_you_mean
 
 
 class AbsentKeyError(UserError):
-    """The command line changes a key that no file has.
+    """The command line changes a key that is in no file.
 
     Attributes:
-        key: Its path.
+        key: The key path.
     """
 
     def __init__(self, key: str) -> None:
@@ -28,7 +28,7 @@ class AbsentKeyError(UserError):
 
 @contextmanager
 def as_user_errors(overrides: Sequence[str]) -> Generator[None]:
-    """Turn what goes wrong in the block into a UserError.
+    """Turn errors raised in the block into a UserError.
 
     Args:
         overrides: The command line's overrides.
@@ -43,7 +43,7 @@ def as_user_errors(overrides: Sequence[str]) -> Generator[None]:
     except (HydraException, OmegaConfBaseException, ValueError) as error:  # metric=null is a ValueError
         raise _user_error(error, overrides) from None
     except BrokenPipeError:
-        raise  # the reader of our output has gone, as with `--cfg job | head`
+        raise  # the reader of our output has closed it, as with `--cfg job | head`
     except OSError as error:
         what = f"cannot write there: {error.strerror}"
         raise UserError(
@@ -59,7 +59,7 @@ def _yaml_problem(error: yaml.YAMLError) -> Problem:
 
 
 def _broken_reference(error: InterpolationKeyError) -> Problem:
-    """The problem of an interpolation whose key does not exist."""
+    """The problem of an interpolation that refers to a missing key."""
     named = re.search(r"Interpolation key '([^']+)'", str(error))
     key = named[1] if named else "a key"
     where = str(error.full_key or "")
@@ -94,7 +94,7 @@ def _user_error(error: Exception, overrides: Sequence[str]) -> UserError:
 
 
 def _quoting(override: str) -> str:
-    """The hint for an override that Hydra's grammar does not accept."""
+    """The hint for an override that Hydra cannot parse."""
     if key := re.search(r"[{,]\s*(['\"])([^'\"]+)\1\s*:", override):
         escaped = re.sub(r"([:=,(){}\[\] ])", r"\\\1", key[2])
         return f"a key in a map takes no quotes; what is special in it takes a backslash: {escaped}"

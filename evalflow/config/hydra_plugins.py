@@ -1,7 +1,7 @@
-"""Hydra plugins that give evalflow its search order: the user's folders before the packaged conf/.
+"""Hydra plugins for evalflow's search order: the user's folders before the packaged conf/.
 
-Hydra builds objects from what a configuration says below `hydra` (callbacks, launchers, sweepers, logging), and so runs
-code that YAML names. A config folder can be somebody else's, so that nothing in its files may reach there.
+Hydra builds objects from the configuration below `hydra` (callbacks, launchers, sweepers, logging), and so runs code
+that YAML names. A config folder may be somebody else's, so its files must not set anything there.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from evalflow.config.yaml_size import expect_bounded
 from evalflow.errors import Problem, UserError
 
 USER_FOLDERS: ContextVar[tuple[Path, ...]] = ContextVar("USER_FOLDERS", default=())
-"""The folders to search before the packaged one, for the composition under way."""
+"""The folders to search before the packaged one, in the current composition."""
 
 PRIMARY = "config"
 _CHOICE = re.compile(r"\$\{(oc\.env:\w+(,[\w-]+)?|[\w/]+)\}")
-"""A choice that a variable of the environment, or another choice, makes."""
+"""A choice set by an environment variable or by another choice."""
 _NOT_HYDRA = "a config folder sets nothing of Hydra's own, which can run code, but for hydra.sweeper.params"
 _ON_THE_LINE = "say it on the command line, such as: hydra.run.dir=FOLDER"
 
 
 class UserConfigSource(FileConfigSource):
-    """A user's config folder. Its config.yaml is not seen: that one always comes from the package."""
+    """A user's config folder. Its config.yaml is ignored: config.yaml always comes from the package."""
 
     @staticmethod
     def scheme() -> str:
@@ -45,8 +45,8 @@ class UserConfigSource(FileConfigSource):
         """Read a file.
 
         Raises:
-            UserError: It could have Hydra run code.
-            yaml.YAMLError: It is no YAML, or too large.
+            UserError: The file could make Hydra run code.
+            yaml.YAMLError: It is not YAML, or too large.
         """
         file = Path(self.path, config_path.removesuffix(".yaml") + ".yaml")
         if file.is_file():
@@ -58,11 +58,11 @@ class UserConfigSource(FileConfigSource):
         return found
 
     def is_config(self, config_path: str) -> bool:
-        """Whether the folder holds that config file."""
+        """Whether the folder has that config file."""
         return config_path.removesuffix(".yaml") != PRIMARY and super().is_config(config_path)
 
     def list(self, config_path: str, results_filter: ObjectType | None) -> list[str]:
-        """The names in a group; an absent group is an empty one."""
+        """The names in a group; none if the folder lacks the group."""
         return super().list(config_path, results_filter) if self.is_group(config_path) else []
 
 
@@ -125,20 +125,20 @@ def _options(option: Any) -> list[str]:
 
 
 def _is_inside(name: str) -> bool:
-    """Whether a name in a defaults list stays below the folder; a computed one could come to be anything."""
+    """Whether a name in a defaults list stays inside the folder; False for a computed name, which could be anything."""
     return ".." not in name and ("${" not in name or bool(_CHOICE.fullmatch(name)))
 
 
 class UserSearchPath(SearchPathPlugin):
-    """Puts the user's folders in front; Hydra's own `--config-dir` would append, and lose to the packaged files."""
+    """Searches the user's folders first; Hydra's own `--config-dir` would come after the packaged files."""
 
     def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
-        """Insert the folders just before the packaged one, which keeps their order."""
+        """Insert the folders just before the packaged one, in their order."""
         for folder in USER_FOLDERS.get():
             search_path.prepend("user", f"user://{folder}", anchor="main")
 
 
 def register() -> None:
-    """Make both known to Hydra; doing so again changes nothing."""
+    """Register both plugins with Hydra; repeated calls have no effect."""
     Plugins.instance().register(UserConfigSource)
     Plugins.instance().register(UserSearchPath)

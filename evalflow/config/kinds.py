@@ -16,20 +16,20 @@ T = TypeVar("T")
 
 @cache
 def installed_points() -> EntryPoints:
-    """The entry points of all installed packages. Their files are read once, since there can be hundreds."""
+    """The entry points of all installed packages; cached, since there can be hundreds of files to read."""
     from importlib.metadata import entry_points
 
-    return cast("EntryPoints", entry_points())  # what Python 3.11 gives instead has the same `select`
+    return cast("EntryPoints", entry_points())  # Python 3.11 returns another type with the same `select`
 
 
 class Kinds(Generic[T]):
-    """The kinds of one configuration group, each loaded when it is first wanted.
+    """The kinds of one configuration group, each loaded on first use.
 
-    An entry point of the group names an object of the same type as the built-in ones.
+    An entry point of the group must load an object of the same type as the built-in ones.
 
     Args:
         role: The configuration group, for messages: judge, target, metric.
-        group: The entry points' group.
+        group: The entry point group.
         builtin: A loader for each built-in kind.
     """
 
@@ -42,18 +42,15 @@ class Kinds(Generic[T]):
         """All kinds.
 
         Raises:
-            UserError: Two packages, or a package and evalflow, give the same kind a meaning.
+            UserError: Two packages, or a package and evalflow, define the same kind.
         """
         return sorted({*self._builtin, *self._plugins()})
 
     def get(self, kind: str) -> T:
-        """What a kind stands for.
-
-        Args:
-            kind: Its name.
+        """Load a kind.
 
         Raises:
-            UserError: There is no such kind, two packages claim one, or its package cannot be imported.
+            UserError: There is no such kind, two packages define it, or its package cannot be imported.
         """
         plugins = self._plugins()
         if kind in self._builtin:

@@ -1,4 +1,4 @@
-"""Values from elsewhere, such as a form, as YAML that Hydra reads back as the very same values."""
+"""Write values from elsewhere, such as a form, as YAML that Hydra reads back unchanged."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from evalflow.config.yaml_size import expect_bounded
 _OPENING = re.compile(r"(\\*)\$\{")
 _ENVIRONMENT = re.compile(r"\$\{oc\.env:[A-Za-z_][A-Za-z0-9_]*\}")
 MISSING = "???"
-"""The text that stands for a value that must be given, and so can be no value itself."""
+"""OmegaConf's marker for a mandatory value, so it cannot be a value itself."""
 
 
 def yaml_of(values: Mapping[str, Any]) -> str:
-    """The YAML of a configuration as it is, interpolations included."""
+    """A configuration as YAML, with interpolations unchanged."""
     return OmegaConf.to_yaml(OmegaConf.create(dict(values)))
 
 
 def read_yaml(text: str) -> dict[str, Any]:
-    """The content of a configuration's file as it is written, its `defaults` included and nothing resolved.
+    """Parse a configuration file without resolving anything, `defaults` included.
 
     Raises:
-        UserError: It is no YAML, or no map.
+        UserError: It is not YAML, or not a map.
     """
     with as_user_errors(()):
         expect_bounded(text)
@@ -34,29 +34,29 @@ def read_yaml(text: str) -> dict[str, Any]:
 
 
 def escaped(value: Any) -> Any:
-    """The value with every text meaning itself: what looks like an interpolation is none."""
+    """Escape all texts in the value, so that none is read as an interpolation."""
     return _texts(value, lambda text: _OPENING.sub(lambda found: f"{found[1] * 2}\\${{", text))
 
 
 def escaped_but_environment(value: Any) -> Any:
-    """The same, where `${oc.env:NAME}` keeps its meaning."""
+    """The same, but keep `${oc.env:NAME}` as an interpolation."""
     return _texts(value, _keep_environment)
 
 
 def unescaped(value: Any) -> Any:
-    """What was escaped, as it was.
+    """Undo `escaped`.
 
     Raises:
-        ValueError: An interpolation has a meaning there, and is no mere text.
+        ValueError: The value has a real interpolation.
     """
     return _texts(value, lambda text: _OPENING.sub(lambda found: _opened(found[1], text), text))
 
 
 def unescaped_but_environment(value: Any) -> Any:
-    """The same, where `${oc.env:NAME}` is left as it is.
+    """The same, but keep `${oc.env:NAME}` as it is.
 
     Raises:
-        ValueError: Another interpolation has a meaning there.
+        ValueError: The value has another interpolation.
     """
     return _texts(value, lambda text: _between(text, lambda part: unescaped(part)))
 
@@ -66,12 +66,12 @@ def _keep_environment(text: str) -> str:
 
 
 def _between(text: str, change: Callable[[str], str]) -> str:
-    """Change the text between environment references."""
+    """Apply a change to the text between environment references."""
     parts: list[str] = []
     end = 0
     for found in _ENVIRONMENT.finditer(text):
         if found.start() and text[found.start() - 1] == "\\":
-            continue  # escaped already, or about to be
+            continue  # already escaped, or will be
         parts += [change(text[end : found.start()]), found[0]]
         end = found.end()
     return "".join([*parts, change(text[end:])])

@@ -1,6 +1,6 @@
-"""Hydra's side of the configuration: composing it, for the command line and for everyone else.
+"""Composes the configuration with Hydra, for the command line and all other callers.
 
-What leaves this module is plain: dicts, paths and strings.
+This module returns plain dicts, paths and strings, so no other module depends on Hydra's types.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from evalflow.paths import conf_dirs, prompt_dirs, share_dir
 
 MULTI_SELECT = ("dataset", "metric")
 _COMPOSING = threading.Lock()
-"""Hydra keeps its state in singletons, so that only one thread may compose at a time."""
+"""Held while composing: Hydra keeps its state in singletons."""
 _LAUNCHING = threading.Lock()
-"""Only one command line may be launched at a time, from its first composition to the end of its last job."""
+"""Held by a command line from its first composition to the end of its last job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +49,11 @@ class Composed:
     Attributes:
         values: The plain configuration, interpolations resolved.
         choices: The option chosen in each single-choice group.
-        sources: The file that each `dataset.NAME`, `metric.NAME`, `judge`, `embedder` and `target` comes from.
+        sources: The file of each `dataset.NAME`, `metric.NAME`, `judge`, `embedder` and `target`.
         overrides: The command line's overrides.
-        conf_folders, prompt_folders: The search order, first found wins.
-        shadowed: Parts, with their files, that stand in the place of packaged ones of the same name.
-        unresolved: The plain configuration with interpolations as they were written; None: there are none.
+        conf_folders, prompt_folders: In search order; the first match wins.
+        shadowed: Parts, with their files, that replace packaged ones of the same name.
+        unresolved: The plain configuration with interpolations unresolved; None: there are none.
     """
 
     values: dict[str, Any]
@@ -67,9 +67,9 @@ class Composed:
 
     @property
     def storable(self) -> dict[str, Any]:
-        """The configuration for keeping, from which `resolved` makes `values` again.
+        """The configuration to store, from which `resolved` restores `values`.
 
-        What comes from environment variables stands there by their names, for it could be secret.
+        Environment variables are kept as references, since their values may be secret.
         """
         return self.values if self.unresolved is None else self.unresolved
 
@@ -81,7 +81,7 @@ class HydraJob:
     Attributes:
         folder: Its output folder; `.hydra/` is already in it.
         number: Its place in the sweep, or None outside a sweep.
-        read: Gives its configuration, or raises UserError.
+        read: Returns its configuration, or raises UserError.
     """
 
     folder: Path
@@ -101,14 +101,14 @@ def compose(
     *,
     complete: bool = True,
 ) -> Composed:
-    """Compose without running; safe to call from any thread, also while jobs of `launch` run; writes nothing.
+    """Compose without running; writes nothing. Safe in any thread, also while jobs of `launch` run.
 
     Args:
         overrides: Hydra overrides, as on the command line.
         config_dir: A folder to search first.
-        run_id: What `${run_id:}` stands for.
-        check: Validates; finds the right name of a key that does not exist.
-        complete: Whether a mandatory value that is not given is an error; else it stands there as "???".
+        run_id: The value of `${run_id:}`.
+        check: Validates; used to suggest the right name of a missing key.
+        complete: Whether a missing mandatory value is an error; else it is "???".
 
     Raises:
         UserError: The overrides or the files are wrong.
@@ -128,13 +128,13 @@ def launch(
 
     Args:
         arguments: Overrides and Hydra's own flags.
-        run: Does one job. What it raises is raised again when all jobs are done.
+        run: Runs one job. Its exceptions are raised again after all jobs are done.
         config_dir: A folder to search first.
         run_id: The id of this run or sweep.
-        check: Validates; finds the right name of a key that does not exist.
+        check: Validates; used to suggest the right name of a missing key.
 
     Raises:
-        UserError: The overrides or the files are wrong; jobs composed before that are done.
+        UserError: The overrides or the files are wrong; jobs composed earlier have already run.
     """
     overrides = [word for word in arguments if not word.startswith("-") and ("=" in word or word.startswith("~"))]
     flags = [word for word in arguments if word not in overrides]
@@ -166,20 +166,20 @@ def launch(
 
 
 def resolved(storable: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of a configuration that was kept, with what its environment variables hold now.
+    """The values of a stored configuration, with the current values of its environment variables.
 
     Args:
         storable: `Composed.storable`.
 
     Raises:
-        UserError: A variable is not set any more.
+        UserError: A variable is no longer set.
     """
     with as_user_errors(()):
         return cast("dict[str, Any]", OmegaConf.to_container(OmegaConf.create(dict(storable)), resolve=True))
 
 
 class _Loader(ConfigLoaderImpl):
-    """Hydra's loader, which remembers the files of its last composition: to ask it for them is to load them again."""
+    """Hydra's loader, which remembers the files of its last composition; Hydra's own would load them again."""
 
     defaults: Sequence[ResultDefault] = ()
 
@@ -190,7 +190,7 @@ class _Loader(ConfigLoaderImpl):
 
 @contextmanager
 def _hydra() -> Generator[Hydra]:
-    """What `hydra.initialize_config_dir` sets up, with our loader."""
+    """Set up Hydra as `hydra.initialize_config_dir` does, but with our loader."""
     version.setbase("1.3")
     hydra = Hydra("evalflow", _Loader(create_config_search_path(_packaged())))
     GlobalHydra.instance().initialize(hydra)
@@ -206,7 +206,7 @@ def _packaged() -> str:
 
 @contextmanager
 def _umask(mask: int) -> Generator[int]:
-    """Set the umask of the process; yields the previous one."""
+    """Set the process's umask; yields the previous one."""
     before = os.umask(mask)
     try:
         yield before
@@ -215,7 +215,6 @@ def _umask(mask: int) -> Generator[int]:
 
 
 def _compose(overrides: Sequence[str], config_dir: Path | None, run_id: str, *, complete: bool = True) -> Composed:
-    """Compose; see `compose`."""
     with _composing(config_dir, run_id, overrides), _hydra():
         config = hydra_compose(hydra_plugins.PRIMARY, list(overrides), return_hydra_config=True)
         return _plain(config, config.hydra.runtime.choices, tuple(overrides), config_dir, complete=complete)
@@ -234,7 +233,7 @@ def _explained(
 
 
 def _job(config: DictConfig, config_dir: Path | None) -> HydraJob:
-    """The job of this configuration, read now, while Hydra's state is that of the job."""
+    """The job of a configuration. It is read now, while Hydra's state belongs to the job."""
     hydra = HydraConfig.get()
     given = _job_overrides()
     number = hydra.job.num if hydra.mode == RunMode.MULTIRUN else None
@@ -279,7 +278,7 @@ def _plain(
 
 
 def _check_packages(folders: Sequence[Path], overrides: Sequence[str]) -> dict[str, Path]:
-    """The file behind each part; every dataset and metric file must sit in its own package, or two would merge."""
+    """The file of each part. Every dataset and metric file must have its own package, or two would merge."""
     loader = GlobalHydra.instance().config_loader()
     if isinstance(loader, _Loader):
         defaults = loader.defaults
@@ -311,17 +310,17 @@ def _lost_package(key: str, file: Path) -> Problem:
 
 @contextmanager
 def _composing(config_dir: Path | None, run_id: str, overrides: Sequence[str]) -> Generator[None]:
-    """Set Hydra up for one composition: search order, resolvers, and errors that are raised, not printed.
+    """Set up Hydra for one composition: search order, resolvers, and errors raised instead of printed.
 
     Other threads wait until the block has ended or calls `_others_may_compose`.
 
     Args:
         config_dir: A folder to search first.
-        run_id: What `${run_id:}` stands for.
+        run_id: The value of `${run_id:}`.
         overrides: The command line's overrides.
 
     Raises:
-        UserError: The folder is none, or something went wrong in the block.
+        UserError: The folder does not exist, or an error was raised in the block.
     """
     if config_dir and not config_dir.is_dir():
         raise UserError(Problem(f"--config-dir {config_dir} is no folder", "command line"))
@@ -343,10 +342,10 @@ def _composing(config_dir: Path | None, run_id: str, overrides: Sequence[str]) -
 
 @contextmanager
 def _others_may_compose(run_id: str, overrides: Sequence[str]) -> Generator[None]:
-    """Lend Hydra to other threads while a job runs, which can take hours.
+    """Release Hydra to other threads while a job runs, which can take hours.
 
     Args:
-        run_id: What `${run_id:}` stands for in the jobs still to come.
+        run_id: The value of `${run_id:}` in later jobs.
         overrides: The command line's overrides.
     """
     ours = GlobalHydra.instance().hydra
@@ -362,12 +361,12 @@ def _others_may_compose(run_id: str, overrides: Sequence[str]) -> Generator[None
 
 
 def _job_overrides() -> tuple[str, ...]:
-    """The overrides of the current job as given, with environment references not resolved."""
+    """The overrides of the current job, with environment references unresolved."""
     return tuple(cast("list[str]", OmegaConf.to_container(HydraConfig.get().overrides.task, resolve=False)))
 
 
 def _swept_keys(overrides: Sequence[str]) -> set[str]:
-    """The keys that a sweep goes over: those given several values on the command line.
+    """The keys with several values on the command line.
 
     Raises:
         UserError: An override does not parse.

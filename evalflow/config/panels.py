@@ -1,4 +1,4 @@
-"""The typed configuration of judges that are made of other judges: panels and cascades."""
+"""The typed configuration of judges that combine other judges: panels and cascades."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from evalflow.errors import did_you_mean
 
 Vote = Literal["mean", "median", "majority", "weighted"]
 
-# Which kinds there are, and what their keys are, is known to whoever validates each member by its own kind.
+# The type only says "judge": the validator picks each member's model by its kind.
 Members = Annotated[
     dict[str, SerializeAsAny[JudgeConfig]],
     WithJsonSchema({"type": "object", "additionalProperties": {"type": "object"}}),
@@ -20,11 +20,11 @@ Members = Annotated[
 
 
 class MembersConfig(JudgeConfig):
-    """Keys that every judge of several has.
+    """Keys of every judge that has members.
 
     Attributes:
-        members: Two judges or more, each with its own keys, by names that are chosen here.
-        calibrated: Whether thresholds mean anything for it; never so where they mean nothing for one of its members.
+        members: Two or more judges, each with its own keys, by names that you choose.
+        calibrated: Whether thresholds apply to its scores; always false if they do not apply to one of its members.
     """
 
     members: Members
@@ -46,13 +46,13 @@ class MembersConfig(JudgeConfig):
 
 
 class PanelConfig(MembersConfig):
-    """Several judges score alike, and vote.
+    """Several judges each score the answer, and vote.
 
     Attributes:
-        vote: How their scores become one: mean; median; majority, the score that most of them gave, of a tie the worse
-            one; or weighted, the mean by `weights`.
+        vote: How the scores are combined: mean; median; majority, the most frequent score (the worse one in a tie);
+            or weighted, the mean by `weights`.
         weights: The weight of each member, by its name, for vote: weighted.
-        quorum: How many members must have scored; null: all. With fewer the panel's score is in state error.
+        quorum: How many members must have scored; null: all. With fewer, the panel's score is in state error.
     """
 
     kind: Literal["panel"]  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -72,14 +72,14 @@ class PanelConfig(MembersConfig):
 
 
 class CascadeConfig(MembersConfig):
-    """Judges one after the other: the next is asked only where the one before was not sure.
+    """Judges in sequence: the next one is asked only if the one before was not confident enough.
 
     Attributes:
-        order: The members' names, the one that is asked first (a cheap one) first; null: as they are declared.
-        escalate_below: How sure a member must be for its score to count: the lowest probability that it gave one of its
-            own verdicts on the answer.
-        samples: Replies that each member but the last draws where its endpoint gives no token probabilities for what is
-            asked; null: none but those that a metric draws.
+        order: The members' names in the order of asking, the cheapest first; null: as declared.
+        escalate_below: The confidence a member needs for its score to count. Confidence is the lowest probability that
+            the member gave one of its own verdicts on the answer.
+        samples: Replies to sample from each member but the last if its endpoint gives no token probabilities for a
+            request; null: none but those that a metric samples.
     """
 
     kind: Literal["cascade"]  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -100,12 +100,12 @@ class CascadeConfig(MembersConfig):
 
 
 def single_judges(config: JudgeConfig) -> Mapping[str, JudgeConfig]:
-    """The single judges behind a judge, by name and in order; a single judge stands for itself, under an empty name."""
+    """The single judges behind a judge, by name and in order; a single judge is returned under an empty name."""
     return config.asked if isinstance(config, MembersConfig) else {"": config}
 
 
 def each_judge(config: JudgeConfig, change: Callable[[JudgeConfig], JudgeConfig]) -> JudgeConfig:
-    """The configuration with a change to each judge that is really asked."""
+    """Apply a change to each judge that is actually asked."""
     if not isinstance(config, MembersConfig):
         return change(config)
     return config.model_copy(update={"members": {name: change(one) for name, one in config.members.items()}})

@@ -1,4 +1,4 @@
-"""Names of runs: readable, and never shared."""
+"""Readable, unique names of runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _NAMED = ("experiment", "dataset", "metric")
 
 
 def new_run_id(overrides: Sequence[str]) -> str:
-    """A new id from the time, what is run, and four random characters: 2026-11-21T14-03-22Z_rag_faithfulness_x7k2.
+    """A new id of the time, the overrides, and four random characters: 2026-11-21T14-03-22Z_rag_faithfulness_x7k2.
 
     Args:
         overrides: The command line's overrides.
@@ -25,7 +25,7 @@ def new_run_id(overrides: Sequence[str]) -> str:
 
 
 def sweep_slug(overrides: Sequence[str], swept: Collection[str]) -> str:
-    """The folder name of a job: the overrides that its sweep goes over, at most 80 characters."""
+    """The folder name of a job: its values of the swept overrides, at most 80 characters."""
     return slug("_".join(o for o in overrides if o.partition("=")[0].lstrip("+~") in swept), 80) or "job"
 
 

@@ -1,4 +1,4 @@
-"""The typed configuration. Hydra composes; these models validate, and refuse every key they do not know."""
+"""The typed configuration. Hydra composes it; these models validate it and refuse unknown keys."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from evalflow.records import Direction
 
 IDENTIFIER = re.compile(r"[a-z][a-z0-9_]*\Z")
 MANY = 10**15
-"""More cases than anybody has, and less than machines count to."""
+"""An upper limit for counts: above any real number of cases, below the largest machine integer."""
 FIELDS = (
     "question", "history", "messages", "answer", "reference", "contexts", "expected", "actual", "metadata",
     "demo_answer", "vars",
 )  # fmt: skip
-"""What `needs` and templates may name."""
+"""The fields that `needs` and templates may name."""
 
 
 class Strict(BaseModel):
-    """A frozen model without room for unknown keys."""
+    """A frozen model that refuses unknown keys."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
 
@@ -33,15 +33,15 @@ def _unquoted_word(value: Any) -> Any:
 
 
 Word = Annotated[str, BeforeValidator(_unquoted_word)]
-"""Text where YAML 1.1's yes, no, on and off would silently become booleans."""
+"""Text that refuses YAML 1.1's unquoted yes, no, on and off, which would become booleans."""
 
 
 class JudgeConfig(Strict):
     """Keys that every judge has.
 
     Attributes:
-        calibrated: Whether thresholds mean anything for it; if not, it gives no pass or fail.
-        thresholds: Thresholds that hold for this judge, by metric name.
+        calibrated: Whether thresholds apply to its scores; if not, there is no pass or fail.
+        thresholds: Thresholds for this judge, by metric name.
     """
 
     kind: str
@@ -67,17 +67,17 @@ class TargetConfig(Strict):
 
     @property
     def runs_here(self) -> bool:
-        """Whether it is a program that is run on this machine."""
+        """Whether it is a program that runs on this machine."""
         return False
 
     @property
     def calls(self) -> str | None:
-        """What is called for an answer, as `check` shows it; None: nothing."""
+        """What is called for an answer, as shown by `check`; None: nothing."""
         return None
 
     @property
     def may_fill(self) -> frozenset[str]:
-        """Case fields that its replies may bring beside the one that the dataset generates."""
+        """Case fields that its replies may set, besides the one that the dataset generates."""
         return frozenset()
 
 
@@ -85,17 +85,17 @@ class DatasetConfig(Strict):
     """Where cases come from.
 
     Attributes:
-        name: The column value; null: the key it stands under.
+        name: The dataset's name in results; null: its key in the configuration.
         path: A file or a glob.
-        format: null: by the file's ending.
-        fields: Case field to column or JSONPath, or to several of them by the names that they get in the field.
+        format: The file format; null: by the file extension.
+        fields: Case field to column or JSONPath, or to several of them by the names they get in the field.
         group: The column whose value is the cluster for error bars.
-        generates: The case field that a live target's reply fills.
-        labels_of: The column, or JSONPath, whose text the labels in the data judge: with another one in the field that
-            `generates` names, they are of no answer and are left out. null: whatever is recorded there.
+        generates: The case field filled by a live target's reply.
+        labels_of: The column, or JSONPath, with the text that the labels in the data are about. Labels are left out if
+            this text differs from the field named by `generates`. null: labels are about the recorded text.
         conversation: Whether the whole file is one conversation.
-        tags: Only cases with one of these tags, or one below it, are run; null: all.
-        allow_irregular: Whether turns may come in any order: two of the assistant in a row, or one at the end.
+        tags: Run only cases with one of these tags or their sub-tags; null: all.
+        allow_irregular: Whether turns may be in any order: two assistant turns in a row, or one at the end.
     """
 
     name: Word | None = None
@@ -112,13 +112,13 @@ class DatasetConfig(Strict):
 
 
 class NotWorse(Strict):
-    """A gate against the baseline: how much worse than it is still acceptable."""
+    """A gate against the baseline: the largest acceptable decline."""
 
     not_worse_by: float = Field(ge=0)
 
 
 def _gate_value(value: Any) -> Any:
-    """One message where a union would have one for each of its members."""
+    """Give one error message, where a union would give one for each member."""
     if isinstance(value, bool | str | NotWorse):
         return value
     if isinstance(value, int | float):
@@ -131,7 +131,7 @@ def _gate_value(value: Any) -> Any:
 
 
 GateValue = Annotated[bool | float | str | NotWorse, BeforeValidator(_gate_value)]
-"""A gate's value under a statistic: a condition, or how it compares with the baseline; under `point` true or false;
+"""The value of a gate under a statistic: a condition, or a comparison with the baseline; under `point` true or false;
 under `max_undefined_rate` a share."""
 
 
@@ -139,15 +139,15 @@ class MetricConfig(Strict):
     """Keys that all metric kinds share.
 
     Attributes:
-        kind: How the score is made.
-        name: The column value; null: the key it stands under.
+        kind: The kind of metric.
+        name: The metric's name in results; null: its key in the configuration.
         datasets: The datasets whose cases it scores, by name; null: all of the run.
-        family: Where `list metric` shows it.
+        family: The section of `list metric` that shows it.
         description: What the score means, in one sentence.
-        direction: Which end of the scale is the good one.
+        direction: Which end of the scale is good.
         version: Raise it when a change makes old and new scores incomparable.
-        needs: Case fields without which a case is skipped.
-        threshold: Where `passed` begins (inclusive); decides no exit code.
+        needs: Required case fields; a case that lacks one is skipped.
+        threshold: The lowest passing score (the highest, if lower is better); does not affect the exit code.
         judge: Part of a judge's configuration that this metric overrides.
         gate: Conditions on its summary rows, by statistic: {mean: ">= 0.8"}.
     """
@@ -178,20 +178,20 @@ class MetricConfig(Strict):
 
 
 class Repeats(Strict):
-    """How often: `target` repeats show generator noise, `judge` repeats judge noise."""
+    """Number of repeats: `target` repeats measure generator noise, `judge` repeats measure judge noise."""
 
     target: int = Field(default=1, ge=1)
     judge: int = Field(default=1, ge=1)
 
 
 class CacheConfig(Strict):
-    """What was asked before and need not be paid for again.
+    """The cache of replies, so that the same request is not paid for twice.
 
     Attributes:
-        mode: on; read (what it stores serves to resume this run and no other); refresh (reads nothing that is older
-            than the run); off (both).
-        path: The file; it may be shared by any number of runs.
-        max_bytes: What the file may take; the least recently used replies go first.
+        mode: on; read (new replies are stored only to resume this run); refresh (ignore replies older than the run);
+            off (both).
+        path: The cache file; runs may share it.
+        max_bytes: Maximum size of the file in bytes; the least recently used replies are removed first.
     """
 
     mode: Annotated[Literal["on", "off", "read", "refresh"], BeforeValidator(_unquoted_word)] = "on"
@@ -200,13 +200,13 @@ class CacheConfig(Strict):
 
 
 class BudgetConfig(Strict):
-    """What a run may spend, or all runs of a sweep together; null: without limit.
+    """Spending limits of a run, or of all runs of a sweep together; null: no limit.
 
     Attributes:
         usd: US dollars.
-        requests: Requests, tries that failed included.
-        tokens: Of prompts and replies together.
-        allow_unpriced: Whether models without a price may be asked under a limit in dollars, where they count as free.
+        requests: Number of requests, including failed attempts.
+        tokens: Prompt and completion tokens together.
+        allow_unpriced: Whether models without a price are allowed under a limit in dollars; they count as free.
     """
 
     usd: float | None = Field(default=None, ge=0)
@@ -216,7 +216,7 @@ class BudgetConfig(Strict):
 
 
 class RunConfig(Strict):
-    """One run: dataset x target x metric x judge. The parts with a `kind` hold the model of theirs."""
+    """One run: dataset x target x metric x judge. Each part with a `kind` holds that kind's model."""
 
     dataset: dict[str, DatasetConfig]
     target: TargetConfig

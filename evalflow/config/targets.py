@@ -1,4 +1,4 @@
-"""The configuration of the kinds of targets: what stands in the data, models, and programs of one's own."""
+"""The configuration of the kinds of targets: recorded answers, models, and your own programs."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from evalflow.jsonvalues import json_path
 from evalflow.redaction import parts_of_header
 
 PLAIN_HEADER = re.compile(r"accept(-.*)?|content-.*|user-agent|connection|cache-control", re.IGNORECASE)
-"""Names of headers whose values are none; of all others they are struck out of what is written and shown."""
+"""Headers whose values are never secret; values of all other headers are redacted."""
 CONTEXT_FIELDS = ("text", "title", "path")
 
 
 class RecordedTargetConfig(TargetConfig):
-    """The answers that stand in the data."""
+    """The answers recorded in the data."""
 
     kind: Literal["recorded"]  # pyright: ignore[reportIncompatibleVariableOverride]
 
@@ -32,7 +32,7 @@ class OpenAITargetConfig(EndpointConfig, TargetConfig):
 
     Attributes:
         system_prompt: Jinja text, or the name of a .jinja file; null sends none.
-        prompt: The same, for the last user message; null sends the case's messages as they are.
+        prompt: The same, for the last user message; null sends the case's messages unchanged.
     """
 
     kind: Literal["openai"]  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -41,24 +41,24 @@ class OpenAITargetConfig(EndpointConfig, TargetConfig):
 
     @property
     def calls(self) -> str:
-        """The model and where it is."""
+        """The model and its address."""
         return f"{self.model} at {public_address(self.base_url) if self.base_url else 'OpenAI'}"
 
 
 def _written_out(value: Any) -> Any:
-    """Expand the short form: a text is the path."""
+    """Expand the short form: text alone is the path."""
     return {"path": value} if isinstance(value, str) else value
 
 
 def _value_names(value: Any) -> Any:
-    """Keys as JSON writes them: YAML turns some into booleans and numbers."""
+    """Map keys as JSON text, since YAML reads some as booleans or numbers."""
     if not isinstance(value, Mapping):
         return value
     return {value_name(key): entry for key, entry in cast("Mapping[Any, Any]", value).items()}
 
 
 def value_name(value: Any) -> str:
-    """What a value of a reply is called in `values`: text as it is, all else as JSON spells it."""
+    """The key of a reply's value in `values`: text unchanged, anything else as JSON."""
     if isinstance(value, bool) or value is None:
         return {True: "true", False: "false", None: "null"}[value]
     return str(value)
@@ -75,11 +75,11 @@ def _checked_path(path: str) -> str:
 
 
 class Extract(Strict):
-    """Where in a reply a value stands.
+    """The place of a value in a reply.
 
     Attributes:
-        path: A JSONPath. One that can match several times gives the list of all it finds.
-        values: What the values there mean: {pass: false, fail: true}; null takes them as they are.
+        path: A JSONPath. One that can match several times gives the list of all matches.
+        values: The meaning of the values: {pass: false, fail: true}; null uses them unchanged.
     """
 
     path: str
@@ -89,11 +89,12 @@ class Extract(Strict):
 
 
 class ContextsExtract(Strict):
-    """Where in a reply the contexts stand.
+    """The place of the contexts in a reply.
 
     Attributes:
-        path: A JSONPath to a list of them.
-        fields: text, title and path of each: a key of it, or a JSONPath into it; null for forms that map themselves.
+        path: A JSONPath to the list of contexts.
+        fields: Where to find text, title and path in each item: a key, or a JSONPath in the item; null recognises
+            common forms.
     """
 
     path: str
@@ -118,14 +119,14 @@ Extracted = Annotated[Extract | None, BeforeValidator(_written_out)]
 
 
 class ReplyConfig(TargetConfig):
-    """How a JSON reply becomes an answer. Null: the field of that name, where the reply is an object that has it.
+    """How a JSON reply becomes an answer. null: use the field of the same name if the reply is an object that has it.
 
     Attributes:
-        answer, actual: The text, and the prediction or the retrieved ids.
-        contexts: What the answer was made from.
-        metadata: An object that comes with it.
-        timeout_s: Seconds for one try.
-        concurrency: Calls under way at the same time.
+        answer, actual: The answer's text; the prediction or the retrieved ids.
+        contexts: The contexts the answer was generated from.
+        metadata: An object with further data on the answer.
+        timeout_s: Time limit in seconds for one attempt.
+        concurrency: Maximum number of concurrent calls.
     """
 
     answer: Extracted = None
@@ -137,20 +138,20 @@ class ReplyConfig(TargetConfig):
 
     @property
     def may_fill(self) -> frozenset[str]:
-        """Contexts and metadata may always come; of answer and prediction, what is mapped."""
+        """Contexts and metadata are always possible; answer and prediction only if mapped."""
         mapped = {name for name in ("answer", "actual") if getattr(self, name) is not None}
         return frozenset({"contexts", "metadata", *mapped})
 
 
 class HttpTargetConfig(ReplyConfig):
-    """A service that is asked over HTTP and replies in JSON.
+    """A service that is called over HTTP and replies in JSON.
 
     Attributes:
         url: Its address.
-        method: How it is asked.
-        headers: Sent along; secrets as ${oc.env:NAME}.
-        body: What is sent: JSON whose texts are Jinja templates, or one template of JSON; null: the case.
-        attempts: Tries in all for transient faults.
+        method: The HTTP method.
+        headers: Headers to send; secrets as ${oc.env:NAME}.
+        body: The body to send: JSON whose texts are Jinja templates, or one template of JSON; null: the case.
+        attempts: Maximum number of attempts, for transient faults.
     """
 
     kind: Literal["http"]  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -167,7 +168,7 @@ class HttpTargetConfig(ReplyConfig):
 
     @property
     def secrets(self) -> list[str]:
-        """What is not to be shown: values of headers, and what is secret in the address."""
+        """Texts to redact: values of headers, and secrets in the address."""
         headers = (value for name, value in (self.headers or {}).items() if not PLAIN_HEADER.fullmatch(name))
         return sorted({part for value in headers for part in parts_of_header(value)} | secrets_in(self.url))
 
@@ -176,7 +177,7 @@ class HttpTargetConfig(ReplyConfig):
     def _address(cls, url: str) -> str:
         if not re.match(r"https?://[^\s/]+\S*\Z", url):
             raise ValueError("url must start with http:// or https://")
-        _ = urlsplit(url).port  # raises ValueError for a port or an IPv6 address that makes no sense
+        _ = urlsplit(url).port  # raises ValueError for an invalid port or IPv6 address
         return url
 
     @field_validator("headers")
@@ -194,7 +195,7 @@ class CommandTargetConfig(ReplyConfig):
     """A program that is started for each case: the case as JSON on its stdin, the reply as JSON on its stdout.
 
     Attributes:
-        argv: The program and its arguments; no shell reads them.
+        argv: The program and its arguments, run without a shell.
     """
 
     kind: Literal["command"]  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -202,7 +203,7 @@ class CommandTargetConfig(ReplyConfig):
 
     @property
     def runs_here(self) -> bool:
-        """It is."""
+        """True: the command runs on this machine."""
         return True
 
     @property
@@ -212,10 +213,10 @@ class CommandTargetConfig(ReplyConfig):
 
 
 class PythonTargetConfig(ReplyConfig):
-    """A Python callable, which is given the case and returns the reply.
+    """A Python callable that takes the case and returns the reply.
 
     Attributes:
-        call: `package.module:callable`; must stand on the command line.
+        call: `package.module:callable`; must be given on the command line.
     """
 
     kind: Literal["python"]  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -223,7 +224,7 @@ class PythonTargetConfig(ReplyConfig):
 
     @property
     def runs_here(self) -> bool:
-        """It is."""
+        """True: the callable runs on this machine."""
         return True
 
     @property

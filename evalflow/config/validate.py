@@ -1,4 +1,4 @@
-"""From a composed configuration to a typed one. Every part is picked by its `kind` first, then validated whole."""
+"""Turn a composed configuration into typed models. The `kind` of each part selects its model."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from evalflow.config.load import Composed
 
 ModelOf = Callable[[str], type[BaseModel]]
-"""From a `kind` to its model; raises UserError for an unknown kind."""
+"""Look up the model of a `kind`; raises UserError for an unknown kind."""
 
 TRY = """try one of these:
     python -m evalflow dataset=rag metric=faithfulness
@@ -35,8 +35,8 @@ class Settings:
     Attributes:
         run: The typed configuration.
         judges: The judge of each metric: the run's, with the metric's own overrides.
-        composed: What it was made from.
-        keys: Where each dataset and metric stands in the configuration, by group and name.
+        composed: The composed configuration before validation.
+        keys: The configuration key of each dataset and metric, by group and name.
     """
 
     run: RunConfig
@@ -45,13 +45,13 @@ class Settings:
     keys: Mapping[tuple[str, str], str]
 
     def key(self, group: str, name: str) -> str:
-        """The key of the dataset or metric of this name, as overrides spell it: `metric.faithfulness`."""
+        """The key of a dataset or metric as in overrides: `metric.faithfulness`."""
         return f"{group}.{self.keys[group, name]}"
 
     def scorer(self, metric: str, *, asks: bool, embeds: bool) -> JudgeConfig | EmbedderConfig:
-        """Whose thresholds hold for a metric: its judge's, or the embedder's where it asks no judge.
+        """The configuration with the thresholds for a metric: its judge's, or the embedder's if it uses no judge.
 
-        Of a metric that needs both they are the judge's, which is calibrated as far as both are.
+        For a metric that uses both it is the judge's, which is calibrated only if both are.
         """
         judge, embedder = self.judges[metric], self.run.embedder
         if not embeds:
@@ -65,14 +65,14 @@ def validate(
     """Validate a composed configuration.
 
     Args:
-        composed: What Hydra made.
-        metric_model: The registry's look-up from a metric's kind to its model.
+        composed: As composed by Hydra.
+        metric_model: Looks up the model of a metric's kind.
         judge_model: The same for judges.
         target_model: The same for targets.
         embedder_model: The same for embedders.
 
     Raises:
-        UserError: With every problem that was found.
+        UserError: Lists every problem.
     """
     values = composed.values
     if not values.get("dataset") and not values.get("metric"):
@@ -180,7 +180,7 @@ def _judges(
 
 
 def _changed(shared: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """A judge's values with a metric's own; of members only the keys that are named change."""
+    """Merge a metric's overrides into the judge's values; in members only the named keys change."""
     members = {name: dict(member) for name, member in _parts(shared, "members").items()}
     for name, member in _parts(changes, "members").items():
         members[name] = {**members.get(name, {}), **member}
@@ -188,7 +188,7 @@ def _changed(shared: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str,
 
 
 def _gates_by_name(gates: Any, names: Mapping[str, str]) -> Any:
-    """The gates with each metric under its name; a gate may also use the key that the metric stands under."""
+    """The gates by metric name; a gate may also use the metric's key in the configuration."""
     if not isinstance(gates, Mapping):
         return gates
     found: dict[str, Any] = {}
@@ -201,7 +201,7 @@ def _gates_by_name(gates: Any, names: Mapping[str, str]) -> Any:
 
 
 def _keys(checker: _Checker, groups: Mapping[str, Mapping[str, Any]]) -> dict[tuple[str, str], str]:
-    """The key of each dataset and metric by its name; two of one name would mix their scores."""
+    """The key of each dataset and metric by its name. Duplicate names are refused: their scores would mix."""
     keys: dict[tuple[str, str], str] = {}
     for group, parts in groups.items():
         for key, part in parts.items():
@@ -225,11 +225,11 @@ def _unused(checker: _Checker, metrics: Mapping[str, Any], datasets: Set[str]) -
 
 
 def _combination(rest: Mapping[str, Any], target: str | None) -> list[Problem]:
-    """What is wrong with keys together, whether or not another key is wrong by itself.
+    """Problems of keys in combination, also if another key is invalid on its own.
 
     Args:
-        rest: The root keys beside the groups.
-        target: The target's kind; None where the target is wrong by itself.
+        rest: The root keys that are not groups.
+        target: The target's kind; None if the target is invalid.
     """
     problems: list[Problem] = []
     generate = rest.get("generate", False)

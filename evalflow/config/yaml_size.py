@@ -1,4 +1,4 @@
-"""YAML from elsewhere whose aliases stand for no more than a configuration can hold."""
+"""Limit the size of untrusted YAML after its aliases are expanded."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from typing import Any, cast
 import yaml
 
 LARGEST = 100_000
-"""Keys and values of one file, each counted as often as aliases repeat it, long texts by the thousand characters."""
+"""Maximum number of keys and values in a file, aliases expanded; a long text counts one per thousand characters."""
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def safe_yaml(text: str) -> Any:
-    """What a text of YAML holds.
+    """Parse YAML.
 
     Raises:
-        yaml.YAMLError: It is no YAML, or too large once its aliases are written out.
+        yaml.YAMLError: It is not YAML, or too large after aliases are expanded.
     """
     expect_bounded(text)
     return yaml.safe_load(text)
 
 
 def expect_bounded(text: str) -> None:
-    """See that aliases do not make a few lines into more than any memory holds, as ten levels of ten each do.
+    """Refuse YAML whose aliases would expand beyond the limit, as ten nested levels of ten do ("billion laughs").
 
     Raises:
-        yaml.YAMLError: They do, or one stands within what it stands for; or the text is no YAML.
+        yaml.YAMLError: It would, an alias contains itself, or the text is not YAML.
     """
     if "*" not in text:
         return
