@@ -36,7 +36,7 @@ class Amount:
 
 
 class Budget:
-    """Spending limits of a run, over all its judges and targets. Calls known to be free are never refused.
+    """Spending limits of a run, over all its judges and targets. Calls known to be free use up no dollars.
 
     Args:
         limits: The limits; null means no limit.

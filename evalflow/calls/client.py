@@ -24,15 +24,15 @@ from evalflow.redaction import Redactor
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """Capped exponential backoff with jitter, and the patience with an endpoint that never answered yet.
+    """Capped exponential backoff with jitter, and limits for an endpoint that has never answered.
 
     Attributes:
-        attempts: Tries in all.
-        base_s, cap_s: The first wait and the longest; each wait is drawn from its upper half.
-        retry_after_cap_s: The longest wait that an endpoint may ask for.
-        connect_attempts, connect_patience_s: Tries, and seconds, for a connection to an endpoint that never answered.
-        silence_s: Seconds without any answer after which an endpoint that never answered is probed.
-        probe_s: Seconds that the probe waits.
+        attempts: Maximum number of tries.
+        base_s, cap_s: The first wait and the longest, in seconds; each wait is drawn from its upper half.
+        retry_after_cap_s: The longest wait in seconds that an endpoint may ask for.
+        connect_attempts, connect_patience_s: Tries, and seconds, to connect to an endpoint that has never answered.
+        silence_s: Seconds without any answer before such an endpoint is probed.
+        probe_s: Time-out of the probe in seconds.
     """
 
     attempts: int = 6
@@ -56,18 +56,18 @@ PROBE_PATH = "/models"
 
 
 class Watchdog:
-    """Sends requests, and finds out in bounded time when nobody is listening.
+    """Sends requests, and finds out in bounded time that an endpoint never answers.
 
     Args:
         transport: The endpoint's connections.
         where: The endpoint, for messages.
         silence_s: Seconds without an answer before the probe.
-        probe_s: Seconds that the probe waits.
-        address: The key that holds the endpoint's address, for messages.
+        probe_s: Time-out of the probe in seconds.
+        address: The configuration key of the endpoint's address, for messages.
 
     Attributes:
         answered: Whether anything was ever answered, the probe included.
-        heard: Whether a request that was not the probe was ever answered.
+        heard: Whether any request other than the probe was ever answered.
     """
 
     def __init__(self, transport: Transport, where: str, silence_s: float, probe_s: float, address: str) -> None:
@@ -84,8 +84,8 @@ class Watchdog:
         """Send one request.
 
         Raises:
-            TransportError: No whole response came, this time.
-            InfrastructureError: The endpoint accepts connections and answers nothing.
+            TransportError: This try brought no complete response.
+            InfrastructureError: The endpoint accepts connections but never answers.
         """
         return self._transport.send(request) if self.heard else self._unheard(request)
 
@@ -95,7 +95,7 @@ class Watchdog:
         return response
 
     def stop(self) -> None:
-        """End a probe that is under way."""
+        """Cancel a running probe."""
         if self._probing is not None:
             self._probing.cancel()
             self._probing = None
@@ -117,7 +117,7 @@ class Watchdog:
             call.cancel()
 
     async def _probe(self, call: asyncio.Task[Response] | None = None) -> None:
-        """Ask whether anybody is there, once for all calls that wait; return early when `call` is answered."""
+        """Probe the endpoint, once for all waiting calls; return early when `call` is answered."""
         if self.answered:
             return
         probe = self._probing = self._probing or asyncio.create_task(self._alive())
@@ -138,11 +138,11 @@ class Watchdog:
 
 
 class Billed(Protocol):
-    """A decoded response that says what it took."""
+    """A decoded response with its token usage."""
 
     @property
     def usage(self) -> Usage | None:
-        """Tokens, or None where the endpoint does not say."""
+        """Tokens, or None if the endpoint does not report them."""
         ...
 
 
@@ -150,27 +150,27 @@ T = TypeVar("T", bound=Billed)
 
 
 MAYBE_PAID = frozenset({"timeout", "connection", "malformed", "too_large"})
-"""Faults after which the model may have answered, unheard."""
+"""Faults after which the model may have answered, and charged, all the same."""
 PATIENT = 0.9
-"""The part of its timeout after which a call has waited long enough, since clocks and timers are not exact."""
+"""The fraction of its timeout after which a call counts as timed out, since clocks and timers are not exact."""
 
 
 class MalformedReply(ValueError):
-    """A 2xx response does not say what it should; raised by decoders."""
+    """A 2xx response is not what was expected; raised by decoders."""
 
 
 class Gateway:
-    """Sends calls to one endpoint until they are answered, hopeless or too often tried.
+    """Sends calls to one endpoint, with retries, until they succeed or fail for good.
 
     Args:
         transport: The endpoint's connections.
         limiter: Shared by all that use the same endpoint, model and key.
-        policy: How often and how long.
+        policy: How often and how long to retry.
         where: The endpoint's address, for messages.
         key_hint: What to check about the key, for messages.
-        secrets: The key itself, and the like: kept out of every message, and of replies that give them back.
-        account: What every try is held against; None: no budget is set.
-        dialect: How the endpoint says what went wrong.
+        secrets: The key and other secrets. They are removed from messages, and from replies that repeat them.
+        account: Charged for every try; None: there is no budget.
+        dialect: How the endpoint reports errors.
     """
 
     def __init__(
@@ -197,11 +197,11 @@ class Gateway:
         self._succeeded = False
 
     async def send(self, request: HttpRequest, decode: Callable[[Response], T]) -> T:
-        """Send one call; gives what `decode` makes of the response.
+        """Send one call; returns the decoded response.
 
         Args:
-            request: What is sent; the same bytes on every try.
-            decode: Reads a 2xx response; raises `MalformedReply` for what makes no sense, which is tried again.
+            request: The same bytes are sent on every try.
+            decode: Reads a 2xx response; raises `MalformedReply` for an invalid one, which is retried.
 
         Raises:
             CallError: This call failed for good.
@@ -263,14 +263,14 @@ class Gateway:
         return value
 
     def _clean(self, response: Response) -> Response:
-        """The response without what may not, or cannot, be written down with it."""
+        """The response without secrets, and without broken surrogate pairs, which no file can hold."""
         body = mended(response.body)
         if self._redactor.hides_data:
             body = self._redactor.data(body.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
         return response if body == response.body else replace(response, body=body)
 
     def _eased(self, fault: CallFault, slot: Slot) -> CallFault:
-        """Tell the limiter of a fault that says how much the endpoint bears."""
+        """Report a fault to the limiter: halve the limit or pause."""
         wait_s = self._capped(fault.retry_after_s or 0.0)
         if fault.error_type == "rate_limit":
             self._limiter.refused(slot, wait_s)
@@ -282,7 +282,7 @@ class Gateway:
         return min(seconds, self._policy.retry_after_cap_s)
 
     def _raise_if_mute(self, fault: CallFault, elapsed_s: float, timeout_s: float) -> None:
-        """Stop where the endpoint is there, has never answered a call, and had all the time that a call may take.
+        """Stop if the endpoint accepts connections, has never answered a call, and had a call's full timeout.
 
         More tries would only multiply the wait: a model that is too slow for its first reply is so for the next.
         """
@@ -316,7 +316,7 @@ class Gateway:
 
 
 def _spent(account: Account, outcome: Billed | CallFault | None, reserved: Amount) -> Amount:
-    """What a try took, as far as that is known; what is not known to be less took all that was reserved."""
+    """The actual cost of a try; if it is unknown, all that was reserved."""
     if outcome is None:
         return reserved
     if not isinstance(outcome, CallFault):
@@ -327,7 +327,7 @@ def _spent(account: Account, outcome: Billed | CallFault | None, reserved: Amoun
 
 
 def _failed(fault: CallFault, message: str, elapsed_s: float) -> CallError:
-    """A call that was sent and brought nothing: a refusal is free, and what the model may have done is not known."""
+    """The error of a call that was sent in vain. A refusal is free; otherwise the cost is unknown."""
     if fault.unreachable:
         return CallError(fault.error_type, message, fault.raw)
     usage, cost_usd = (None, None) if fault.error_type in MAYBE_PAID else (Usage(), 0.0)
@@ -339,7 +339,7 @@ def _failed(fault: CallFault, message: str, elapsed_s: float) -> CallError:
 def of_status(response: Response) -> CallFault:
     """The fault of a service's response whose status is not 2xx.
 
-    What a service of one's own says to one case says little about the next, so only a refused key ends a run.
+    A user's own service may reject one case and accept the next, so only a refused key ends a run.
     """
     status, text = response.status, excerpt(response.body)
     message = f"HTTP {status}: {text}" if text else f"HTTP {status}"
@@ -358,17 +358,17 @@ def of_status(response: Response) -> CallFault:
 
 
 SERVICE = Dialect(of_status, "target.url", "check target.url, and that the service is up")
-"""Services that speak JSON in their own ways."""
+"""Services with their own JSON interface."""
 
 
 @dataclass(frozen=True, slots=True)
 class CallSession:
-    """Shared by the judges and targets of a run, so that what holds for the run holds over all of them.
+    """Shared by all judges and targets of a run, so that limits apply across them.
 
     Attributes:
-        limiters: How many calls each endpoint bears.
-        once: What is remembered, and what is being asked; None asks every time.
-        budget: What the run may spend; None sets no limit.
+        limiters: The rate limiters of all endpoints.
+        once: The cache and single flight; None sends every call.
+        budget: The run's budget; None: no limit.
     """
 
     limiters: Limiters = field(default_factory=Limiters)
@@ -376,6 +376,6 @@ class CallSession:
     budget: Budget | None = None
 
     def close(self) -> None:
-        """Write what is to be remembered, and close its file. A later call opens it again."""
+        """Write pending cache entries and close the cache's file. A later call opens it again."""
         if self.once is not None:
             self.once.close()

@@ -1,4 +1,4 @@
-"""What went wrong with one try, and what to do about it: try again, give this call up, or stop the run."""
+"""What went wrong with one try, and what to do about it: retry, give this call up, or stop the run."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ class CallFault:
         decision: retry (the fault may pass), give_up (this call is lost), stop (every call would fail like it).
         error_type: The short cause code of `errors.CallError`.
         message: What happened, in one line.
-        hint: What to check, where the run stops.
-        raw: What the endpoint sent, shortened; None where nothing came.
-        retry_after_s: Seconds that the endpoint asked for, None where it did not.
+        hint: What to check when the run stops.
+        raw: What the endpoint sent, shortened; None if it sent nothing.
+        retry_after_s: Seconds that the endpoint asked to wait; None if it did not.
         unreachable: No connection could be made.
     """
 
@@ -51,12 +51,12 @@ class CallFault:
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """How one kind of endpoint says what went wrong, and where its address stands.
+    """How one kind of endpoint reports errors, and which key holds its address.
 
     Attributes:
         of_status: The fault of a response whose status is not 2xx.
-        address: The key that holds the address, for hints.
-        unusable: What to check where an endpoint was never of any use.
+        address: The configuration key of the address, for hints.
+        unusable: The hint for an endpoint that never worked.
     """
 
     of_status: Callable[[Response], CallFault]
@@ -65,7 +65,7 @@ class Dialect:
 
 
 def of_transport(error: TransportError) -> CallFault:
-    """The fault of a try that brought no whole response."""
+    """The fault of a try without a complete response."""
     if error.fault == "certificate":
         return CallFault(
             "stop", "connection", str(error), "check the endpoint's certificate, or SSL_CERT_FILE for your own"
@@ -75,9 +75,9 @@ def of_transport(error: TransportError) -> CallFault:
 
 
 def of_malformed(response: Response, reason: str) -> CallFault:
-    """The fault of a 2xx response that does not say what it should.
+    """The fault of an invalid 2xx response.
 
-    Some gateways answer 200 and put the upstream's error into the body; then that error counts.
+    Some gateways answer 200 with the upstream's error in the body; then that error counts.
     """
     status = _details(response.body).get("code")
     if isinstance(status, int) and 400 <= status < 600:

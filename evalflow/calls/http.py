@@ -1,7 +1,7 @@
 """The transport over plain HTTP: one aiohttp session, kept-alive connections, one try each.
 
-aiohttp was chosen by measurement: in a run it costs as little CPU as code of our own over llhttp did, and a fifth less
-than a client in Rust, whose thread and ours hand the interpreter's lock to and fro.
+aiohttp was chosen by measurement: in a run it costs as little CPU as our own code over llhttp did, and a fifth less
+    than a client in Rust, whose thread competes with ours for the interpreter's lock.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ if TYPE_CHECKING:
     from yarl import URL
 
 KEEP_ALIVE_S = 4.0
-"""Shorter than the five seconds after which common servers (uvicorn, and so vLLM) close an idle connection: one that
-is closed in the very moment of a request costs a try."""
+"""Less than the five seconds after which common servers (uvicorn, and so vLLM) close an idle connection. A connection
+that is closed just as a request is sent costs a try."""
 
 
 class HttpTransport:
-    """Connections to one endpoint, for requests whose bytes are ready.
+    """Connections to one endpoint, for requests that are encoded already.
 
-    The session is made on the first request, in the event loop that sends it, so that aiohttp is imported only when
-    something is sent, and a closed transport can be used again. Proxies are taken from the environment as usual
-    (HTTPS_PROXY, NO_PROXY); redirects are not followed, since a key must not go where nobody sent it.
+    The first request creates the session, in the event loop that sends it. So aiohttp is imported only when something
+    is sent, and a closed transport can be used again. Proxies are taken from the environment (HTTPS_PROXY, NO_PROXY).
+    Redirects are not followed, since they could carry the key to another server.
 
     Args:
-        base_url: What the path of a request is put behind. A user and a password in it are sent instead of the key.
+        base_url: Prefix of every request's path. A user and a password in it are sent instead of the key.
         api_key: None sends no key.
         max_connections: Connections that may be open at the same time.
-        first_byte_s: Seconds without any byte after which a try is given up; None: only its timeout counts.
-        headers: Sent with every request, in the place of the usual ones of the same names.
+        first_byte_s: Seconds without any byte before a try is given up; None: only its timeout applies.
+        headers: Sent with every request; they replace default headers of the same names.
     """
 
     def __init__(
@@ -97,8 +97,8 @@ class HttpTransport:
     def _connect(self) -> ClientSession:
         import aiohttp
 
-        # One more connection than the limiter lets calls through, for the watchdog's probe; so nothing ever waits for
-        # the pool, and the connect timeout times connecting alone.
+        # One more connection than the limiter lets calls through, for the watchdog's probe. So nothing ever waits for
+        # the pool, and the connect timeout covers connecting alone.
         secure = self._base_url.lower().startswith("https:")
         connector = aiohttp.TCPConnector(
             limit=self._max_connections + 1, keepalive_timeout=KEEP_ALIVE_S, ssl=_trust() if secure else True
@@ -116,8 +116,7 @@ class HttpTransport:
         from multidict import CIMultiDict
         from yarl import URL
 
-        # Replies are short, so that compressing them costs more than it saves; what comes compressed all the same is
-        # unpacked.
+        # Replies are short, so that compressing them costs more than it saves. Compressed replies are still unpacked.
         headers = CIMultiDict(
             {
                 "Accept": "application/json",
@@ -135,7 +134,7 @@ class HttpTransport:
         return headers
 
     def _url(self, path: str) -> URL:
-        """The address of a path below the base URL; a query of the base URL stays behind it."""
+        """The address of a path below the base URL; a query of the base URL stays at the end."""
         from yarl import URL
 
         base = URL(self._base_url).with_user(None)
@@ -151,14 +150,14 @@ class HttpTransport:
 
 
 def _trust() -> ssl.SSLContext:
-    """Whom the openai SDK trusts too: SSL_CERT_FILE, SSL_CERT_DIR, or the operating system's authorities."""
+    """The same certificates as in the openai SDK: SSL_CERT_FILE, SSL_CERT_DIR, or the operating system's."""
     import httpx2
 
     return httpx2.create_ssl_context()
 
 
 def _proxy(base_url: str) -> str | None:
-    """The proxy that the environment names for an address. Asked once, and not for each request."""
+    """The proxy that the environment sets for an address. Looked up once, not for each request."""
     from urllib.parse import urlsplit
     from urllib.request import getproxies, proxy_bypass
 
@@ -170,7 +169,7 @@ def _proxy(base_url: str) -> str | None:
 
 
 def _connect_error(error: ClientConnectorError) -> TransportError:
-    """No connection, and whether that is for want of trust."""
+    """The error of a failed connection; an untrusted certificate has a fault of its own."""
     chain: BaseException | None = error
     while chain is not None:
         if isinstance(chain, ssl.SSLError) and not isinstance(chain, ssl.SSLEOFError):

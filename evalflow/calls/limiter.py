@@ -1,4 +1,4 @@
-"""How many requests may be in flight to one endpoint, and how many a minute."""
+"""Limits of the requests in flight to one endpoint, and of requests and tokens per minute."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from types import TracebackType
 from evalflow.frozen import record
 
 BURST_S = 1.0
-"""What was left unused is lost but for the last second's share."""
+"""Unused capacity expires, except for the last second's share."""
 
 
 class Pace:
     """Spreads requests, or tokens, over the minute (the generic cell rate algorithm).
 
-    An amount is let through as soon as earlier ones have been worked off, however large it is itself: what it is too
-    large for the following ones wait out.
+    An amount passes as soon as earlier ones have been worked off, however large it is. If it exceeds the limit, the
+    following amounts wait longer.
 
     Args:
-        per_minute: How much a minute.
+        per_minute: Allowed amount per minute.
     """
 
     __slots__ = ("_ready_at", "_seconds_each", "per_minute")
@@ -36,7 +36,7 @@ class Pace:
         self._ready_at = 0.0
 
     def wait_s(self, now: float) -> float:
-        """Seconds until something may be taken again; 0 or less: now.
+        """Seconds until something may be taken again; 0 or less means now.
 
         Args:
             now: A monotonic time in seconds, here and below.
@@ -44,23 +44,23 @@ class Pace:
         return self._ready_at - now
 
     def take(self, amount: float, now: float) -> None:
-        """Use up so much; what turns out to have been too much is given back as a negative amount."""
+        """Use up an amount; a negative amount gives back what was overestimated."""
         self._ready_at = max(self._ready_at, now - BURST_S) + amount * self._seconds_each
 
 
 LATENCY_GAIN = 1 / 16
-"""The share of a new latency in the smoothed one."""
+"""The weight of a new latency in the smoothed one."""
 OUTLIER = 3.0
-"""A latency counts for at most so many times the smoothed one: one slow reply is no trend."""
+"""A latency counts as at most this multiple of the smoothed one: one slow reply is not a trend."""
 SETTLED = 8
-"""Calls of a kind before their latency says anything."""
+"""Calls of a kind before their latency is used."""
 
 
 class Pressure:
-    """The smoothed latency of calls of one kind, relative to the least that it has been.
+    """The smoothed latency of calls of one kind, relative to its minimum.
 
-    Calls of different kinds, such as a metric's steps, take different times by nature, so that each kind is compared
-    with itself.
+    Calls of different kinds, such as a metric's steps, naturally take different times, so each kind is compared with
+    itself.
     """
 
     __slots__ = ("_count", "_least", "_smoothed")
@@ -71,10 +71,10 @@ class Pressure:
         self._least = float("inf")
 
     def add(self, latency_s: float) -> float:
-        """Take in the latency of an answered call.
+        """Add the latency of an answered call.
 
         Returns:
-            How many times its least the smoothed latency is now, at least 1; 1 while there is too little to tell.
+            The smoothed latency divided by its minimum, at least 1; 1 while there is too little data.
         """
         self._count += 1
         if self._count <= SETTLED:
@@ -85,22 +85,22 @@ class Pressure:
         return self._smoothed / self._least if self._least > 0 else 1.0
 
     def accept(self) -> None:
-        """Take the present latency for the least: it is not our doing."""
+        """Take the current latency as the minimum: our load is not its cause."""
         self._least = self._smoothed
 
 
 SHRINK = 0.5
-"""What is left of the limit when the endpoint says that it is too much."""
+"""The limit is multiplied by this when the endpoint is overloaded."""
 TOLERATED, GAIN = 0.15, 1 / 64
-"""The share of refused calls up to which the endpoint does not say so, and the share of the latest call in it. Busy
-gateways refuse some calls at any load; to send these again costs less than to send fewer. One that is really used up
-refuses all, and is believed after eleven."""
+"""The share of refused calls that does not count as overload yet, and the weight of the latest call in that share. Busy
+gateways refuse some calls at any load; sending these again costs less than sending fewer. An exhausted endpoint refuses
+all calls, which is detected after eleven."""
 EASE = 0.9
-"""What is left of it when the endpoint merely grows slow."""
+"""The limit is multiplied by this when the endpoint only becomes slow."""
 HOLDS, SLOW = 2.0, 4.0
-"""The limit grows while the smoothed latency is below HOLDS times its least, and shrinks where it is above SLOW times
-that; in between it stays. An endpoint that is full makes calls wait for each other: more of them in flight would only
-wait longer, and in the end time out."""
+"""The limit grows while the smoothed latency is below HOLDS times its minimum, and shrinks above SLOW times its
+minimum; in between it stays. In a full endpoint calls wait for each other: more calls in flight would only wait longer,
+and finally time out."""
 
 
 @record()
@@ -111,16 +111,17 @@ class Slot:
 
 
 class Limiter:
-    """Concurrency that adapts, additive increase and multiplicative decrease (Chiu and Jain, 1989).
+    """Adaptive concurrency: additive increase and multiplicative decrease (Chiu and Jain, 1989).
 
-    It doubles each round trip while the endpoint's latency holds, until the endpoint first objects; then it grows by
-    one a round trip. To object is to refuse more than a few of the calls: then it halves. It shrinks by a tenth, never
-    below where it started, when the latency has risen. If that is high even there, it is not our doing, and is taken
-    for normal from then on. Slots are given in the order in which they were asked for.
+    The limit doubles each round trip while the endpoint's latency holds, until the first overload; then it grows by one
+    a round trip. Overload means that the endpoint refuses more than a few of the calls: then the limit halves. When the
+    latency has risen, it shrinks by a tenth, but never below its start. If the latency is high even there, our load is
+    not the cause, and the latency is taken as normal from then on. Slots are given in the order of the requests for
+    them.
 
     Args:
         start: Calls in flight at first, at least 1.
-        maximum: Never more than this.
+        maximum: Upper bound of the calls in flight.
     """
 
     def __init__(self, start: int, maximum: int) -> None:
@@ -149,30 +150,30 @@ class Limiter:
 
     @property
     def requests_per_minute(self) -> float | None:
-        """What it keeps to beside the limit; None: nothing."""
+        """The limit of requests per minute; None: no limit."""
         return self._requests.per_minute if self._requests else None
 
     @property
     def tokens_per_minute(self) -> float | None:
-        """The same for tokens."""
+        """The limit of tokens per minute; None: no limit."""
         return self._tokens.per_minute if self._tokens else None
 
     def cap(self, maximum: int) -> None:
-        """Lower the maximum; used where two configurations share one endpoint, model and key."""
+        """Lower the maximum, for two configurations that share one endpoint, model and key."""
         self._maximum = min(self._maximum, maximum)
         self._limit = min(self._limit, float(self._maximum))
         self._start = min(self._start, self._limit)
 
     def keep_to(self, requests_per_minute: float | None, tokens_per_minute: float | None) -> None:
-        """Give slots for no more than so many requests and tokens a minute. The least that was asked for holds."""
+        """Limit requests and tokens per minute. The lowest limit ever set applies."""
         self._requests = _slower(self._requests, requests_per_minute)
         self._tokens = _slower(self._tokens, tokens_per_minute)
 
     def slot(self, tokens: float = 0.0) -> Turn:
-        """Wait for a slot and hold it, for an `async with`.
+        """Wait for a slot and hold it, in an `async with`.
 
         Args:
-            tokens: What the call will take, as far as that can be told; `settle` corrects it.
+            tokens: Estimated tokens of the call; `succeeded` corrects the estimate.
         """
         return Turn(self, tokens)
 
@@ -180,10 +181,10 @@ class Limiter:
         """A call was answered: allow more if the present limit was in use, less if the endpoint has become slow.
 
         Args:
-            slot: What the call was sent with.
-            latency_s: How long it took.
-            kind: Calls of one kind should take alike.
-            excess_tokens: How many more tokens it took than was said before it; fewer, where negative.
+            slot: The call's slot.
+            latency_s: Duration of the call.
+            kind: Calls of one kind should take about the same time.
+            excess_tokens: Tokens beyond the estimate; negative if there were fewer.
         """
         if self._tokens is not None:
             self._tokens.take(excess_tokens, time.monotonic())
@@ -200,11 +201,11 @@ class Limiter:
             self._limit = min(self._limit + growth, float(self._maximum))
 
     def refused(self, slot: Slot, wait_s: float) -> None:
-        """The endpoint refused a call. Where it refuses many, halve, once for all calls that were in flight together.
+        """Record a refused call. If many are refused, halve the limit, once for all calls in flight together.
 
         Args:
-            slot: What the call was sent with.
-            wait_s: How long the endpoint wants to be left alone; where it refuses many, no call is started until then.
+            slot: The call's slot.
+            wait_s: Seconds that the endpoint asked to wait; if it refuses many calls, none is started until then.
         """
         self._refused += GAIN * (1.0 - self._refused)
         if self._refused > TOLERATED:
@@ -212,7 +213,7 @@ class Limiter:
             self.pause(wait_s)
 
     def pause(self, seconds: float) -> None:
-        """Start no call for that long."""
+        """Start no call for this long."""
         self._resume_at = max(self._resume_at, time.monotonic() + seconds)
 
     def _shrink(self, slot: Slot, factor: float, least: float) -> None:
@@ -232,7 +233,7 @@ class Limiter:
         try:
             return await turn
         except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():  # the slot was given in the very moment of the cancellation
+            if turn.done() and not turn.cancelled():  # the slot was given just as the task was cancelled
                 self._in_flight -= 1
             self._wake()
             raise
@@ -252,7 +253,7 @@ class Limiter:
         return Slot(now)
 
     def _wait_s(self, now: float) -> float:
-        """Seconds until a slot may be given, were one free; 0 or less: now."""
+        """Seconds until a slot may be given, if one is free; 0 or less means now."""
         wait = self._resume_at - now
         for pace in (self._requests, self._tokens):
             if pace is not None:
@@ -260,7 +261,7 @@ class Limiter:
         return wait
 
     def _wake(self) -> None:
-        """Give slots to those who wait, as far as they go, and come back when the next may be given."""
+        """Give free slots to waiting calls, and schedule the next wake-up."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -308,7 +309,7 @@ class Limiters:
         self._limiters: dict[tuple[str, ...], Limiter] = {}
 
     def get(self, key: tuple[str, ...], start: int, maximum: int) -> Limiter:
-        """The limiter of that key. Where two callers differ in their maximum, the smaller one holds."""
+        """The limiter of that key. If callers set different maxima, the smallest applies."""
         limiter = self._limiters.setdefault(key, Limiter(start, maximum))
         limiter.cap(maximum)
         return limiter
@@ -321,18 +322,18 @@ LIMITS = (
     ("anthropic-ratelimit-requests-remaining", "anthropic-ratelimit-requests-reset"),
     ("anthropic-ratelimit-tokens-remaining", "anthropic-ratelimit-tokens-reset"),
 )
-"""What is left of a limit, and when it is whole again: OpenAI and those that follow it, OpenRouter, Anthropic."""
+"""Headers for the rest of a limit and the time of its reset: OpenAI and compatible services, OpenRouter, Anthropic."""
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|h|m|s)")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _EPOCH_S = 1e9
-"""A number this large is no duration but a time since 1970, in seconds or in milliseconds."""
+"""A number this large is not a duration but a time since 1970, in seconds or in milliseconds."""
 
 
 def rest_s(headers: Mapping[str, str]) -> float:
-    """Seconds until the endpoint takes requests again where one of its limits is used up; 0 where none is.
+    """Seconds until the endpoint takes requests again if one of its limits is used up; 0 if none is.
 
     Args:
-        headers: Found by lower-case name.
+        headers: Looked up by lower-case name.
     """
     longest = 0.0
     for remaining, reset in LIMITS:
@@ -345,7 +346,7 @@ def rest_s(headers: Mapping[str, str]) -> float:
 def retry_after_s(headers: Mapping[str, str]) -> float | None:
     """Seconds to wait, from `retry-after-ms` or `retry-after` (seconds or an HTTP date, RFC 9110 10.2.3).
 
-    Never negative; None where the header is absent or makes no sense.
+    Never negative; None if the header is absent or invalid.
     """
     milliseconds = _number(headers.get("retry-after-ms"))
     if milliseconds is not None:
@@ -373,7 +374,7 @@ def _until(text: str | None, headers: Mapping[str, str]) -> float | None:
 
 
 def _now(headers: Mapping[str, str]) -> datetime:
-    """The time by the endpoint's own clock where it tells it, since that is the clock that it counts by."""
+    """The time by the endpoint's own clock, if it sends one: the times in its headers refer to that clock."""
     return _date(headers.get("date", "")) or datetime.now(UTC)
 
 

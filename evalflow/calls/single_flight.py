@@ -14,24 +14,24 @@ T = TypeVar("T")
 
 
 class Unreadable(ValueError):
-    """A remembered reply does not mean anything any more, so it is asked for again; raised by readers."""
+    """A cached reply cannot be read any more and is requested again; raised by readers."""
 
 
 def short(key: bytes) -> int:
-    """A digest of a key that fits a column, for journals: 64 bits with a sign."""
+    """A 64-bit signed digest of a key, for columns of journals."""
     return int.from_bytes(key[:8], "big", signed=True)
 
 
 class Once:
-    """Calls by key. One call under way at a time for each; everybody who wants the same waits for it.
+    """Calls by key. Only one call per key is under way at a time; others that want the same value wait for it.
 
     Args:
-        cache: Where replies are remembered; None remembers none.
+        cache: Stores replies; None stores nothing.
 
     Attributes:
-        settled: Of a run that is resumed, the calls whose cost its journals tell; None for a new run. A reply that was
-            cached but not yet journaled when the run died is billed on first reuse.
-        claimed: Told of such a call and its price, which is None where unknown.
+        settled: The calls whose cost is in the journals of a resumed run; None for a new run. A reply that was cached
+            but not yet journaled when the run died is billed on first reuse.
+        claimed: Called with such a reply and its price (None if unknown).
     """
 
     def __init__(self, cache: Cache | None = None) -> None:
@@ -50,14 +50,15 @@ class Once:
         """The value of a call.
 
         Args:
-            key: All that decides the reply, from `key_of`.
-            ask: Makes the call; gives its value, and what to remember of it. Raises for what is not to be remembered.
-            read: The value of what is remembered, and whether it was had for nothing; raises Unreadable for what cannot
-                be used.
-            price: What something that is remembered had cost, in US dollars.
+            key: Everything that determines the reply, from `key_of`.
+            ask: Makes the call; returns its value and the entry to cache. Raises for what must not be cached.
+            read: The value of a cached entry; its flag says whether the entry was free. Raises Unreadable for an
+                unusable entry.
+            price: The original cost of a cached entry in US dollars.
 
         Raises:
-            Exception: What `ask` raises. Whoever only waited is told nothing of its cost, which would count twice.
+            Exception: Errors of `ask`. Callers that only waited get the error without its cost, which would count
+                twice.
         """
         entry = self._cache.get(key) if self._cache else None
         while True:
@@ -74,14 +75,14 @@ class Once:
             other = self._under_way.get(key)
             if other is None:
                 break
-            await asyncio.wait({other})  # the other's cancellation is not ours, and ours is not its
+            await asyncio.wait({other})  # cancelling the other task does not cancel this one, nor the reverse
             entry = None if other.cancelled() else other.result()
         shared = self._under_way[key] = asyncio.get_running_loop().create_future()
         try:
             value, entry = await ask()
         except Exception as error:
             shared.set_exception(_for_others(error))
-            shared.exception()  # nobody may be waiting, and that is no oversight
+            shared.exception()  # marks it as retrieved: there may be no waiter
             raise
         except BaseException:
             shared.cancel()
@@ -96,7 +97,7 @@ class Once:
         return value
 
     def known(self, key: bytes) -> Entry | None:
-        """What is remembered under a key; nothing is asked, and nothing counted."""
+        """The cached entry of a key; nothing is sent or counted."""
         return self._cache.get(key) if self._cache else None
 
     def close(self) -> None:
@@ -105,7 +106,7 @@ class Once:
             self._cache.close()
 
     def _is_owed(self, key: bytes, entry: Entry) -> bool:
-        """Whether an entry is what this run paid for before it was killed, and no journal tells its cost yet."""
+        """Whether this run paid for an entry before it was killed, and no journal has its cost yet."""
         if self.settled is None or self._cache is None:
             return False
         return entry.run_id == self._cache.run_id and short(key) not in self.settled

@@ -8,25 +8,25 @@ from typing import Literal, Protocol
 from evalflow.frozen import record
 
 CONNECT_S = 5.0
-"""Seconds for making one connection, the look-up of its name and TLS included."""
+"""Seconds to open one connection, including DNS and TLS."""
 
 MAX_REPLY = 32 * 1024**2
-"""Bytes that a reply may have once it is unpacked; little more than these is ever read."""
+"""Maximum size of a decompressed reply in bytes; little more than this is ever read."""
 
 TransportFault = Literal["unreachable", "certificate", "broken", "timeout"]
 
 
 @record()
 class HttpRequest:
-    """What is sent.
+    """A request to send.
 
     Attributes:
         method: POST, GET, PUT or PATCH.
         path: Below the endpoint's base URL, with a leading slash.
-        body: The very bytes that go out; None sends no body.
+        body: The exact bytes to send; None sends no body.
         timeout_s: Seconds for the whole exchange, connecting included.
-        kind: Calls of one kind should take alike; the limiter compares their latencies.
-        tokens: What it will take, as far as that can be told; for a limit of tokens a minute.
+        kind: Calls of one kind should take about the same time; the limiter compares their latencies.
+        tokens: Estimated tokens of the call, for a limit of tokens per minute.
     """
 
     method: Literal["GET", "POST", "PUT", "PATCH"]
@@ -39,12 +39,12 @@ class HttpRequest:
 
 @record()
 class Response:
-    """What came back, whatever its status.
+    """A response with any status.
 
     Attributes:
         status: The HTTP status.
-        headers: Found by lower-case name.
-        body: The whole body, decompressed; of one above MAX_REPLY, its beginning, which is longer than that too.
+        headers: Looked up by lower-case name.
+        body: The whole body, decompressed. Of a body above MAX_REPLY only the beginning, which is above MAX_REPLY too.
         elapsed_s: Seconds from sending to the last byte.
     """
 
@@ -55,7 +55,7 @@ class Response:
 
 
 class TransportError(Exception):
-    """No whole response came.
+    """No complete response came.
 
     Attributes:
         fault: unreachable (no connection), certificate (no trust), broken (the connection was lost), timeout.
@@ -67,7 +67,7 @@ class TransportError(Exception):
 
 
 async def beginning(parts: AsyncIterable[bytes]) -> bytes:
-    """A body that comes in parts, read until it ends or is longer than MAX_REPLY."""
+    """Read a body until it ends or is longer than MAX_REPLY."""
     read = bytearray()
     async for part in parts:
         read += part
@@ -77,13 +77,13 @@ async def beginning(parts: AsyncIterable[bytes]) -> bytes:
 
 
 class Transport(Protocol):
-    """One endpoint's connections. Tries once; knows nothing of retries, limits or what the bytes mean."""
+    """One endpoint's connections. Tries once; does not know about retries, limits or the meaning of the bytes."""
 
     async def send(self, request: HttpRequest) -> Response:
         """Send one request and read the whole response.
 
         Raises:
-            TransportError: No whole response came.
+            TransportError: No complete response came.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""Group commit for the cache: entries go to a log file at once, and to the database many together."""
+"""Group commit for the cache: entries go to a log file at once, and to the database in batches."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from evalflow.calls.cache_store import Corrupt, Entry, Foreign, Slot, Store, is_
 
 
 class Tails:
-    """The two files of one process. Not safe for threads: callers hold a lock.
+    """The two log files of one process. Not thread-safe: callers hold a lock.
 
     Args:
-        database: The file that the entries are on their way to; these stand beside it.
+        database: The destination of the entries; the log files are created next to it.
 
     Raises:
-        OSError: They cannot be made.
+        OSError: They cannot be created.
     """
 
     def __init__(self, database: Path) -> None:
@@ -34,14 +34,14 @@ class Tails:
         """Add a record.
 
         Raises:
-            OSError: It is not there, or not whole.
+            OSError: The record was not written, or not completely.
         """
         written = os.write(self._files[self._turn], record)
         if written < len(record):
             raise OSError(f"only {written} of {len(record)} bytes were written")
 
     def turn(self) -> int:
-        """Let the other file gather from now on.
+        """Append to the other file from now on.
 
         Returns:
             The turn whose records are to be committed now; for `clear`.
@@ -54,7 +54,7 @@ class Tails:
         os.ftruncate(self._files[turn], 0)
 
     def close(self, *, keep: bool = False) -> None:
-        """Let go of both files; they are removed unless they hold what could not be committed."""
+        """Close both files, and remove them unless `keep` is set because they hold uncommitted records."""
         for path, file in zip(self._paths, self._files, strict=True):
             if not keep:
                 path.unlink(missing_ok=True)
@@ -62,10 +62,10 @@ class Tails:
 
 
 class Orphans:
-    """Files of processes that are gone, held so that nobody else takes them over too.
+    """Log files of dead processes, locked so that no other process adopts them too.
 
     Args:
-        database: The file that their entries were on their way to.
+        database: The destination of their entries.
     """
 
     def __init__(self, database: Path) -> None:
@@ -76,24 +76,24 @@ class Orphans:
                 self._held.append((path, file))
 
     def contents(self) -> list[bytes]:
-        """What is in them."""
+        """The content of each file."""
         return [path.read_bytes() for path, _ in self._held]
 
     def remove(self) -> None:
-        """Delete them: their entries are committed."""
+        """Delete the files, whose entries are committed."""
         for path, _ in self._held:
             path.unlink(missing_ok=True)
         self.release()
 
     def release(self) -> None:
-        """Let go of them."""
+        """Close the files."""
         for _, file in self._held:
             os.close(file)
         self._held.clear()
 
 
 def _claimed(path: Path) -> int:
-    """A new file, locked. A lock can be lost to somebody who took the file for an orphan; then it is made again."""
+    """A new, locked file. If another process adopts it before it is locked, it is created again."""
     while True:
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
         if _lock(file) and path.exists() and os.fstat(file).st_ino == path.stat().st_ino:
@@ -102,7 +102,7 @@ def _claimed(path: Path) -> int:
 
 
 def _taken(path: Path) -> int | None:
-    """An existing file, locked; None where its owner lives."""
+    """An existing file, locked; None if its owner is alive."""
     try:
         file = os.open(path, os.O_RDWR)
     except OSError:
@@ -114,7 +114,7 @@ def _taken(path: Path) -> int | None:
 
 
 def _lock(file: int) -> bool:
-    """Take the lock of a file, or say that another process has it."""
+    """Lock a file; False if another process has the lock."""
     try:
         if sys.platform == "win32":
             import msvcrt
@@ -136,14 +136,14 @@ INTERVAL_S = 0.05
 
 
 class Committer:
-    """Writes to the database from a thread of its own, so that storing an entry costs its caller one small write.
+    """Writes to the database from its own thread, so that storing an entry costs its caller one small write.
 
     Args:
         path: The database.
-        max_bytes: What it may take.
+        max_bytes: Maximum size of the database.
 
     Attributes:
-        opened: How many databases it has opened: more than one where the first was set aside.
+        opened: Number of databases opened; more than one if the first was set aside.
     """
 
     def __init__(self, path: Path, max_bytes: int) -> None:
@@ -167,7 +167,7 @@ class Committer:
         return self._gathered.get(slot) or self._under_way.get(slot)
 
     def add(self, slot: Slot, entry: Entry) -> None:
-        """Store an entry; it outlives this process when this returns. Nothing happens once storing has failed."""
+        """Store an entry; it survives this process when this returns. Does nothing after storing has failed once."""
         if self._stopped or len(entry.body) > self._max_bytes // 2:
             return
         with self._lock:
@@ -188,9 +188,9 @@ class Committer:
             self._awaken()
 
     def close(self) -> None:
-        """Commit what is left, and end the thread. What cannot be committed stays in the tail files, for a later run.
+        """Commit what is left and end the thread.
 
-        Not to be used again.
+        Entries that cannot be committed stay in the log files for a later run. Not to be used again.
         """
         self._closing.set()
         self._wake.set()
@@ -210,7 +210,7 @@ class Committer:
         last = False
         while not last:
             self._wake.wait()
-            self._wake.clear()  # before looking: what is set from here on wakes it once more
+            self._wake.clear()  # clear before looking: anything set later wakes the thread again
             last = self._closing.wait(INTERVAL_S) or self._stopped
             self._flush()
         if self._store is not None:
@@ -244,7 +244,7 @@ class Committer:
             self._current().write(entries, touched, self._max_bytes)
 
     def _current(self) -> Store:
-        """The database, opened again where the file is another one by now."""
+        """The database, reopened if its file has been replaced."""
         if self._store is not None and not (self._path.exists() and self._path.stat().st_ino == self._store.inode):
             self._drop()
         if self._store is None:
@@ -258,7 +258,7 @@ class Committer:
             self._store = None
 
     def _failed(self, error: Exception, batch: dict[Slot, Entry]) -> None:
-        """Keep what could not be written; try again where another process was only too slow."""
+        """Keep entries that could not be written; retry if another process was only too slow."""
         with self._lock:
             self._gathered = {**batch, **self._gathered}
             self._under_way = {}
@@ -289,7 +289,7 @@ def replace_corrupt(path: Path, error: Corrupt) -> None:
 
 
 def _parts(entries: Mapping[Slot, Entry], size: int) -> Iterator[Mapping[Slot, Entry]]:
-    """The entries in parts of about a size, so that room for each can be made before it is stored."""
+    """The entries in batches of about `size`, so that room for each is made before it is stored."""
     part: dict[Slot, Entry] = {}
     taken = 0
     for slot, entry in entries.items():
