@@ -40,7 +40,7 @@ class Drawn:
     """A sample of answers.
 
     Attributes:
-        weights: Number of answers each sampled one stands for, in random order, so that the first part of the sample
+        weights: Number of answers each sampled one represents, in random order, so that the first part of the sample
             is a random sample too.
         strata: Number of sampled and of all answers by stratum; a single stratum "all" without stratification.
         groups: Number of groups of the sampled answers, and of all groups.
@@ -59,17 +59,17 @@ def draw(
     stratum: Callable[[UnlabelledAnswer], str] | None = None,
     already: Collection[Key] = (),
 ) -> Drawn:
-    """Draw answers.
+    """Draw a sample of answers.
 
-    Without strata every answer has the same chance, and weighs 1. With strata each gets as many as any other, as far as
-    it has them, and an answer weighs what its stratum holds over what was drawn of it.
+    Without strata every answer has the same chance and weight 1. With strata the sample is split equally between them,
+    up to the size of each. An answer's weight is then the size of its stratum divided by the number drawn from it.
 
     Args:
         candidates: All answers.
-        size: How many are wanted, those that were drawn before included; all where there are fewer.
-        seed: Decides the draw.
-        stratum: The stratum of an answer.
-        already: Answers that were drawn before, in the same way.
+        size: Sample size, including answers drawn before; all answers are drawn if there are fewer.
+        seed: Seed of the random order; a larger sample with the same seed contains the smaller one.
+        stratum: The stratum of an answer; None for no strata.
+        already: Answers drawn before, with the same strata.
 
     Raises:
         UserError: There are more strata than answers to draw.
@@ -119,7 +119,7 @@ def _groups_of(candidates: Sequence[UnlabelledAnswer], chosen: Collection[Key]) 
 
 
 def score_strata(candidates: Iterable[UnlabelledAnswer]) -> Callable[[UnlabelledAnswer], str]:
-    """Strata by the judge's score: one for each of few scores, else fifths; and one for answers without a score."""
+    """Strata by the judge's score: one per value if there are few, else quintiles; one for no score."""
     scores = sorted(one.score for one in candidates if one.score is not None)
     few = len(set(scores)) <= _STRATA
     cuts = [scores[len(scores) * part // _STRATA] for part in range(1, _STRATA)] if scores else []

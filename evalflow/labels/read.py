@@ -46,8 +46,8 @@ def parse(rows: Iterable[tuple[str, Mapping[str, Any]]], file: str) -> Parsed:
     """Read rows of a labels file.
 
     Args:
-        rows: Where each stands, and its columns: case_id, metric, value, and perhaps by, dataset, target,
-            target_repeat, answer_hash, weight, comment, at; all others are passed over. Cells may be text.
+        rows: Position and columns of each row. Required: case_id, metric, value. Optional: by, dataset, target,
+            target_repeat, answer_hash, weight, comment, at. Others are ignored. Cells may be text.
         file: The file's name, for messages.
     """
     given: list[Given] = []
@@ -74,7 +74,7 @@ def parse(rows: Iterable[tuple[str, Mapping[str, Any]]], file: str) -> Parsed:
 def parse_case(case: Case) -> Parsed:
     """Read the labels of a case of a dataset.
 
-    `{metric: value}`, or `{metric: [...]}` with a value of each person, or an object of value, by, and so on.
+    Either `{metric: value}` or `{metric: [...]}` with one value per person. A value can be an object (value, by, ...).
     """
     given: list[Given] = []
     problems: list[Problem] = []
@@ -116,10 +116,10 @@ def _is_blank(value: Any) -> bool:
 
 
 def plain_name(cell: Any) -> str:
-    """A name from a cell, without the apostrophe that protects it from being read as a formula.
+    """Read a name from a cell, and remove the apostrophe that prevents spreadsheets from running it as a formula.
 
     Raises:
-        ValueError: It is no text.
+        ValueError: The cell is not text.
     """
     if not isinstance(cell, str | int) or isinstance(cell, bool):
         raise ValueError(f"expected text, got {cell!r}")
@@ -162,18 +162,18 @@ _FIELDS: Mapping[str, Callable[[Any], Any]] = {
 
 
 Read = Callable[[Any], tuple[float, Any]]
-"""Gives (score, value on the metric's own scale), or raises ValueError."""
+"""Returns (score, value on the metric's own scale), or raises ValueError."""
 Cell = tuple[str, str, str, int, str]
 
 
 @record()
 class LabelledAnswer:
-    """An answer of a run, as labels are bound to it.
+    """An answer of a run, to which labels can be bound.
 
     Attributes:
         dataset, case_id, target, target_repeat: Which answer.
         digest: Its `answer_hash`.
-        recorded: Whether it stands in the data, so that a label without a hash can mean it.
+        recorded: Whether the answer comes from the dataset, so that labels without a hash apply to it.
     """
 
     dataset: str
@@ -191,8 +191,7 @@ class Bound:
     Attributes:
         score: On the scale of the metric's scores: 0..1 unless the scale has no bounds.
         value: On the metric's own scale.
-        given: The label as it stands.
-        answer: What it is bound to.
+        given: The label as read from the file.
     """
 
     score: float
@@ -216,13 +215,13 @@ class Elsewhere:
     partial: bool = False
 
     def has(self, dataset: str | None, case_id: str) -> bool:
-        """Whether there may be such a case; without a dataset, in any."""
+        """Whether the case may exist in the dataset (None: in any dataset)."""
         found = self.cases.get(case_id, ())
         return self.partial or (bool(found) if dataset is None else dataset in found)
 
 
 HERE = Elsewhere()
-"""Only the run itself."""
+"""No other metrics and cases than those of the run."""
 
 
 @dataclass(slots=True)
@@ -230,12 +229,12 @@ class LeftOut:
     """Counts of valid labels that do not apply to this run.
 
     Attributes:
-        stale: Of another answer than the one that was scored.
-        unbound: Without a hash, for an answer that is not the recorded one.
-        absent: For cases that are not in this run, though they exist: a limit or a sample left them out, or another run
-            of the sweep has them.
-        other_metrics: By metric, those of metrics that this run did not score.
-        first_stale: Where the first of the stale ones stands.
+        stale: Labels of an answer other than the scored one.
+        unbound: Labels without a hash, for answers that do not come from the dataset.
+        absent: Labels of cases that exist but are not in this run: a limit or a sample left them out, or another run of
+            the sweep has them.
+        other_metrics: Labels of metrics that this run did not score, by metric.
+        first_stale: Position of the first stale label.
     """
 
     stale: int = 0
@@ -246,7 +245,7 @@ class LeftOut:
 
     @property
     def total(self) -> int:
-        """All of them."""
+        """Number of all labels left out."""
         return self.stale + self.unbound + self.absent + sum(self.other_metrics.values())
 
 
@@ -260,13 +259,13 @@ def bind(
 
     Args:
         given: The labels.
-        answers: Those of the run; of other cases than the labels name they are passed over.
-        scales: How a value is read, by the names of the metrics that the run scored.
-        elsewhere: Metrics and cases that exist, though this run does not have them.
+        answers: Answers of the run; those of cases without labels are ignored.
+        scales: The function that reads a value, for each metric that the run scored.
+        elsewhere: Metrics and cases that are valid in labels although this run does not have them.
 
     Returns:
-        The labels that count, the others counted, and what is wrong: unknown cases and metrics, values off the scale,
-        two labels by one person for one answer.
+        The bound labels, counts of the others, and problems: unknown cases and metrics, values off the scale, two
+        labels by one person for one answer.
     """
     wanted = {one.label.case_id for one in given}
     by_case: dict[str, list[LabelledAnswer]] = {}
@@ -316,7 +315,7 @@ def _bound(
 
 
 def _matching(one: Given, answers: Sequence[LabelledAnswer], left: LeftOut) -> Iterator[LabelledAnswer]:
-    """The answers that the label is about; where there is none, it is counted as left out."""
+    """The answers that a label applies to; if there are none, it is counted as left out."""
     label = one.label
     own = [a for a in answers if label.target in (None, a.target) and label.target_repeat in (None, a.target_repeat)]
     if label.answer_hash is None:

@@ -41,8 +41,8 @@ def shown_case(case: Case) -> dict[str, str]:
 def write_label_sheet(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
     """Write the rows, with SHEET_COLUMNS first; replaces the file.
 
-    CSV begins with a byte order mark, without which spreadsheets take it for another encoding, and text that they would
-    run as a formula gets a leading apostrophe.
+    CSV begins with a byte order mark, so that spreadsheets read it as UTF-8. Text that they would run as a formula gets
+    a leading apostrophe.
     """
     table = [dict(row) for row in rows]
     columns = list(dict.fromkeys((*SHEET_COLUMNS, *(column for row in table for column in row))))
@@ -59,7 +59,7 @@ def write_label_sheet(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
 
 
 def _conversation(case: Case) -> str:
-    """The question; where something was said before it, the whole conversation."""
+    """The question, or the whole conversation if there are earlier turns."""
     if not case.history:
         return case.question or ""
     return "\n".join(f"{turn.role}: {turn.content}" for turn in case.messages)
@@ -74,19 +74,19 @@ def _cell(value: Any) -> Any:
 
 
 CELL = ("dataset", "case_id", "target", "target_repeat")
-"""The columns that say which answer a row is of."""
+"""The columns that identify an answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sheet:
-    """What a sheet holds.
+    """A parsed label sheet.
 
     Attributes:
-        rows: As they were read, labelled or not.
-        answers: The answers in it, with the hash of each.
-        asked: These with each metric that the sheet asks for.
-        weighted: Whether it was drawn by strata.
-        grouped: Whether whole groups were drawn.
+        rows: All rows, labelled or not.
+        answers: The answers and their hashes.
+        asked: Pairs of an answer and a metric to label.
+        weighted: Whether the sample was stratified.
+        grouped: Whether whole groups were sampled.
     """
 
     rows: Sequence[dict[str, Any]]
@@ -100,7 +100,7 @@ def read_sheet(rows: Iterable[tuple[str, dict[str, Any]]]) -> tuple[Sheet, list[
     """Read a sheet's rows.
 
     Returns:
-        The sheet, and each row that is none of one.
+        The sheet, and a problem for each invalid row.
     """
     kept: list[dict[str, Any]] = []
     answers: dict[Key, str] = {}
@@ -123,10 +123,10 @@ def read_sheet(rows: Iterable[tuple[str, dict[str, Any]]]) -> tuple[Sheet, list[
 
 
 def key_of(row: Mapping[str, Any]) -> Key:
-    """The answer that a row is of.
+    """The key of the row's answer.
 
     Raises:
-        KeyError, TypeError, ValueError: It does not say.
+        KeyError, TypeError, ValueError: A part of the key is missing or invalid.
     """
     dataset, case_id, target = (plain_name(row[name]) for name in CELL[:3])
     return dataset, case_id, target, int(row["target_repeat"])

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 _SHOWN = 10
-"""Disagreements that are not folded away."""
+"""Number of disagreements to show unfolded."""
 _STYLES = ("page.css", "tables.css", "sweep.css")
 
 
@@ -50,10 +50,10 @@ class Calibration:
         manifest: run.json.
         rows: One for each dataset, metric, target and judge that has labels.
         source: Where the labels are from.
-        left_out: How many labels do not count, by reason.
-        notes: What a reader should know of the labels.
-        rests_on: Which of the labels that there are were used.
-        disagreements: The answers on which judge and people differ most, the widest first.
+        left_out: Number of labels left out, by reason.
+        notes: Notes on the labels for the reader.
+        rests_on: Which labels were used.
+        disagreements: The answers on which judge and people differ most, the largest difference first.
     """
 
     manifest: Mapping[str, Any]
@@ -66,17 +66,17 @@ class Calibration:
 
     @property
     def who(self) -> str:
-        """Who gave the scores, in a word: judges, if any; else metrics."""
+        """What gave the scores, for texts: "judge" if there is any, else "metric"."""
         return next((row.who for row in self.rows if row.judge), "metric")
 
     @property
     def corrected_means(self) -> list[CorrectedRow]:
-        """A line for each mean that labels could correct; none where there are too few of them."""
+        """The means corrected by labels; those with too few labels are left out."""
         rows = [row for row in self.rows if row.corrected.estimate is not None]
         return [_shown(row, name) for row, name in zip(rows, _names(rows), strict=True)]
 
     def document(self) -> dict[str, Any]:
-        """All of it as JSON."""
+        """The calibration as JSON."""
         return {
             "run_id": self.manifest["run_id"],
             "labels": self.source,
@@ -88,7 +88,7 @@ class Calibration:
 
 
 def document_of(row: CalibrationRow) -> dict[str, Any]:
-    """A row as JSON; the rows of its tags stand under `tags`."""
+    """A row as JSON, with the rows of its tags under `tags`."""
     found = row.corrected
     document: dict[str, Any] = {
         "dataset": row.dataset, "metric": row.metric, "target": row.target, "judge": row.judge, "tag": row.tag,
@@ -127,14 +127,14 @@ def _raters(found: Raters) -> dict[str, Any]:
 
 
 def alt_of(test: AltTest) -> dict[str, Any]:
-    """The test whether the judge may take a person's place as JSON; where passes is null, `method` says why."""
+    """The alt-test (whether the judge can replace a person) as JSON; if `passes` is null, `method` says why."""
     return {
         "passes": test.passes, "winning_rate": test.winning_rate, "advantage": test.advantage, "method": test.method,
     }  # fmt: skip
 
 
 def value_of(measure: Agreement) -> dict[str, Any]:
-    """A measure of agreement as JSON; where its value or interval is null, `method` says why."""
+    """A measure of agreement as JSON; if its value or interval is null, `method` says why."""
     return {"value": measure.value, "ci_low": measure.low, "ci_high": measure.high, "method": measure.method}
 
 
@@ -153,7 +153,7 @@ def write_calibration(path: Path, found: Calibration) -> None:
 
 
 def _block(row: CalibrationRow) -> dict[str, Any]:
-    """A row as the page shows it; measures that are not known stand together by the reason."""
+    """A row for the page; unknown measures are grouped by reason."""
     measures = shown_measures(row)
     unknown: dict[str, list[str]] = {}
     for _, words, one in measures:
@@ -177,7 +177,7 @@ _NAME = 30
 
 
 def print_calibration(console: Console, found: Calibration) -> None:
-    """For each judge and metric its means side by side, what they say, and agreement; then the worst disagreements."""
+    """Print means, findings and agreement of each judge and metric, then the worst disagreements."""
     for line in judge_lines(found.manifest):
         console.print(literal(line, style="dim"), soft_wrap=True)
     console.print(literal(f"labels: {found.source} ({found.rests_on})", style="dim"), soft_wrap=True)
@@ -252,7 +252,6 @@ def _measures(row: CalibrationRow) -> Iterator[str]:
 
 
 def _print_worst(console: Console, found: Calibration) -> None:
-    """The answers on which judge and people differ most."""
     worst = found.disagreements[:_WORST]
     console.print()
     who = found.who
@@ -270,15 +269,15 @@ def _line(one: Mapping[str, Any]) -> Text:
 
 @dataclass(frozen=True, slots=True)
 class CorrectedRow:
-    """A metric's mean before and after, as it is shown.
+    """A metric's mean before and after the correction, formatted.
 
     Attributes:
-        name: The metric, with what tells it from others of the run.
-        alone, alone_interval: The mean as judge or metric alone has it, with its interval.
-        corrected, corrected_interval: The mean corrected by people, likewise.
-        method: How it was made.
-        sentence: What this says.
-        warnings: What stands against it.
+        name: The metric, with what distinguishes it from others of the run.
+        alone, alone_interval: The mean of judge or metric alone, and its interval.
+        corrected, corrected_interval: The mean corrected by human labels, and its interval.
+        method: Method of the correction.
+        sentence: The result in words.
+        warnings: Reasons to doubt the result.
     """
 
     name: str
@@ -292,14 +291,14 @@ class CorrectedRow:
 
 
 def _names(rows: Sequence[CalibrationRow]) -> list[str]:
-    """The metric of each row, with dataset, target and judge where these vary."""
+    """The metric of each row, with dataset, target and judge if they vary."""
     series = [{"dataset": row.dataset, "target": row.target, "judge": row.judge} for row in rows]
     parts = varying(series)
     return [joined(row.metric, series_name(one, parts)) for row, one in zip(rows, series, strict=True)]
 
 
 def print_corrected(console: Console, found: Calibration) -> None:
-    """The sentences on a terminal, under the table of means."""
+    """Print the sentences, under the table of means."""
     for one in found.corrected_means:
         console.print(literal(one.sentence, style="bold"))
         for warning in one.warnings:

@@ -43,7 +43,7 @@ KEYS: Mapping[str, str] = MappingProxyType(
         "auroc": "a pass above a fail (AUROC; 0.5 is chance)",
     }
 )
-"""The measures of agreement, in words; {who} is the judge, or the metric where it asks none."""
+"""The measures of agreement, in words; {who} is "judge", or "metric" without a judge."""
 _SEEN = 0.0005
 """A difference below this is shown as 0."""
 _ROUNDING = 1e-9
@@ -52,14 +52,14 @@ _SOMETIMES = ("spearman_by_group", "auroc")
 
 
 def measured(name: str) -> str:
-    """What a measure's values mean."""
+    """How to read the values of a measure."""
     return "0 to 1" if name in _SHARES else "1 is perfect, 0 is chance"
 
 
 def shown_measures(row: CalibrationRow) -> list[tuple[str, str, Agreement]]:
     """The measures of agreement to show, as name, words and measure, with shares within 0..1.
 
-    With two classes weighted kappa equals kappa, and with yes and no all correlations equal Spearman's.
+    With two classes weighted kappa equals kappa. With yes and no all correlations equal Spearman's.
     """
     shown: list[tuple[str, str, Agreement]] = []
     for name, words in KEYS.items():
@@ -81,7 +81,7 @@ def _alike(one: Agreement, other: Agreement) -> bool:
 
 
 def in_words(row: CalibrationRow) -> list[str]:
-    """The judge's bias, the corrected mean, what the judge is worth in labels, and agreement among people."""
+    """The judge's bias, the corrected mean, how many labels the judge saves, and agreement among people."""
     return [*_bias(row), *_estimate(row), *_raters(row)]
 
 
@@ -195,7 +195,7 @@ def _biased_sample(row: CalibrationRow) -> Iterator[str]:
 
 
 def _by_class(row: CalibrationRow) -> str:
-    """The estimate if labels were chosen by what people thought of the answers."""
+    """The estimate if answers to label were chosen by people's verdict on them."""
     other = row.by_class
     if other is None or other.estimate is None or other.low is None or other.high is None:
         return ""
@@ -234,13 +234,13 @@ _SIDE = 240
 
 
 def calibration_pictures(row: CalibrationRow) -> list[Picture]:
-    """Means, their tags, the reliability diagram where scores are graded, the matrix where they are classes."""
+    """Means, also by tag; a reliability diagram for graded scores; a confusion matrix for classes."""
     found = [means_picture(row), _tags_picture(row), _reliability_picture(row), _matrix_picture(row)]
     return [picture for picture in found if picture is not None]
 
 
 def means_picture(row: CalibrationRow) -> Picture:
-    """The judge's mean, the corrected one, and people's own, each on its interval."""
+    """The means of the judge, corrected, and of people, each with its interval."""
     c, who = row.corrected, row.who
     points = [
         IntervalPoint(f"{who} alone", c.judge_mean, row.judged.low, row.judged.high),
@@ -268,7 +268,7 @@ def _tags_picture(row: CalibrationRow) -> Picture | None:
 
 
 def _reliability_picture(row: CalibrationRow) -> Picture | None:
-    """What people say of answers that the judge scores about alike; of graded scores in 0..1 only."""
+    """People's mean by the judge's score; only for graded scores in 0..1."""
     bins = reliability_bins(row)
     if not bins:
         return None
@@ -294,8 +294,8 @@ def _reliability_picture(row: CalibrationRow) -> Picture | None:
 def reliability_bins(row: CalibrationRow) -> list[dict[str, Any]]:
     """Labelled answers in five groups of equal size by the judge's score: n, the means judge and human, low and high.
 
-    Low and high are None where labels that are all alike give no interval. Empty where scores leave 0..1 or take three
-    values at most, such as verdicts.
+    Low and high are None if all labels are equal. Empty if scores leave 0..1 or have at most three values, such as
+    verdicts.
     """
     labelled = row.answers.filter(row.answers["human"].is_not_null()).sort("score")
     judge, human, clusters = (labelled[name].to_numpy() for name in ("score", "human", "cluster"))

@@ -33,15 +33,15 @@ CaseKey = tuple[str, str]
 def most_telling(
     scores: pl.LazyFrame, metrics: Mapping[str, MetricConfig], count: int = MAX_CASES
 ) -> Collection[CaseKey] | None:
-    """The cases in which something failed, then those with an error, then those of the worst scores.
+    """The most informative cases: failed ones first, then errors, then the lowest scores.
 
-    Equal ones are taken in input order. A panel's members play no part.
+    Ties are in input order. Members of a panel are ignored.
 
     Returns:
-        The cases, or None where there are no more than `count`.
+        The cases, or None (all) if there are at most `count`.
     """
     if scores.select(pl.len()).collect().item() <= count:
-        return None  # hardly anything is read for this, and a case has a score or more
+        return None  # a cheap check first: every case has at least one score
     lower = [name for name, config in metrics.items() if config.direction == "lower_is_better"]
     ranked = (
         scores.filter(pl.col("member_of").is_null())
@@ -64,7 +64,7 @@ def most_telling(
 BLOCK = 100
 """Cases in one script block of details; the page finds a case by dividing."""
 MAX_BYTES = 200_000_000
-"""Details beyond this are left out of the page, which says so: no browser would open them."""
+"""Details beyond this size are left out of the page, with a note, because browsers could not open it."""
 
 _STATES = ("passed", "failed", "scored", "undefined", "error", "skipped")
 _PREVIEW = 160
@@ -91,15 +91,15 @@ class ExplorerWriter:
     """Collects what the explorer shows, case by case.
 
     Args:
-        index: Open for text, to write and read; gets one line per case, a JSON list of id, dataset, preview, tags and
-            cells, with datasets and tags as numbers, and three numbers a cell: series, state, score.
-        details: Likewise; gets one line per case, a JSON object.
-        wanted: The cases to show, by dataset and id; None: all.
-        max_bytes: Where to stop.
+        index: A text file, open to write and read. It gets one line per case: a JSON list of id, dataset, preview, tags
+            and cells. Datasets and tags are numbers; a cell is three numbers: series, state, score.
+        details: A text file, open to write and read. It gets one line per case, a JSON object.
+        wanted: The cases to show, by dataset and id; None for all.
+        max_bytes: Size limit of the details.
 
     Attributes:
-        cases: How many it was given.
-        shown: How many of them the page shows.
+        cases: Number of cases written.
+        shown: Number of those that the page shows.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class ExplorerWriter:
         self.shown = 0
 
     def write(self, row: AnsweredCase) -> None:
-        """Take in one row; the rows of a case come one after the other."""
+        """Add one row. The rows of a case must be adjacent."""
         if self._rows and (self._rows[0].case.dataset, self._rows[0].case.id) != (row.case.dataset, row.case.id):
             self.finish()
         self._rows.append(row)
@@ -143,7 +143,7 @@ class ExplorerWriter:
             self.index.write(f"{script_json(self._entry())}\n")
 
     def legend(self) -> dict[str, Any]:
-        """What the numbers of the index stand for."""
+        """The meaning of the numbers in the index."""
         return {
             "block": BLOCK,
             "states": _STATES,
@@ -179,7 +179,7 @@ class _Numbers:
 
 
 def script_json(value: Any) -> str:
-    """JSON on one line that can stand in a script element: no `<`, so nothing in it can end the element."""
+    """JSON on one line, safe in a script element: `<` is escaped, so nothing in it can end the element."""
     return json_line(value).decode().replace("<", "\\u003c")
 
 
@@ -312,12 +312,11 @@ def _step(console: Console, step: Mapping[str, Any]) -> None:
 
 
 def _chance(item: tuple[Any, float]) -> float:
-    """The most likely first."""
     return -item[1]
 
 
 def _chances(step: Mapping[str, Any]) -> str:
-    """How likely each value was, and what that rests on."""
+    """The probability of each value, and its basis (samples or token probabilities)."""
     parts: list[str] = []
     for name, chances in step["probabilities"][0].items():
         values = ", ".join(f"{value} {chance:.2f}" for value, chance in sorted(chances.items(), key=_chance))
@@ -329,7 +328,7 @@ def _chances(step: Mapping[str, Any]) -> str:
 
 
 def _plain(value: Any) -> str:
-    """A reply as people read it: fields side by side, lists in lines."""
+    """A reply as readable text: fields side by side, lists in lines."""
     if isinstance(value, Mapping):
         return "; ".join(f"{key}: {_plain(one)}" for key, one in cast("Mapping[str, Any]", value).items())
     if isinstance(value, list):

@@ -45,11 +45,11 @@ Rows = Sequence[Mapping[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A picture and what it says.
+    """A chart with its texts.
 
     Attributes:
-        title: What is shown, in a few words.
-        sentence: What it shows, plainly, with the count of cases that are not in it.
+        title: The subject.
+        sentence: The result in words, with the number of cases left out.
         svg: Markup that is safe to place in a page.
     """
 
@@ -59,7 +59,7 @@ class Picture:
 
 
 def draw(title: str, sentence: str, drawing: Drawing) -> Picture:
-    """The picture of a drawing; title and sentence together are what a screen reader reads."""
+    """Make a picture from a drawing. Screen readers read the title and the sentence."""
     return Picture(title, sentence, drawing.markup(f"{title}. {sentence}"))
 
 
@@ -80,7 +80,7 @@ def charts(
 def interval_pictures(rows: Rows) -> list[Picture]:
     """Means and figures, then pass rates, as points on their 95 % intervals.
 
-    Values outside 0..1 are on scales of their own, so each such metric is a picture of its own.
+    A metric with values outside 0..1 has its own scale, and so its own picture.
     """
     valued = [row for row in rows if row["value"] is not None]
     natural = {row["metric"] for row in valued if not 0 <= row["value"] <= 1}
@@ -108,7 +108,7 @@ def _pass_rates(rows: Rows) -> Picture:
 
 
 def _points(rows: Rows, columns: tuple[str, str, str]) -> list[IntervalPoint]:
-    """A point per row. Where several rows share a metric, its name is their heading."""
+    """A point per row. If several rows share a metric, its name is their heading."""
     parts = varying(rows)
     points: list[IntervalPoint] = []
     for row in rows:
@@ -126,7 +126,7 @@ _MOST_NAMED = 3
 
 
 def forests(rows: Rows) -> list[Picture]:
-    """One picture for each metric (and dataset, target, judge) of which two tags or more have a mean."""
+    """One picture for each metric (and dataset, target, judge) with means for at least two tags."""
     means = [row for row in rows if row["statistic"] == "mean" and row["value"] is not None]
     parts = varying(means)
     found: list[Picture] = []
@@ -201,7 +201,7 @@ def matrix_of(detail: Mapping[str, Any]) -> tuple[list[str], list[list[int]]] | 
 
 _SIDE = 260
 _NEAR = 0.005
-"""Confidence and share of right ones that are alike when both are shown in whole percent."""
+"""Largest difference between confidence and accuracy that counts as equal: half a percent."""
 
 
 def reliabilities(details: Rows, rows: Rows) -> list[Picture]:
@@ -219,7 +219,7 @@ def reliabilities(details: Rows, rows: Rows) -> list[Picture]:
 
 
 def bins_of(detail: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The bins of a detail that hold a case; empty where the detail is no reliability diagram."""
+    """The non-empty bins of a detail; none if the detail is not a reliability diagram."""
     bins: list[Mapping[str, Any]] = detail.get("bins") or []
     return [one for one in bins if one["n"]]
 
@@ -237,7 +237,7 @@ def _reliability_sentence(bins: Rows, error: float | None, mine: Rows) -> str:
 
 
 def _reliability_diagram(bins: Rows) -> Drawing:
-    """A dot for each bin, as large as it has cases, joined to the line where confidence and accuracy are the same."""
+    """A dot for each bin, sized by its cases, joined to the diagonal where confidence equals accuracy."""
     drawing = Drawing()
     # Room beyond 0 and 1, so that no dot is cut in half.
     x, y = Scale(-0.04, 1.04, 0, _SIDE, count=4), Scale(-0.04, 1.04, _SIDE, 0, count=4)
@@ -258,7 +258,7 @@ _COLOURS = {"passed": PASS, "failed": FAIL, "scored": MAIN}
 
 
 def distributions(scores: pl.LazyFrame, metrics: Mapping[str, MetricConfig]) -> list[Picture]:
-    """A histogram per metric, one below the other for every judge (and dataset and target, where several).
+    """A histogram per metric, one below the other for every judge (and dataset and target, if there are several).
 
     A metric that is not in `metrics` (a check) counts as higher is better.
     """
@@ -271,7 +271,7 @@ def distributions(scores: pl.LazyFrame, metrics: Mapping[str, MetricConfig]) -> 
 def _overview(scores: pl.LazyFrame) -> pl.DataFrame:
     """One row per metric, in order of appearance: counts, range and median of the scores, thresholds.
 
-    `binary` says that no score lies between 0 and 1, or beyond.
+    `binary` is whether all scores are 0 or 1.
     """
     score, status = pl.col("score"), pl.col("status")
     return (
@@ -351,12 +351,12 @@ def _be(n: int) -> str:
 
 _WIDTH, _HEIGHT = 320, 120
 _ROW_HEIGHT, _GAP = 64, 28
-"""Where there are several series: the height of each, and the room between them for its name."""
+"""Height of each of several series, and the gap between them for its name."""
 _THINNEST = 0.5
 
 
 def _histograms(series: Mapping[str, Rows], facts: Mapping[str, Any], threshold: float | None) -> Drawing:
-    """Bars of a twentieth of the range each, on the same scales for every series."""
+    """A histogram of 20 bins for each series, on common scales."""
     drawing = Drawing()
     x = Scale(facts["low"], facts["high"], 0, _WIDTH)
     width = _WIDTH / _BINS
@@ -375,7 +375,7 @@ def _histograms(series: Mapping[str, Rows], facts: Mapping[str, Any], threshold:
 
 
 def _two_bars(series: Mapping[str, Rows]) -> Drawing:
-    """A bar for 0 and one for 1, each under its count: where nothing lies between them, there is nothing to bin."""
+    """A bar for 0 and one for 1, with counts above, for scores with nothing in between."""
     drawing = Drawing()
     middles = (0.29 * _WIDTH, 0.71 * _WIDTH)
     half = 0.14 * _WIDTH
@@ -397,7 +397,7 @@ def _two_bars(series: Mapping[str, Rows]) -> Drawing:
 
 
 def _series_rows(drawing: Drawing, series: Mapping[str, Rows]) -> Iterator[tuple[float, float, Rows]]:
-    """The upper and the lower end of each series, under its name where there are several."""
+    """Top and bottom of each series, with its name above if there are several."""
     for place, (name, bins) in enumerate(series.items()):
         if len(series) == 1:
             yield 0, _HEIGHT, bins
@@ -416,7 +416,7 @@ def _tallest(bins: Rows) -> int:
 
 
 def _stacked(bins: Rows) -> Iterator[tuple[float, int, int, str]]:
-    """Each bar: its bin, the counts where it starts and ends, its colour."""
+    """Each bar: its bin, the counts at which it starts and ends, its colour."""
     tops: dict[float, int] = {}
     for state in _COLOURS:
         for row in bins:

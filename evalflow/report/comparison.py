@@ -42,14 +42,14 @@ _HALF = 0.5
 
 @dataclass(frozen=True, slots=True)
 class FlippedCases:
-    """What changed between two runs.
+    """Cases that changed between two runs.
 
     Attributes:
-        pair: Their names.
-        worsened, improved: Cases that passed in A and fail in B, and the other way round, over all metrics.
-        rows: dataset, metric, case_id, score_a, score_b, change (below 0 is worse, whichever way is up), passed_a,
-            passed_b (null without a threshold) and reason (B's); flips, and of metrics without pass or fail the cases
-            that changed. The worst first.
+        pair: Names of the runs.
+        worsened, improved: Number of cases that passed in A and fail in B, and the reverse, over all metrics.
+        rows: dataset, metric, case_id, score_a, score_b, change (below 0 is worse, also if lower scores are better),
+            passed_a, passed_b (null without a threshold) and reason (B's). These are the flips and, for metrics without
+            pass or fail, the changed scores. The worst first.
     """
 
     pair: tuple[str, str]
@@ -61,10 +61,10 @@ class FlippedCases:
 def flips(
     pair: tuple[str, str], cases: pl.DataFrame, scores: pl.LazyFrame, lower: Collection[str], most: int
 ) -> FlippedCases:
-    """List what changed.
+    """List the cases that changed.
 
-    `cases` are the rows of a pairing, `scores` those of B, for the reasons, `lower` the metrics of which less is
-    better.
+    `cases` are the rows of a pairing, `scores` the scores of B (for the reasons), `lower` the metrics for which lower
+    is better.
     """
     change = pl.col("score_b") - pl.col("score_a")
     # A case that was judged repeatedly passes if most of its repeats do.
@@ -92,17 +92,17 @@ _STYLES = ("page.css", "tables.css", "sweep.css")
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What was compared, and what came of it.
+    """A comparison of runs, with its results.
 
     Attributes:
         runs: run.json by the run's name.
         rows: One family of differences.
         adjust: How its p-values were adjusted.
-        margin: How much worse is still acceptable; None where nobody asked.
-        notes: What was left out, or allowed.
+        margin: The non-inferiority margin: how much worse is acceptable; None if not requested.
+        notes: Notes on what was left out, and on differences of the runs that the user allowed.
         flips: The cases that changed, per pair of runs.
-        questions: Of these cases, by dataset and id.
-        paired: Whether the runs were held against each other case by case, and not as two samples.
+        questions: The questions of these cases, by dataset and id.
+        paired: Whether the runs were compared case by case, and not as two samples.
     """
 
     runs: Mapping[str, Mapping[str, Any]]
@@ -122,7 +122,7 @@ class Comparison:
 
     @property
     def family_size(self) -> int:
-        """How many tests there are."""
+        """Number of tests in the family."""
         return sum(row.found.p_value is not None for row in self.rows)
 
     @property
@@ -136,7 +136,7 @@ class Comparison:
         return len(self.runs) > 2
 
     def document(self) -> dict[str, Any]:
-        """All of it as JSON."""
+        """The comparison as JSON."""
         return {
             "runs": {
                 name: _about(manifest) | {"judges": judge_lines(manifest)} for name, manifest in self.runs.items()
@@ -195,7 +195,7 @@ def difference_pictures(rows: Sequence[ComparisonRow], *, paired: bool = True) -
 
 
 def in_words(rows: Sequence[ComparisonRow]) -> str:
-    """What the table says, in a sentence."""
+    """The result of the table in a sentence."""
     counts = {verdict: sum(row.verdict == verdict for row in rows) for verdict in VERDICTS}
     clear = [f"{n} {VERDICTS[verdict]}" for verdict, n in counts.items() if n and verdict != "cannot_tell"]
     if not clear:
@@ -228,7 +228,7 @@ _NAME = 18
 
 
 def print_comparison(console: Console, found: Comparison) -> None:
-    """Who was compared, the table, the family, what was left out, and the worst flips."""
+    """Print the runs, the table of differences, the family of tests, what was left out, and the worst flips."""
     for line in found.judges:
         console.print(literal(line, style="dim"), soft_wrap=True)
     if not found.several:
@@ -249,7 +249,7 @@ def _print_rows(console: Console, found: Comparison) -> None:
         if found.several:
             console.print(literal(f"B {pair[1]}\nA {pair[0]}", style="bold"), soft_wrap=True)
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-        table.add_column("metric", overflow="fold")  # of all columns it alone may shrink: a cut number is none
+        table.add_column("metric", overflow="fold")  # the only column that may shrink, because numbers must not be cut
         for head in ("A", "B", "B - A", "95 % interval", "p"):
             table.add_column(head, justify="right", no_wrap=True)
         table.add_column("verdict", no_wrap=True)
@@ -291,7 +291,7 @@ def _tag(row: ComparisonRow) -> str:
 
 
 def _details(row: ComparisonRow) -> str:
-    """How many cases, what they could show, by which method."""
+    """Number of cases, detectable difference, and method."""
     cases = counted(row.found.n, "case")
     if row.found.clusters != row.found.n:
         cases += f" in {counted(row.found.clusters, 'cluster')}"
@@ -312,7 +312,7 @@ def _print_margin(console: Console, found: Comparison, margin: float) -> None:
 
 
 def _print_flips(console: Console, found: Comparison) -> None:
-    """How many cases flipped, and those that got worse most."""
+    """Print how many cases flipped, and those that worsened most."""
     for changed in found.flips:
         pair = f" ({changed.pair[1]} against {changed.pair[0]})" if found.several else ""
         worst = [row for row in changed.rows if row["change"] < 0][:_WORST]

@@ -39,7 +39,7 @@ _NAMED = 3
 def print_summary(
     console: Console, manifest: Mapping[str, Any], summary: pl.DataFrame, directions: Mapping[str, str]
 ) -> None:
-    """The table of a run: a line per metric, or per figure where a metric has figures; over it, who judged."""
+    """Print the judges and the table of a run: a line per metric, or per figure if the metric has figures."""
     for line in judge_lines(manifest):
         console.print(literal(line, style="dim"), soft_wrap=True)
     rows = headline_rows(summary)
@@ -53,7 +53,7 @@ def print_summary(
 
 
 def _notes(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
-    """What a reader should know of intervals, and of which ones."""
+    """Notes on intervals, each with the rows it applies to."""
     notes: dict[str, list[str]] = {}
     for row in rows:
         if row["n_scored"] and ":" in (row["ci_method"] or ""):
@@ -65,7 +65,7 @@ def _notes(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
 
 
 def print_worst(console: Console, worst: Sequence[Mapping[str, Any]]) -> None:
-    """The worst cases, each with one line of reason."""
+    """Print the worst cases, each with a one-line reason."""
     if not worst:
         return
     console.print(literal(f"worst {len(worst)}" if len(worst) > 1 else "worst", style="bold"))
@@ -92,7 +92,7 @@ def worst_rows(scores: pl.LazyFrame, directions: Mapping[str, str], count: int =
 
 
 def print_totals(console: Console, manifest: Mapping[str, Any]) -> None:
-    """Requests, tokens, cost and time in one line; tokens where there are some, a cost also where it is unknown."""
+    """Print requests, tokens (if any), cost (also if unknown) and time in one line."""
     requests, cached = manifest["requests"], manifest["cached"]
     parts = ["requests unknown" if requests is None else counted(requests, "request")]
     if cached:
@@ -107,7 +107,7 @@ def print_totals(console: Console, manifest: Mapping[str, Any]) -> None:
 
 
 def print_gates(console: Console, gates: Sequence[Mapping[str, Any]]) -> None:
-    """One line a gate."""
+    """Print one line per gate."""
     words = {True: ("passed", "green"), False: ("FAILED", "bold red"), None: ("undecided", "yellow")}
     for gate in gates:
         word, style = words[gate["passed"]]
@@ -115,9 +115,9 @@ def print_gates(console: Console, gates: Sequence[Mapping[str, Any]]) -> None:
 
 
 def print_table(console: Console, rows: Sequence[Mapping[str, Any]], parts: Sequence[str]) -> None:
-    """Rows of a summary, each named by its metric and by what of `parts` the rows differ in."""
+    """Print summary rows, each named by its metric and by those of `parts` in which the rows differ."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    table.add_column("metric", overflow="fold")  # of all columns it alone may shrink: a cut number is none
+    table.add_column("metric", overflow="fold")  # the only column that may shrink, because numbers must not be cut
     for head in ("value", "95 % interval", *(short for _, short in _STATES), "pass"):
         table.add_column(head, justify="right", no_wrap=True)
     above = None
@@ -149,7 +149,7 @@ _LINE_EVERY = 10.0
 
 
 class Counts(Protocol):
-    """What is shown; a run's tally has it."""
+    """The counts to show as progress; a run's tally implements it."""
 
     expected: int
     in_flight: int
@@ -167,7 +167,7 @@ class Counts(Protocol):
 
     @property
     def cost(self) -> float | None:
-        """US dollars so far, None where unknown."""
+        """US dollars so far; None if unknown."""
         ...
 
 

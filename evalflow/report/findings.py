@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 Details = Sequence[Mapping[str, Any]]
-"""What stands under `details` in summary.json."""
+"""`details` of summary.json."""
 _SLICE = ("metric", *PARTS)
 _FLAKY_SHOWN = 3
 _TAGS_SHOWN = 8
@@ -80,7 +80,7 @@ def _noise(noise: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _noise_by_tag(details: Details) -> Iterator[str]:
-    """A line for each of the tags with most cases; the rest is in summary.json."""
+    """A line for each of the tags with the most cases; summary.json has all."""
     for detail in sorted(details, key=lambda one: -one["n"])[:_TAGS_SHOWN]:
         noise = detail["noise"]
         sources = "too few cases" if noise["std_error"] is None else _sources(noise)
@@ -160,7 +160,7 @@ def _panel(detail: Mapping[str, Any]) -> Iterator[str]:
     if panel["widest"]:
         cases: dict[str, Mapping[str, Any]] = {}
         for one in panel["widest"]:
-            cases.setdefault(one["case_id"], one)  # of a case's repeats the widest
+            cases.setdefault(one["case_id"], one)  # the repeat with the widest range
         yield "largest differences: " + "; ".join(_scores_of(one) for one in [*cases.values()][:_DIFFERING_SHOWN])
 
 
@@ -179,7 +179,7 @@ def _scores_of(one: Mapping[str, Any]) -> str:
 
 
 def _cascade(members: Details) -> Iterator[str]:
-    """How much went on to the next member, and what the rest saved."""
+    """How many scores were escalated to the next member, and what the others saved."""
     first, *others = members
     if not others:
         yield f"nothing was escalated: {first['judge']} was sure enough of all {first['n']:,}"

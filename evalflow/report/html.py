@@ -99,7 +99,7 @@ def write_html(path: Path, run: Reported, explorer: ExplorerWriter) -> None:
 
 
 def _data(run: Reported, explorer: ExplorerWriter) -> dict[str, Any]:
-    """What goes unescaped into script elements; `script_json` wrote it all, so nothing in it can end an element."""
+    """Data for script elements, inserted unescaped; all of it is from `script_json`, so it cannot end an element."""
     metrics = {name: {"description": m.description, "direction": m.direction} for name, m in run.metrics.items()}
     return {
         "legend": script_json(explorer.legend() | {"metrics": metrics}),
@@ -131,29 +131,29 @@ def _listed(file: TextIO) -> Iterator[str]:
 
 
 def _blocks(file: TextIO) -> Iterator[str]:
-    """The lines of a file, as many at a time as one script element is to hold."""
+    """The lines of a file, in blocks for one script element each."""
     file.seek(0)
     while lines := "".join(islice(file, BLOCK)):
         yield lines
 
 
 class RowSink(Protocol):
-    """A report that takes in the run row by row."""
+    """A report that is written row by row."""
 
     def write(self, row: AnsweredCase) -> None:
-        """Take in one row."""
+        """Add one row."""
         ...
 
 
 def write_reports(folder: Path, run: Reported) -> None:
     """Write results.csv, cases.jsonl, report.html, junit.xml and summary.md into the run's folder.
 
-    And miscategorised.csv, where a metric puts cases into one of several classes.
+    With a metric that classifies cases, also miscategorised.csv.
 
-    Each replaces the one before when it is complete; `run.cases` may come from the folder's own cases.jsonl.
+    Each file is replaced once the new one is complete. So `run.cases` may be read from the folder's own cases.jsonl.
 
     Raises:
-        UserError: The cases are not those that were scored; the files are as they were.
+        UserError: The cases are not those that were scored; the old files are unchanged.
     """
     with ExitStack() as stack:
         table = stack.enter_context(replacing(folder / "results.csv", newline=""))

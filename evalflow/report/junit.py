@@ -1,4 +1,4 @@
-"""junit.xml: gates and thresholds, for the tools that show tests."""
+"""junit.xml: gates and thresholds as test cases, for tools that show test results."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ class _Verdict(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Decides:
-    """Which cells have a part in the exit code.
+    """Decides which cells affect the exit code.
 
     Attributes:
-        failed: The metrics of which a gate failed.
-        errors: Whether there are more errors than the run allows for.
+        failed: The metrics with a failed gate.
+        errors: Whether there are more errors than the run allows.
     """
 
     failed: Collection[str]
@@ -55,13 +55,16 @@ def write_junit(
 ) -> None:
     """Write one test case per gate, and one per case and metric with a threshold.
 
-    Who judged, and whether people's labels bear it out, stands in each suite's properties.
+    The properties of each suite name the judges and their agreement with human labels.
 
-    Failures and errors are there only where the run does not end with exit code 0. A gate fails, and then so do the
-    scores of its metric that miss their threshold; a threshold without a failed gate decides nothing, and a score that
-    misses it is skipped. A gate that could not be decided is an error, and so is a score in state error, unless the
-    run allows for as many. Undefined and skipped cells are skipped, and so is a score whose judge gives no pass or
-    fail. Characters that XML 1.0 forbids are left out.
+    There are failures and errors only if the exit code of the run is not 0:
+
+    - Failure: a failed gate, and the scores of its metric that miss their threshold.
+    - Error: an undecided gate, and a score in state error, unless the run allows this many errors.
+    - Skipped: a score that misses its threshold without a failed gate; undefined and skipped cells; a score whose judge
+      gives no pass or fail.
+
+    Characters that XML 1.0 forbids are left out.
     """
     own = scores.filter(pl.col("member_of").is_null())
     cells = own.filter(pl.col("threshold").is_not_null())

@@ -21,7 +21,7 @@ _SPECIAL = re.compile(r"([\\`*_{}\[\]<>|~#])")
 
 
 def write_markdown(path: Path, run: Reported) -> None:
-    """Write the page: gates, metrics with their intervals and counts, and what the run took."""
+    """Write the page: gates, metrics with intervals and counts, and the run's calls, cost and time."""
     with replacing(path) as file:
         for line in _lines(run):
             file.write(f"{line}\n")
@@ -79,5 +79,5 @@ def _cells(row: Mapping[str, Any], series: str) -> list[str]:
 
 
 def _text(text: str) -> str:
-    """Text of others on one line, none of which is markup."""
+    """Untrusted text on one line, with markup escaped."""
     return _SPECIAL.sub(r"\\\1", plain_line(text))

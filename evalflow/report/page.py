@@ -48,7 +48,7 @@ def environment() -> Environment:
     from jinja2.bccache import Bucket
 
     class Compiled(FileSystemBytecodeCache):
-        """Compiled templates beside their source, as Python keeps modules; compiled again where that is read-only."""
+        """Caches compiled templates next to their source; without effect in a read-only folder."""
 
         def dump_bytecode(self, bucket: Bucket) -> None:
             if sys.dont_write_bytecode:

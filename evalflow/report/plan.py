@@ -1,4 +1,4 @@
-"""A plan on a terminal and as JSON: cases, repeats and cost that a wanted precision needs."""
+"""A plan on a terminal and as JSON: cases, repeats and cost for a required precision."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _FEW = 30
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """What is wanted: a difference to detect, an interval no wider than `value`, or what so many cases show."""
+    """The goal of a plan: detect a difference, get an interval no wider than `value`, or see what N cases show."""
 
     kind: Literal["detect", "width", "cases"]
     value: float
 
     @property
     def words(self) -> str:
-        """As a heading."""
+        """The goal as a heading."""
         if self.kind == "cases":
             return f"what {self.value:,.0f} cases show"
         wanted = f"a difference of {self.value:g}" if self.kind == "detect" else f"a 95 % interval {self.value:g} wide"
@@ -35,16 +35,16 @@ class Goal:
 
 @dataclass(frozen=True, slots=True)
 class PlanRow:
-    """One way to get there.
+    """A design that reaches a goal.
 
     Attributes:
-        name: The metric, or the guesses, that it is about.
-        goal: What is wanted.
-        cases, answers, judgements: Cases, answers to each, judgements of each answer.
-        least_cases: Cases that no number of repeats makes fewer; None where none is wanted, or repeats are unknown.
-        detectable: The smallest true difference between two such runs that would be found; None for too few cases.
-        width: Of the 95 % interval of one such run, from low to high; None where nothing is known of one run.
-        cost_usd: Of one such run; None where a price is not known.
+        name: The metric, or the assumed values, that the plan is for.
+        goal: The goal.
+        cases, answers, judgements: Cases, answers per case, judgements per answer.
+        least_cases: Cases needed with unlimited repeats; None without a goal for cases, or if noise is unknown.
+        detectable: The smallest true difference that two such runs detect; None for too few cases.
+        width: Width of the 95 % interval of one such run; None if nothing is known of a single run.
+        cost_usd: Cost of one such run; None if a price is unknown.
     """
 
     name: str
@@ -59,20 +59,20 @@ class PlanRow:
 
     @property
     def scores(self) -> int:
-        """Scores that the run makes of one metric."""
+        """Number of scores of one metric in a run."""
         return self.cases * self.answers * self.judgements
 
 
 @dataclass(frozen=True, slots=True)
 class LabelRow:
-    """Labels with which a judge's mean, corrected by them, has an interval as wide as wanted.
+    """Number of labels for a required interval width of a judge's corrected mean.
 
     Attributes:
-        name: The metric, or the guesses, that it is about.
-        width: Wanted, from the low to the high end.
-        answers: That the judge scores, those with a label among them; None for any number.
-        labels: Needed; None where labels of all but two of the answers leave it wider.
-        labels_alone: Needed without a judge.
+        name: The metric, or the assumed values, that the plan is for.
+        width: The required width of the interval.
+        answers: Number of answers that the judge scores, labelled ones included; None for any number.
+        labels: Labels needed; None if the interval is too wide even with labels on all answers but two.
+        labels_alone: Labels needed without a judge.
     """
 
     name: str
@@ -84,13 +84,13 @@ class LabelRow:
 
 @dataclass(frozen=True, slots=True)
 class PlanReport:
-    """All ways, and what they rest on.
+    """All designs of a plan, with their assumptions.
 
     Attributes:
-        rows: Name by name, goal by goal.
-        labels: The same for corrected means; none where nothing is known of how the judge agrees with people.
-        assumptions: By name.
-        level: How sure the plan is.
+        rows: The designs, by name, then by goal.
+        labels: Labels for corrected means; empty if the judge's agreement with people is unknown.
+        assumptions: The assumptions, by name.
+        level: Significance level and power.
         priced: Whether the cost of a case is known.
     """
 
@@ -101,7 +101,7 @@ class PlanReport:
     priced: bool
 
     def document(self) -> dict[str, Any]:
-        """As JSON."""
+        """The plan as JSON."""
         rows = [
             {**asdict(row), "goal": row.goal.kind, "wanted": row.goal.value, "scores": row.scores} for row in self.rows
         ]
@@ -115,7 +115,7 @@ class PlanReport:
 
 
 def print_plan(console: Console, plan: PlanReport) -> None:
-    """A table for each goal and metric, and under it every assumption in words."""
+    """Print a table for each goal and metric, followed by the assumptions."""
     groups: dict[tuple[str, Goal], list[PlanRow]] = {}
     for row in plan.rows:
         groups.setdefault((row.name, row.goal), []).append(row)

@@ -23,18 +23,18 @@ COLUMNS = (
     "dataset", "case_id", "target", "target_repeat", "metric", "judge", "repeat", "member_of", "status", "score",
     "threshold", "passed", "value", "reason", "steps", "error_type", "error", "path", "cost_usd", "latency_s",
 )  # fmt: skip
-"""What of `scores` is shown of a single case."""
+"""The columns of `scores` that are shown for a single case."""
 
 _BATCH = 2000
 
 
 @record()
 class AnsweredCase:
-    """One case as one target answered it once, with all that was scored of it.
+    """One answer of a target to a case, with its scores.
 
     Attributes:
-        answer: None where the run holds no answer of that target for the case.
-        scores: Rows of `scores` in their order, with `COLUMNS` alone; empty where no metric applied.
+        answer: None if the run has no answer of that target to the case.
+        scores: Rows of `scores` in their order, with only `COLUMNS`; empty if no metric applied.
     """
 
     case: Case
@@ -45,13 +45,13 @@ class AnsweredCase:
 
 
 def rows(cases: Iterable[Case], answers: AnswerOf, scores: pl.LazyFrame) -> Iterator[AnsweredCase]:
-    """Every case with every target and target_repeat that the scores know.
+    """Every case with every target and target_repeat in the scores.
 
     Yields:
         Rows in the order of `cases`, then of the targets' first appearance, then of target_repeat.
 
     Raises:
-        UserError: Scores are left over, so these are not the cases that were scored.
+        UserError: Some scores belong to none of the cases, so these are not the cases that were scored.
     """
     pairs = _pairs(scores)
     stream = _Scores(scores.select(COLUMNS))
@@ -66,15 +66,15 @@ def rows(cases: Iterable[Case], answers: AnswerOf, scores: pl.LazyFrame) -> Iter
 
 
 def as_answered(case: Case, answer: Answer | None) -> Case:
-    """The case with what this answer says in the place of what was recorded; without an answer, with none.
+    """The case with its recorded answer replaced by this one, or removed if there is none.
 
-    A conversation is the one that was played.
+    For a played conversation, its messages replace those of the case.
     """
     if answer is None:
         return replace(case, answer=None, actual=None)
     said: dict[str, Any] = {"answer": answer.answer, "actual": answer.actual}
     if answer.generated:
-        said["failure"] = None  # what went wrong when it was recorded is not what became of this answer
+        said["failure"] = None  # a recorded failure is not about this new answer
     if answer.contexts is not None:
         said["contexts"] = answer.contexts
     if answer.metadata is not None:
@@ -93,7 +93,7 @@ def _pairs(scores: pl.LazyFrame) -> list[tuple[str, int]]:
 
 
 class _Scores:
-    """Hands out the scores of one case after the other; holds one batch at a time."""
+    """Yields the scores case by case; holds one batch in memory."""
 
     def __init__(self, scores: pl.LazyFrame) -> None:
         self._rows = _iterate(scores)
@@ -149,7 +149,7 @@ class ResultsWriter:
     not `scored` begins with its state. Members of a panel are left out; scores.parquet has them.
 
     Text that a spreadsheet would run as a formula (it begins with = + - @, a tab or a carriage return) gets a leading
-    apostrophe, so an untrusted answer cannot reach out of the sheet. Numbers stay as they are.
+    apostrophe, so an untrusted answer cannot reach out of the sheet. Numbers are unchanged.
 
     Args:
         file: Open for text with newline="".
@@ -187,7 +187,7 @@ class CasesWriter:
         self._last: tuple[str, str] | None = None
 
     def write(self, row: AnsweredCase) -> None:
-        """Append the case, unless it is the one before."""
+        """Append the case, unless it is the same as in the previous row."""
         from evalflow.datasets import case_to_row
 
         key = (row.case.dataset, row.case.id)
@@ -239,10 +239,9 @@ MISCATEGORISED_COLUMNS = (
 
 
 class MiscategorisedWriter:
-    """Writes a row for every case and answer whose class is not the expected one, in input order.
+    """Writes miscategorised.csv: a row for every answer whose class is not the expected one, in input order.
 
-    `confidence` is empty where the metric has none, or the case. Text that a spreadsheet would run is made harmless as
-    in results.csv.
+    `confidence` is empty if there is none. Text that a spreadsheet would run as a formula is escaped as in results.csv.
     """
 
     def __init__(self, file: TextIO, metrics: Collection[str]) -> None:
@@ -251,7 +250,7 @@ class MiscategorisedWriter:
         self._writer.writerow(MISCATEGORISED_COLUMNS)
 
     def write(self, row: AnsweredCase) -> None:
-        """Append what was put into a wrong class."""
+        """Append the row if its class is wrong."""
         for score in row.scores:
             if score["metric"] in self._metrics and score["status"] == "scored" and score["score"] == 0:
                 self._writer.writerow(_miscategorised_cells(row, score))

@@ -1,6 +1,6 @@
 """Drawing in SVG: shapes and text, linear scales and their axes, plots of intervals and matrices.
 
-Colours are the page's CSS variables, so that one picture serves light and dark.
+Colours are CSS variables of the page, so a picture works in light and dark mode.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ SIZE = 11
 """Font size of labels, in pixels."""
 _PADDING = 6
 _CHARACTER = 0.56
-"""Width of a character in font sizes, about. The reader's font is not known here."""
+"""Approximate width of a character in font sizes; the actual font is unknown."""
 
 
 def text_width(text: str, size: float = SIZE) -> float:
-    """About how wide a text is, in pixels."""
+    """Approximate width of a text in pixels."""
     wide = sum(unicodedata.east_asian_width(character) in "WF" for character in text)
     return size * (_CHARACTER * (len(text) - wide) + wide)
 
 
 def shortened(text: str, limit: float, size: float = SIZE) -> str:
-    """A text cut to about so many pixels; an ellipsis shows that it was cut."""
+    """Cut a text to about `limit` pixels, with an ellipsis if it was cut."""
     if text_width(text, size) <= limit:
         return text
     while text and text_width(text + "…", size) > limit:
@@ -38,7 +38,7 @@ def shortened(text: str, limit: float, size: float = SIZE) -> str:
 
 @dataclass(slots=True)
 class Drawing:
-    """Shapes in the order in which they are painted. The picture is as large as they need."""
+    """Shapes, in painting order. The picture grows to contain them."""
 
     _parts: list[str] = field(default_factory=list[str])
     _left: float = 0
@@ -73,7 +73,7 @@ class Drawing:
         )  # fmt: skip
 
     def dot(self, x: float, y: float, radius: float = 5.4, *, opacity: float = 1) -> None:
-        """A filled circle with an edge in the colour of the paper."""
+        """A filled circle with an edge in the background colour."""
         self._cover(x - radius, y - radius, x + radius, y + radius)
         self._add(
             "circle", cx=x, cy=y, r=radius, fill=MAIN, fill_opacity=opacity, stroke=PAPER, stroke_width=1.5
@@ -93,8 +93,7 @@ class Drawing:
     ) -> None:
         """One line of text.
 
-        The anchor (start, middle or end) is at x; y is the base line. The angle in degrees turns it clockwise about (x,
-        y).
+        The anchor (start, middle or end) is at x; y is the base line. The angle (degrees) turns clockwise about (x, y).
         """
         if not text:
             return
@@ -143,13 +142,13 @@ def _short(value: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """From values to pixels.
+    """A linear scale from values to pixels.
 
     Attributes:
         low, high: The ends of the scale; low < high.
         start, end: The pixels at which they are drawn.
-        count: How many ticks there are, about.
-        least_step: Ticks are no nearer to each other.
+        count: Approximate number of ticks.
+        least_step: Smallest distance of ticks.
     """
 
     low: float
@@ -163,7 +162,7 @@ class Scale:
     def around(
         cls, values: Sequence[float], start: float, end: float, *, count: int = 5, least_step: float = 0
     ) -> Scale:
-        """A scale that has all the values and ends at ticks."""
+        """A scale that contains all values and ends at ticks."""
         low, high = min(values), max(values)
         if low == high:
             pad = abs(low) / 10 or 0.5
@@ -191,7 +190,7 @@ class Scale:
         return [number * self.step for number in range(first, last + 1)]
 
     def label(self, value: float) -> str:
-        """A tick's label, with as many digits as tell it from the next."""
+        """A tick's label, with enough digits to distinguish it from the next."""
         digits = max(0, -math.floor(math.log10(self.step) + 1e-9))
         text = f"{value:,.{digits}f}" if digits < 7 and abs(value) < 1e9 else f"{value:.4g}"
         return ("0" if float(text.replace(",", "")) == 0 and digits == 0 else text).replace("-", "−")
@@ -208,7 +207,7 @@ def x_axis(
 ) -> None:
     """Labels and a title below the plot.
 
-    There are grid lines up to `top`, None for none; `label` gives a tick's label, where it is not the scale's own.
+    Grid lines reach up to `top`; None for none. `label` formats a tick; None for the scale's own labels.
     """
     for tick in scale.ticks():
         x = scale(tick)
@@ -240,12 +239,12 @@ def y_axis(
 
 @dataclass(frozen=True, slots=True)
 class IntervalPoint:
-    """A value on its interval; what is None is not drawn.
+    """A value and its interval; None is not drawn.
 
     Attributes:
-        label: Left of it.
-        value, low, high: The value and the ends of its interval.
-        heading: Above the points that share it.
+        label: The label, to the left.
+        value, low, high: The value and its interval.
+        heading: A heading above the points that share it.
     """
 
     label: str
@@ -256,9 +255,9 @@ class IntervalPoint:
 
 
 _CARD = 330
-"""The width of a picture beside others on the page: wider ones are shrunk to it, with their letters."""
+"""Width of a picture next to others on the page; wider ones are shrunk to it, text included."""
 _POINT_LABEL, _POINT_HEIGHT = 210, 26
-"""The most pixels that a label takes, and the height of a row."""
+"""Maximum width of a label, and height of a row, in pixels."""
 
 
 def interval_chart(
@@ -266,8 +265,7 @@ def interval_chart(
 ) -> Drawing:
     """Points on their intervals, one below the other.
 
-    `domain` is what the scale shows at least; None for what the points take. `reference` is marked with a line through
-    all of them.
+    `domain` is the minimum range of the scale; None for the range of the points. `reference` is marked with a line.
     """
     drawing = Drawing()
     width = max(170.0, _CARD - 24 - max(text_width(shortened(point.label, _POINT_LABEL)) for point in points))
@@ -288,7 +286,7 @@ def interval_chart(
             drawing.line((x(reference), top), (x(reference), bottom), MUTED, dash="3 3")
         for place, point in enumerate(own):
             y = top + (place + 0.5) * _POINT_HEIGHT
-            # A dot at the lower end reaches over the edge; its label keeps away from it.
+            # A dot at the lower end extends beyond the edge; keep the label away from it.
             drawing.text(-10, y + 4, shortened(point.label, _POINT_LABEL), anchor="end")
             if point.low is not None and point.high is not None:
                 drawing.line((x(point.low), y), (x(point.high), y), MAIN, width=2.5, opacity=0.45, cap="round")
@@ -300,7 +298,7 @@ def interval_chart(
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A cell of a matrix: its text, how much it is (0..1, shown as shade), and a smaller note below the text."""
+    """A cell of a matrix: its text, its share (0..1, shown as shade), and a smaller note below the text."""
 
     text: str
     share: float
@@ -308,7 +306,7 @@ class Cell:
 
 
 _MATRIX_LABEL = 110
-"""The most pixels that a label of a matrix takes."""
+"""Maximum width of a matrix label, in pixels."""
 
 
 def matrix_chart(
@@ -323,8 +321,8 @@ def matrix_chart(
 ) -> Drawing:
     """A square matrix of cells; None leaves a gap.
 
-    `width` and `height` are those of a cell; `down` and `across` say what rows and columns are. Names of columns that
-    are wider than a cell are turned, or else cut.
+    `width` and `height` are those of a cell; `down` and `across` name rows and columns. With `turn`, column labels
+    wider than a cell are rotated; otherwise they are cut.
     """
     drawing = Drawing()
     level = not turn or max(map(text_width, labels), default=0) < width - 6
@@ -341,7 +339,7 @@ def matrix_chart(
         for j, cell in enumerate(row):
             if cell:
                 x, y = j * width, i * height
-                opacity = 0.06 + 0.54 * cell.share  # the least is seen too, and text can be read on the most
+                opacity = 0.06 + 0.54 * cell.share  # visible at share 0, and text still readable at share 1
                 drawing.rect(x + 1.5, y + 1.5, width - 3, height - 3, MAIN, opacity=opacity, radius=4)
                 middle, line = x + width / 2, y + height / 2 + (0 if cell.note else 5)
                 drawing.text(middle, line, cell.text, size=14, fill=INK)
@@ -350,7 +348,7 @@ def matrix_chart(
 
 
 def confusion_chart(labels: Sequence[str], counts: Sequence[Sequence[int]], *, down: str, across: str) -> Drawing:
-    """A square matrix of counts, row by row; `down` and `across` say what rows and columns are."""
+    """A square matrix of counts, row by row; `down` and `across` name rows and columns."""
     most = max((n for row in counts for n in row), default=0) or 1
     cells = [[Cell(f"{n:,}", n / most) for n in row] for row in counts]
     width, height = max(36, min(96, 300 // max(1, len(labels)))), 52 if len(labels) < 6 else 32

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 
 def cost_pictures(rows: Rows, costs: Mapping[str, float | None]) -> list[Picture]:
-    """One picture for each metric of which two runs or more have a mean and a known cost that is not 0."""
+    """One picture for each metric for which at least two runs have a mean and a known cost above 0."""
     means = [row for row in rows if row["statistic"] == "mean" and row["value"] is not None]
     found: list[Picture] = []
     for metric in dict.fromkeys(row["metric"] for row in means):
@@ -81,7 +81,7 @@ def _cost_chart(
 
 
 def full_cost(manifest: Mapping[str, Any]) -> float | None:
-    """What a run costs without a cache; None where a price is not known."""
+    """Cost of a run without a cache; None if a price is unknown."""
     paid, saved = manifest.get("cost_usd"), manifest.get("saved_usd")
     return None if paid is None or saved is None else paid + saved
 
@@ -90,7 +90,7 @@ _COST_WIDTH, _COST_HEIGHT = 300, 200
 
 
 def cost_chart(points: Sequence[tuple[float, IntervalPoint]], title: str) -> Drawing:
-    """The chart of costs and values; the title is that of the values."""
+    """A chart of values by cost; `title` names the values."""
     drawing = Drawing()
     values = [end for _, point in points for end in (point.value, point.low, point.high) if end is not None]
     x = Scale.around([0, *(dollars for dollars, _ in points)], 0, _COST_WIDTH)
@@ -127,7 +127,7 @@ def choice_tables(boards: Rows) -> list[tuple[str, str, list[dict[str, Any]]]]:
 
 
 def split_sentence(*, split: bool) -> str:
-    """Which labels chose, and which corrected."""
+    """Which labels were used to choose the judge, and which to correct its mean."""
     if split:
         return (
             "Half of the labels chose the judge; the corrected means use the other half, since the labels that made a "
@@ -137,7 +137,7 @@ def split_sentence(*, split: bool) -> str:
 
 
 def print_choice(console: Console, boards: Rows, *, split: bool) -> None:
-    """The rankings on a terminal."""
+    """Print the rankings."""
     for board in boards:
         console.print(literal(f"agreement with human labels: {_title(board)}", style="bold"))
         _print_ranking(console, map(_choice_line, board["ranking"]))
@@ -151,7 +151,7 @@ def _print_ranking(console: Console, lines: Iterable[str]) -> None:
 
 
 def choice_pictures(boards: Rows) -> list[Picture]:
-    """Cost against agreement, for each board with two known costs or more."""
+    """Agreement by cost, for each board with at least two known costs."""
     found: list[Picture] = []
     for board in boards:
         priced = [row for row in board["ranking"] if row["cost_usd"] and row["value"] is not None]
@@ -193,7 +193,7 @@ _MEASURES: Mapping[str, tuple[str, str, Callable[[float | None], str]]] = {
 
 
 def judge_matrices(agreement: Rows, rows: Rows) -> list[Picture]:
-    """A matrix for each metric and each measure that some pair of judges has."""
+    """A matrix for each metric and each measure that at least one pair of judges has."""
     found: list[Picture] = []
     for metric in dict.fromkeys(row["metric"] for row in agreement):
         pairs = [row for row in agreement if row["metric"] == metric]
@@ -215,7 +215,7 @@ def _matrix_chart(metric: str, measure: str, pairs: Rows, rows: Rows) -> Picture
     by_pair = {(row["judge_a"], row["judge_b"]): row for row in pairs}
 
     def cell(one: str, other: str) -> Cell | None:
-        """What two judges have in common. No agreement below 0 is shaded."""
+        """The agreement of two judges; not shaded below 0."""
         row = by_pair.get((min(one, other), max(one, other)), {measure: None, "n": 0})
         value = row[measure]
         return None if one == other else Cell(text(value), max(0.0, value or 0.0), f"n {row['n']:,}")
@@ -260,14 +260,14 @@ def print_boards(console: Console, boards: Rows, most: int) -> None:
 
 
 def _statistic(board: Mapping[str, Any]) -> str:
-    """Its usual name; empty for a plain mean."""
+    """The statistic's usual name; empty for a plain mean."""
     if board["statistic"] == "mean":
         return "accuracy" if "accuracy" in board["also"] else ""
     return board["statistic"].replace("_", " ")
 
 
 def _cases(board: Mapping[str, Any]) -> str:
-    """On which cases the values are, where the runs have not scored the same ones."""
+    """The cases that the values are based on, if the runs did not score the same ones."""
     cases, left = board["cases"], board["cases_left_out"]
     if not cases:
         return "no case that all runs scored" if left else ""
@@ -299,12 +299,12 @@ def write_sweep_report(
     """Write one self-contained page over all runs of a sweep.
 
     Args:
-        path: The file; replaced once the new one is complete. Links lead to `<name>/report.html` beside it.
+        path: The file; replaced once the new one is complete. It links to `<name>/report.html` in the same folder.
         manifest: run.json of the sweep.
         runs: Name (the run's folder), run.json and summary of each.
-        agreement: As `evalflow.report.sweep` gives it.
-        boards: Who leads, as under `details` in the sweep's summary.json.
-        choice: Which judge agrees most with people: the sweep's calibration.json; None where nobody asked.
+        agreement: Agreement between judges, from `agreement`.
+        boards: Leaderboards, from `details` of the sweep's summary.json.
+        choice: The judges ranked by agreement with people, from the sweep's calibration.json; None if not requested.
     """
     rows = [
         {**row, "run": name}
@@ -381,14 +381,14 @@ _MIN_CORRELATION = 3
 def agreement(runs: Sequence[pl.LazyFrame]) -> pl.DataFrame:
     """Compare every two judges on the answers that both scored with the same metric.
 
-    Only `scored` cells of both judges count. Repeat k of one judge is held against repeat k of the other. Where
-    several runs hold the same cell of the same judge, the first one stands. Panel members are left out.
+    Only `scored` cells of both judges count. Repeat k of one judge is compared with repeat k of the other. If
+    several runs have the same cell of the same judge, the first one counts. Panel members are left out.
 
     Returns:
         Rows sorted by metric, judge_a, judge_b (judge_a < judge_b) with
-        n: how many common cells;
-        agreement: the share of them where both pass or both fail, of those where both judges say so; null without any;
-        correlation: Spearman's rank correlation of the scores; null below 3 cells or where one judge never varies.
+        n: the number of common cells;
+        agreement: the share where both pass or both fail, among cells with a verdict from both; null if there are none;
+        correlation: Spearman's rank correlation of the scores; null below 3 cells or if one judge never varies.
     """
     frames = [
         run.filter(
@@ -412,13 +412,13 @@ def agreement(runs: Sequence[pl.LazyFrame]) -> pl.DataFrame:
 
 
 FEW = 4
-"""Runs that a sweep may have, to be shown in full."""
+"""Largest number of runs that are shown in full."""
 _SHOWN_COLUMNS = 5
 _HEAD_WIDTH = 12
 
 
 def run_line(name: str, manifest: Mapping[str, Any], summary: pl.DataFrame) -> str:
-    """A run of a sweep in one line: its first numbers, its errors, and its exit code where it is not 0."""
+    """A run of a sweep in one line: its first numbers, its errors, and its exit code if it is not 0."""
     rows = headline_rows(summary)
     found = [f"{_column_name(row)} {number(row['value'])}" for row in rows[:_SHOWN_COLUMNS]]
     found += [f"{len(rows) - _SHOWN_COLUMNS} more"] if len(rows) > _SHOWN_COLUMNS else []
@@ -429,7 +429,7 @@ def run_line(name: str, manifest: Mapping[str, Any], summary: pl.DataFrame) -> s
 
 
 def print_sweep(console: Console, summary: pl.DataFrame, agreement: pl.DataFrame, boards: Rows) -> None:
-    """The headline rows of all runs, how far every two judges agree, and who leads."""
+    """Print the headline rows of all runs, agreement between judges, and the leaderboards."""
     if summary["run"].n_unique() > FEW:
         _print_grids(console, headline_rows(summary))
     else:
@@ -450,7 +450,7 @@ def print_sweep(console: Console, summary: pl.DataFrame, agreement: pl.DataFrame
 
 
 def _print_grids(console: Console, rows: Rows) -> None:
-    """A line for each run and a column for each number, so many columns at a time."""
+    """Print a line for each run and a column for each number, in as many tables as the width requires."""
     several = len({row["dataset"] for row in rows}) > 1
     columns = list(dict.fromkeys(_column_key(row, several=several) for row in rows))
     values = {(row["run"], _column_key(row, several=several)): number(row["value"]) for row in rows}

@@ -103,12 +103,12 @@ def method(code: str | None) -> str:
 
 
 def interval(low: float | None, high: float | None, show: Callable[[float], str] = number) -> str:
-    """An interval such as `0.123 to 0.456`; an en dash where there is none."""
+    """An interval such as `0.123 to 0.456`; an en dash if there is none."""
     return "–" if low is None or high is None else f"{show(low)} to {show(high)}"
 
 
 def bracketed(low: float | None, high: float | None, show: Callable[[float], str] = number) -> str:
-    """An interval to put behind its value, such as ` (0.123 to 0.456)`; empty where there is none."""
+    """An interval to append to its value, such as ` (0.123 to 0.456)`; empty if there is none."""
     return "" if low is None or high is None else f" ({interval(low, high, show)})"
 
 
@@ -160,7 +160,7 @@ def without_means_of_figures(rows: Iterable[Mapping[str, Any]]) -> list[dict[str
 
 
 def headline_rows(summary: pl.DataFrame) -> list[dict[str, Any]]:
-    """The rows that every report begins with: over all tags, and of a metric with figures the figures, not its mean."""
+    """The rows that every report begins with: over all tags; for a metric with figures, these instead of its mean."""
     return without_means_of_figures(row for row in summary.iter_rows(named=True) if row["tag"] is None)
 
 
@@ -175,7 +175,7 @@ def plain(text: str) -> str:
 
 
 def plain_line(text: str) -> str:
-    """The same on one line, with white space collapsed."""
+    """The same as `plain` on one line, with white space collapsed."""
     return " ".join(plain(text).split())
 
 
@@ -196,7 +196,7 @@ def folded(name: str, width: int, indent: str = "  ") -> str:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """Findings on one subject, one a line."""
+    """Findings on one subject, one per line."""
 
     title: str
     lines: Sequence[str]

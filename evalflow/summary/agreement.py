@@ -34,10 +34,10 @@ MEASURES = (
     "accuracy", "sensitivity", "specificity", "auroc",
 )  # fmt: skip
 _MAX_CLASSES = 11
-"""Scores with at most so many different values are classes, such as grades."""
+"""Scores with at most this many different values are treated as classes, such as grades."""
 _HALF = 0.5
 ANSWER_KEY = ("case_id", "target_repeat")
-"""An answer of one dataset, metric and target."""
+"""Columns that identify an answer within a dataset, metric and target."""
 _UNWEIGHTED = ("krippendorff_alpha", "spearman_by_group", "auroc")
 _WEIGHTED = "labels carry weights"
 
@@ -129,12 +129,12 @@ def _unweighted(human: Floats, judge: Floats, clusters: NDArray[Any] | None, see
 
 
 def weights_of(labelled: pl.DataFrame) -> Floats | None:
-    """Number of answers each labelled one stands for; None if all stand for the same number."""
+    """Number of answers that each labelled one represents; None if it is the same for all."""
     return labelled["weight"].to_numpy() if labelled["weight"].n_unique() > 1 else None
 
 
 def clusters_of(answers: pl.DataFrame) -> NDArray[Any] | None:
-    """The cluster of each answer; None if each stands alone."""
+    """The cluster of each answer; None if every answer is its own cluster."""
     names = answers["cluster"]
     return None if names.n_unique() == names.len() else names.to_numpy()
 
@@ -245,7 +245,7 @@ def label_frame(rows: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
 
     Args:
         rows: dataset, case_id, target, target_repeat, metric; answer_hash; by; human (the label as a score); value
-            (the same on the metric's own scale, as text); weight (how many answers it stands for); comment.
+            (the same on the metric's own scale, as text); weight (how many answers it represents); comment.
     """
     text, number = pl.String(), pl.Float64()
     schema = dict.fromkeys(("dataset", "case_id", "target", "metric", "answer_hash", "by", "value", "comment"), text)

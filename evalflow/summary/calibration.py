@@ -117,12 +117,12 @@ class CalibrationRow:
 
     @property
     def who(self) -> str:
-        """The word for what gave the scores: "judge", or "metric" without one."""
+        """What gave the scores, for texts: "judge", or "metric" without a judge."""
         return "judge" if self.judge else "metric"
 
     @property
     def named(self) -> str:
-        """The words for the answers in the means, which are not all if some have no score."""
+        """How texts call the answers in the means; not all answers if some have no score."""
         if not self.left_out:
             return "answers"
         return "answers that can be judged" if self.failed[1] else "answers with a score"

@@ -324,7 +324,7 @@ def _datasets(sides: Sides) -> list[tuple[str, str]]:
 
 @dataclass(frozen=True, slots=True)
 class _Comparing:
-    """How two runs are compared: on the same cases (paired), or as two samples."""
+    """Compares two runs: on the same cases (paired), or as two samples."""
 
     scores: tuple[pl.LazyFrame, pl.LazyFrame]
     pair: tuple[str, str]
@@ -349,7 +349,7 @@ class _Comparing:
     def _differences(
         self, sides: Sides, traits: Traits, values: ClassifiedCases | None
     ) -> Iterator[tuple[str, bool, Difference, Sequence[str], bool]]:
-        """The mean, the pass rate if both runs have one, and the figures; those equal to the mean stand with it."""
+        """The mean, the pass rate if both runs have one, and the figures; those equal to the mean share its row."""
         mean = self._difference(sides, "score", bounded=traits.bounded)
         judged = self._judged(sides)
         same = [

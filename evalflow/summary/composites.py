@@ -24,10 +24,10 @@ _Scores = Mapping[str, Mapping[int, tuple[Any, ...]]]
 
 @record()
 class Source:
-    """A metric that a composite is made of.
+    """A metric that is part of a composite.
 
     Attributes:
-        asks: Whether it asks a judge, possibly in several repeats; else its one score counts in every repeat.
+        asks: Whether it calls a judge, possibly in several repeats. Otherwise its one score counts in every repeat.
         direction: Whether higher or lower is better.
         limit: Its threshold; None without one.
     """
@@ -57,8 +57,7 @@ class Composite:
 def with_composites(batches: Iterable[pl.DataFrame], composites: Sequence[Composite]) -> Iterator[pl.DataFrame]:
     """Add the composites' rows to a journal's, after the other rows of the same answer.
 
-    There is one for each judge's repeat, computed from its parts in that repeat. There is none yet if a part is
-    not finished.
+    Each judge's repeat has one row, computed from the parts in that repeat, once all of them are finished.
     """
     held: pl.DataFrame | None = None
     for batch in batches:

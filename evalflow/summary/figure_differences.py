@@ -66,7 +66,7 @@ def read_values(
 def figure_differences(
     values: ClassifiedCases, cases: Sides, seed: int = 0, *, by_class: bool = False
 ) -> Iterator[Found]:
-    """The differences of all figures, without those equal to the mean, and those about the judge, as of pairs.
+    """The differences of all figures, except those equal to the mean and those about the judge (such as for pairs).
 
     Figures that are means over cases are compared like means; on the same cases that includes recall, a mean over the
     cases of the class.

@@ -87,7 +87,7 @@ def statistics(spec: FigureSpec) -> list[str]:
 def _counted(cells: pl.LazyFrame, *, alone: bool) -> pl.DataFrame:
     """Columns part, metric, value, cluster (the group, else the case: repeats are no new cases), n, clusters.
 
-    Where each record is `alone` in its cluster, those with the same value are one row.
+    If each record is `alone` in its cluster, records with the same value are merged into one row.
     """
     # An undefined score of a pair may have a value, and a panel's score may have none.
     scored = cells.filter((pl.col("status") == "scored") | pl.col("value").is_not_null())
@@ -106,13 +106,13 @@ def decode_values(spec: FigureSpec, counted: pl.DataFrame) -> pl.DataFrame:
 
     Args:
         spec: What the metric declares.
-        counted: Columns: part, cluster, value (JSON text), n, clusters; and whatever else is to be kept.
+        counted: Columns: part, cluster, value (JSON text), n, clusters; other columns are kept.
 
     Returns:
-        In place of `value`: of a classification truth and prediction (canonical JSON text), confidence (null where
-        none is stated) and correct; `per_label`, a row for each label too, with record (a number), label, truth,
-        prediction, unexpected and unsaid (whether the label was absent from the truth, or the prediction, and taken
-        as false); of a retrieval a column per measure; of a pair lean and longer.
+        The table with other columns instead of `value`. Classification: truth and prediction (canonical JSON text),
+        confidence (null if not stated) and correct. Classification `per_label`: one row per label, with record (a
+        number), label, truth, prediction, unexpected and unsaid (whether the label was absent from the truth, or from
+        the prediction, and so counted as false). Retrieval: one column per measure. Pairs: lean and longer.
     """
     values = {value: json.loads(value) for value in counted["value"].drop_nulls().unique().to_list()}
     if spec.kind == "retrieval":

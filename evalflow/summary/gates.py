@@ -33,7 +33,7 @@ MAX_UNDEFINED_RATE = 0.1
 _WITH_ALL = (
     "worst", "best", "n", "n_scored", "n_undefined", "n_error", "n_skipped", "cost_usd", "latency_p50", "latency_p95",
 )  # fmt: skip
-"""Columns that leave no undefined score out."""
+"""Columns computed from all scores, undefined ones included."""
 ON_SCALE = ("mean", "median", "worst", "best", "ci_low", "ci_high")
 
 
@@ -48,7 +48,7 @@ class Condition:
         return f"{self.operator} {self.limit:g}"
 
     def holds(self, value: float) -> bool:
-        """Whether the value meets it; what is equal but for rounding counts as equal."""
+        """Whether the value meets the condition; values that differ only by rounding count as equal."""
         reaches, stays = passes(value, self.limit), passes(value, self.limit, higher_is_better=False)
         found = {">=": reaches, "<=": stays, ">": not stays, "<": not reaches, "==": reaches and stays}
         return bool(found[self.operator])
@@ -79,7 +79,7 @@ class Gate:
 
     @property
     def about(self) -> str:
-        """The metric and the tag, as the gate's key spells them."""
+        """The metric and the tag, in the syntax of the gate's key."""
         if self.metric is None:
             return f"tag:{self.tag}"
         return self.metric if self.tag is None else f"{self.metric}@{self.tag}"
@@ -95,12 +95,12 @@ class GateRow:
     """A gate's result for one row of the summary.
 
     Attributes:
-        dataset, target, metric, judge: Which row.
-        value, low, high: The estimate and its 95 % interval; None where there is none, or none that decides.
+        dataset, target, metric, judge: The key of the row.
+        value, low, high: The estimate and its 95 % interval; None if there is none, or if it is not used.
         passed: None if the data cannot decide.
         cases_needed: Number of cases that would decide, at the same estimate; None if decided or unknown.
-        n, n_scored, n_undefined, n_skipped: Of this run's scores; how many there are, and how many are in each state.
-            All 0 for statistics that leave no score out.
+        n, n_scored, n_undefined, n_skipped: Number of this run's scores, in all and by state. All 0 for statistics
+            computed from all scores.
         compared: Number of cases compared with the baseline; None for other gates.
         undefined_in: The run with too many undefined scores; empty if none.
     """
@@ -124,14 +124,14 @@ class GateRow:
 
 @dataclass(frozen=True, slots=True)
 class GateResult:
-    """A gate's outcome: failed if one row fails, else undecided (None) if one is or there is none."""
+    """A gate's outcome: failed if any row fails, else undecided (None) if any row is, or if there are no rows."""
 
     gate: Gate
     rows: tuple[GateRow, ...]
 
     @property
     def passed(self) -> bool | None:
-        """True, False, or None where the data cannot decide."""
+        """True, False, or None if the data cannot decide."""
         outcomes = {row.passed for row in self.rows}
         if False in outcomes:
             return False
@@ -142,7 +142,7 @@ def parse_condition(text: str, where: str) -> Condition:
     """Read a condition: one of >=, <=, >, <, == and a number.
 
     Raises:
-        UserError: It is none.
+        UserError: The text is not a condition.
     """
     match = _CONDITION.match(text)
     if match is None:
@@ -263,26 +263,26 @@ _TAG = "tag:"
 _POINT = "point"
 _MAX_UNDEFINED = "max_undefined_rate"
 _SETTINGS = (_POINT, _MAX_UNDEFINED)
-"""Keys beside the conditions that say how to evaluate them."""
+"""Keys that are not conditions, but options for evaluating them."""
 _COMPARED = ("mean", "pass_rate")
-"""The columns that are compared with a baseline, as are all figures."""
+"""The columns that can be compared with a baseline; all figures can be too."""
 
 
 def parse_gates(
     gates: Mapping[str, Mapping[str, GateValue]] | None, metrics: Mapping[str, Measured], baseline: str | None = None
 ) -> list[Gate]:
-    """All gates of a run: those in the metrics' own files, and those of the run, which hold where both name one.
+    """All gates of a run: those in the metrics' files and those of the run, which take precedence.
 
     Args:
-        gates: The run's, by what they are about (METRIC, METRIC@TAG or tag:TAG) and statistic. `point: true` among
-            them lets the estimates decide; `max_undefined_rate` is the share of undefined scores above which they
-            are undecided.
+        gates: The run's gates, by subject (METRIC, METRIC@TAG or tag:TAG) and statistic. With `point: true` the
+            estimate decides instead of its interval. Above the share `max_undefined_rate` of undefined scores a gate
+            is undecided.
         metrics: The metrics by name.
         baseline: The run that `not_worse_by` compares with.
 
     Raises:
-        UserError: A condition, a metric or a statistic is unknown, a condition compares with what the statistic can
-            never be, or there is no baseline to compare with; holds every such problem.
+        UserError: A condition, metric or statistic is unknown, a limit is outside the statistic's range, or there is no
+            baseline to compare with. The error lists all problems.
     """
     merged = {name: dict(metric.config.gate or {}) for name, metric in metrics.items()}
     for name, conditions in (gates or {}).items():
@@ -390,7 +390,7 @@ def _check_baseline(statistic: str, baseline: str | None, where: str) -> None:
 
 
 def _check_limit(condition: Condition, statistic: str, where: str, metric: Measured | None, *, point: bool) -> None:
-    """Refuse a limit outside 0..1 for what lies there (shares, figures, a bounded metric), and one at its very end."""
+    """Refuse limits outside 0..1 for statistics in this range (shares, figures, bounded metrics), or at its ends."""
     figure = statistic not in COLUMNS
     within = statistic in SHARES or figure or (metric is not None and metric.bounded and statistic in ON_SCALE)
     if not within:

@@ -22,10 +22,10 @@ _record_values = attrgetter(*_NAMES)
 
 
 def journal_row(record: ScoreRecord) -> dict[str, Any]:
-    """A record as the object of its line.
+    """A record as the JSON object of its journal line.
 
     Raises:
-        ValueError: It is scored without a finite score or has a score without being scored, or its value is no JSON.
+        ValueError: The state is "scored" without a finite score, or the reverse; or the value is not JSON.
     """
     scored = record.score is not None and math.isfinite(record.score)
     if scored != (record.status == "scored") or (record.score is not None and not scored):
@@ -39,7 +39,7 @@ def journal_row(record: ScoreRecord) -> dict[str, Any]:
 
 
 def bill_row(spend: Spend) -> dict[str, Any]:
-    """What a score's calls took as it stands in its line; cost and time have columns of their own."""
+    """Requests, tokens and savings of a score, for its journal line; cost and time have separate columns."""
     usage = spend.usage
     return {
         "requests": spend.requests,
@@ -53,7 +53,7 @@ def bill_row(spend: Spend) -> dict[str, Any]:
 
 
 def spend_of_row(bill: Mapping[str, Any], cost_usd: float | None) -> Spend:
-    """What `bill_row` was made of, with the cost that stands beside it."""
+    """The inverse of `bill_row`; the cost comes from its own column."""
     return Spend(
         requests=bill["requests"],
         reasks=bill["reasks"],
@@ -66,7 +66,7 @@ def spend_of_row(bill: Mapping[str, Any], cost_usd: float | None) -> Spend:
 
 
 def journal_record(row: Mapping[str, Any]) -> ScoreRecord:
-    """The record of a line: `journal_row` backwards, but a tuple in a step comes back as a list."""
+    """The inverse of `journal_row`, except that a tuple in a step becomes a list."""
     values = {name: row[name] for name in _NAMES if name in row}
     values["tags"] = tuple(row["tags"] or ())
     values["value"] = None if row["value"] is None else json.loads(row["value"])
@@ -80,15 +80,15 @@ def json_text(value: Any) -> str:
 
     Raises:
         ValueError: A number is not finite.
-        TypeError: Something in it is no JSON.
+        TypeError: A part of it is not JSON.
     """
     return _CANONICAL.encode(value)
 
 
 def torn_tail(path: Path) -> int:
-    """How many bytes at the end of the file belong to a line that was never finished; 0 for a sound file.
+    """Number of bytes of an unfinished last line; 0 if the file ends with a complete line.
 
-    Whoever appends to a journal cuts them off first, or the next line would be lost with them.
+    Cut them off before appending to a journal; otherwise the next line would be lost too.
     """
     with path.open("rb") as file:
         size = file.seek(0, 2)
@@ -106,12 +106,12 @@ def torn_tail(path: Path) -> int:
 def json_line(value: Any) -> bytes:
     """A value as JSON without spaces or line breaks, six times as fast as the standard library gives it.
 
-    Nothing is refused: a type that JSON lacks becomes its text, NaN and infinity become "NaN" and "Infinity", half of a
-    surrogate pair becomes a question mark.
+    It accepts every value: a type that JSON lacks becomes its text, NaN and infinity become "NaN" and "Infinity", and
+    an unpaired surrogate becomes a question mark.
     """
     try:
         return to_json(value, fallback=str, inf_nan_mode="strings")
-    except PydanticSerializationError:  # a surrogate: rare, so that it may take its time
+    except PydanticSerializationError:  # a surrogate; rare, so this path may be slow
         text = json.dumps(_finite(value), ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=str)
         return text.encode("utf-8", "replace")
 
@@ -127,11 +127,11 @@ def _finite(value: Any) -> Any:
 
 
 SLICE = ("dataset", "target", "metric", "judge")
-"""What a row of the summary is about, its tag and its statistic apart."""
+"""The key of a summary row, without its tag and statistic."""
 
 
 def scores_schema() -> pl.Schema:
-    """Columns of scores.parquet, in order: a record's without `index` and bill, and what a threshold makes of it."""
+    """Columns of scores.parquet, in order: a record's without `index` and bill, and threshold and passed."""
     derived = {"threshold": pl.Float64(), "passed": pl.Boolean()}
     schema: dict[str, pl.DataType] = {}
     for name, dtype in journal_schema().items():

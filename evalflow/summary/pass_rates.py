@@ -79,7 +79,7 @@ def _rates(
 
 
 def _cases(part: pl.DataFrame) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64] | None]:
-    """Scores, the number of the case of each, and the cluster of each case; None if each case stands alone."""
+    """Scores, the number of the case of each, and the cluster of each case; None if each case is its own cluster."""
     numbered = part.with_columns(case=pl.col("case_id").rank("dense").cast(pl.Int64) - 1)
     groups = numbered.group_by("case").agg(pl.col("group").first()).sort("case")["group"]
     clusters = None

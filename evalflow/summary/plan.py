@@ -61,7 +61,7 @@ class Basis:
 
     @property
     def repeats(self) -> list[tuple[int, int]]:
-        """Numbers of answers and judgements to plan with: repeats help only against a noise that is known."""
+        """Numbers of answers and judgements to plan with: repeats only help if the noise is known."""
         answers = REPEATS if self.scores.generator_noise is not None else (1,)
         judgements = JUDGEMENTS if answers != (1,) else REPEATS
         return [(k, j) for k in answers for j in (judgements if self.scores.judge_noise is not None else (1,))]
@@ -84,7 +84,7 @@ class Basis:
         return cases_for_width(self.scores.variance(answers, judgements) * self.design_effect, width)
 
     def detectable(self, cases: int, answers: float, judgements: float, level: Level) -> float | None:
-        """The smallest true difference detectable with so many cases; None if they are too few for any."""
+        """The smallest true difference detectable with this number of cases; None if it is too small for any."""
         if self._flips(0.0) is None:
             variance = self._difference(answers, judgements) * self.design_effect
             return detectable_difference(math.sqrt(variance / cases), alpha=level.alpha, power=level.power)
@@ -98,7 +98,7 @@ class Basis:
         return high
 
     def width(self, cases: int, answers: float, judgements: float) -> float | None:
-        """Expected width of the 95 % interval of so many cases; None for a single one."""
+        """Expected width of the 95 % interval for this number of cases; None for a single one."""
         if self.rate is not None:
             return rate_width(self.rate, cases / self.design_effect)
         if cases < 2:

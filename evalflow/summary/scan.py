@@ -76,7 +76,7 @@ class JournalReader:
     def ordered(self, order: InputOrder, composites: Sequence[Composite] = ()) -> pl.LazyFrame:
         """Each cell once, in input order: dataset, index, target, target_repeat, metric, judge, repeat. Streams.
 
-        If a cell is there twice, it was repeated after an error, and its last line counts. A panel's members follow
+        If a cell has two lines, it was repeated after an error, and the last line counts. A panel's members follow
         the panel, and composites follow the other scores of the answer.
         """
         spans = self._spans(order)

@@ -43,7 +43,7 @@ def moments(*names: str) -> list[pl.Expr]:
 
 
 def moments_of_verdicts(name: str) -> list[pl.Expr]:
-    """The same for a Boolean column, with true as 1 and false as 0, from two counts."""
+    """The same as `moments` for a Boolean column (true is 1), computed from two counts."""
     n, true = pl.col(name).count().cast(pl.Int64), pl.col(name).sum().cast(pl.Int64)
     known = pl.when(n > 0)
     parts = {
@@ -120,7 +120,7 @@ class Units:
             yield unit, pl.concat(found) if found else nothing
 
     def arrays(self, table: pl.DataFrame) -> Iterator[tuple[int, dict[str, Floats]]]:
-        """The same with numeric columns as arrays, which is far faster for many small units; null is NaN."""
+        """The same as `rows` with numeric columns as arrays, which is far faster for many small units; null is NaN."""
         ordered = table.sort("part", maintain_order=True)
         columns = {
             name: ordered[name].cast(pl.Float64).fill_null(math.nan).to_numpy()
@@ -292,7 +292,7 @@ def _case_bounds() -> list[pl.Expr]:
 
 
 def _cell_bounds(parts: pl.DataFrame) -> pl.DataFrame:
-    """The same if each cell is a case, from its state."""
+    """The same as `_case_bounds` if each cell is a case, from its state."""
     n, status = pl.col("n"), pl.col("status")
     return parts.with_columns(
         known=(pl.col("score_mean") * pl.col("score_n")).fill_null(0.0),
@@ -309,7 +309,7 @@ def _merged(parts: pl.DataFrame, units: Units) -> pl.DataFrame:
 
 
 def _case_measures(unit: int, cases: Mapping[str, Floats]) -> dict[str, Any]:
-    """A unit's median score, its numbers if they are few, and its cluster sums."""
+    """A unit's median score, its scores if they are few, and its cluster sums."""
     found: dict[str, Any] = {"unit": unit, "median": _quantile(cases["score"], 0.5)}
     groups = cases.get("cluster")
     if groups is not None:  # a case without a group is a cluster of its own
@@ -326,7 +326,7 @@ def _case_measures(unit: int, cases: Mapping[str, Floats]) -> dict[str, Any]:
 
 
 def _quantile(values: Floats, share: float) -> float | None:
-    """The quantile of what is not NaN, interpolated as Polars does; None of nothing."""
+    """The quantile of the values that are not NaN, interpolated as in Polars; None if there are none."""
     ordered = np.sort(values[~np.isnan(values)])
     if not ordered.size:
         return None
@@ -336,7 +336,6 @@ def _quantile(values: Floats, share: float) -> float | None:
 
 
 def _frame(rows: list[dict[str, Any]]) -> pl.DataFrame:
-    """Rows with a unit, as a table."""
     few = {f"{name}_few": pl.List(pl.Float64) for name in NAMES}
     types = {name: few.get(name, pl.Float64()) for name in rows[0]}
     return pl.DataFrame(rows, schema=types | {"unit": pl.UInt32()})

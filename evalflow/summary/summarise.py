@@ -42,15 +42,15 @@ class Summary:
 def summarise(scores: pl.LazyFrame, metrics: Mapping[str, Measured], seed: int = 0) -> Summary:
     """Summarise a table of scores.
 
-    Cells are counted as they are. Values, intervals and pass rates are over cases: repeats of a case are averaged
-    first and never make it count twice. Only cells in state `scored` enter; `worst` and `best` say what the value
-    could be with those in state `undefined` or `error` at either end of the scale. A panel's members are left out.
+    Counts are of cells. Values, intervals and pass rates are over cases: the repeats of a case are averaged first. Only
+    cells in state `scored` are included; `worst` and `best` are the value with those in state `undefined` or `error`
+    at either end of the scale. A panel's members are left out.
 
     Args:
         scores: Columns as in `scores_schema`.
-        metrics: The metrics by name, in the order composed. Others may stand in `scores` (the checks of a case): they
-            follow by name, their scale is taken as unbounded, and they have no figures.
-        seed: Of bootstrap intervals.
+        metrics: The metrics by name, in the order composed. `scores` may have others (the checks of a case). These
+            follow by name, count as unbounded, and have no figures.
+        seed: For bootstrap intervals.
     """
     cells = own_cells(scores)
     units = find_units(cells)
@@ -117,7 +117,7 @@ def _t_intervals(rows: pl.DataFrame, score: Intervals) -> list[dict[str, Any]]:
 
 
 def _samples(rows: pl.DataFrame, name: str) -> dict[int, Any]:
-    """The numbers of rows with few cases, by row."""
+    """The scores of rows with few cases, by row."""
     from evalflow.stats.intervals import FEW_CASES
 
     if f"{name}_few" not in rows.columns:
@@ -205,10 +205,10 @@ def score_table(
     """The table of scores, lazily: each cell once, in input order.
 
     Args:
-        journal: What a run wrote.
-        thresholds: Metrics and judges without one give no pass or fail.
-        order: Of datasets and metrics. Within a dataset rows follow the cases' own order.
-        composites: Metrics that are made of the journal's scores.
+        journal: The run's scores.
+        thresholds: Metrics and judges without a threshold give no pass or fail.
+        order: Order of datasets and metrics. Within a dataset rows follow the order of the cases.
+        composites: Metrics to compute from the journal's scores.
 
     Returns:
         Columns as in `scores_schema`. `passed` is null unless the cell was scored and has a threshold.
