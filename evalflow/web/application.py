@@ -35,10 +35,10 @@ def application(workspace: Workspace, address: Address, worker: Child | None, to
     """The whole application; one per process, since NiceGUI registers pages globally.
 
     Args:
-        workspace: Everything that is stored.
-        address: Where the server listens.
-        worker: Started and stopped with the application; None if runs are executed elsewhere.
-        token: Required of every request; None: no token is required.
+        workspace: The store of bots, datasets, metrics and runs.
+        address: The address on which the server listens.
+        worker: Started and stopped with the application; None if another process executes runs.
+        token: Required in every request; None for no token.
     """
     from fastapi import FastAPI
     from starlette.staticfiles import StaticFiles
@@ -111,7 +111,7 @@ def add_pages(app: FastAPI, workspace: Workspace) -> None:
     )
     from evalflow.web.ui import frame
 
-    # A fixed address comes before an address with a name in the same place.
+    # Fixed paths are registered before paths with a parameter in the same position.
     for add in (
         *(bots.add_bots, bot_form.add_bot_edit, bots.add_bot),
         *(metrics.add_metrics, metric.add_metric_edit, metrics.add_library),
@@ -141,8 +141,8 @@ def security_middleware(address: Address, token: str | None) -> list[Middleware]
     """The guards that every request passes, the outermost first.
 
     Args:
-        address: Where the server listens.
-        token: Required of every request; None: no token is required.
+        address: The address on which the server listens.
+        token: Required in every request; None for no token.
     """
     from starlette.middleware import Middleware
     from starlette.middleware.gzip import GZipMiddleware
@@ -170,7 +170,7 @@ def security_middleware(address: Address, token: str | None) -> list[Middleware]
 
 
 def health_routes(workspace: Workspace, worker: Child | None) -> list[BaseRoute]:
-    """/healthz: the process runs. /readyz: it can work, too."""
+    """/healthz: the process is alive. /readyz: database and worker are ready."""
     from starlette.responses import JSONResponse
     from starlette.routing import Route
 
@@ -190,7 +190,7 @@ async def _faults(workspace: Workspace, worker: Child | None) -> list[str]:
         await to_thread.run_sync(lambda: list_runs(workspace, limit=1))
     except EvalflowError as error:
         faults.append(str(error))
-    except Exception as error:  # whatever it is, it is why nothing can be done
+    except Exception as error:  # any error means that the application is not ready
         faults.append(f"the database does not answer: {type(error).__name__}")
     if worker is not None and worker.fault:
         faults.append(f"the worker does not run: {worker.fault}")

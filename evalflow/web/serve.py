@@ -46,7 +46,7 @@ class Address:
 
     @property
     def hosts(self) -> frozenset[str]:
-        """Values of the Host header that name this server; another may come from a name that somebody else controls."""
+        """Values of the Host header that name this server; other names may be controlled by an attacker."""
         names = {*LOCAL_NAMES, self._bracketed}
         with_port = {f"{name}:{self.port}" for name in names}
         return frozenset(with_port | names if self.port == 80 else with_port)
@@ -60,7 +60,7 @@ def loopback(host: str, port: int) -> Address:
     """The address to bind.
 
     Raises:
-        UserError: It can be reached from other machines, or is no address.
+        UserError: The address can be reached from other machines, or is invalid.
     """
     try:
         ip = ipaddress.ip_address("127.0.0.1" if host.lower() == "localhost" else host.strip("[]"))
@@ -99,13 +99,13 @@ def bind(address: Address) -> tuple[socket.socket, Address]:
 NEEDED = ("nicegui", "fastapi", "uvicorn", "sqlalchemy", "alembic")
 """Packages of the extra `web`."""
 LARGEST_MESSAGE = 2 * 1024**2
-"""Bytes of a websocket message; NiceGUI's own pages send at most one million."""
+"""Maximum number of bytes of a websocket message; NiceGUI's own pages send at most one million."""
 UNGUARDED = (
     "no token is asked for: every account and program that reaches this port can read and change all that is here, and "
     "start runs with your keys"
 )
 DRAIN_S = 3
-"""Seconds that open requests have after an interrupt."""
+"""Seconds for open requests to finish after an interrupt."""
 
 
 def serve(
@@ -122,13 +122,13 @@ def serve(
     Args:
         host: A loopback address.
         port: 0 for any free one.
-        database_url: None: the file in `.evalflow/`.
+        database_url: None for the file in `.evalflow/`.
         opens: Whether to open a browser.
         tell: Shows one line.
         asks_token: Whether requests need the token.
 
     Raises:
-        UserError: The address is not only this machine's, or taken; a package is missing; the database is unusable.
+        UserError: The address is not loopback, or its port is taken; a package is missing; the database is unusable.
     """
     address = loopback(host, port)
     require_packages()
@@ -165,7 +165,7 @@ def require_packages(needed: Sequence[str] = NEEDED) -> None:
 
 
 def answer(app: FastAPI, sock: socket.socket) -> None:
-    """Answer requests until a signal."""
+    """Serve requests until a signal."""
     server(app, log_level="warning", timeout_graceful_shutdown=DRAIN_S).run(sockets=[sock])
 
 
@@ -189,17 +189,17 @@ def server(app: ASGIApp, **options: Any) -> uvicorn.Server:
 
 
 GRACE_S = 15.0
-"""Seconds that a worker has to end; the next worker resumes what it did not finish."""
+"""Seconds for a worker to end; the next worker resumes unfinished runs."""
 AGAIN_S = (1.0, 2.0, 5.0, 10.0, 30.0)
-"""Pauses before a dead worker is restarted; the last one repeats. They begin anew after one that lived longer than the
-last pause."""
+"""Seconds before each restart of a dead worker; the last one repeats. A worker that lived longer than the last pause
+resets the sequence."""
 
 
 class Child:
-    """A process `python -m evalflow`, kept running as long as the context is entered.
+    """A process `python -m evalflow`, restarted if it dies, until the context exits.
 
     Args:
-        words: The verb and its arguments; the verb must end when its standard input does.
+        words: The command and its arguments; the command must exit when its standard input closes.
     """
 
     def __init__(self, words: Sequence[str]) -> None:
@@ -210,7 +210,7 @@ class Child:
 
     @property
     def fault(self) -> str:
-        """Why it does not run; empty if it runs."""
+        """Why the process does not run; empty if it runs."""
         return "" if self._process is not None and self._process.returncode is None else self._fault
 
     async def __aenter__(self) -> Self:
@@ -243,7 +243,7 @@ class Child:
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable, "-m", "evalflow", *self._words, stdin=asyncio.subprocess.PIPE
             )
-        except Exception as error:  # the server goes on, and tries again
+        except Exception as error:  # the server keeps running, and tries again
             self._process, self._fault = None, f"it cannot be started: {error}"
 
     async def _keep_alive(self) -> None:

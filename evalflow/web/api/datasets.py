@@ -114,7 +114,7 @@ def remove_dataset(space: Space, dataset: Name, expected: Expected) -> None:
 
 cases_router = APIRouter(prefix="/datasets/{dataset}", tags=["cases"])
 MOST_CASES = 10_000
-"""Of one request; more are uploaded as a file."""
+"""Maximum number of cases in a request; upload a file for more."""
 Id = Annotated[int, Path(ge=0, lt=2**63)]
 Ids = Annotated[
     list[Annotated[int, Field(ge=0, lt=2**63)]], Field(max_length=MOST_CASES, description="Their ids in the store.")

@@ -101,7 +101,7 @@ def page_of(items: Sequence[T], key: Callable[[T], Sequence[Any]], cursor: str |
         items: Sorted by their key.
         key: Unique; of text, numbers and booleans.
         cursor: From the previous page.
-        limit: How many at most.
+        limit: Maximum number of items.
 
     Raises:
         UserError: The cursor is invalid.

@@ -1,7 +1,7 @@
-"""`Idempotency-Key`: a repeated creation gets the first response again, and is not done twice.
+"""`Idempotency-Key`: a repeated POST gets the stored first response, and nothing is created twice.
 
-Responses are stored in the database for 30 days, so they survive the server. A request that was in progress when the
-server was killed has no response yet and may be sent again: a name that exists then gives a conflict, and a run is
+Responses are stored in the database for 30 days, so they survive a restart. A request that was in progress when the
+server was killed has no response yet and may be sent again. A name that already exists then gives a conflict; a run is
 found by its key, which is stored with it.
 """
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 HEADER = b"idempotency-key"
 LONGEST = 200
-"""Characters of a key."""
+"""Maximum number of characters of a key."""
 _LARGEST = 64 * 1024
-"""Bytes of a response that is stored; the response to a creation is far smaller."""
+"""Maximum number of bytes of a stored response; responses to creations are far smaller."""
 
 
 class IdempotencyKeys:
-    """Answers a POST with a known key by its first response; failed requests may be repeated.
+    """Answers a POST with a known key with the first response; failed requests may be repeated.
 
     Args:
         app: The next ASGI app.
@@ -52,7 +52,7 @@ class IdempotencyKeys:
             return
         try:
             body = await _body(receive)
-        except HTTPException as error:  # it is too large
+        except HTTPException as error:  # the body is too large
             await problem_response(error.status_code, error.detail)(scope, receive, send)
             return
         if body is None:
@@ -116,7 +116,7 @@ async def _body(receive: Receive) -> bytes | None:
 
 
 def _replayed(body: bytes, receive: Receive) -> Receive:
-    """A receive that gives the body again, then the further messages."""
+    """A `receive` that returns the body again, then further messages."""
     waiting = [body]
 
     async def replay() -> Message:

@@ -26,7 +26,7 @@ from evalflow.web.api.deps import Cursor, Limit, Name, Page, RequestBody, Space,
 bot_router = APIRouter(prefix="/bots/{bot}/metrics", tags=["metrics"])
 _ETAG = re.compile(r'"((?:[a-z][a-z0-9_]{0,99}:\d{1,18}(?:,(?!"))?)*)"\Z')
 MOST_METRICS = 200
-"""Of a bot."""
+"""Maximum number of metrics of a bot."""
 
 
 class MetricIn(RequestBody):
@@ -37,7 +37,7 @@ class MetricIn(RequestBody):
     prompts: dict[str, str] | None = Field(default=None, description="Templates of its own, as NAME/FILE.jinja.")
 
     def draft(self) -> MetricDraft:
-        """As the studio takes it."""
+        """The metric as a draft for the studio."""
         return MetricDraft(self.name, self.definition, self.prompts)
 
 
@@ -176,7 +176,7 @@ def read_library(cursor: Cursor = None, limit: Limit = 50) -> Page[MetricDefinit
 
 @router.get("/{metric}")
 def read_metric(space: Space, metric: Name) -> MetricDefinition:
-    """One of them, with the prompts that it uses."""
+    """One metric of the library, with the prompts that it uses."""
     return get_library(space, metric)
 
 

@@ -56,7 +56,7 @@ Values = Annotated[dict[str, Any], AfterValidator(_shallow)]
 
 
 class NewRun(RequestBody):
-    """A run to start; each name is of something defined here, or else in conf/."""
+    """A run to start; names are looked up in the application first, then in conf/."""
 
     bot: Named = Field(description='The bot to test; "recorded" scores the answers in the test cases.')
     datasets: list[Named] = Field(max_length=100)
@@ -74,7 +74,7 @@ class NewRun(RequestBody):
     title: str = Field(default="", max_length=500)
 
     def asked(self) -> RunRequest:
-        """For the workspace."""
+        """The request for the workspace."""
         return RunRequest(**self.model_dump())
 
 
@@ -135,7 +135,7 @@ def read_run(space: Space, run: Name, response: Response) -> Run:
 
 @router.post("/{run}/cancel")
 def post_cancel(space: Space, run: Name, seen: Seen, response: Response) -> Run:
-    """Stop a run; finished work is kept. If-Match is optional, since a run in progress changes by itself."""
+    """Stop a run; finished work is kept. If-Match is optional, because progress changes the version."""
     return tagged(response, cancel_run(space, run, seen))
 
 
@@ -159,9 +159,9 @@ def remove_run(space: Space, run: Name, expected: Expected) -> None:
 
 events_router = APIRouter(prefix="/runs/{run}", tags=["runs"])
 POLL_S = 0.5
-"""Between two looks at the run."""
+"""Seconds between polls of the run."""
 KEEP_ALIVE_S = 15.0
-"""Without an event, until a comment keeps the connection open."""
+"""Seconds without an event after which a comment is sent, to keep the connection open."""
 
 
 def _found(space: Space, run: Name) -> Run:
@@ -201,7 +201,7 @@ _TYPES = {
     "parquet": "application/vnd.apache.parquet",
 }
 _REPORT_POLICY = "sandbox allow-scripts; frame-ancestors 'none'"
-"""Gives the report an origin of its own, so that its scripts cannot reach this application."""
+"""Gives the report a separate origin, so that its scripts cannot access this application."""
 
 
 @files_router.get("")
@@ -229,7 +229,7 @@ def read_file(space: Space, run: Name, file: FileName) -> StreamingResponse:
 
 
 def _blocks(file: BinaryIO, size: int) -> Iterator[bytes]:
-    """Send no more than Content-Length says, since the journal of a running run grows."""
+    """Read at most Content-Length bytes, because the journal of a running run grows."""
     with file:
         while size > 0 and (block := file.read(min(_BLOCK_BYTES, size))):
             size -= len(block)
@@ -249,7 +249,7 @@ class ThresholdOut(RequestBody):
 def put_threshold(
     space: Space, run: Name, metric: Name, other: ThresholdOut, expected: Expected, response: Response
 ) -> Run:
-    """Change a run's threshold; its gates, exit code and reports follow, and nothing is re-run."""
+    """Change a run's threshold; gates, exit code and reports are updated, and nothing is re-run."""
     return tagged(response, keep_threshold(space, run, metric, other.threshold, expected))
 
 

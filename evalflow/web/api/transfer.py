@@ -21,7 +21,7 @@ from evalflow.web.api.problems import ProblemError
 
 upload_router = APIRouter(prefix="/datasets/{dataset}/cases", tags=["cases"])
 Format = Literal["csv", "jsonl", "json"]
-"""Not parquet, whose compression would allow a small file to fill the memory."""
+"""Without parquet: a small compressed file could fill the memory."""
 _BODY = {"required": True, "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}}
 
 
@@ -82,7 +82,7 @@ def _upload(space: Workspace, dataset: str, path: Path, fields: Any, skip_faulty
             raise UserError([Problem(f"{one.where}: {one.what}", "", one.hint) for one in found.problems])
         count = 0 if dry_run else upload_cases(space, dataset, path, fields, skip_faulty=skip_faulty)
     except UserError as error:
-        if type(error) is not UserError:  # it is not about the file
+        if type(error) is not UserError:  # the error is not about the file
             raise
         raise UserError([_without_path(problem, path) for problem in error.problems]) from None
     faults = [ProblemError(pointer=one.where, detail=one.what, hint=one.hint) for one in found.problems]
@@ -99,7 +99,7 @@ router = APIRouter(tags=["files"])
 
 
 class Export(RequestBody):
-    """What to export, and where to."""
+    """What to export, and the target folder."""
 
     folder: str = Field(min_length=1, max_length=4096, description="A new one, below the working directory.")
     bot: str | None = Field(default=None, max_length=200, description="With its metrics.")

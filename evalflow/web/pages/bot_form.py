@@ -89,7 +89,7 @@ _OPTIONS = (
     FormOption("recorded", "Recorded answers", "Answers are already in your test cases.", "inventory_2"),
 )
 _KEY = "api_key_env"
-"""If null, no key is sent; if left out, it has its default."""
+"""Null means that no key is sent; if the key is left out, the default applies."""
 _DEFAULT_KEY = "OPENAI_API_KEY"
 _TIMEOUT = About("Time-out (seconds)", "How long to wait for an answer before trying again.", "60")
 _MODEL = About("Model", "The provider's model name, e.g. gpt-4.1-mini.", "gpt-4.1-mini", required=True, code=True)
@@ -138,9 +138,9 @@ class BotForm:
     """The fields of a bot.
 
     Args:
-        config: To begin with. Keys without a field here are kept.
-        name: None for a new bot, which gets a field for its name.
-        description: In a sentence.
+        config: The initial configuration. Keys without a field are kept.
+        name: None for a new bot; the form then has a field for the name.
+        description: One sentence.
     """
 
     def __init__(self, config: Mapping[str, Any], name: str | None, description: str) -> None:
@@ -159,14 +159,14 @@ class BotForm:
         self._fill()
 
     def named(self) -> str:
-        """The bot's name, as far as it is written."""
+        """The bot's name; for a new bot, what is typed so far."""
         return self._name_field.read() if self._name_field else self._name or ""
 
     def read(self) -> dict[str, Any]:
         """The configuration.
 
         Raises:
-            UserError: A field cannot be parsed. Whether the values are valid is for the workspace to judge.
+            UserError: A field cannot be parsed. The workspace checks whether the values are valid.
         """
         kept = self._config if self._config.get("kind") == self._kind else {}
         values = {
@@ -230,7 +230,7 @@ class BotForm:
 
 
 def _value(key: str, field: Field) -> Any:
-    """The value of a field, as the configuration has it."""
+    """The value of a field, in the type of the configuration."""
     if isinstance(field, ui.number):
         return field.value if field.value is None or field.value % 1 else int(field.value)
     content, name = written(field), key.removeprefix("target.")

@@ -140,7 +140,7 @@ def _actions(workspace: Workspace, bot: Bot, datasets: Sequence[Dataset]) -> Non
 
 
 def bot_state(workspace: Workspace, name: str) -> State:
-    """What is stored of a bot."""
+    """The stored content and version of a bot."""
     bot = get_bot(workspace, name)
     return {"description": bot.description, **bot.config}, bot.version
 
@@ -190,7 +190,7 @@ class BotTrial:
     """A card to ask the bot a question and see its answer.
 
     Args:
-        workspace: Everything that is stored.
+        workspace: The workspace of the application.
         name: Returns the bot's name.
         config: Returns the current configuration; may raise UserError.
         fields: Fields at which errors of the configuration are shown.

@@ -173,7 +173,7 @@ _WITHOUT_FIELD = {
 
 
 class CaseForm:
-    """The fields of a case, read as a row of JSON lines; what has no field here is kept."""
+    """The fields of a case, read as a row of JSON lines; keys without a field are kept."""
 
     def __init__(self, body: Mapping[str, Any]) -> None:
         self._body = dict(body)
@@ -204,11 +204,11 @@ class CaseForm:
 
     @property
     def fields(self) -> Mapping[str, Field]:
-        """The field of each key, for faults."""
+        """The fields by key, to show errors at."""
         return {**self._fields, "messages": self._messages.last, "question": self._messages.last}
 
     def read(self) -> dict[str, Any] | None:
-        """The row; None if a field cannot be read, which is shown at it."""
+        """The row; None if a field is invalid (the error is shown at the field)."""
         messages, inputs, metadata = self._messages.read(), self._vars.read(), self._metadata.read()
         if messages is None or inputs is None or metadata is None:
             return None
@@ -270,7 +270,7 @@ class MessageFields:
         return self._turns[-1].content
 
     def read(self) -> list[MessageRow] | None:
-        """The messages; None if one is wrong, which is shown at it."""
+        """The messages; None if one is invalid (the error is shown at its field)."""
         messages = [turn.read() for turn in self._turns]
         for turn in self._turns:
             turn.content.error = None
@@ -338,7 +338,7 @@ _PIECE = {
 
 
 class ContextFields:
-    """The fields of the contexts; None means that they are unknown, and an empty list that there are none."""
+    """The fields of the contexts. None means unknown; an empty list means that there are none."""
 
     def __init__(self, contexts: Sequence[Mapping[str, Any]] | None) -> None:
         self._is_known_empty = contexts is not None and not contexts
@@ -354,7 +354,7 @@ class ContextFields:
                 button("Add a piece", lambda: self._add({}).run_method("focus"), icon="add")
 
     def read(self) -> list[dict[str, str]] | None:
-        """The pieces that have a text."""
+        """The contexts that are not empty; None if unknown."""
         pieces: list[dict[str, str]] = []
         for fields in self._pieces:
             if written(fields["text"]):

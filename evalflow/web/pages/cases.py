@@ -26,12 +26,12 @@ Tags = Sequence[tuple[str, int]]
 
 @dataclass(frozen=True, slots=True)
 class CaseSearch:
-    """A filter, and a place among what it finds, as the address of the page has them.
+    """The filter and position of a case list, as in the query of its URL.
 
     Attributes:
-        tag, text: What is searched; empty: all.
-        first: How many cases come before the page.
-        row: The case in the store that the page scrolls back to; None: none.
+        tag, text: The filter; empty for all cases.
+        first: Number of cases before the page.
+        row: Id of the stored case to scroll to, or None.
     """
 
     tag: str = ""
@@ -41,24 +41,24 @@ class CaseSearch:
 
     @property
     def filter(self) -> dict[str, str | None]:
-        """As the workspace takes it."""
+        """The filter as arguments for the workspace."""
         return {"tag": self.tag or None, "text": self.text.strip() or None}
 
     def path(self, dataset: str) -> str:
-        """The address of the list."""
+        """The URL of the list."""
         return _address(f"/datasets/{dataset}", {**self.filter, "first": self.first or None, "row": self.row})
 
     def case(self, dataset: str, case: int) -> str:
-        """The address of one of its cases."""
+        """The URL of a case of the list."""
         return _address(f"/datasets/{dataset}/cases/{case}", self.filter)
 
     def around(self, before: int, row: int | None) -> CaseSearch:
-        """The page of a case that comes after so many others."""
+        """The page of the case with `before` cases before it."""
         return CaseSearch(self.tag, self.text, before // PAGE_SIZE * PAGE_SIZE, row)
 
 
 def number_of(digits: str) -> int:
-    """A number of an address, or 0."""
+    """A number from a URL; 0 if invalid."""
     return int(digits) if digits.isdecimal() and len(digits) < 10 else 0
 
 
@@ -73,8 +73,8 @@ class FoundCases(Generic[T]):
 
     Attributes:
         items: The cases.
-        first: How many cases come before them.
-        total: How many were found.
+        first: Number of cases before them.
+        total: Number of cases found.
         is_whole: Whether all cases were searched.
     """
 
@@ -125,14 +125,14 @@ class CaseBrowser(Generic[T]):
             self._turning()
 
     def _read(self, search: CaseSearch, is_wanted: Callable[[], bool]) -> FoundCases[T]:
-        """Read a page; may block, and may give up once it is not wanted any more."""
+        """Read a page; may block, and may stop early once `is_wanted` is false."""
         raise NotImplementedError
 
     def _table(self, items: Sequence[T]) -> None:
         raise NotImplementedError
 
     def _above_rows(self) -> None:
-        """Build what is between the search fields and the table."""
+        """Build the area between the search fields and the table."""
 
     def _turning(self) -> None:
         found = self._found
@@ -242,9 +242,9 @@ class BulkBar:
     """A bar that appears while cases are selected.
 
     Args:
-        workspace: Everything that is stored.
+        workspace: The workspace of the application.
         dataset: The dataset of the cases.
-        selected: The ids in the store of the selected cases; emptied when they are deleted.
+        selected: The ids of the selected stored cases; emptied when they are deleted.
         on_change: Called after the cases or the selection have changed.
     """
 
@@ -265,7 +265,7 @@ class BulkBar:
         self.show()
 
     def show(self) -> None:
-        """Show how many are selected."""
+        """Show the number of selected cases."""
         self._bar.set_visibility(bool(self._selected))
         self._number.set_text(f"{len(self._selected):,} selected")
 
@@ -345,13 +345,13 @@ class BulkBar:
 
 
 _CLIPPED = 300
-"""Characters of a cell."""
+"""Maximum number of characters in a cell."""
 _SHOWN_TAGS = 4
 
 
 @contextmanager
 def case_table(build_tick: Callable[[], None] | None = None) -> Generator[None]:
-    """A table; its rows are built within, and the tick of its head by `build_tick`."""
+    """A context manager for a table: build the rows inside. `build_tick` builds the checkbox in the head."""
     with ui.element("table").classes("cases"):
         with ui.element("thead"), ui.element("tr"):
             if build_tick is not None:
@@ -371,7 +371,7 @@ def _tick_box(label: str, on: bool, on_change: Callable[[bool], object]) -> None
 
 
 def declared_row(row: Mapping[str, Any]) -> None:
-    """A case that can only be read."""
+    """A read-only row for a case of a declared dataset."""
     with ui.element("tr"):
         with ui.element("td").classes("question"):
             text(clipped(question_of(row)) or "(no question)", classes="clamp")
@@ -380,13 +380,13 @@ def declared_row(row: Mapping[str, Any]) -> None:
 
 
 def clipped(value: object) -> str:
-    """A text for a cell, shortened."""
+    """A text shortened for a cell."""
     content = "" if value is None else str(value)
     return content if len(content) <= _CLIPPED else content[:_CLIPPED] + "…"
 
 
 def _foot(row: Mapping[str, Any]) -> None:
-    """What else the case has, in small print."""
+    """The other fields of the case, in small print."""
     turns, pieces = len(row.get("messages") or ()), row.get("contexts")
     about = joined(
         f"conversation of {turns}" if turns > 1 else "",

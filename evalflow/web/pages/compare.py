@@ -50,7 +50,7 @@ _MARGIN = About("Acceptable loss", "Also tests that B is not worse than A by mor
 
 @dataclass(frozen=True, slots=True)
 class _Pair:
-    """The comparison that an address asks for."""
+    """The comparison given by a URL."""
 
     a: str
     b: str
@@ -92,7 +92,7 @@ def _too_few(runs: Sequence[Run]) -> None:
 
 
 def _margin(content: str) -> float | None:
-    """The acceptable loss; None if it is not given, or is no positive number."""
+    """The acceptable loss; None if it is missing, or not a positive number."""
     try:
         value = float(content.replace(",", "."))
     except ValueError:
@@ -103,7 +103,7 @@ def _margin(content: str) -> float | None:
 def _picks(
     runs: Sequence[Run], after: Run, before: Run | None, others: Sequence[ComparableRun], accepted: float | None
 ) -> None:
-    """The fields for the two runs; another run B reloads the page with the runs that fit it."""
+    """The fields for the two runs; choosing another run B reloads the page with the runs comparable to it."""
     newer = {run.run_id: _option(run) for run in (*runs, after)}
     older = {one.run.run_id: _option(one.run) + _why_not(one.obstacles) for one in others}
     if before is not None:
@@ -138,7 +138,7 @@ def _why_not(obstacles: Sequence[Obstacle]) -> str:
 
 
 def _result(workspace: Workspace, runs: tuple[Run, Run], pair: _Pair) -> None:
-    """The comparison, or the obstacles; it comes after the first paint, since it takes a while."""
+    """The comparison, or the obstacles; loaded after the first paint, because it is slow."""
 
     def compare() -> Comparison | list[Obstacle]:
         obstacles = obstacles_between(workspace, pair.a, pair.b)
@@ -180,7 +180,7 @@ _MARGIN_VERDICTS: dict[bool | None, tuple[str, Tone]] = {
     None: ("cannot tell whether worse", "warn"),
 }
 _MIDDLE = 13
-"""Pixels down to the line of an interval."""
+"""Distance in pixels from the top to the line of an interval."""
 _LEGEND = (
     "A difference is clear if its adjusted p-value is below 0.05 and its interval excludes 0. “Could detect” is the "
     "true difference that this many cases would find four times in five."
@@ -284,6 +284,6 @@ def _span(rows: Sequence[ComparisonRow]) -> float:
 
 
 def _is_small(row: ComparisonRow) -> bool:
-    """Whether it fits the common scale; a row in other units gets a scale of its own."""
+    """Whether the row fits the common scale; rows in other units get a separate scale."""
     found = row.found
     return all(end is None or abs(end) <= 1 for end in (found.low, found.high, found.difference))

@@ -41,7 +41,7 @@ _NONE: dict[Sort, str] = {
 
 
 def changed(workspace: Workspace, found: Comparison, runs: tuple[Run, Run]) -> None:
-    """How many cases changed, and which; they are read after the rest is shown."""
+    """How many cases changed, and which; loaded after the rest of the page."""
     [flips] = found.flips
     with section("Cases that changed", _ABOUT):
         about = f"{flips.worsened:,} went from pass to fail, {flips.improved:,} from fail to pass."
@@ -63,7 +63,7 @@ def changed(workspace: Workspace, found: Comparison, runs: tuple[Run, Run]) -> N
 
 
 class _ChangedCases:
-    """The kinds of change to choose from, and a page of the cases."""
+    """A choice of the kind of change, and a page of the cases."""
 
     def __init__(self, workspace: Workspace, changes: Changes, page: Sequence[Change], runs: tuple[Run, Run]) -> None:
         self._workspace, self._changes, self._runs = workspace, changes, runs
@@ -111,7 +111,7 @@ class _ChangedCases:
 
 
 def _instead(changes: Changes) -> str:
-    """What the other kinds of change have."""
+    """Counts of the other kinds of change, for an empty list."""
     counts = changes.counts
     if not counts["all"]:
         return f": the {changes.common:,} cases of both runs have the same answers and scores."
@@ -123,7 +123,7 @@ def _instead(changes: Changes) -> str:
 
 
 def _became(change: Change) -> tuple[str, Tone, str]:
-    """The change in a word or two, its colour, and both scores."""
+    """The change in one or two words, its colour, and both scores."""
     scores = f"{number(change.score_a, 2)} → {number(change.score_b, 2)}"
     before, after = change.passed_a, change.passed_b
     if change.change is None:
@@ -139,7 +139,7 @@ def _became(change: Change) -> tuple[str, Tone, str]:
 
 
 def _fold(workspace: Workspace, change: Change, runs: tuple[Run, Run]) -> None:
-    """A case in a line, which opens to both answers."""
+    """A case on one line, which expands to both answers."""
 
     def scores() -> list[Sequence[Score]]:
         return [case_scores(workspace, run.run_id, change.dataset, change.case_id) for run in runs]
@@ -191,7 +191,7 @@ def _side_by_side(change: Change, runs: tuple[Run, Run], found: Sequence[Sequenc
 
 
 def _metrics(found: Sequence[Sequence[Score]]) -> list[str]:
-    """Metrics with different scores come first, else in the order of the run."""
+    """The metrics, those with different scores first, then in the order of the run."""
     by_metric: list[dict[str, list[object]]] = []
     for scores in found:
         by_metric.append({})

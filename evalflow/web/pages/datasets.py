@@ -133,7 +133,7 @@ def _export_link(dataset: Dataset) -> None:
 
 
 class DeclaredList(CaseBrowser[Row]):
-    """The cases of a dataset of conf/, beginning with a page that was read."""
+    """The cases of a dataset of conf/; the first page is passed in."""
 
     def __init__(self, workspace: Workspace, dataset: str, search: CaseSearch, page: DeclaredPage) -> None:
         self._workspace = workspace

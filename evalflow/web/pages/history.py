@@ -1,4 +1,4 @@
-"""A metric from run to run."""
+"""The history of a metric over runs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _ABOUT = "How a metric changed from run to run, and where runs stop being compar
 _WHAT = About("Metric", "A metric of one bot on one dataset.", required=True)
 _NUMBER = About("Number", "E.g. the mean, or the share of cases that pass.", required=True)
 LONGEST = 50
-"""Points of a picture; the table has them all."""
+"""Maximum number of points in the chart; the table has all."""
 
 
 def add(workspace: Workspace) -> None:
@@ -138,15 +138,15 @@ def _row(point: Point) -> None:
 
 
 _TOP, _BOTTOM = 26, 226
-"""Pixels down to the ends of the scale."""
+"""Distance in pixels from the top to the ends of the scale."""
 _HIGH = 236
 _MARKS = 5
 _CROWDED = 14
-"""Points from which on breaks are drawn without a word; the table says what they are."""
+"""From this number of points on, breaks have no label in the chart; the table explains them."""
 
 
 class _ValueScale:
-    """Values to pixels, with round marks."""
+    """A scale from values to pixels, with round marks."""
 
     def __init__(self, points: Sequence[Point], *, bounded: bool) -> None:
         ends = [end for point in points for end in (point.value, point.low, point.high) if end is not None]
@@ -167,7 +167,7 @@ class _ValueScale:
 
 
 def chart(points: Sequence[Point], *, bounded: bool) -> None:
-    """Draw points that all have a value, the oldest first."""
+    """Draw the points, the oldest first; all must have a value."""
     scale = _ValueScale(points, bounded=bounded)
     with ui.element("figure").classes("card chart"):
         with ui.element("div").classes("drawing"):
@@ -209,7 +209,7 @@ def _links(points: Sequence[Point], scale: _ValueScale) -> None:
 
 
 def _point(point: Point, x: str, scale: _ValueScale) -> None:
-    """A dot on its interval, a link to the run; a diamond if a gate failed."""
+    """A dot with its interval, linked to the run; a diamond if a gate failed."""
     assert point.value is not None
     y, failed = scale.down(point.value), any(held.passed is False for held in point.gates)
     around = shape("svg", "point failed" if failed else "point", x=x, overflow="visible")
@@ -225,7 +225,7 @@ def _point(point: Point, x: str, scale: _ValueScale) -> None:
 
 
 def _legend(points: Sequence[Point]) -> None:
-    """The signs that the chart has."""
+    """The legend, for the signs that occur in the chart."""
     signs = ["A dot is a run’s value; its line is the 95 % interval. Click it to open the run."]
     if any(point.gates for point in points):
         signs.append("The dashed line is the gate.")

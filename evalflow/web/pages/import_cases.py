@@ -32,7 +32,7 @@ from evalflow.web.ui.frame import frame, guarded_page
 from evalflow.web.ui.parts import Latest, button, counted, link_button, message, text
 
 LARGEST_PASTE = 1_000_000
-"""Characters; a page's websocket takes no longer message than twice as many bytes."""
+"""Maximum number of characters; the page's websocket accepts messages of at most twice as many bytes."""
 _PASTE = About(
     "Questions, or a table",
     "One question per line, or a table copied from a spreadsheet with column names in the first row.",
@@ -57,7 +57,7 @@ def add(workspace: Workspace) -> None:
 
 
 class _ImportPage:
-    """Two ways to bring cases, and then the review of what was brought."""
+    """Two ways to add cases (file or paste), then the review."""
 
     def __init__(self, workspace: Workspace, dataset: str, folder: Path) -> None:
         self._workspace, self._dataset, self._folder = workspace, dataset, folder
@@ -113,20 +113,20 @@ def pasted_file(content: str, folder: Path) -> Path:
         path.write_text(content.strip("\r\n") + "\n", encoding="utf-8", newline="")
         return path
     path = folder / "pasted.jsonl"
-    # An empty line stays, so that errors name the right line.
+    # Keep empty lines, so that errors name the right line.
     rows = (json.dumps({"question": question}) if (question := line.strip()) else "" for line in lines)
     path.write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")
     return path
 
 
 class Review:
-    """The mapping of columns, which can be changed, and what it gives.
+    """The editable mapping of columns, and a preview of its result.
 
     Args:
-        workspace: Everything that is stored.
-        dataset: Where the cases go.
+        workspace: The workspace of the application.
+        dataset: The dataset to which the cases are added.
         path: The file.
-        name: The name of the file for people.
+        name: The file name to show.
         start_over: Removes the review.
     """
 
@@ -177,7 +177,7 @@ class Review:
             self._show(examined, fields)
 
     def _show_refusal(self, error: UserError) -> None:
-        """Nothing of the file can be used."""
+        """Show that nothing in the file can be used."""
         self._result.clear()
         with self._result, ui.element("div").classes("section stack"):
             for problem in map(placed, error.problems):
@@ -276,7 +276,7 @@ _FIELDS = {
     "vars": "Additional inputs, as an object",
 }
 _RIVALS = {"question": "messages", "messages": "question"}
-"""Each gives the conversation, so that a file uses only one of them."""
+"""Both fields give the conversation, so a file can use only one of them."""
 
 
 class ColumnMapping:
@@ -289,7 +289,7 @@ class ColumnMapping:
                 self._row(column, on_change)
 
     def read(self) -> dict[str, str] | None:
-        """Case field to column; None if the choice is impossible, which is shown at the column."""
+        """The column of each case field; None if the choice is invalid (the error is shown at the column)."""
         fields: dict[str, str] = {}
         faults: dict[str, str] = {}
         for column, picked in self._picks.items():
@@ -317,7 +317,7 @@ class ColumnMapping:
 
 _ENDINGS = (".csv", ".tsv", ".jsonl", ".json")
 _LARGEST = LARGEST_UPLOAD - 64 * 1024
-"""Bytes of a file; the rest of the request counts, too."""
+"""Maximum size of a file in bytes; the rest of the request needs room too."""
 _LIMIT = f"{LARGEST_UPLOAD >> 20} MB"
 _DROP_SLOT = """
 <div class="drop">
@@ -331,7 +331,7 @@ _DROP_SLOT = """
 
 
 def drop_zone(on_upload: Callable[[UploadEventArguments], Awaitable[None]]) -> None:
-    """A field for a file; one that is too large, or of another type, is refused before it is sent."""
+    """A file upload field; files that are too large or of another type are refused before they are sent."""
 
     def show_fault(what: str) -> None:
         faults.clear()

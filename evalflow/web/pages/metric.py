@@ -89,7 +89,7 @@ def add_metric_edit(workspace: Workspace) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Around:
-    """What the form offers: the bot, and names of datasets and judges."""
+    """The context of the form: the bot, and names of datasets and judges."""
 
     bot: Bot
     datasets: Sequence[str]
@@ -105,13 +105,13 @@ class _MetricEditor:
     """The form or the YAML of a metric, with its trial and buttons.
 
     Args:
-        workspace: Everything that is stored.
-        around: What the form offers.
-        definition: To begin with.
+        workspace: The workspace of the application.
+        around: The bot, and names of datasets and judges.
+        definition: The initial definition.
         prompts: The metric's own templates by name.
         view: "yaml", or anything else for the form.
-        stored: The metric that is changed; None: a new one.
-        source: The metric of the library that a new one copies.
+        stored: The metric to change; None for a new one.
+        source: The metric of the library to copy for a new one.
     """
 
     def __init__(
@@ -217,7 +217,7 @@ class YamlForm:
         """The definition.
 
         Raises:
-            UserError: It is no YAML.
+            UserError: The text is not valid YAML.
         """
         return read_metric_yaml(str(self.fields[KEY].value or ""))
 
@@ -241,7 +241,7 @@ _CASE_FIELDS = MappingProxyType({
     "expected": "Expected label",
     "actual": "Predicted label",
 })  # fmt: skip
-"""Case fields that a judge can be shown."""
+"""Case fields that can be shown to a judge."""
 _DIRECTIONS = MappingProxyType({"higher_is_better": "Higher is better", "lower_is_better": "Lower is better"})
 _CRITERION_KEY = MappingProxyType({"g_eval": "criteria", "rubric": "description"})
 _INPUTS = "vars"
@@ -250,20 +250,20 @@ _GRADED = ("criteria", "description", "steps", "needs", "optional", _INPUTS)
 
 
 def has_form(definition: Mapping[str, Any], prompts: Mapping[str, str]) -> bool:
-    """Whether the form can show a metric; not if its own templates leave no place for the criteria."""
+    """Whether the form can show a metric; not if its templates have no placeholder for the criteria."""
     key = _CRITERION_KEY.get(str(definition.get("kind")))
     return key is not None and (not prompts or any(key in template for template in prompts.values()))
 
 
 class MetricForm:
-    """The form of a G-Eval or rubric metric; keys without a field here are kept.
+    """The form of a G-Eval or rubric metric; keys without a field are kept.
 
     Args:
         bot: The bot of the metric.
         judges: Names of judges in conf/ to start from.
-        definition: To begin with.
-        fields: The fields are added here, by key.
-        write: Has the judge write steps.
+        definition: The initial definition.
+        fields: The form adds its fields to this mapping, by key.
+        write: Generates the steps with the judge.
     """
 
     def __init__(
@@ -289,7 +289,7 @@ class MetricForm:
         """The definition.
 
         Raises:
-            UserError: A field cannot be parsed. Whether the values are valid is for the workspace to judge.
+            UserError: A field cannot be parsed. The workspace checks whether the values are valid.
         """
         is_same = self._definition.get("kind") == self._kind
         kept = {
@@ -333,7 +333,7 @@ class MetricForm:
                     self._strict = tick(About("Strict", help), bool(self._of_kind().get("strict")))
 
     def _of_kind(self) -> Mapping[str, Any]:
-        """The definition to begin with, if it is of the chosen kind."""
+        """The initial definition if it is of the chosen kind, else empty."""
         return self._definition if self._definition.get("kind") == self._kind else {}
 
     def _build_criterion(self) -> None:

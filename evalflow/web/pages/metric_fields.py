@@ -74,7 +74,7 @@ class JudgeFields:
         self._fill()
 
     def read(self) -> dict[str, Any] | None:
-        """The keys that differ from the run's judge; None: no key does."""
+        """The keys that differ from the run's judge; None if none does."""
         if self._chosen == "run":
             kept = {} if self._judge.get("model") else {k: v for k, v in self._judge.items() if k != "logprobs"}
             weighs = self._logprobs is not None and self._logprobs.value
@@ -82,7 +82,7 @@ class JudgeFields:
         values: dict[str, Any] = {key: written(self._fields[f"judge.{key}"]) for key in _ENDPOINT}
         values["mode"] = self._fields["judge.mode"].value
         values["logprobs"] = bool(self._logprobs and self._logprobs.value)
-        # The price of the run's judge is that of another model.
+        # The price of the run's judge would be that of another model.
         found = {"price": None, **self._judge, "kind": "openai", **values}
         return {key: value for key, value in found.items() if key != "model" or value is not None}
 
@@ -145,7 +145,7 @@ _OF_GRADES = ("scale", "scale.min", "scale.max", MEANINGS, "rubric")
 class ScaleFields:
     """The fields of a metric's scale, added to `fields` by key.
 
-    With `weighted`, the score is an expectation over grades (G-Eval), so the scale has whole grades.
+    With `weighted`, the score is an expected value over grades (G-Eval), so the scale has whole grades.
     """
 
     def __init__(self, definition: Mapping[str, Any], fields: dict[str, Field], *, weighted: bool) -> None:
@@ -254,11 +254,11 @@ def _scores(field: Field) -> dict[str, float]:
 
 
 WriteSteps = Callable[[ui.button], Awaitable[WrittenSteps | None]]
-"""Has the judge write steps, while the button spins; None after an error, which is shown."""
+"""Generates steps with the judge while the button spins; returns None after an error, which is shown."""
 
 
 class StepsFields:
-    """The steps, one per line, or frozen as a list; the field is added to `fields`."""
+    """The steps, editable as lines, or frozen as a list; the field is added to `fields`."""
 
     def __init__(self, steps: Sequence[str], fields: dict[str, Field], write: WriteSteps) -> None:
         self._write = write
@@ -291,7 +291,7 @@ class StepsFields:
 
     def _freeze(self) -> None:
         self._set(frozen=True)
-        # The pressed button is gone, and with it the focus. A frame later the other button is there.
+        # The pressed button is gone, and the focus with it. The other button appears one frame later.
         ui.run_javascript(f'requestAnimationFrame(() => document.getElementById("{self._thawing.html_id}").focus())')
 
     def _thaw(self) -> None:

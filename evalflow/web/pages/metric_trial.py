@@ -32,7 +32,7 @@ _FIELDS = MappingProxyType({
 
 
 class CaseFields:
-    """The fields of a case, which can be taken from a dataset and changed."""
+    """The fields of a case; it can be loaded from a dataset and edited."""
 
     def __init__(self, workspace: Workspace, datasets: Sequence[str]) -> None:
         self._workspace = workspace
@@ -67,7 +67,7 @@ class CaseFields:
         self.fields["inputs"].value = "\n".join(f"{name}: {_as_text(value)}" for name, value in _vars(row).items())
 
     def read(self) -> dict[str, Any]:
-        """The case: the one that was taken, with the changes."""
+        """The loaded case with the edits."""
         row = dict(self._base)
         asked = written(self.fields["question"])
         if asked != (_question(row).strip() or None):
@@ -110,17 +110,17 @@ def _as_text(value: Any) -> str:
 
 
 LONGEST_SHOWN = 100_000
-"""Characters of a prompt on the page."""
+"""Maximum number of characters of a prompt on the page."""
 
 
 class TrialCard:
     """A card with a case, and below it the prompt or the score.
 
     Args:
-        workspace: Everything that is stored.
+        workspace: The workspace of the application.
         bot: The bot of the metric.
-        datasets: Names of datasets that a case can be taken from.
-        draft: Gives the metric; may raise UserError.
+        datasets: Names of datasets from which a case can be loaded.
+        draft: Returns the metric; may raise UserError.
         fields: Fields at which errors of the metric are shown.
     """
 

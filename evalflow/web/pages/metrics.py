@@ -95,7 +95,7 @@ def add_library(workspace: Workspace) -> None:
 
 
 class _MetricSearch:
-    """All metrics by family; the search shows those that contain every word."""
+    """All metrics by family; a search finds those that contain all of its words."""
 
     def __init__(self, metrics: list[MetricDefinition], bot: str) -> None:
         query = f"?bot={quote(bot)}" if bot else ""
@@ -135,7 +135,7 @@ def _card(metric: MetricDefinition, query: str) -> ui.element:
 
 
 def _searched(metric: MetricDefinition) -> str:
-    """The text of a metric that is searched."""
+    """The searchable text of a metric."""
     definition = metric.definition
     family = _family(metric)
     parts = [metric.name, definition.get("description") or "", definition.get("kind") or "", family, _title(family)]

@@ -39,7 +39,7 @@ from evalflow.web.ui.frame import frame, guarded_page
 from evalflow.web.ui.parts import Latest, button, facts, link_button, message, text
 
 SETTLE_S = 0.4
-"""Without a change, after which the run is estimated."""
+"""Seconds without a change after which the run is estimated."""
 
 
 def add(workspace: Workspace) -> None:
@@ -81,7 +81,7 @@ class _NewRun:
         await self._estimate()
 
     async def _estimate(self) -> None:
-        """Check the choice and estimate it; of several changes in a row only the last one counts."""
+        """Check the choice and estimate the run; of several changes in a row only the last is estimated."""
         is_latest = self._latest.begin()
         if not self._form.is_complete():
             self._show_incomplete()
@@ -151,7 +151,7 @@ def _between(low: str, high: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """What there is to choose from.
+    """The options of the form.
 
     Attributes:
         bots, datasets, judges: Labels by name.
@@ -169,7 +169,7 @@ class RunOptions:
 
 
 def read_options(workspace: Workspace) -> RunOptions:
-    """Read what there is to choose from; may block."""
+    """Read the options of the form; may block."""
     bots = list_bots(workspace)
     judges = [name for name in declared("judge") if name != "target"]
     datasets = [(one.name, "" if one.cases is None else f" ({one.cases:,} cases)") for one in list_datasets(workspace)]
@@ -233,11 +233,11 @@ class RunForm:
             field.on_value_change(self._change)
 
     def is_complete(self) -> bool:
-        """Whether enough is chosen for an estimate."""
+        """Whether all that an estimate requires is chosen."""
         return bool(self._bot.value and self._datasets.value and self._metrics.value)
 
     def read(self) -> RunRequest:
-        """The run that is asked for."""
+        """The request for the run."""
         metrics = list(self._metrics.value)
         thresholds = {name: value for name, value in self._request.thresholds.items() if name in metrics}
         judge = self._judge.value or None

@@ -1,4 +1,4 @@
-"""One run: its progress while it goes on, and then its results."""
+"""One run: its progress, then its results."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ from evalflow.web.ui.parts import (
 from evalflow.web.ui.score import status_badge
 
 POLL_S = 0.5
-"""Between two looks at a run in progress; the worker saves its progress once a second."""
+"""Seconds between polls of a run in progress; the worker saves its progress once a second."""
 _INCONCLUSIVE, _GATE_FAILED = 3, 1
 """Exit codes."""
 _REPORT = "report.html"
@@ -99,7 +99,7 @@ class RunView:
             self._timer = ui.timer(POLL_S, self._look)
 
     def _build(self, files: Sequence[RunFile]) -> None:
-        """Everything but the results, anew."""
+        """Rebuild everything except the results."""
         run = self._run
         for place in (self._actions, self._above, self._below):
             place.clear()
@@ -179,7 +179,7 @@ def _start_again_button(workspace: Workspace, run: Run) -> None:
 
 
 def _about(run: Run) -> TextElement:
-    """The run in a line; returns the badge of its state."""
+    """The run on one line; returns the badge of its state."""
     with ui.element("div").classes("actions said-of-run"):
         state = badge(*state_of(run))
         if run.origin != "workspace":
@@ -210,7 +210,7 @@ def _ending(run: Run) -> None:
 
 
 def _onward(workspace: Workspace, run: Run) -> None:
-    """Links from a run with results; those that need a look at other runs come after the first paint."""
+    """Next steps for a run with results; links that require reading other runs are loaded after the first paint."""
     with ui.element("nav").classes("onward").props('aria-label="From here"') as place:
         if (run.folder / _REPORT).is_file():
             _link("description", "Report", _file_path(run.run_id, _REPORT), new_tab=True)
@@ -325,7 +325,7 @@ def _latest_score(run: str, score: Mapping[str, Any]) -> None:
 class Results:
     """The results of a run: figures, gates, tags, and the list of scores.
 
-    The list appears with the first score. It stays as it is when the run ends, since somebody may be reading it.
+    The list appears with the first score. It is not rebuilt when the run ends, because the user may be reading it.
     """
 
     def __init__(self, workspace: Workspace, run: Run, query: ScoreQuery, tags: Tags) -> None:

@@ -30,9 +30,9 @@ from evalflow.web.ui.parts import (
 )
 
 FEWEST = 3
-"""With fewer figures, the cards are enough."""
+"""Smallest number of figures for an overview; below it, the cards are enough."""
 _MIDDLE = 11
-"""Pixels down to the line of an interval."""
+"""Distance in pixels from the top to the line of an interval."""
 _ABOUT = "A dot is a metric's value from 0 to 1; its line is the 95 % interval. Click a name for details."
 
 
@@ -72,7 +72,7 @@ def _overview_row(
 
 
 def _draw(row: Mapping[str, Any]) -> None:
-    """The value on its interval; lines mark 0, 0.5 and 1."""
+    """The value with its interval; lines mark 0, 0.5 and 1."""
     with picture(f"{number(row['value'], 2)}, {_interval(row)}", "plotted"):
         for at in (0.0, 0.5, 1.0):
             shape("line", "grid", x1=across(at), x2=across(at), y1=0, y2=2 * _MIDDLE)
@@ -117,10 +117,10 @@ class MetricCard:
     """A metric's figures, its distribution of scores, and its threshold.
 
     Args:
-        workspace: Everything that is stored.
+        workspace: The workspace of the application.
         run: The run.
         metric: The metric's entry in the run's facts.
-        on_threshold: Called with the metric's name and another threshold; None: the run's own again.
+        on_threshold: Called with the metric's name and the new threshold; None resets it to the run's.
         on_pick: Called with the metric and a status, to list those scores.
     """
 
@@ -193,14 +193,14 @@ class MetricCard:
         """Colour the bars at once, and the list of scores when the slider rests."""
         self._at = value
         scores = await self._distribution(value)
-        if scores is not None and value == self._at:  # else the slider has moved on
+        if scores is not None and value == self._at:  # otherwise the slider has moved again
             self._draw(scores)
         if is_at_rest:
             await self._on_threshold(self._name, None if value == self._metric["threshold"] else value)
 
 
 def _figure(row: Mapping[str, Any], series: str, *, bounded: bool) -> None:
-    """A figure with its interval, in digits and on the scale."""
+    """A figure with its interval, as numbers and on the scale."""
     with ui.element("div").classes("overall-of"):
         if about := joined(series, _statistic(row)):
             text(about, classes="small muted")
@@ -222,7 +222,7 @@ def _mark(row: Mapping[str, Any]) -> None:
 
 
 SHOWN_TAGS = 200
-"""All are in the run's report."""
+"""Maximum number of tags shown; the run's report has all."""
 
 
 class TagTable:

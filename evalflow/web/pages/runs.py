@@ -35,7 +35,7 @@ ACTIVE = ("queued", "running")
 
 
 def name_of(run: Run) -> str:
-    """Its title, or else its bot and datasets."""
+    """The run's title, or else its bot and datasets."""
     if run.title:
         return run.title
     datasets = run.request.datasets if run.request else list(run.facts.get("datasets", ()))
@@ -43,30 +43,30 @@ def name_of(run: Run) -> str:
 
 
 def metrics_of(run: Run) -> list[str]:
-    """The names of its metrics; empty if not known yet."""
+    """Names of the run's metrics; empty if not known yet."""
     return list(run.request.metrics) if run.request else [one["name"] for one in run.facts.get("metrics", [])]
 
 
 def history_path(run: Run, metric: str) -> str:
-    """The address of a metric's history, over the first of the run's datasets."""
+    """The URL of a metric's history, on the first of the run's datasets."""
     words = {"bot": run.bot, "dataset": next(iter(run.facts.get("datasets", ())), ""), "metric": metric}
     return f"/history?{urlencode(words)}"
 
 
 def state_of(run: Run) -> tuple[str, Tone]:
-    """Its state in a word, with its colour."""
+    """The run's state as a word, with its colour."""
     if run.state == "running" and run.cancelling:
         return "stopping", "warn"
     return STATES[run.state]
 
 
 def when(moment: str | None) -> str:
-    """A time of the database, to the minute, in UTC."""
+    """Format a database time to the minute, in UTC."""
     return f"{datetime.fromisoformat(moment):%-d %b %Y, %H:%M} UTC" if moment else ""
 
 
 def duration(run: Run) -> str:
-    """How long it took; empty if it has not ended."""
+    """Duration of the run; empty if it has not ended."""
     if not run.started_at or not run.finished_at:
         return ""
     seconds = (datetime.fromisoformat(run.finished_at) - datetime.fromisoformat(run.started_at)).total_seconds()
@@ -74,7 +74,7 @@ def duration(run: Run) -> str:
 
 
 def seconds_in_words(seconds: float) -> str:
-    """8 s, 3 min 5 s, 2 h 10 min."""
+    """Format a duration: 8 s, 3 min 5 s, 2 h 10 min."""
     whole = round(seconds)
     if whole < 60:
         return f"{whole} s"
@@ -86,7 +86,7 @@ def seconds_in_words(seconds: float) -> str:
 
 PAGE_SIZE = 25
 POLL_S = 1.5
-"""Between two looks at runs in progress."""
+"""Seconds between polls of runs in progress."""
 SHOWN_SCORES = 4
 
 

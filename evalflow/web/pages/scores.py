@@ -1,4 +1,4 @@
-"""The scores of a run: a list with filter, order and pages, which the address keeps."""
+"""The scores of a run: a list with filter, order and pages, all kept in the URL."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from evalflow.web.ui.score import details, prompts_fold, steps, verdict, why
 
 PAGE_SIZE = 25
 MOST_PAGES = 2000
-"""Of an address; reaching a page means reading all pages before it."""
+"""Largest page number in a URL; a page is only reached by reading all pages before it."""
 TYPING_MS = 300
-"""Without a key pressed, after which a text is searched."""
+"""Milliseconds without a key press after which the search starts."""
 _STATUSES = {
     "": "Every state",
     "failed": "Failed",
@@ -42,7 +42,7 @@ Tags = Sequence[tuple[str, int]]
 
 @dataclass(frozen=True, slots=True)
 class ScoreQuery:
-    """Filter, order and page of the list, as the query of an address has them; empty: not set."""
+    """Filter, order and page of the list, as in the query of a URL; an empty value is not set."""
 
     metric: str = ""
     status: str = ""
@@ -60,18 +60,18 @@ class ScoreQuery:
         return cls(**{field.name: given.get(field.name, "") for field in fields(cls)})
 
     def __str__(self) -> str:
-        """As part of an address, with its question mark; empty if nothing is set."""
+        """The query part of a URL, with its question mark; empty if nothing is set."""
         given = {name: value for name, value in asdict(self).items() if value}
         return f"?{urlencode(given)}" if given else ""
 
     @property
     def page_number(self) -> int:
-        """From 1."""
+        """The page number, from 1."""
         number = int(self.page) if self.page.isdecimal() and len(self.page) < 9 else 1
         return max(1, min(number, MOST_PAGES))
 
     def filter(self) -> ScoreFilter:
-        """As the workspace takes it."""
+        """The filter for the workspace."""
         passed = {"passed": True, "failed": False}.get(self.status)
         return ScoreFilter(
             metric=self.metric or None,
@@ -96,11 +96,11 @@ class ScoreList:
     """A page of scores, with the fields that filter and order them.
 
     Args:
-        workspace: Everything that is stored.
+        workspace: The workspace of the application.
         run: The run of the scores.
-        query: To begin with.
+        query: The initial query.
         tags: The tags to choose from.
-        thresholds: Gives thresholds other than the run's, which decide what passes.
+        thresholds: Returns thresholds that replace the run's when deciding what passes.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class ScoreList:
     ) -> None:
         self._workspace, self._run, self._thresholds = workspace, run, thresholds
         self._cursors: list[str | None] = [None]
-        """Where each page begins, as far as it is known."""
+        """The cursor of each page known so far."""
         self._page = query.page_number
         self._latest = Latest()
         self._rows_of: dict[str, tuple[Score, str, ui.element]] = {}
@@ -128,14 +128,14 @@ class ScoreList:
             self._after = button("Next", lambda: self._turn(1))
 
     def follow(self, run: Run, tags: Tags) -> None:
-        """Take the run's new state; `load` shows the rows."""
+        """Update to the run's new state; `load` shows the rows."""
         self._run = run
         self.bar.offer(metrics_of(run), tags)
 
     async def load(self) -> None:
         """Show the page, and then the number of scores unless the run is in progress.
 
-        Rows that are shown already stay. If another page was asked for meanwhile, only that one is shown.
+        Rows that are already shown stay. If another page was requested meanwhile, only that one is shown.
         """
         is_latest, query = self._latest.begin(), self.bar.query
         try:
@@ -156,7 +156,7 @@ class ScoreList:
                 self._count.set_text(counted(number, "score"))
 
     async def rejudge(self) -> None:
-        """Show the scores by other thresholds."""
+        """Show the scores again, with changed thresholds."""
         if self.bar.query.status in ("passed", "failed"):
             self._restart()
         await self.load()
@@ -255,7 +255,7 @@ class FilterBar:
     """The fields above a list of scores.
 
     Args:
-        query: To begin with.
+        query: The initial query.
         metrics, tags: The options.
         on_change: Called after `query` has changed.
     """
@@ -294,7 +294,7 @@ class FilterBar:
         self._fields["metric"].run_method("focus")
 
     async def _changed(self) -> None:
-        """Tell of a change once, however many fields have changed."""
+        """Report a change once, even if several fields have changed."""
         query = self._read()
         if query != self.query:
             self.query = query

@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 
 MARKS = 41
-"""Thresholds that the line of pass rates is drawn from."""
+"""Number of thresholds at which the curve of pass rates is computed."""
 _WIDE, _HIGH = 1000.0, 100.0
-"""Of the picture's own units; it is stretched to any width."""
+"""Size of the picture in its own units; it is stretched to any width."""
 
 
 def bars(scores: Distribution) -> None:
-    """A histogram, coloured by what passes and fails; a threshold may split a bar."""
+    """A histogram, coloured by pass and fail; a threshold may split a bar."""
     highest = max(scores.counts) or 1
     for place, count in enumerate(scores.counts):
         parts = {"": count}
@@ -100,14 +100,14 @@ class RateCurve:
 
 
 class ThresholdBar:
-    """A slider, the share that would pass at its threshold, and buttons to keep the threshold.
+    """A slider, the pass rate at its threshold, and buttons to save the threshold.
 
     Args:
-        workspace: Everything that is stored.
+        workspace: The workspace of the application.
         run: The run.
         metric: The metric's entry in the run's facts.
         scores: The distribution of its scores.
-        on_slide: Called with the threshold and False at once, and with True when the slider rests.
+        on_slide: Called with the threshold and False while the slider moves, and with True once it rests.
     """
 
     def __init__(
@@ -154,7 +154,7 @@ class ThresholdBar:
     def _slider(self) -> None:
         step = 0.01 if self._high - self._low <= 2 else round((self._high - self._low) / 100, 6)
         slider = ui.element("input").props("type=range")
-        # "^" makes an attribute, the start; the property belongs to the browser.
+        # "^" makes an attribute (the initial value); the browser controls the property.
         for name, position in (("min", self._low), ("max", self._high), ("step", step), ("^value", self._start)):
             slider.props[name] = position
         slider.props["aria-label"] = f"Threshold of {self._name}"

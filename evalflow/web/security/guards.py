@@ -19,17 +19,17 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 LARGEST_JSON = 32 * 1024**2
-"""Bytes of a request to the API."""
+"""Maximum number of bytes of a request to the API."""
 LARGEST_UPLOAD = 64 * 1024**2
-"""Bytes of any other request, such as a file of cases."""
+"""Maximum number of bytes of any other request, such as an uploaded file."""
 GRACE_S = 20.0
-"""Seconds that every body has at least."""
+"""Minimum time for every body, in seconds."""
 SLOWEST = 16 * 1024
-"""Bytes a second of a body, after `GRACE_S`."""
+"""Minimum rate of a body after `GRACE_S`, in bytes per second."""
 HEADERS_TIMEOUT_S = 20.0
-"""For the headers of a request, and for the rest of a body after its answer was sent."""
+"""Seconds for the headers of a request, and for the rest of a body after the response was sent."""
 LONGEST_HEADERS = 64 * 1024
-"""Bytes of a request's first line and headers, if they arrive in parts."""
+"""Maximum number of bytes of a request's first line and headers, if they arrive in parts."""
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 """Methods that change nothing."""
 MARK = "x-requested-with"
@@ -50,7 +50,7 @@ class KnownHosts:
     """Refuses, with 421, a Host header that does not name this server (DNS rebinding).
 
     Args:
-        app: What comes next.
+        app: The next ASGI app.
         hosts: Values of the Host header, with the port.
     """
 
@@ -93,12 +93,12 @@ class SameOrigin:
 class NoForgery:
     """Refuses, with 403, a change that a form of another page could have sent (CSRF).
 
-    A form can send neither JSON nor a header of its own. A script of another origin needs a CORS preflight for that,
-    which this server never allows. This guard also holds if `Origin` is missing.
+    A form can send neither JSON nor custom headers. A script of another origin needs a CORS preflight for these, which
+    this server never allows. This guard also holds if `Origin` is missing.
 
     Args:
-        app: What comes next.
-        prefix: Paths that it guards.
+        app: The next ASGI app.
+        prefix: Prefix of the guarded paths.
     """
 
     def __init__(self, app: ASGIApp, prefix: str) -> None:
@@ -148,8 +148,8 @@ class BoundedBodies:
     If a route already reads the body, an HTTPException is raised from its `receive`.
 
     Args:
-        app: What comes next.
-        largest: Bytes by path prefix; the first matching prefix counts.
+        app: The next ASGI app.
+        largest: Maximum number of bytes by path prefix; the first matching prefix counts.
     """
 
     def __init__(self, app: ASGIApp, largest: Mapping[str, int]) -> None:
@@ -164,7 +164,7 @@ class BoundedBodies:
         bound = next(size for prefix, size in self._largest.items() if scope["path"].startswith(prefix))
         reason = f"at most {bound >> 20} MB may be sent here"
         stated = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
-        if int(stated) > bound:  # uvicorn has checked that it is a number
+        if int(stated) > bound:  # uvicorn has already checked that this is a number
             await refuse(scope, receive, send, 413, reason)
             return
         await self.app(scope, _counting(receive, bound, reason), send)
@@ -194,7 +194,7 @@ def _counting(receive: Receive, bound: int, reason: str) -> Receive:
 
 
 def finished_requests() -> type[asyncio.Protocol]:
-    """The protocol class for uvicorn, which by itself waits for the rest of a request for ever."""
+    """A protocol class for uvicorn, which otherwise waits forever for the rest of a request."""
     import h11
     from uvicorn.protocols.http.h11_impl import H11Protocol
 

@@ -27,7 +27,7 @@ ALWAYS = {
     "Permissions-Policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
 }
 NOTHING = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-"""The policy of a response that is no page and sets none itself."""
+"""The policy of a response that is not a page and sets no policy."""
 _HIDDEN = "sha256-ZdHxw9eWtnxUb3mk6tBS+gIiVUPE3pGM470keHPDFlE="
 """The digest of `display: none`."""
 PAGE = (
@@ -53,7 +53,7 @@ class SecurityHeaders:
 
 
 class _Response:
-    """One response. A page is held until it is complete; everything else is passed on as it comes."""
+    """One response. A page is buffered until it is complete; everything else is passed on at once."""
 
     def __init__(self, send: Send) -> None:
         self._send = send

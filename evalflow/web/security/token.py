@@ -1,4 +1,4 @@
-"""The server's token: loopback keeps other machines out, but not other accounts of this machine.
+"""The server's token. Loopback keeps out other machines; the token keeps out other accounts of this machine.
 
 The token is in `.evalflow/token`, which only its owner can read. It stays the same from start to start, so that open
 pages and scripts keep working. A browser sends it once, in the URL that `serve` prints, and then has it in a cookie; a
@@ -26,7 +26,7 @@ OPENING = Path(".evalflow") / "open.html"
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 """Health checks need no token."""
 SHORTEST = 32
-"""Characters of a token; a shorter file is replaced."""
+"""Minimum number of characters of a token; a shorter one in the file is replaced."""
 COOKIE_S = 30 * 24 * 3600
 """Seconds that a browser keeps the cookie."""
 _REFUSAL = (
@@ -39,9 +39,9 @@ class KnownToken:
     """Refuses, with 401, a request without the token.
 
     Args:
-        app: What comes next.
+        app: The next ASGI app.
         token: The expected token.
-        port: The server's. It is part of the cookie's name, since browsers send cookies to every port of a host.
+        port: The server's port. It is part of the cookie's name, because browsers send cookies to all ports of a host.
     """
 
     def __init__(self, app: ASGIApp, token: str, port: int) -> None:
@@ -99,7 +99,7 @@ def load_token(root: Path) -> str:
         root: The folder in which the server was started.
 
     Raises:
-        UserError: It cannot be read or written.
+        UserError: The token file cannot be read or written.
     """
     path = root / FILE
     try:
@@ -117,7 +117,7 @@ def load_token(root: Path) -> str:
     token = secrets.token_urlsafe(32)
     try:
         _write(path, f"{token}\n")
-    except FileExistsError:  # another server of this folder was faster
+    except FileExistsError:  # another server in this folder has just written it
         return load_token(root)
     except OSError as error:
         raise _unusable(path, error) from None
@@ -125,7 +125,9 @@ def load_token(root: Path) -> str:
 
 
 def opening_page(root: Path, url: str) -> Path:
-    """Write a page that redirects to the server: every account can read a browser's command line, so no token on it.
+    """Write a page that redirects to the server, to keep the token off the browser's command line.
+
+    Other accounts can read command lines.
 
     Args:
         root: The folder in which the server was started.

@@ -17,15 +17,15 @@ from evalflow.web.ui.parts import button, capitalised, message, table, tell_faul
 
 Content = Mapping[str, Any]
 State = tuple[Content, int]
-"""What is stored, and its version."""
+"""The stored content and its version."""
 T = TypeVar("T")
 LONGEST_SHOWN = 2_000
-"""Characters of a value."""
+"""Maximum number of characters shown of a value."""
 
 
 @contextmanager
 def dialog(title: str, about: str = "") -> Generator[ui.dialog]:
-    """A dialog; what is below its heading is built within."""
+    """A context manager for a dialog: build the content below the heading inside."""
     with ui.dialog() as made, ui.element("div").classes("card stack").props("role=document"):
         text(title, "h2")
         if about:
@@ -59,11 +59,11 @@ def folder_dialog(
     """A dialog that asks for a folder.
 
     Args:
-        title: Its heading.
+        title: The heading.
         about: What happens with the folder.
-        folder: The field's label.
-        action: What the button says.
-        take: Gets the path, the field for faults, and the button that was pressed.
+        folder: Label and help of the field.
+        action: Label of the button.
+        take: Called with the path, the field (to show errors at), and the pressed button.
     """
 
     async def confirmed() -> None:
@@ -109,9 +109,9 @@ class Deleting:
         title: The question.
         about: What else is deleted, and what stays.
         work: Deletes the given version; may block.
-        stored: Reads what is stored now; may block.
-        seen: What the page shows.
-        back: The page to go to afterwards.
+        stored: Reads the current content and version; may block.
+        seen: The content and version that the page shows.
+        back: The page to open afterwards.
     """
 
     def __init__(
@@ -154,11 +154,11 @@ class Deleting:
 
 
 class Saving(Generic[T]):
-    """Saves a form, and shows how it conflicts with somebody else's change.
+    """Saves a form, and shows conflicts with changes by others.
 
     Args:
-        stored: Reads what is stored now; may block.
-        version: The version that the form was filled from; 0 for something new.
+        stored: Reads the current content and version; may block.
+        version: The version that the form was loaded from; 0 for a new object.
         path: The page of the form.
     """
 
@@ -177,9 +177,9 @@ class Saving(Generic[T]):
         """Save the form.
 
         Args:
-            work: Saves over the given version; may block.
+            work: Overwrites the given version; may block.
             mine: The content of the form, for comparison.
-            fields: As of `faults_shown`.
+            fields: As for `faults_shown`.
             by: The button that was pressed.
             done: Called with the result of `work` after saving.
         """
@@ -210,7 +210,7 @@ class Saving(Generic[T]):
 
 
 def _unless_stale(work: Callable[[], T]) -> T | StaleError:
-    """The conflict as a result, since `attempt` would show it as a fault."""
+    """Return a conflict as a result, because `attempt` would show it as an error."""
     try:
         return work()
     except StaleError as error:

@@ -1,4 +1,4 @@
-"""Forms: fields with label and help, the errors shown at them, and composite fields."""
+"""Forms: fields with label, help and errors, and composite fields."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SAVED = 'document.dispatchEvent(new Event("saved"))'
 
 @contextmanager
 def unsaved() -> Generator[ui.element]:
-    """A place for fields that warns before the page is left with unsaved changes."""
+    """A container for fields that warns before the page is left with unsaved changes."""
     with ui.element("div").props("data-unsaved") as made:
         yield made
 
@@ -59,7 +59,7 @@ def fieldset(legend: str, classes: str = "") -> Generator[None]:
 
 @contextmanager
 def pair() -> Generator[None]:
-    """Two fields side by side, where there is room."""
+    """Two fields side by side, if there is room."""
     with ui.element("div").classes("pair"):
         yield
 
@@ -70,10 +70,10 @@ class About:
 
     Attributes:
         label: The name of the field.
-        help: One sentence on what belongs there.
+        help: One sentence on what to enter.
         example: Shown in the field while it is empty.
         required: Whether it must be filled in.
-        code: Whether the field has the font of code.
+        code: Whether the field uses a monospaced font.
     """
 
     label: str
@@ -102,13 +102,13 @@ def number_field(about: About, value: float | None = None) -> ui.number:
 
 
 def pick(about: About, options: Mapping[str, str] | Sequence[str], value: str | None) -> ui.select:
-    """One of a list."""
+    """A field to choose one of a list."""
     known = dict(options) if isinstance(options, Mapping) else list(options)
     return _labelled(about, lambda: ui.select(known, value=value))
 
 
 def several(about: About, options: Mapping[str, str], chosen: Sequence[str], *, searched: bool = False) -> ui.select:
-    """Any of a list; a long one is searched by typing."""
+    """A field to choose any number of a list; `searched` adds a search for long lists."""
 
     def make() -> ui.select:
         return ui.select(dict(options), value=list(chosen), multiple=True, with_input=searched)
@@ -117,7 +117,7 @@ def several(about: About, options: Mapping[str, str], chosen: Sequence[str], *, 
 
 
 def tick(about: About, value: bool = False) -> ui.checkbox:
-    """A yes or no, with what it means."""
+    """A checkbox with label and help."""
     with ui.element("div").classes("field tick"):
         made = ui.checkbox(about.label, value=value).props("dense")
         made.props["aria-label"] = about.label
@@ -146,7 +146,7 @@ def _labelled(about: About, make: Callable[[], F]) -> F:
 
 def tie(label: ui.element, field: ui.element) -> None:
     """Connect a label with its field."""
-    # Quasar gives the id of a select to an element around its input, too, so that the input needs another one.
+    # Quasar also gives the id of a select to an element around its input, so the input needs another id.
     target = f"{field.html_id}-input" if isinstance(field, ui.select) else field.html_id
     field.props["for"] = target
     label.props["for"] = target
@@ -196,10 +196,10 @@ def required(field: Field) -> str | None:
 
 @contextmanager
 def faults_shown(fields: Mapping[str, Field] | None = None, by: ui.button | None = None) -> Generator[None]:
-    """Show an error of the block, which ends there, and have the pressed button spin meanwhile.
+    """Catch and show an error raised in the block; the pressed button spins while the block runs.
 
     Args:
-        fields: By the key that a problem names; their earlier errors are cleared first.
+        fields: Fields by the key that a problem names; their earlier errors are cleared first.
         by: The button that was pressed.
     """
     known = fields or {}
@@ -219,7 +219,7 @@ def faults_shown(fields: Mapping[str, Field] | None = None, by: ui.button | None
 async def attempt(
     work: Callable[[], T], fields: Mapping[str, Field] | None = None, by: ui.button | None = None
 ) -> T | None:
-    """Run work that may block or fail in a thread; None after an error, which is shown as by `faults_shown`."""
+    """Run work that may block or fail in a thread; None after an error, which is shown as in `faults_shown`."""
     with faults_shown(fields, by):
         return await to_thread.run_sync(work)
     return None
@@ -273,7 +273,7 @@ def _at_field(problem: Problem) -> str:
 
 
 def _field_of(problem: Problem, fields: Mapping[str, Field]) -> Field | None:
-    """The field whose key is the problem's key or a part of it; a file is found by its name."""
+    """The field whose key is the problem's key or a part of it; files are matched by name."""
     key = problem.key or problem.where
     if key.rpartition("/")[2] in fields:
         return fields[key.rpartition("/")[2]]
@@ -291,14 +291,14 @@ _OTHERS = re.compile(r"[^a-z0-9]+")
 class NameField:
     """A field that turns `Factual Accuracy` into `factual_accuracy`.
 
-    The name is shown while one types, and replaces the title when the field loses focus.
+    The name is shown during typing, and replaces the title when the field loses focus.
 
     Args:
         example: A title, shown while the field is empty.
-        value: To begin with.
+        value: The initial value.
 
     Attributes:
-        field: The field itself, for faults.
+        field: The field itself, to show errors at.
     """
 
     def __init__(self, example: str, value: str = "") -> None:
@@ -309,7 +309,7 @@ class NameField:
         self.field.on("blur", self._settle)
 
     def read(self) -> str:
-        """The name, or the text itself if it makes no name."""
+        """The name, or the text itself if no name can be derived from it."""
         title = written(self.field) or ""
         return name_of(title) or title
 
@@ -322,7 +322,7 @@ class NameField:
 
 
 def name_of(title: str) -> str:
-    """Turn a title into a name: `Fees & refunds` becomes `fees_refunds`; a name stays as it is.
+    """Turn a title into a name: `Fees & refunds` becomes `fees_refunds`; a name is unchanged.
 
     Returns:
         An empty string if the title does not begin with a letter like a to z.
@@ -339,10 +339,10 @@ class Pairs:
     """Any number of rows with a name and a value.
 
     Args:
-        legend: What they are.
-        help: One sentence on what belongs there.
+        legend: The heading of the rows.
+        help: One sentence on what to enter.
         example: A name and a value.
-        values: To begin with.
+        values: The initial values.
     """
 
     def __init__(self, legend: str, help: str, example: tuple[str, str], values: Mapping[str, Any]) -> None:
@@ -358,7 +358,7 @@ class Pairs:
                 button("Add one", lambda: self._add("", "").run_method("focus"), icon="add")
 
     def read(self) -> dict[str, Any] | None:
-        """The values by name; None if a name is missing or used twice, which is shown at the field."""
+        """The values by name; None if a name is missing or used twice (the error is shown at the field)."""
         values: dict[str, Any] = {}
         is_wrong = False
         for _, name_field, value_field in self._pairs:

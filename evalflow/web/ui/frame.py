@@ -31,16 +31,16 @@ _COLOURS = (("system", "contrast"), ("light", "light_mode"), ("dark", "dark_mode
 
 @contextmanager
 def frame(title: str, *, place: str, about: str = "", trail: Sequence[tuple[str, str]] = ()) -> Generator[ui.element]:
-    """Build the frame; what is built inside goes below the heading.
+    """A context manager for the frame: build the content below the heading inside.
 
     Args:
         title: The page's heading, and the window's title.
-        place: The entry of the navigation that it belongs to.
+        place: The navigation entry of the page.
         about: One sentence below the heading.
-        trail: Pages above this one, as (name, path).
+        trail: Parent pages (breadcrumbs), as (name, path).
 
     Yields:
-        The element beside the heading, for the page's main actions.
+        The element next to the heading, for the page's main actions.
     """
     ui.page_title(f"{title} · evalflow")
     _rail(place)
@@ -75,7 +75,7 @@ def _rail(place: str) -> None:
 
 
 def _colours() -> None:
-    """The switch between the system's colours, light and dark, which theme.js handles."""
+    """The switch between system, light and dark colours; theme.js handles it."""
     with ui.element("div").classes("colours").props('role="group" aria-label="Colours"'):
         for choice, icon in _COLOURS:
             button = ui.element("button").props(f'type=button data-colours-choice="{choice}"')
@@ -85,11 +85,11 @@ def _colours() -> None:
 
 P = ParamSpec("P")
 PAGE_TIMEOUT_S = 30
-"""Seconds that a page may take on a busy machine."""
+"""Time-out for building a page in seconds, enough for a busy machine."""
 
 
 def guarded_page(path: str) -> Callable[[Callable[P, Awaitable[None]]], Callable[P, Awaitable[None]]]:
-    """Register a function that builds the page of an address.
+    """A decorator that registers a function as the builder of the page at a path.
 
     Our own errors are shown as a page: 404 for what does not exist, 503 if the database does not answer, else 422.
     """
@@ -110,7 +110,7 @@ def guarded_page(path: str) -> Callable[[Callable[P, Awaitable[None]]], Callable
 
 
 def instead(title: str, about: str) -> None:
-    """Build an error page with a link to go on."""
+    """Build an error page with a link to continue."""
     with frame(title, place=""), empty("explore_off", title, about):
         link_button("To the bots", "/", primary=True)
 

@@ -1,4 +1,4 @@
-"""What every page is made of: text, links, buttons, badges, cards, tables, messages, pictures."""
+"""The widgets of all pages: text, links, buttons, badges, cards, tables, messages, pictures."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def button(
     kind: Literal["", "primary", "quiet", "danger"] = "",
     icon: str | None = None,
 ) -> ui.button:
-    """A button; a page has one that is `primary`."""
+    """A button; only one per page should be `primary`."""
     made = ui.button(label, on_click=on_click, color=None, icon=icon)
     return made.props("unelevated no-caps :ripple=false").classes(f"button {kind}")
 
@@ -66,7 +66,7 @@ def plain_button(label: str, on_click: Callable[[], object], classes: str = "") 
 
 
 def badge(content: str, tone: Tone = "") -> TextElement:
-    """A word or two on what something is."""
+    """A badge of one or two words, such as a state or kind."""
     return text(content, "span", f"badge {tone}")
 
 
@@ -84,7 +84,7 @@ def card(title: str, path: str, about: str, badges: Sequence[tuple[str, Tone]]) 
 
 @contextmanager
 def section(title: str, about: str = "") -> Generator[None]:
-    """A part of a page with a heading of its own."""
+    """A section of a page, with a heading."""
     with ui.element("section").classes("section"):
         text(title, "h2")
         if about:
@@ -94,7 +94,7 @@ def section(title: str, about: str = "") -> Generator[None]:
 
 @contextmanager
 def table(heads: Sequence[str], classes: str = "") -> Generator[None]:
-    """A table; its rows are built within."""
+    """A context manager for a table: build the rows inside."""
     with ui.element("table").classes(classes):
         with ui.element("thead"), ui.element("tr"):
             for head in heads:
@@ -104,7 +104,7 @@ def table(heads: Sequence[str], classes: str = "") -> Generator[None]:
 
 
 def cell(label: str, content: str | None = None, classes: str = "num") -> ui.element:
-    """A cell of a table whose rows become cards on narrow screens, where the label stands before the content."""
+    """A cell of a table whose rows become cards on narrow screens, with the label before the content."""
     made = ui.element("td") if content is None else text(content, "td")
     made.props["data-label"] = label
     return made.classes(classes)
@@ -133,7 +133,7 @@ def message(what: str, hint: str = "", tone: Tone = "") -> None:
 
 @contextmanager
 def empty(icon: str, title: str, about: str) -> Generator[None]:
-    """An empty state; the buttons for the next step are built within."""
+    """A context manager for an empty state: build the buttons for the next step inside."""
     with ui.element("div").classes("empty"):
         ui.icon(icon).props("aria-hidden=true")
         text(title, "h2")
@@ -143,13 +143,13 @@ def empty(icon: str, title: str, about: str) -> Generator[None]:
 
 
 class Latest:
-    """Tells whether a request is still the last one: the answer to an earlier one must not be shown."""
+    """Tells whether a request is still the latest, so that results of earlier ones are not shown."""
 
     def __init__(self) -> None:
         self._count = 0
 
     def begin(self) -> Callable[[], bool]:
-        """Begin a request; the result tells whether no other was begun since."""
+        """Begin a request; the returned function tells whether it is still the latest."""
         self._count += 1
         mine = self._count
         return lambda: mine == self._count
@@ -158,14 +158,14 @@ class Latest:
 async def fill(
     place: ui.element, waiting: str, read: Callable[[], Awaitable[T]], build: Callable[[T], object], fault: str
 ) -> None:
-    """Show in a place what takes a while to read.
+    """Load and show content that is slow to read.
 
     Args:
-        place: It is emptied first.
-        waiting: Shown meanwhile.
-        read: Reads it.
-        build: Shows it.
-        fault: The title of the message when `read` fails.
+        place: The container; emptied first.
+        waiting: Text to show while loading.
+        read: Reads the content.
+        build: Shows the content.
+        fault: Title of the message if `read` fails.
     """
     place.clear()
     place.props("aria-busy=true aria-live=polite")
@@ -184,10 +184,10 @@ async def fill(
 
 @contextmanager
 def lazy_fold(classes: str, open_fold: Callable[[ui.element], Awaitable[None]]) -> Generator[None]:
-    """A fold; its summary is built within.
+    """A context manager for a fold: build its summary inside.
 
     Args:
-        classes: Of the fold.
+        classes: CSS classes of the fold.
         open_fold: Fills the given place when the fold is first opened.
     """
     is_filled = False
@@ -205,14 +205,14 @@ def lazy_fold(classes: str, open_fold: Callable[[ui.element], Awaitable[None]]) 
 
 
 def fold(title: str, *, is_open: bool = False) -> ui.element:
-    """A fold; its content is built within."""
+    """A fold; use the element as a context to build its content."""
     with ui.element("details").props("open" if is_open else "") as made:
         text(title, "summary")
     return made
 
 
 def shape(tag: str, classes: str = "", **attributes: float | str) -> ui.element:
-    """An element of SVG; an attribute's `_` stands for `-`."""
+    """An SVG element; `_` in attribute names becomes `-`."""
     made = ui.element(tag).classes(classes)
     for name, value in attributes.items():
         made.props[name.replace("_", "-")] = value

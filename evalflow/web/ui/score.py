@@ -1,4 +1,4 @@
-"""One score: its number, its reason, what it took, and what the judge was asked and replied."""
+"""One score: its number, reason, cost and time, and the judge's prompts and replies."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def why(score: Score) -> str:
 
 
 def details(score: Score) -> None:
-    """Who judged, and time and cost."""
+    """The judge, time and cost."""
     facts([
         ("Judge", score.judge or ""),
         ("On the metric's scale", "" if score.value is None else readable(score.value)),
@@ -56,7 +56,7 @@ def details(score: Score) -> None:
 
 
 def score_source(score: Score) -> str:
-    """What the score was computed from; empty if it is the grade of a first reply."""
+    """How the score was computed; empty if it is the grade of a first reply."""
     if score.path != "weighted":
         return "a second request" if score.path == "reasked" else ""
     weighted = [step for step in score.steps or () if step.get("probabilities")]
@@ -67,7 +67,7 @@ def score_source(score: Score) -> str:
 
 
 def steps(judge_steps: Sequence[Mapping[str, Any]]) -> None:
-    """What the judge replied, step by step."""
+    """The judge's replies, step by step."""
     if not judge_steps:
         text("No judge was asked for this score.", "p", "muted small")
     for step in judge_steps:
@@ -100,7 +100,7 @@ def _chances(probabilities: Mapping[str, Mapping[str, float]]) -> str:
 
 
 def readable(value: Any) -> str:
-    """A JSON value as people read it: one line for each field or item."""
+    """A JSON value as readable text: one line for each field or item."""
     if value is None:
         return "no reply"
     if isinstance(value, Mapping):
