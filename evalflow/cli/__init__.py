@@ -1,4 +1,4 @@
-"""The command line, from its words to an exit code, and what its errors look like."""
+"""The command line: from arguments to an exit code, with errors printed for people."""
 
 from __future__ import annotations
 
@@ -15,17 +15,10 @@ from evalflow.errors import EvalflowError, Problem, UserError, did_you_mean
 
 
 def run_command(arguments: Sequence[str]) -> int:
-    """Run a command line.
-
-    Args:
-        arguments: Without the program's name.
-
-    Returns:
-        The exit code.
-    """
+    """Run a command line without the program's name; returns the exit code."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a terminal that cannot show a character shows a question mark
+            stream.reconfigure(errors="replace")  # print a question mark for characters that the terminal cannot show
     words = list(arguments)
     try:
         if _wants_help(words):
@@ -42,18 +35,18 @@ def run_command(arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return 130
     except SystemExit as stop:
-        if stop.code in (None, 0, 2):  # what argparse and Hydra end with
+        if stop.code in (None, 0, 2):  # the exit codes of argparse and Hydra
             return stop.code or 0
         traceback.print_exc()
         return EvalflowError.exit_code
-    except BaseException:  # Polars panics with one, and Python would end with 1, which says that a gate failed
+    except BaseException:  # Polars panics with one; Python would exit with 1, which means that a gate failed
         traceback.print_exc()
         sys.stderr.write("\nThis is a bug in evalflow, not your mistake. What was finished is kept.\n")
         return EvalflowError.exit_code
 
 
 def help_text() -> str:
-    """What `--help` prints; it needs no import of Hydra."""
+    """The text of `--help`; needs no import of Hydra."""
     return Path(__file__).with_name("help.txt").read_text(encoding="utf-8")
 
 
@@ -75,10 +68,10 @@ def _handler(words: list[str]) -> Handler:
 
 
 def _load_env() -> None:
-    """Set the variables of `.env` that are not set yet.
+    """Set the variables in `.env` that are not already set.
 
     Raises:
-        UserError: It cannot be read, or is no text.
+        UserError: The file cannot be read, or is not text.
     """
     path = Path(".env")
     if not path.is_file():
@@ -92,7 +85,7 @@ def _load_env() -> None:
         load_dotenv(stream=io.StringIO(content.decode("utf-16" if marked else "utf-8-sig")))
     except OSError as error:
         raise UserError(Problem(f"it cannot be read: {error.strerror}", ".env", "let your account read it")) from None
-    except ValueError:  # no UTF-8, or a value with zero bytes
+    except ValueError:  # not UTF-8, or a value with zero bytes
         raise UserError(Problem("it is no text in UTF-8 or UTF-16", ".env", "save it as UTF-8")) from None
 
 

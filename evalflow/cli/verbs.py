@@ -1,4 +1,4 @@
-"""The verbs and their arguments. All work is done in `evalflow.app`."""
+"""The verbs and their arguments. The work is done in `evalflow.app`."""
 
 from __future__ import annotations
 
@@ -308,10 +308,10 @@ def _tell(line: str) -> None:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Arguments of one verb; a mistake is a UserError like any other."""
+    """Arguments of one verb; mistakes are raised as UserError."""
 
     def error(self, message: str) -> NoReturn:
-        """Refuse the words."""
+        """Raise a UserError."""
         raise UserError(Problem(message, "command line", f"see: {self.prog} --help"))
 
 
@@ -320,9 +320,9 @@ def _parser_of(verb: str, description: str) -> _Parser:
 
 
 def _config_dir_of(words: list[str]) -> tuple[Path | None, list[str]]:
-    """`--config-dir DIR`, `--config-dir=DIR` or `-cd DIR`, and the other words; Hydra's own loses to packaged files.
+    """Take `--config-dir DIR`, `--config-dir=DIR` or `-cd DIR` from the words; packaged files win over Hydra's flag.
 
-    Not by argparse, for which Hydra's `-c job` would be a beginning of `-cd`.
+    Not with argparse, which would take Hydra's `-c job` for an abbreviation of `-cd`.
     """
     found: str | None = None
     rest: list[str] = []
@@ -339,7 +339,7 @@ def _config_dir_of(words: list[str]) -> tuple[Path | None, list[str]]:
 
 
 def _run_id_of(words: list[str]) -> tuple[str | None, list[str]]:
-    """`--run-id ID`, with which a worker finds the run again that it starts, and the other words."""
+    """Take `--run-id ID` out of the words. A worker sets it to find the run that it starts."""
     if "--run-id" not in words:
         return None, words
     at = words.index("--run-id")

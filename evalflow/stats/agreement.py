@@ -70,7 +70,7 @@ def class_rates(
     clusters: ArrayLike | None = None,
     weights: ArrayLike | None = None,
 ) -> dict[Any, Agreement]:
-    """Recall of each class: of the answers that people give it, the share that the judge gives it too.
+    """Recall of each class: the share of the answers in people's class that the judge puts in the same class.
 
     For pass and fail these are sensitivity and specificity. Arguments as of `accuracy`.
 

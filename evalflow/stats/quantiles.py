@@ -57,7 +57,7 @@ def _series(df: float, z: float) -> float:
 
 
 def _root(df: float, tail: float, guess: float) -> float:
-    """Where the upper tail takes that value: Newton's method, which a bracket keeps from leaving."""
+    """Solve for the quantile with that upper tail: Newton's method, kept inside a bracket."""
     scale = math.exp(math.lgamma((df + 1) / 2) - math.lgamma(df / 2)) / math.sqrt(df * math.pi)
     low, high, t = 0.0, math.inf, guess
     for _ in range(100):

@@ -85,7 +85,7 @@ def _ratio(above: float, below: float) -> float | None:
 
 
 Level = Literal["ordinal", "interval"]
-# More clusters than this are resampled in random parcels: the same variance at far less cost.
+# More clusters than this are first merged at random into parcels: the same variance at far less cost.
 _MANY = 1_000
 
 

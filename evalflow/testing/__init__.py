@@ -8,9 +8,9 @@
     with Endpoint(judge) as endpoint:
         ...  # run with judge=openai judge.base_url={endpoint.url}
 
-A script is a callable, a list of replies, or nothing, which answers any schema with its smallest instance. Faults come
-on demand: `status`, `reset`, `cut`, `silence`, `trickle`, `html`, `malformed`, `off_schema`, `no_choices`, `refusal`,
-and `faulty` strews them over a script. Any step can be made late with `.after(seconds)`.
+A script is a callable, a list of replies, or None, which answers any schema with its smallest instance. Faults to
+script: `status`, `reset`, `cut`, `silence`, `trickle`, `html`, `malformed`, `off_schema`, `no_choices`, `refusal`.
+`faulty` mixes them into a script at random, and `.after(seconds)` delays any step.
 """
 
 from evalflow.testing.endpoint import Endpoint, ScriptError, by_schema

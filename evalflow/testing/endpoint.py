@@ -1,7 +1,7 @@
-"""An OpenAI-compatible endpoint on loopback that does what a script says.
+"""A scripted OpenAI-compatible endpoint on the loopback interface.
 
-It speaks real HTTP from a thread with an event loop of its own, so that it serves asynchronous tests, synchronous ones
-and other processes alike.
+It serves real HTTP from a thread with its own event loop, so asynchronous tests, synchronous tests and other processes
+can all use it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Script = Callable[[Request], Any]
 
 
 class ScriptError(AssertionError):
-    """The script of a test is wrong: it raised, or was asked more than it has replies for."""
+    """A test's script is wrong: it raised, or ran out of replies."""
 
 
 class Endpoint:
@@ -39,17 +39,17 @@ class Endpoint:
         assert endpoint.count == 2
 
     Args:
-        script: What is answered to chat completions, in one of three forms. A callable, asynchronous or not, is given
-            each request and returns a step, text or JSON for a good reply, or None for `auto()`. An iterable of the
-            same (callables included) is used up in order. None answers every request with `auto()`.
-        embed: The same for embeddings; None gives the vectors of `evalflow.testing.vector`.
-        models: What `GET /models` lists.
-        api_key: Requests that do not carry it get 401; None asks for none.
+        script: Answers chat completions, in one of three forms. A callable, asynchronous or not, takes each request and
+            returns a step, text or JSON for a good reply, or None for `auto()`. An iterable of the same (callables
+            included) is used up in order. None answers every request with `auto()`.
+        embed: The same for embeddings; None returns the vectors of `evalflow.testing.vector`.
+        models: The models listed by `GET /models`.
+        api_key: Requests without this key get 401; None accepts all.
 
     Attributes:
-        requests: Those that came, in the order of their coming.
-        in_flight: How many are being answered.
-        in_flight_max: The most that were, at any time.
+        requests: All received requests, in order.
+        in_flight: Number of requests being answered.
+        in_flight_max: The highest number of requests in flight so far.
     """
 
     def __init__(
@@ -79,29 +79,29 @@ class Endpoint:
 
     @property
     def url(self) -> str:
-        """The base URL, as clients want it: `http://127.0.0.1:PORT/v1`."""
+        """The base URL for clients: `http://127.0.0.1:PORT/v1`."""
         return f"http://127.0.0.1:{self._port}{_BASE}"
 
     @property
     def count(self) -> int:
-        """How many requests came."""
+        """Number of received requests."""
         return len(self.requests)
 
     def wait_for(self, count: int, timeout_s: float = 10.0) -> None:
-        """Block until so many requests came since the start; TimeoutError if they do not. Not for an event loop."""
+        """Block until this many requests were received in all; TimeoutError otherwise. Not for use in an event loop."""
         with self._arrived:
             if not self._arrived.wait_for(lambda: self.count >= count, timeout_s):
                 raise TimeoutError(f"{self.count} of {count} requests came within {timeout_s} s")
 
     def start(self) -> None:
-        """Listen; a `with` does it. An endpoint starts once."""
+        """Start to listen; `with` calls it. An endpoint can be started only once."""
         self._thread.start()
         self._started.wait()
         if self._failure:
             raise self._failure
 
     def stop(self) -> None:
-        """Close every connection; ScriptError where the script raised, or had no more replies, while it served."""
+        """Close every connection; ScriptError if the script raised or ran out of replies."""
         self._loop.call_soon_threadsafe(self._closing.set)
         self._thread.join()
         if self._errors:
@@ -142,7 +142,7 @@ class Endpoint:
         self._loop, self._closing = asyncio.get_running_loop(), asyncio.Event()
         app = web.Application(client_max_size=1024**3)
         app.router.add_route("*", "/{path:.*}", self._handle)
-        # Without cancellation a client that went away would stay in flight.
+        # Without cancellation a request stays in flight after its client disconnects.
         runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=0.1)
         await runner.setup()
         try:
@@ -198,7 +198,7 @@ class Endpoint:
 
 
 def as_script(value: Script | Iterable[Any] | None) -> Script:
-    """A callable from what an endpoint takes as its script; TypeError for what would be one reply."""
+    """The callable for an endpoint's `script` argument; TypeError for a single reply."""
     if value is None:
         return lambda _: None
     if callable(value):
@@ -209,10 +209,10 @@ def as_script(value: Script | Iterable[Any] | None) -> Script:
 
 
 def by_schema(scripts: Mapping[str, Any], otherwise: Script | None = None) -> Script:
-    """A script that depends on which schema a request wants, such as one script for each step of a metric.
+    """A script that depends on the requested schema, e.g. one script per step of a metric.
 
     Args:
-        scripts: For a schema's name: a callable, a list that is used up in order, or one reply that is always given.
+        scripts: By schema name: a callable, a list that is used up in order, or one reply for all requests.
         otherwise: For other requests; None answers them with `auto()`.
     """
     known = {name: _always_or_script(value) for name, value in scripts.items()}
@@ -221,7 +221,7 @@ def by_schema(scripts: Mapping[str, Any], otherwise: Script | None = None) -> Sc
 
 
 async def perform(script: Script, request: Request) -> Step:
-    """What a script does with a request."""
+    """Run a script on a request; returns the step."""
     value: Any = script(request)
     while callable(value) or inspect.isawaitable(value):
         value = await value if inspect.isawaitable(value) else value(request)
@@ -229,7 +229,7 @@ async def perform(script: Script, request: Request) -> Step:
 
 
 class _Queue:
-    """Replies in order. Asked from one thread, but locked since a queue may serve several endpoints."""
+    """Replies in order. Each endpoint has one thread; the lock is for a queue that serves several endpoints."""
 
     def __init__(self, replies: Iterator[Any]) -> None:
         self._replies = replies

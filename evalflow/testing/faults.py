@@ -1,4 +1,4 @@
-"""What goes wrong with endpoints, on demand."""
+"""Faults of endpoints, for scripts."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Fault(Step):
-    """What goes wrong with one request."""
+    """A fault in answering one request."""
 
     act: Callable[[Exchange], Awaitable[web.StreamResponse]]
 
     async def send(self, exchange: Exchange) -> web.StreamResponse:
-        """Let it go wrong."""
+        """Cause the fault."""
         return await self.act(exchange)
 
 
@@ -41,9 +41,9 @@ def status(
 
     Args:
         code: 401, 403, 404, 429, 500, ...
-        message: Stands in the body.
-        retry_after: The header Retry-After: seconds, or a date as HTTP writes it.
-        headers: Further ones.
+        message: The error message in the body.
+        retry_after: The header Retry-After: seconds, or an HTTP date.
+        headers: Further headers.
     """
     error = {"message": message, "type": "scripted", "param": None, "code": None}
     sent = {**(headers or {}), **({} if retry_after is None else {"Retry-After": str(retry_after)})}
@@ -57,7 +57,7 @@ def status(
 
 
 def html() -> Step:
-    """A web page with status 200, as from a proxy that wants a sign-in."""
+    """A web page with status 200, as from a proxy that requires a sign-in."""
 
     async def act(_: Exchange) -> web.StreamResponse:
         from aiohttp import web
@@ -68,12 +68,12 @@ def html() -> Step:
 
 
 def reset() -> Step:
-    """The connection is reset before a byte is answered."""
+    """Reset the connection before any byte of the reply."""
     return Fault(act=_abort)
 
 
 def silence() -> Step:
-    """Nothing is answered, and the connection stays open until the client or the endpoint closes it."""
+    """Send no reply, and keep the connection open until the client or the endpoint closes it."""
 
     async def act(exchange: Exchange) -> web.StreamResponse:
         await exchange.closing.wait()
@@ -83,10 +83,10 @@ def silence() -> Step:
 
 
 def cut(answer: Any = None) -> Step:
-    """Half of a body, then the connection closes.
+    """Send half of a body, then close the connection.
 
     Args:
-        answer: What would have been answered, as a script may return it.
+        answer: The full reply, as a script may return it.
     """
     inner = _answering(answer)
 
@@ -101,11 +101,11 @@ def cut(answer: Any = None) -> Step:
 
 
 def trickle(answer: Any = None, *, bytes_per_second: float = 1.0) -> Step:
-    """A good body that comes byte by byte.
+    """Send a valid body slowly, byte by byte.
 
     Args:
-        answer: What is answered, as a script may return it.
-        bytes_per_second: How quickly.
+        answer: The reply, as a script may return it.
+        bytes_per_second: The speed.
     """
     inner = _answering(answer)
 
@@ -121,7 +121,7 @@ def trickle(answer: Any = None, *, bytes_per_second: float = 1.0) -> Step:
 
 
 def malformed() -> Step:
-    """A completion whose content is half a JSON document."""
+    """A completion whose content is truncated JSON."""
 
     def completion(request: Request) -> Mapping[str, Any]:
         text = json.dumps("text" if request.schema is None else Instances().make(request.schema))
@@ -131,23 +131,23 @@ def malformed() -> Step:
 
 
 def off_schema() -> Step:
-    """A completion whose content is JSON of another shape than the one asked for."""
+    """A completion whose content is JSON that does not match the requested schema."""
     return reply({"unexpected": True})
 
 
 def faulty(
     script: Callable[[Request], Any], faults: Sequence[tuple[float, Step]], *, seed: int = 0
 ) -> Callable[[Request], Any]:
-    """A script with faults strewn in. A request that is sent again draws again.
+    """Mix faults into a script at random. A retried request is drawn again.
 
     Args:
-        script: What happens otherwise.
+        script: Answers all other requests.
         faults: Each with its share of all requests, 0 to 1; together at most 1.
-        seed: Another one strews them differently.
+        seed: Seed of the draws.
     """
 
     def strewn(request: Request) -> Any:
-        drawn = random.Random(f"{seed}:{request.number}").random()  # noqa: S311 - reproducible, and no secret
+        drawn = random.Random(f"{seed}:{request.number}").random()  # noqa: S311 - reproducible, not for security
         for share, fault in faults:
             drawn -= share
             if drawn < 0:
@@ -178,7 +178,7 @@ async def _abort(exchange: Exchange) -> web.StreamResponse:
     from aiohttp import web
 
     if transport := exchange.http.transport:
-        # Lingering for zero seconds makes the kernel send RST where it would send FIN.
+        # With a linger time of zero the kernel sends RST instead of FIN.
         lingering = struct.pack("ii", 1, 0)
         transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, lingering)
         transport.abort()

@@ -1,4 +1,4 @@
-"""What an endpoint does with one request: the good replies. The bad ones are in `faults`."""
+"""Replies of an endpoint to one request. For faults see `faults`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from evalflow.testing.request import Request
 
 Alternatives = Mapping[str, Mapping[str, float]]
-"""What else could have stood in a token's place, and how likely: {"4": {"4": 0.6, "5": 0.3}}."""
+"""Probabilities of the alternatives to a token: {"4": {"4": 0.6, "5": 0.3}}."""
 
 Schema = Mapping[str, Any]
 _IMPOSSIBLE = -9999.0
@@ -30,7 +30,7 @@ _TOKEN = re.compile(r"\s*\w+|\s*[^\w\s]|\s+")
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """A request, the same as the server sees it, and what is set when the endpoint shuts down."""
+    """A request, the server's own object for it, and an event that is set when the endpoint shuts down."""
 
     request: Request
     http: web.Request
@@ -39,16 +39,16 @@ class Exchange:
 
 @dataclass(frozen=True, kw_only=True)
 class Step(ABC):
-    """One thing that the endpoint does, after a delay of so many seconds."""
+    """One action of the endpoint, after a delay in seconds."""
 
     delay: float = 0.0
 
     @abstractmethod
     async def send(self, exchange: Exchange) -> web.StreamResponse:
-        """Do it."""
+        """Perform the step."""
 
     def after(self, seconds: float) -> Step:
-        """The same, so many seconds later."""
+        """The same step with a delay of so many seconds."""
         return replace(self, delay=seconds)
 
 
@@ -58,7 +58,7 @@ class Answering(Step):
 
     @abstractmethod
     def body(self, request: Request) -> Mapping[str, Any]:
-        """The body."""
+        """The body for a request."""
 
     async def send(self, exchange: Exchange) -> web.StreamResponse:
         """Send the body."""
@@ -69,17 +69,17 @@ class Answering(Step):
 
 @dataclass(frozen=True, kw_only=True)
 class ScriptedReply(Answering):
-    """A chat completion, in the place where the request wants it. Made by `reply`, which explains the fields."""
+    """A chat completion, in the place that the request asks for. Created by `reply`, which explains the fields."""
 
     contents: tuple[Any, ...]
     usage: tuple[int, int] | Literal["counted"] | None = "counted"
     finish_reason: str | None = None
     alternatives: Alternatives = field(default_factory=dict[str, Mapping[str, float]])
-    refusal: str | None = None  # what a model says that will not answer; the content is null then
+    refusal: str | None = None  # the model's refusal; the content is then null
     as_text: bool = False
 
     def body(self, request: Request) -> Mapping[str, Any]:
-        """The completion. One content answers all of the `n` choices that are asked for."""
+        """The completion. One content is repeated for all of the `n` requested choices."""
         contents = self.contents * (request.body.get("n") or 1) if len(self.contents) == 1 else self.contents
         choices = [self._choice(index, content, request) for index, content in enumerate(contents)]
         completion: dict[str, Any] = {
@@ -103,7 +103,7 @@ class ScriptedReply(Answering):
             function = {"name": request.schema_name, "arguments": text}
             call = {"id": f"call_{request.number}_{index}", "type": "function", "function": function}
             message |= {"content": None, "tool_calls": [call]}
-            # A tool that the request forces ends the turn like any text.
+            # A tool call forced by the request ends with the same finish reason as text.
             reason = "stop" if isinstance(request.body.get("tool_choice"), dict) else "tool_calls"
         choice = {"index": index, "message": message, "finish_reason": self.finish_reason or reason}
         return {**choice, "logprobs": self._logprobs(message["content"], request)}
@@ -125,12 +125,12 @@ class ScriptedReply(Answering):
 
 @dataclass(frozen=True, kw_only=True)
 class Computed(Answering):
-    """A JSON body that is made from the request."""
+    """A JSON body computed from the request."""
 
     make: Callable[[Request], Mapping[str, Any]]
 
     def body(self, request: Request) -> Mapping[str, Any]:
-        """The body."""
+        """The body for a request."""
         return self.make(request)
 
 
@@ -141,16 +141,16 @@ def reply(
     alternatives: Alternatives | None = None,
     as_text: bool = False,
 ) -> ScriptedReply:
-    """A chat completion: text as it is, anything else as JSON, one choice for each.
+    """A chat completion: text unchanged, anything else as JSON; each content is one choice.
 
-    It goes where the request wants it: into a tool call, or into the content; fenced as Markdown does where the schema
-    stands in the prompt only.
+    The content goes where the request asks for it: into a tool call, or into the message. If the schema is only in the
+    prompt, it is fenced as in Markdown.
 
     Args:
-        contents: What is replied.
+        contents: The replies.
         usage: Prompt and completion tokens; by default a quarter of the characters; None leaves them out.
-        finish_reason: `length` for a reply that was cut off.
-        alternatives: Probabilities for those who ask for logprobs: {"4": {"4": 0.6, "5": 0.3}} holds for each token 4.
+        finish_reason: `length` for a truncated reply.
+        alternatives: Token probabilities if logprobs are requested: {"4": {"4": 0.6, "5": 0.3}} is for each token 4.
         as_text: Ignore the tools in the request, as weak models do.
     """
     return ScriptedReply(
@@ -163,22 +163,22 @@ def reply(
 
 
 def refusal(text: str = "I cannot help with that.") -> ScriptedReply:
-    """A model that will not answer."""
+    """A model's refusal to answer."""
     return ScriptedReply(contents=("",), refusal=text)
 
 
 def no_choices() -> ScriptedReply:
-    """A completion without a choice in it."""
+    """A completion with an empty list of choices."""
     return ScriptedReply(contents=())
 
 
 def auto(*, length: int | Mapping[str, int] = 1, values: Mapping[str, Any] | None = None, text: str = "text") -> Step:
-    """The smallest valid instance of whatever schema the request carries.
+    """The smallest valid instance of the request's schema.
 
     Args:
-        length: How many items a list gets; one number, or one by property name.
-        values: What a property is, by its name, wherever it occurs: {"verdict": "supported"}.
-        text: What a request without a schema gets.
+        length: Number of items in lists; one number, or one by property name.
+        values: Fixed values by property name, at any depth: {"verdict": "supported"}.
+        text: The reply to a request without a schema.
     """
     instances = Instances(length=length, values=values or {})
 
@@ -190,10 +190,10 @@ def auto(*, length: int | Mapping[str, int] = 1, values: Mapping[str, Any] | Non
 
 
 def embeddings(vectors: Sequence[Sequence[float]] | None = None) -> Computed:
-    """A reply to an embeddings request, as numbers or as base64, as the request wants it.
+    """A reply to an embeddings request, as numbers or as base64, as requested.
 
     Args:
-        vectors: One for each text in the request; by default those of `vector`.
+        vectors: One per text in the request; by default those of `vector`.
     """
 
     def body(request: Request) -> Mapping[str, Any]:
@@ -213,7 +213,7 @@ def embeddings(vectors: Sequence[Sequence[float]] | None = None) -> Computed:
 
 
 def vector(text: str, dimensions: int = 16) -> list[float]:
-    """A unit vector that depends on every character of a text; of up to 32 dimensions."""
+    """A unit vector, of up to 32 dimensions, that depends on every character of a text."""
     numbers = [byte / 127.5 - 1 for byte in hashlib.sha256(text.encode()).digest()[:dimensions]]
     length = math.hypot(*numbers)
     return [number / length for number in numbers]
@@ -232,7 +232,7 @@ def _written(content: Any, request: Request) -> str:
 
 
 def as_step(value: Any) -> Step:
-    """What a script returned as a step: itself, `auto()` for None, else `reply(value)`."""
+    """A script's return value as a step: itself, `auto()` for None, else `reply(value)`."""
     if value is None:
         return auto()
     return value if isinstance(value, Step) else reply(value)
@@ -254,18 +254,18 @@ def _entry(token: str, probability: float) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Instances:
-    """Makes instances.
+    """Generates instances of schemas.
 
     Args:
-        length: How many items a list gets that sets no `minItems` above it; one number, or one by property name.
-        values: What a property is, by its name, wherever it occurs.
+        length: Number of items in lists, unless `minItems` is higher; one number, or one by property name.
+        values: Fixed values by property name, at any depth.
     """
 
     length: int | Mapping[str, int] = 1
     values: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     def make(self, schema: Schema) -> Any:
-        """An instance of a schema; ValueError for a type that JSON does not know, or a reference that leads nowhere."""
+        """An instance of a schema; ValueError for an unknown type or a dangling reference."""
         return self._make(schema, schema, "")
 
     def _make(self, schema: Schema, root: Schema, name: str) -> Any:
@@ -310,7 +310,7 @@ class Instances:
 
 
 def _number(schema: Schema, *, whole: bool) -> int | float:
-    """The least number allowed; the greatest where only an upper bound is set below zero; else zero."""
+    """The least allowed number; the greatest if there is only a negative upper bound; else zero."""
     step = 1 if whole else 0.5
     if "minimum" in schema:
         return schema["minimum"]

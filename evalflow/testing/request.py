@@ -12,14 +12,14 @@ Mode = Literal["tools", "json_schema", "json_object", "text"]
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a client sent.
+    """A received request.
 
     Attributes:
         number: 0 for the first request of any kind, then 1, 2, ...
         method: GET or POST.
-        path: Below the base URL: `/chat/completions`, `/embeddings`, `/models`.
+        path: Path below the base URL: `/chat/completions`, `/embeddings`, `/models`.
         headers: By lower-case name.
-        body: The parsed JSON; empty where there was none.
+        body: The parsed JSON; empty if there is none.
     """
 
     number: int
@@ -30,12 +30,12 @@ class Request:
 
     @property
     def model(self) -> str:
-        """The model that was asked for, or an empty string."""
+        """The requested model, or an empty string."""
         return str(self.body.get("model", ""))
 
     @property
     def text(self) -> str:
-        """The text of all messages, a blank line between them."""
+        """The text of all messages, separated by blank lines."""
         return "\n\n".join(_texts(self.body.get("messages", [])))
 
     @property
@@ -52,7 +52,7 @@ class Request:
 
     @property
     def mode(self) -> Mode:
-        """How the request wants to be answered."""
+        """How the request asks for a typed reply."""
         if self.body.get("tools"):
             return "tools"
         wanted: dict[str, Any] = self.body.get("response_format") or {"type": "text"}
@@ -60,7 +60,7 @@ class Request:
 
     @property
     def schema(self) -> Mapping[str, Any] | None:
-        """The JSON schema of the wanted reply: the tool's, the response format's, else one that stands in a prompt."""
+        """The JSON schema of the requested reply: the tool's, the response format's, else one found in a prompt."""
         if self.mode == "tools":
             return self.body["tools"][0]["function"]["parameters"]
         if self.mode == "json_schema":
@@ -88,7 +88,7 @@ def _texts(messages: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def _schemas(text: str) -> Iterable[Mapping[str, Any]]:
-    """JSON schemas of objects that stand in a text, the first first."""
+    """JSON schemas of objects found in a text, in order."""
     decoder = json.JSONDecoder()
     start = text.find("{")
     while start >= 0:

@@ -48,7 +48,7 @@ class PairwiseMetricConfig(ChainConfig):
         inconsistent: The verdict for a pair whose orders disagree. Such pairs are counted either way.
         prompt: The template. Besides the fields in `needs` it can use `criteria`, `given` (a map of the other fields
             in `needs`), `source` (the answer shown first) and `against` (the answer shown second).
-        weighting: None: a verdict is taken as it is given.
+        weighting: None: verdicts are used as replied, without probabilities.
     """
 
     kind: Literal["pairwise"]  # pyright: ignore[reportIncompatibleVariableOverride]

@@ -1,4 +1,4 @@
-"""The kind `retrieval`: what was retrieved, best first, against what should have been; relevance is yes or no.
+"""The kind `retrieval`: compares retrieved ids, best first, with the relevant ones; relevance is binary.
 
     precision     hits / retrieved                      nothing retrieved: undefined
     recall        hits / relevant                       nothing relevant: undefined
@@ -6,9 +6,9 @@
     mrr           1 / rank of the first hit, 0 without one (reciprocal rank; its mean is the MRR)
     ndcg          DCG / ideal DCG, DCG = sum over hits of 1 / log2(rank + 1)
     hit           1 with any hit, else 0
-    ...@k         the same of the first k; precision@k divides by k, however few were retrieved
+    ...@k         the same for the first k; precision@k divides by k even if fewer were retrieved
 
-mrr, ndcg and hit are undefined where nothing is relevant, and 0 where nothing is retrieved: something was to be found.
+mrr, ndcg and hit are undefined if nothing is relevant, and 0 if nothing is retrieved but something is relevant.
 Manning, Raghavan & Schuetze 2008, ch. 8; Jarvelin & Kekalainen 2002 (ACM TOIS 20:422) for nDCG.
 """
 
@@ -35,13 +35,13 @@ _SHOWN = 5
 
 
 class RetrievalMetricConfig(UnitMetricConfig):
-    """Which ids are compared, and how.
+    """The ids to compare, and the measures.
 
     Attributes:
-        relevant: The field with what should be retrieved.
-        retrieved: The field with what was, best first.
+        relevant: The field with the relevant items.
+        retrieved: The field with the retrieved items, best first.
         id: The key of the id in each item of either list; null: the items are the ids.
-        at: The ranks at which a list is cut for the measures `precision@k`, `recall@k`, `hit@k` and `ndcg@k`.
+        at: The cutoffs k of the measures `precision@k`, `recall@k`, `hit@k` and `ndcg@k`.
         score: The measure that is the case's score; the others are figures over the run.
     """
 
@@ -54,7 +54,7 @@ class RetrievalMetricConfig(UnitMetricConfig):
 
 
 class RetrievalMetric(FieldMetric[RetrievalMetricConfig]):
-    """Measures each case; asks nobody."""
+    """Computes retrieval measures for each case, without a judge."""
 
     Config = RetrievalMetricConfig
     names_fields = ("relevant", "retrieved")
@@ -65,7 +65,7 @@ class RetrievalMetric(FieldMetric[RetrievalMetricConfig]):
 
     @classmethod
     def build(cls, name: str, config: RetrievalMetricConfig, prompts: Prompts) -> Self:
-        """See `FieldMetric`; the measure that is the score must exist."""
+        """See `FieldMetric`; refuses an unknown measure as the score."""
         known = measure_names(config.at)
         if config.score not in known:
             what = f"there is no measure {config.score!r}"
@@ -73,7 +73,7 @@ class RetrievalMetric(FieldMetric[RetrievalMetricConfig]):
         return super().build(name, config, prompts)
 
     async def compare(self, fields: dict[str, Any]) -> Outcome:
-        """Measure one case."""
+        """Compute the measures of one case."""
         config = self.config
         ranking = Ranking(*(_ids_at(field, fields, config.id) for field in (config.relevant, config.retrieved)))
         found = measures(ranking, config.at)
@@ -84,7 +84,7 @@ class RetrievalMetric(FieldMetric[RetrievalMetricConfig]):
 
 
 def _reason(ranking: Ranking, found: Mapping[str, float | None]) -> str:
-    """What was found, missed and retrieved besides; and which measures have no value here."""
+    """Describe hits, misses and other retrieved ids, and which measures are undefined."""
     hits, missed, others = ranking.hits, ranking.missed, ranking.others
     parts = [f"found {len(hits)} of {len(ranking.relevant)} expected in {len(ranking.retrieved)} retrieved"]
     parts += [f"{word}: {_listed(ids)}" for word, ids in (("missed", missed), ("not expected", others)) if ids]
@@ -101,7 +101,7 @@ def _listed(ids: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class Ranking:
-    """What should be retrieved, and what was, best first; no id twice."""
+    """The relevant ids and the retrieved ids, best first, without duplicates."""
 
     relevant: tuple[str, ...]
     retrieved: tuple[str, ...]
@@ -114,12 +114,12 @@ class Ranking:
 
     @property
     def hits(self) -> list[str]:
-        """Relevant ids that were retrieved."""
+        """Retrieved ids that are relevant."""
         return [one for one, gain in zip(self.retrieved, self.gains, strict=True) if gain]
 
     @property
     def missed(self) -> list[str]:
-        """Relevant ids that were not."""
+        """Relevant ids that were not retrieved."""
         found = set(self.retrieved)
         return [one for one in self.relevant if one not in found]
 
@@ -130,18 +130,18 @@ class Ranking:
 
     @property
     def undefined(self) -> str:
-        """Why measures may have no value."""
+        """Why some measures are undefined."""
         empty = ["expected"] * (not self.relevant) + ["retrieved"] * (not self.retrieved)
         return f"nothing is {' and nothing '.join(empty)}"
 
 
 def measure_names(at: Sequence[int]) -> tuple[str, ...]:
-    """All measures, in the order in which tables show them."""
+    """All measures, in the order of tables."""
     return (*_WHOLE, *(f"{name}@{k}" for k in dict.fromkeys(at) for name in _CUT))
 
 
 def measures(ranking: Ranking, at: Sequence[int]) -> dict[str, float | None]:
-    """Every measure of one case, also cut at the ranks `at`; None where it is undefined."""
+    """Every measure of one case, also at the cutoffs `at`; None if undefined."""
     gains = ranking.gains
     relevant, retrieved, hits = len(ranking.relevant), len(gains), sum(gains)
     first = next((rank for rank, gain in enumerate(gains, start=1) if gain), None)
@@ -166,14 +166,14 @@ def measures(ranking: Ranking, at: Sequence[int]) -> dict[str, float | None]:
 
 
 def ids_of(value: Any, key: str | None) -> tuple[str, ...]:
-    """The ids in a list, each at its first place; a single item stands for a list of it.
+    """The ids in a list without duplicates, in order; a single item counts as a list of one.
 
     Args:
-        value: Ids, or objects that hold one.
-        key: The key of the id in an object; None where there are no objects.
+        value: Ids, or objects with an id.
+        key: The key of the id in an object; None if the items are ids.
 
     Raises:
-        ValueError: An item is no id and holds none.
+        ValueError: An item is not an id and has none.
     """
     items = cast("list[Any]", value) if isinstance(value, list) else [value]
     return tuple(dict.fromkeys(_id(item, key, place) for place, item in enumerate(items)))
@@ -194,7 +194,7 @@ def _ratio(above: int, below: int) -> float | None:
 
 
 def _ndcg(gains: Sequence[bool], relevant: int) -> float | None:
-    """Of gains in rank order, where `relevant` of them could be true at best."""
+    """Compute nDCG of gains in rank order, with `relevant` relevant items in all."""
     ideal = sum(1 / math.log2(rank + 1) for rank in range(1, relevant + 1))
     return sum(1 / math.log2(rank + 1) for rank, gain in enumerate(gains, start=1) if gain) / ideal if ideal else None
 
