@@ -1,4 +1,4 @@
-"""The command `cache`: what is remembered, and letting go of it."""
+"""The command `cache`: statistics of the cache, and pruning."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _DAY = 86400.0
 
 
 def cache_path(given: Path | None, config_dir: Path | None) -> Path:
-    """The cache's file: the one that is given, else the one that runs would use.
+    """The cache's file: the given one, else the one that runs would use.
 
     Raises:
-        UserError: The given one is not there, or the configuration is wrong.
+        UserError: The given file does not exist, or the configuration is invalid.
     """
     if given is not None:
         if not given.is_file():
@@ -42,10 +42,10 @@ def cache_path(given: Path | None, config_dir: Path | None) -> Path:
 
 
 def cache_stats(path: Path, console: Console, *, as_json: bool) -> int:
-    """Show what is remembered.
+    """Print statistics of the cache.
 
     Raises:
-        UserError: The file is no cache, or a damaged one.
+        UserError: The file is not a cache, or is damaged.
     """
     stats = _stats(path)
     if as_json:
@@ -59,17 +59,17 @@ def cache_stats(path: Path, console: Console, *, as_json: bool) -> int:
 def cache_prune(
     path: Path, console: Console, *, older_than_days: float | None, to_size: str | None, everything: bool
 ) -> int:
-    """Remove replies, and give the space back.
+    """Delete replies, and return the disk space.
 
     Args:
         path: The cache's file.
-        console: Where to say what was done.
-        older_than_days: Remove what was stored longer ago than that.
-        to_size: Remove the least recently used until no more than this is left, such as 500MB.
-        everything: Remove all.
+        console: Where to print what was done.
+        older_than_days: Delete replies stored longer ago than that.
+        to_size: Delete the least recently used until the cache is at most this large, e.g. 500MB.
+        everything: Delete all.
 
     Raises:
-        UserError: It is not said what to remove, or the file is no cache, or a damaged one.
+        UserError: No option says what to delete, or the file is not a cache or is damaged.
     """
     if not (everything or to_size or older_than_days is not None):
         hint = "cache prune --older-than 30, --to-size 500MB, or --all"
@@ -89,7 +89,7 @@ def cache_prune(
 
 @contextmanager
 def _opened(path: Path, *, reading: bool) -> Generator[Store]:
-    """Open a cache, and turn what is wrong with it into errors for people."""
+    """Open a cache. Its errors become UserErrors."""
     from evalflow.calls.cache_store import Corrupt, Foreign, Store
 
     try:

@@ -1,4 +1,4 @@
-"""The command `calibrate`: a run's judges against people's labels."""
+"""The command `calibrate`: compare a run's judges with people's labels."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ if TYPE_CHECKING:
 
 
 def hold_against(folder: RunFolder, people: RunLabels) -> tuple[Calibration, list[Issued]] | None:
-    """Hold a run's judges against people, keep what comes of it, and write the run's reports again with it.
+    """Compare a run's judges with people's labels, save the result, and rewrite the run's reports.
 
     Args:
-        folder: The run's.
+        folder: The run's folder.
         people: Labels of its answers.
 
     Returns:
-        None where none of the labelled answers was scored.
+        None if none of the labelled answers has a score.
     """
     run = open_scored(folder)
     found = calibration_of(run, people)
@@ -63,15 +63,15 @@ OTHER_HALF = "the half of the labels that did not choose the judge"
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """What `calibrate` found of a sweep.
+    """The result of `calibrate` for a sweep.
 
     Attributes:
-        boards: For each dataset, metric and target with several judges: what `choose` gives, with cost_usd and
+        boards: For each dataset, metric and target with several judges: what `choose` returns, with cost_usd and
             corrected (estimate, ci_low, ci_high, method, n_labels) of each judge.
-        split: Whether some labels chose and the others corrected.
+        split: Whether some labels chose the judge and the others corrected its mean.
         runs: The calibration of each run that has labels, by its folder's name.
-        issued: Certificates, likewise.
-        notes: What was left out, and what could not be ranked.
+        issued: Certificates, by its folder's name.
+        notes: What was omitted, and what could not be ranked.
     """
 
     boards: Sequence[Mapping[str, Any]]
@@ -81,23 +81,24 @@ class Chosen:
     notes: Sequence[str]
 
     def document(self) -> dict[str, Any]:
-        """All of it as JSON."""
+        """The fields as JSON."""
         rows = [{"run": name, **row} for name, found in self.runs.items() for row in found.document()["rows"]]
         return {"choice": list(self.boards), "split": self.split, "rows": rows, "notes": list(self.notes)}
 
 
 def calibrate_sweep(folder: Path, jobs: Sequence[Path], labels: str | None, *, split: bool) -> Chosen:
-    """Calibrate every run of a sweep, rank its judges, and write its reports again.
+    """Calibrate every run of a sweep, rank its judges, and rewrite its reports.
 
     Args:
-        folder: The sweep's.
+        folder: The sweep's folder.
         jobs: The folders of its runs.
-        labels: A labels file; None for what the data bring along.
-        split: Whether half of the labels choose the judge, and the others correct its mean. Where no two runs have
-            different judges there is nothing to choose, and all labels correct.
+        labels: A labels file; None for the labels in the data.
+        split: Whether half of the labels choose the judge, and the others correct its mean. If no two runs have
+            different judges, there is nothing to choose, and all labels correct.
 
     Raises:
-        UserError: No run has scores, there are no labels, some are wrong, or none of the labelled answers was scored.
+        UserError: No run has scores, there are no labels, some are invalid, or none of the labelled answers has a
+            score.
     """
     runs, notes = finished_runs(folder, jobs)
     people = labels_of_sweep(runs, labels)
@@ -144,17 +145,17 @@ def _without_labels(people: Mapping[str, RunLabels], held: Mapping[str, Calibrat
 
 
 def calibrate(options: argparse.Namespace, console: Console) -> int:
-    """Calibrate, issue certificates, write the run's reports again, and print; or draw answers to label.
+    """Calibrate, issue certificates, rewrite the run's reports, and print; or sample answers to label.
 
     Args:
         options: run (or sweep), labels, no_split, json; or run, sample, out, seed, stratify, metric.
         console: Where to print.
 
     Returns:
-        0, or 2 where there are too few labels for any estimate.
+        0, or 2 if there are too few labels for any estimate.
 
     Raises:
-        UserError: There is no such run, there are no labels, or some are wrong.
+        UserError: There is no such run, there are no labels, or some are invalid.
     """
     if options.sample is not None:
         if options.labels or options.json:

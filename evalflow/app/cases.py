@@ -1,4 +1,4 @@
-"""The command `cases`: one failing case is never more than one command away."""
+"""The command `cases`: show the cases of a run, such as those that failed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SCORE_KEYS = (
 
 
 def show_cases(options: argparse.Namespace, console: Console) -> int:
-    """Show the cases that the options leave, in input order, each as every target answered it.
+    """Show the cases that match the options, in input order, each with the answers of all targets.
 
     Args:
         options: run, failed, metric, tag, id, limit, json.
@@ -77,7 +77,7 @@ def _matching(scores: pl.LazyFrame, folder: RunFolder, options: argparse.Namespa
 
 
 def _tagged(scores: pl.LazyFrame, folder: RunFolder, given: str) -> pl.Expr:
-    """Whether a score's case has this tag, or one below it."""
+    """Whether a score's case has this tag or a sub-tag."""
     tag = tag_name(given)
     found = scores.select(pl.col("tags").explode().unique().drop_nulls()).collect()["tags"].to_list()
     known = {level for own in found for level in tag_levels(own)}
@@ -93,10 +93,10 @@ def _can_fail(folder: RunFolder) -> bool:
 
 
 def case_rows(folder: RunFolder, scores: pl.LazyFrame, wanted: pl.DataFrame) -> Iterator[dict[str, Any]]:
-    """Each wanted case as every target answered it, with its scores; the keys are those of `cases --json`.
+    """Each wanted case with the answers of all targets and its scores; the keys are those of `cases --json`.
 
     Args:
-        folder: The run.
+        folder: The run's folder.
         scores: Rows of its scores.parquet.
         wanted: dataset and case_id of the cases.
     """

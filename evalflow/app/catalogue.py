@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 
 def print_kind(kind: str, members: Sequence[Option], console: Console, *, as_json: bool) -> int:
-    """Print the keys of a kind, and one of its files.
+    """Print the keys of a kind of metric, and an example file.
 
     Args:
         kind: Its name.
-        members: The metrics that are of it.
+        members: The metrics of this kind.
         console: Where to print.
-        as_json: Whether as one JSON document.
+        as_json: Whether to print one JSON document.
     """
     shortest = min(members, key=lambda option: len(option.text), default=None)
     keys = keys_of(kind)
@@ -50,7 +50,7 @@ def print_kind(kind: str, members: Sequence[Option], console: Console, *, as_jso
 
 
 def keys_of(kind: str) -> list[dict[str, Any]]:
-    """The keys of a kind, its own last: key, required, default (as YAML writes it) and meaning.
+    """The keys of a kind, its own last: key, required, default (as in YAML) and meaning.
 
     Raises:
         UserError: There is no such kind.
@@ -99,7 +99,7 @@ model: no works without a key, judge=embedded being the default; yes needs a lan
 
 
 def metric_facts(option: Option, catalogue: Catalogue) -> dict[str, Any]:
-    """What a metric's file says of it, for programs; `calls` is None where its kind does not tell."""
+    """The facts in a metric's file, for programs; `calls` is None if its kind does not define it."""
     values, calls = option.values, calls_of(option.values)
     fits = catalogue.fits(option)
     return {
@@ -116,7 +116,7 @@ def metric_facts(option: Option, catalogue: Catalogue) -> dict[str, Any]:
 
 
 def metric_table(options: Iterable[Option], catalogue: Catalogue) -> Table:
-    """One row for each metric under its family, at most as wide as the terminal."""
+    """A table of the metrics grouped by family, at most as wide as the terminal."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("metric", ratio=1, overflow="fold")
     table.add_column("needs, and who has it", max_width=22, overflow="fold")
@@ -157,11 +157,11 @@ def _in_words(calls: Calls | None) -> str:
 
 
 _NAME_WIDTH = 30
-"""What a name has of a line at least, in a terminal however narrow."""
+"""Minimum width of the name column, however narrow the terminal."""
 
 
 def print_list(group: str | None, config_dir: Path | None, console: Console, *, as_json: bool) -> int:
-    """Print what can be chosen, in one group or in all."""
+    """Print the options of one group or of all."""
     everything = options(config_dir)
     found = [option for option in everything if group in (None, option.group)]
     matches = Catalogue(everything, config_dir)
@@ -176,10 +176,10 @@ def print_list(group: str | None, config_dir: Path | None, console: Console, *, 
 
 
 def print_option(name: str, config_dir: Path | None, console: Console, *, as_json: bool) -> int:
-    """Print an option's YAML, the prompts it uses, and a command to try; of a kind of metric its keys.
+    """Print an option's YAML, the prompts it uses, and a command to try; for a kind of metric, its keys.
 
     Raises:
-        UserError: There is nothing of that name, or there is too much.
+        UserError: The name is unknown or ambiguous.
     """
     everything = options(config_dir)
     if name in metric_kinds().names() and all(option.name != name for option in everything):
@@ -187,7 +187,7 @@ def print_option(name: str, config_dir: Path | None, console: Console, *, as_jso
         return print_kind(name, members, console, as_json=as_json)
     option = find_option(name, config_dir)
     from evalflow.paths import prompt_dirs
-    from evalflow.prompts import Prompts  # Jinja, which `list` does not need
+    from evalflow.prompts import Prompts  # imports Jinja, which `list` does not need
 
     templates = Prompts(prompt_dirs(config_dir))
     names = dict.fromkeys(part for prompt in option.prompts for part in templates.parts(prompt))
@@ -239,6 +239,6 @@ def _table(group: str, listed: list[Option]) -> Table:
 
 
 def _print_code(console: Console, text: str, language: str) -> None:
-    from rich.syntax import Syntax  # Pygments, which `list` does not need
+    from rich.syntax import Syntax  # imports Pygments, which `list` does not need
 
     console.print(Syntax(plain(text.rstrip()), language, background_color="default", word_wrap=True))

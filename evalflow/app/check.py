@@ -1,4 +1,4 @@
-"""The command `check`: everything short of the first request. It writes nothing and sends nothing."""
+"""The command `check`: all steps of a run before its first request. It writes nothing and sends nothing."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from evalflow.report.wording import literal, plain
 
 
 def check(overrides: Sequence[str], config_dir: Path | None, console: Console, *, as_json: bool) -> int:
-    """Compose, validate, read all data, render prompts on the first cases, and estimate.
+    """Compose and validate the configuration, read all data, render prompts on the first cases, and estimate.
 
     Raises:
-        UserError: With every problem that was found.
+        UserError: Lists every problem found.
     """
     flags = [word for word in overrides if word.startswith("-")]
     if flags:

@@ -1,4 +1,4 @@
-"""The command `compare`: run B against run A, or every two runs of a sweep."""
+"""The command `compare`: run B with run A, or every two runs of a sweep."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def compare(options: argparse.Namespace, console: Console) -> int:
     """Compare, print the table, and write compare.html into the folder of run B or of the sweep.
 
     Args:
-        options: runs (A and B; A alone is held against the latest run; a sweep, or nothing where the latest is one, for
-            all its pairs), allow, adjust, margin, tags, classes, unpaired, json.
+        options: runs (A and B; A alone is compared with the latest run; for a sweep, or without runs if the latest is
+            one, all pairs are compared), allow, adjust, margin, tags, classes, unpaired, json.
         console: Where to print.
 
     Raises:
-        UserError: There is no such run, or what the runs measured is not the same.
+        UserError: There is no such run, or the runs measured different things.
     """
     by = {"by_tag": options.tags, "by_class": options.classes, "unpaired": options.unpaired}
     how = How(options.allow, options.adjust, options.margin, **by)
@@ -52,7 +52,7 @@ def compare(options: argparse.Namespace, console: Console) -> int:
 
 
 def _pairs(given: Sequence[str]) -> tuple[Path, list[tuple[SavedRun, SavedRun]]]:
-    """The runs to compare, and the folder that the page goes to."""
+    """The runs to compare, and the folder for the page."""
     if len(given) > 2:
         raise UserError(
             Problem(f"{len(given)} runs", "command line", "name two, or the folder of a sweep for all pairs")
@@ -77,19 +77,19 @@ SORTS: tuple[Sort, ...] = get_args(Sort)
 _KEY = ("dataset", "case_id", "metric")
 _HALF = 0.5
 _LEAST = 1e-9
-"""Stands for a score that only one run has: behind what is worse, before what stayed."""
+"""Sort value of a score that only one run has: after cases that changed, before unchanged ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A case that changed, by the metric in which it changed most.
+    """A changed case, with the metric that changed most.
 
     Attributes:
-        question: Empty where the database does not have it.
-        score_a, score_b: Means over repeats; None where that run has not scored it.
+        question: Empty if the database does not have it.
+        score_a, score_b: Means over repeats; None if the run has no score for it.
         passed_a, passed_b: Whether most of its repeats passed; None without a threshold or a score.
-        change: B minus A, or A minus B where lower is better: below 0 is worse. None where one has no score.
-        others: In how many other metrics it changed likewise.
+        change: B minus A, or A minus B if lower is better: below 0 is worse. None if a score is missing.
+        others: The number of other metrics that changed in the same way.
         is_answered_otherwise: Whether the answers differ.
     """
 
@@ -107,14 +107,14 @@ class Change:
 
 
 class Changes:
-    """The cases that both runs have and that differ in a score or in the answer.
+    """The cases in both runs that differ in a score or in the answer.
 
     Args:
-        table: Of `cells_between`.
+        table: From `cells_between`.
 
     Attributes:
-        counts: How many cases changed in each way; one can count in several.
-        common: How many cases both runs have.
+        counts: The number of cases for each kind of change; a case may count in several.
+        common: The number of cases in both runs.
     """
 
     def __init__(self, table: pl.DataFrame) -> None:
@@ -125,13 +125,14 @@ class Changes:
         }
 
     def page(self, sort: Sort, offset: int = 0, limit: int = 20) -> Sequence[Change]:
-        """Some of the cases that changed in that way: the worst first; of those that are better, the best.
+        """A page of the cases with a kind of change, worst first; for `better`, best first.
 
         Args:
-            sort: all, flipped (between pass and fail), worse, better, lost (scored by one run alone), or answer (the
-                answers differ, whatever the scores).
-            offset: How many are left out before.
-            limit: How many at most.
+            sort: all, flipped (between pass and fail), worse, better, lost (scored in one run only), or answer (the
+                answers
+                differ, whether or not the scores do).
+            offset: The number of cases to skip.
+            limit: Maximum number of cases.
         """
         order = pl.col("weight")
         ordered = self._changed.filter(pl.col(sort)).sort(
@@ -148,17 +149,18 @@ class Changes:
 
 
 def cells_between(a: SavedRun, b: SavedRun, cases: Sequence[tuple[str, str, str, bool]]) -> pl.DataFrame:
-    """A row for each case and metric that both runs have.
+    """A row for each case and metric in both runs.
 
     Args:
-        a: The run before.
-        b: The one after.
-        cases: Dataset, id and question of those that both have, and whether the answers differ.
+        a: The earlier run.
+        b: The later run.
+        cases: Dataset, id and question of the cases in both, and whether the answers differ.
 
     Returns:
-        Columns of `Change`, a Boolean for each of `SORTS`, `differs` (in the score, or in whether there is one),
-        `place` in A's order, and `weight`: the change, of a metric that goes beyond 1 as a share of its greatest, so
-        that one in other units does not push all others away.
+        Columns of `Change`, a Boolean for each of `SORTS`, `differs` (in the score, or in whether it exists), `place`
+            in
+        A's order, and `weight`: the change. For a metric that exceeds 1 it is divided by the largest change, so that
+        metrics in other units do not dominate.
     """
     schema = {"dataset": pl.String, "case_id": pl.String, "question": pl.String, "answer": pl.Boolean}
     known = pl.LazyFrame(cases, schema=schema, orient="row")

@@ -1,6 +1,6 @@
-"""`run ... --fill-demo`: cases without an example answer get one from the run, in a dataset file of its own.
+"""`run ... --fill-demo`: fill in missing example answers from the run, in a new dataset file.
 
-With `--replace-demo` all cases do that the run has an answer to.
+With `--replace-demo`, example answers of all cases that the run answered are replaced.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ REPLACE = "--replace-demo"
 def run_and_fill(
     arguments: Sequence[str], config_dir: Path | None, out: Console, err: Console, *, replacing: bool = False
 ) -> int:
-    """Run what the command line says, then write each dataset with its missing example answers filled in.
+    """Run the command line, then write each dataset with its missing example answers filled in.
 
     Args:
         arguments: Overrides.
         config_dir: A config folder to search first.
         out: For results.
         err: For progress and errors.
-        replacing: Whether example answers that are there give way to the run's.
+        replacing: Whether to replace existing example answers by the run's.
 
     Returns:
         The exit code of the run.
 
     Raises:
-        UserError: The run has no answers to fill in, or there is no place for the file; nothing was sent.
+        UserError: The run generates no answers, or the file cannot be placed anywhere; nothing was sent.
         InfrastructureError: The file could not be written; the run's answers are kept.
     """
     flags = [word for word in arguments if word.startswith("-")]
@@ -69,7 +69,7 @@ def _flag(replacing: bool) -> str:
 
 
 class _Screen(TerminalScreen):
-    """Fills the example answers in when a run has ended, and says where they are."""
+    """Fills in the example answers when a run has ended, and prints where they are."""
 
     def __init__(self, out: Console, err: Console, *, replacing: bool) -> None:
         super().__init__(out, err)
@@ -137,7 +137,7 @@ def _pairs(
 
 
 def _example(run: RunConfig, book: AnswerBook, case: Case, target: str) -> Message | None:
-    """The first answer that the target gave to the case, with its metadata."""
+    """The target's first answer to the case, with its metadata."""
     for repeat in range(run.repeats.target):
         answer = book.get(case.dataset, case.id, target, repeat) or answer_in_data(run, case, target, repeat)
         if answer and answer.status == "answered" and answer.answer is not None:

@@ -1,4 +1,4 @@
-"""The command `import`: another tool's files as YAML in ./conf."""
+"""The command `import`: convert another tool's files to YAML in ./conf."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ _TARGET = ("target=vllm", "target.model=MODEL")
 
 
 def import_files(kind: str, path: str, console: Console) -> int:
-    """Write a file for each dataset, metric and experiment that the tool's files declare, and print how to run them.
+    """Write a file for each dataset, metric and experiment in the tool's files, and print how to run them.
 
     Args:
         kind: One of FORMATS.
         path: The tool's file.
-        console: Where to say what was written.
+        console: Where to print what was written.
 
     Raises:
-        UserError: The tool's files are wrong, or a file of ours is there already.
+        UserError: The tool's files are invalid, or a file to be written exists already.
     """
     imported = FORMATS[kind](Path(path))
     for table in imported.datasets.values():

@@ -1,4 +1,4 @@
-"""The command `new`: the files of a metric or a dataset of one's own, in ./conf and ./prompts."""
+"""The command `new`: create the files of a metric or a dataset in ./conf and ./prompts."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def new_metric(name: str, source: str | None, console: Console) -> int:
     """Write a metric's YAML and prompts: a rubric to fill in, or a copy of another metric.
 
     Raises:
-        UserError: The name cannot be used, or a file of it is there already.
+        UserError: The name is invalid, or one of the files exists already.
     """
     files: dict[Path, str] = {}
     conf = Path("conf") / "metric" / f"{name}.yaml"
@@ -91,10 +91,10 @@ def new_metric(name: str, source: str | None, console: Console) -> int:
 
 
 def new_dataset(name: str, path: str, console: Console) -> int:
-    """Write a dataset's YAML, with a mapping proposed from the columns of its file.
+    """Write a dataset's YAML, with a proposed mapping of its file's columns to fields.
 
     Raises:
-        UserError: The name cannot be used, the file cannot be read, or the YAML is there already.
+        UserError: The name is invalid, the file cannot be read, or the YAML exists already.
     """
     _check_name(name)
     _check_free("dataset", name)
@@ -115,7 +115,7 @@ def new_dataset(name: str, path: str, console: Console) -> int:
 
 
 def _copied(name: str, source: str, conf: Path) -> dict[Path, str]:
-    """Another metric's files under the new name; its prompts are copied, so that a change stays with the copy."""
+    """Another metric's files under the new name. Its prompts are copied too, so that changes affect only the copy."""
     option = find_option(f"metric/{source}", None)
     prompts = Prompts(prompt_dirs())
     text = option.text.replace(f"# @package metric.{source}", f"# @package metric.{name}", 1)
@@ -135,13 +135,13 @@ def _check_name(name: str) -> None:
 
 
 def _check_free(group: str, name: str) -> None:
-    """Refuse the name of one that ships: a file of one's own would be used in its place."""
+    """Refuse the name of a shipped option: the new file would replace it."""
     if any(option.name == name for option in options(None, group)):
         raise UserError(Problem(f"there already is a {group} {name!r}", "command line", "choose another name"))
 
 
 def propose_option(console: Console, name: str, remark: str = "") -> None:
-    """Print the command that shows a new file at work; where nothing fits it, say so."""
+    """Print a command that uses a new file; if there is none, print why."""
     suggested = Catalogue(options(None)).suggest(find_option(name, None))
     note = "; ".join(part for part in (remark, suggested.note) if part)
     if suggested.command:

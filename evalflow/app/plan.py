@@ -1,4 +1,4 @@
-"""The command `plan`: cases, repeats and labels that a wanted precision needs, and their cost."""
+"""The command `plan`: the cases, repeats and labels needed for a wanted precision, and their cost."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _ANSWERS = (500, 2_000, 10_000, None)
 
 
 def label_problems(options: argparse.Namespace) -> Iterator[Problem]:
-    """What makes no sense of options that are about labels."""
+    """Options about labels that are given without the options that they need."""
     stated = options.sd is not None or options.rate is not None
     if options.judge_correlation is not None and not (stated and options.width is not None):
         what = "labels are planned for an interval, from a guess of what people's labels are like"
@@ -37,7 +37,7 @@ def label_problems(options: argparse.Namespace) -> Iterator[Problem]:
 
 
 def stated_agreement(correlation: float) -> str:
-    """What is assumed of a judge of which only this is stated."""
+    """The assumptions on a judge of which only the correlation is given."""
     return (
         f"stated: a judge's scores correlate by {correlation:g} with people's labels; "
         "assumed: they are spread as the labels are"
@@ -45,11 +45,11 @@ def stated_agreement(correlation: float) -> str:
 
 
 def stated_labels(options: argparse.Namespace, basis: Basis) -> Iterator[LabelRow]:
-    """Labels from guesses.
+    """Labels needed, estimated from assumptions.
 
     Args:
-        options: width, judge_correlation, cases (that are judged; else several numbers of them).
-        basis: The other guesses, which are then of people's labels.
+        options: width, judge_correlation, cases (the number of judged cases; by default several numbers).
+        basis: The other assumptions, which here describe people's labels.
     """
     spread = assumed_spread(basis.scores.variance(), options.judge_correlation, basis.design_effect)
     answers = _ANSWERS if options.cases is None else (options.cases,)
@@ -57,13 +57,13 @@ def stated_labels(options: argparse.Namespace, basis: Basis) -> Iterator[LabelRo
 
 
 def measured_labels(options: argparse.Namespace) -> tuple[list[LabelRow], dict[str, list[str]]]:
-    """Labels from those of a pilot run, with what they rest on, by name.
+    """Labels needed, estimated from the labels of a pilot run. Also returns the basis of the estimate, by name.
 
     Args:
-        options: runs (of which the last has the labels), labels (a file), metric, width, cases.
+        options: runs (the last one has the labels), labels (a file), metric, width, cases.
 
     Raises:
-        UserError: There is no such run, there are no labels, or some are wrong.
+        UserError: There is no such run, there are no labels, or some are invalid.
     """
     folder = find_run(options.runs[-1] if options.runs else None, "plan", "--from")
     run = open_scored(folder)
@@ -129,12 +129,12 @@ def plan(options: argparse.Namespace, console: Console) -> int:
     """Print what a wanted precision needs.
 
     Args:
-        options: detect, width, cases (what is wanted), runs (pilots), metric, sd, noise, rate, flips, correlation,
+        options: detect, width, cases (the goals), runs (pilots), metric, sd, noise, rate, flips, correlation,
             judge_correlation, labels, cluster_size, icc, alpha, power, json.
         console: Where to print.
 
     Raises:
-        UserError: Nothing is wanted, a number is out of range, or there is no such run.
+        UserError: No goal is given, a number is out of range, or there is no such run.
     """
     problems = list(_problems(options))
     if problems:

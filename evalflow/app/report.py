@@ -21,12 +21,12 @@ from evalflow.run.folder import RunFolder
 
 
 def report_again(words: Sequence[str], console: Console) -> int:
-    """Write everything that is derived again: of runs, and of sweeps with all their runs.
+    """Rewrite all derived files of runs, and of sweeps with all their runs.
 
     Args:
-        words: Folders of runs or sweeps, the latest where there is none; and overrides of what is derived, such as
-            `metric.faithfulness.threshold=0.9`, which are kept in run.json.
-        console: Says what was written.
+        words: Folders of runs or sweeps (by default the latest), and overrides of derived results, such as
+            `metric.faithfulness.threshold=0.9`, which are saved in run.json.
+        console: Where to print.
 
     Raises:
         UserError: There is no such run, or an override would need new scores.
@@ -72,7 +72,7 @@ def _changes(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
 
 
 def open_report(folder: str | None, console: Console) -> int:
-    """Show a report in the browser; where none can be started, say where the page is."""
+    """Open a report in the browser; without a browser, print the page's path."""
     page = find_folder(folder) / "report.html"
     if not page.is_file():
         raise UserError(Problem("there is no report", str(page), f"write it: {command('report', page.parent)}"))

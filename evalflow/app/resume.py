@@ -1,4 +1,4 @@
-"""The command `resume`: finish a run. Nothing that is finished is asked again."""
+"""The command `resume`: finish a run without repeating finished calls."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ def resume(
     changes: Sequence[str] = (),
     agrees: Callable[[str], bool] = lambda _: False,
 ) -> int:
-    """Finish a run: the plan minus what its journals hold.
+    """Finish a run: score all cells that its journals lack.
 
     Args:
-        given: The run's folder; the latest without it.
-        screen: Who shows it.
-        retry_errors: Ask again what ended in error.
-        changes: What the budget is from now on, such as `budget.usd=5`, over all parts of the run together.
-        agrees: Asks whether a program may be started that the folder names, and that was not started here before.
+        given: The run's folder; by default the latest.
+        screen: Shows progress and results.
+        retry_errors: Retry what ended in error.
+        changes: The new budget, e.g. `budget.usd=5`, for all parts of the run together.
+        agrees: Asks the user whether to start a program that the folder names, if it was never started here before.
 
     Returns:
-        The exit code, as of `run`; 130 where it was stopped by hand once more.
+        The exit code, as for `run`; 130 if stopped by hand again.
 
     Raises:
-        UserError: A setting other than the budget is to change, there is no such run, another process works on it, or
-            what it is made from has changed.
-        InfrastructureError, BudgetError: A call could not be made any more; what was finished is written.
+        UserError: `changes` has a setting other than the budget, there is no such run, another process works on it, or
+            its data or configuration have changed.
+        InfrastructureError, BudgetError: No further calls could be made; finished results are written.
     """
     folder = find_run(given, "resume")
     refuse_links(folder)
@@ -77,7 +77,7 @@ def _new_run_command(manifest: Mapping[str, Any], changes: Sequence[str]) -> str
 
 
 def _with_budget(manifest: dict[str, Any], changes: Sequence[str]) -> dict[str, Any]:
-    """The manifest with another budget. Nothing else of a run can change while it is resumed."""
+    """The manifest with another budget, the only setting that can change when a run is resumed."""
     settings = [change for change in changes if not change.startswith("budget.")]
     if settings:
         what = f"{', '.join(settings)}: a run keeps its settings, all but its budget, or its scores would not be alike"

@@ -52,41 +52,41 @@ _NAMED = 5
 
 
 class Watcher(Protocol):
-    """Who shows a run to people."""
+    """Callbacks that show a run's progress."""
 
     def starts(self, inspection: Inspection, folder: RunFolder) -> None:
-        """Everything was checked; the first request comes next."""
+        """All checks passed; the first request follows."""
 
     def prepared(self, metric: str, entry: Mapping[str, Any], folder: RunFolder) -> None:
-        """Something was made that the run keeps to from now on; `entry` is that of prepared.json."""
+        """The run generated something that it reuses from now on; `entry` is in prepared.json."""
 
     def nothing_left(self, tally: Tally, folder: RunFolder) -> None:
-        """A run that is resumed has all its scores already."""
+        """A resumed run has all its scores already."""
 
     def stopping(self, in_progress: int) -> None:
-        """The run was asked to stop, and finishes so many cases first."""
+        """The run was asked to stop, and finishes this many cases first."""
 
     async def follow(self, tally: Tally) -> None:
         """Show the progress until cancelled."""
 
     def scored(self, record: ScoreRecord) -> None:
-        """A score of a metric that is `verbose` is written."""
+        """A score of a `verbose` metric was written."""
 
     def ends(self, folder: RunFolder, manifest: dict[str, Any], rules: ResultRules, derived: Derived) -> None:
-        """All files are written."""
+        """All files were written."""
 
 
 def run(order: RunOrder, watcher: Watcher) -> int:
-    """Check, run, write everything, and say how it went.
+    """Check the run, execute it, write all files, and report the outcome.
 
     Returns:
         The exit code: 0, 1 or 3.
 
     Raises:
-        UserError: The configuration or the data is wrong; nothing was sent and nothing written.
-        InfrastructureError, BudgetError: A call could not be made any more; what was finished is written.
-        IncompleteError: It came to its end without all scores; likewise.
-        KeyboardInterrupt: Likewise.
+        UserError: The configuration or the data are invalid; nothing was sent or written.
+        InfrastructureError, BudgetError: No further calls could be made; finished results are written.
+        IncompleteError: The run ended without all scores; finished results are written.
+        KeyboardInterrupt: Stopped by hand; finished results are written.
     """
     inspection, opening = _checked(order)
     folder = open_folder(order)
@@ -105,7 +105,7 @@ def run(order: RunOrder, watcher: Watcher) -> int:
             _score(order, inspection, journal, tally, watcher)
             status = "done"
         except UserError as error:
-            # Everything was checked before, so it is the data that have changed; and exit 2 would say nothing was sent.
+            # All checks passed before, so the data must have changed; and exit 2 would mean that nothing was sent.
             code = InfrastructureError.exit_code
             raise InfrastructureError(f"the data changed while the run was going: {error}", _kept(folder)) from None
         except KeyboardInterrupt:
@@ -136,10 +136,10 @@ def run(order: RunOrder, watcher: Watcher) -> int:
 
 
 def _checked(order: RunOrder) -> tuple[Inspection, dict[str, Any]]:
-    """Check everything, and open the manifest.
+    """Check everything, and create the manifest.
 
     Raises:
-        UserError: The configuration or the data is wrong.
+        UserError: The configuration or the data are invalid.
     """
     parts = assemble(settings_of(order.composed), order.run_id)
     inspection = inspect(parts)
@@ -172,7 +172,7 @@ def _report(
 
 
 def _score(order: RunOrder, found: Inspection, journal: JournalSink, tally: Tally, watcher: Watcher) -> None:
-    """Score what is not finished. An interrupt finishes the cases in progress, a second one stops at once."""
+    """Score all unfinished cells. An interrupt finishes the cases in progress; a second one stops at once."""
     parts, run = found.parts, found.parts.settings.run
     finished = finished_before(order, parts, found.rules().bounded, tally)
     if journal.torn:
@@ -213,7 +213,7 @@ def _score(order: RunOrder, found: Inspection, journal: JournalSink, tally: Tall
 
 
 def _incomplete(order: RunOrder, found: Inspection) -> IncompleteError:
-    """The error that names the missing scores of a run that was not stopped."""
+    """The error that lists the missing scores of a run that was not stopped."""
     parts, repeats = found.parts, found.parts.settings.run.repeats
     plan = RunPlan(order.run_id, parts.target, tuple(parts.pairs), repeats.target, repeats.judge)
     finished = read_finished(RunFolder(order.folder), Tally(), found.rules().bounded, errors_too=True).cells
@@ -229,7 +229,7 @@ def _incomplete(order: RunOrder, found: Inspection) -> IncompleteError:
 
 
 def _watched(journal: JournalSink, parts: Parts, watcher: Watcher) -> Sink:
-    """The journal; scores of verbose metrics are shown too."""
+    """The journal, which also shows scores of verbose metrics."""
     verbose = [name for name, metric in parts.metrics.items() if getattr(metric.config, "verbose", False)]
     return WatchedSink(journal, verbose, watcher.scored) if verbose else journal
 
@@ -238,19 +238,19 @@ WORST_FIRST = (130, 5, 4, 2, 3, 1, 0)
 
 
 class Screen(Watcher, Protocol):
-    """What `execute` shows beside the runs themselves."""
+    """Callbacks of `execute`, in addition to those of a run."""
 
     def failed(self, error: EvalflowError, folder: Path | None) -> None:
-        """A run ended early; `folder` is what it left behind, if anything."""
+        """A run ended early; `folder` has its files, if any."""
 
     def interrupted(self, folder: Path | None) -> None:
-        """A run was stopped by hand; `folder` is what it left behind, if anything."""
+        """A run was stopped by hand; `folder` has its files, if any."""
 
     def sweeping(self) -> None:
-        """The runs to come are those of a sweep."""
+        """The following runs are those of a sweep."""
 
     def swept(self, folder: Path, tables: SweepTables) -> None:
-        """A sweep is done and its report written."""
+        """A sweep has ended and its report is written."""
 
 
 @dataclass(slots=True)
@@ -264,19 +264,19 @@ class _Jobs:
 
 
 def execute(arguments: Sequence[str], config_dir: Path | None, screen: Screen, run_id: str | None = None) -> int:
-    """Run what the command line says.
+    """Execute a run or a sweep from command-line arguments.
 
     Args:
         arguments: Overrides and Hydra's flags.
         config_dir: A config folder to search first.
-        screen: Who shows it.
-        run_id: The id that the run is to have, where something waits for it; None: a new one.
+        screen: Shows progress and results.
+        run_id: The id for the run, if a process waits for it; None: a new one.
 
     Returns:
         The exit code; of a sweep, the worst of its jobs.
 
     Raises:
-        UserError: Nothing could be composed.
+        UserError: The configuration could not be composed.
     """
     arguments = with_default_judge(arguments, config_dir)
     overrides = [argument for argument in arguments if "=" in argument and not argument.startswith("-")]
@@ -327,7 +327,7 @@ def _has_begun(folder: Path, run_id: str) -> bool:
 
 
 def _leave_nothing(folder: Path) -> None:
-    """Remove the folder of a run that was refused: Hydra makes it before anything can be checked."""
+    """Remove the folder of a refused run, which Hydra creates before any check."""
     if {path.name for path in folder.glob("*")} <= {".hydra"}:
         shutil.rmtree(folder, ignore_errors=True)
 

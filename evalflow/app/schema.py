@@ -1,4 +1,4 @@
-"""The command `schema`: what the files of each configuration group may hold, as JSON Schema, for editors."""
+"""The command `schema`: JSON Schemas of the files of each config group, for editors."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 Schema = dict[str, Any]
 SCHEMA_GROUPS = ("dataset", "metric", "judge", "target", "embedder", "experiment")
-_DIALECT = "http://json-schema.org/draft-07/schema#"  # the newest that all editors know
+_DIALECT = "http://json-schema.org/draft-07/schema#"  # the newest draft that all editors support
 _PARTS = ("dataset", "metric", "judge", "target", "embedder")
-# What stands for a value that is known only when the configuration is composed.
+# Matches an interpolation or "???", whose value is known only when the configuration is composed.
 _LATER: Schema = {"type": "string", "pattern": r"^(\?\?\?|.*\$\{.+\}.*)$"}
 _DEFAULTS: Schema = {"type": "array", "description": "Hydra's defaults list: the files that this one starts from."}
 
@@ -36,7 +36,7 @@ def print_schema(group: str | None, out: Path | None, console: Console) -> int:
     Args:
         group: One of SCHEMA_GROUPS, or None for all.
         out: The folder to write `<group>.json` into, or None to print.
-        console: Where to print; with `out`, what to tell an editor.
+        console: Where to print; with `out`, prints the settings for an editor.
     """
     found = {name: group_schema(name) for name in ([group] if group else SCHEMA_GROUPS)}
     if out is None:
@@ -55,13 +55,13 @@ def print_schema(group: str | None, out: Path | None, console: Console) -> int:
 def group_schema(group: str) -> Schema:
     """JSON Schema (draft 7) of a file of that group, with the keys' meanings as descriptions.
 
-    A file may start from others, and leave to them what they set, its kind too: no key is required.
+    No key is required, not even `kind`: a file may inherit them from other files.
 
     Args:
         group: One of SCHEMA_GROUPS.
 
     Raises:
-        UserError: A package that brings a kind along cannot be loaded.
+        UserError: A plug-in package with a kind cannot be loaded.
     """
     if group == "dataset":
         return _finished(group, _models([DatasetConfig]), [{"$ref": "#/$defs/DatasetConfig"}])
@@ -91,7 +91,7 @@ def _when_kind(kind: str, model: str) -> Schema:
 
 
 def _without_kind(known: list[str], any_kind: list[Schema]) -> Schema:
-    """The rule for a file without `kind`, which a file in its defaults may set: it must fit some kind."""
+    """The rule for a file without `kind`, which it may inherit: the file must fit some kind."""
     return {
         "if": {"required": ["kind"]},
         "then": {"properties": {"kind": {"enum": known}}},
@@ -100,7 +100,7 @@ def _without_kind(known: list[str], any_kind: list[Schema]) -> Schema:
 
 
 def _models(models: list[type[BaseModel]]) -> dict[str, Schema]:
-    """The models' schemas by name, with all that they refer to; the models themselves loosened as files are."""
+    """The models' schemas by name, with all that they refer to. In the models themselves no key is required."""
     from pydantic.json_schema import models_json_schema
 
     _, schema = models_json_schema([(model, "validation") for model in models], ref_template="#/$defs/{model}")

@@ -1,4 +1,4 @@
-"""The command `tiamat`: a Tiamat test file as one run, unchanged."""
+"""The command `tiamat`: execute an unchanged Tiamat test file as one run."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from evalflow.run.folder import RunFolder
 
 _FOLDER = Path(".evalflow") / "tiamat"
 _SHOWN = 20
-"""Cases of each dataset that the table shows."""
+"""Maximum cases of each dataset in the table."""
 
 
 def run_tiamat(test: str, overrides: Sequence[str], out: Console, err: Console) -> int:
     """Evaluate each of the test's datasets with each of its metrics, in one run.
 
-    The files are translated into a config folder of their own, named by its content, which `--config-dir` would read
-    as well. New answers are asked for, unless the rows bring theirs along or an override says otherwise. Where no judge
-    is named, the target's own model grades.
+    The files are converted to a config folder named by a hash of its content, which `--config-dir` can read too. New
+    answers are generated, unless the rows contain answers or an override says otherwise. By default the target's own
+    model is the judge.
 
     Args:
         test: The test file.
-        overrides: As of `run`.
+        overrides: As for `run`.
         out: For results.
         err: For progress and errors.
 
@@ -45,7 +45,7 @@ def run_tiamat(test: str, overrides: Sequence[str], out: Console, err: Console) 
         The exit code.
 
     Raises:
-        UserError: The files are wrong, or do not fit together.
+        UserError: The files are invalid or inconsistent.
     """
     imported = read_test(Path(test))
     folder = _written(imported)
@@ -66,7 +66,7 @@ class _Screen(TerminalScreen):
 
 
 def _written(imported: ImportedConfig) -> Path:
-    """The folder that holds these files; the same files are written once."""
+    """The folder of the converted files; identical files are written once."""
     files = imported.files()
     digest = hashlib.sha256(repr(sorted(files.items())).encode()).hexdigest()[:12]
     folder = _FOLDER.absolute() / digest

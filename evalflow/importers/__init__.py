@@ -1,1 +1,1 @@
-"""Other tools' files as evalflow's own: YAML of config groups, and what they need beside it."""
+"""Import of other tools' files as evalflow's config groups in YAML, with the prompts and data that they need."""

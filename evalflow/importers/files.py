@@ -1,4 +1,4 @@
-"""What importers share: validating other tools' files, and config groups as YAML that Hydra reads back as meant."""
+"""Shared parts of importers: validation of other tools' files, and config groups as YAML that Hydra reads correctly."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _WIDTH = 100
 
 @dataclass(frozen=True, slots=True)
 class ImportedConfig:
-    """What other tools' files declare, as evalflow's config groups: by key, the values of each file.
+    """Other tools' definitions as evalflow's config groups: by key, the values of each file.
 
     Attributes:
-        notes: What could not be imported as it was.
+        notes: What could not be imported unchanged.
     """
 
     datasets: dict[str, dict[str, Any]] = field(default_factory=dict[str, "dict[str, Any]"])
@@ -34,11 +34,11 @@ class ImportedConfig:
 
     @property
     def has_answers(self) -> bool:
-        """Whether every dataset has the answers to score, so that no target is needed."""
+        """Whether every dataset has recorded answers, so that no target is needed."""
         return all(bool(table["fields"]) and "answer" in table["fields"] for table in self.datasets.values())
 
     def files(self) -> dict[str, str]:
-        """Path below a config folder -> text."""
+        """The text of each file, by path below a config folder."""
         groups = {"dataset": self.datasets, "metric": self.metrics, "experiment": self.experiments}
         return {
             f"{group}/{key}.yaml": option_text(group, key, values)
@@ -51,10 +51,10 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 def validated(model: type[Model], value: Any, path: Path) -> Model:
-    """Check what a file holds.
+    """Validate the content of a file.
 
     Raises:
-        UserError: With every problem, by its key.
+        UserError: Lists every problem, by its key.
     """
     try:
         return model.model_validate(value)
@@ -69,14 +69,14 @@ def validated(model: type[Model], value: Any, path: Path) -> Model:
 
 
 def first_file(name: str, folders: Iterable[Path]) -> Path | None:
-    """The file of that name in the first folder that has one."""
+    """The file of that name in the first folder that contains it."""
     return next((path.resolve() for folder in folders if (path := folder / name).is_file()), None)
 
 
 def key_for(name: str, taken: Collection[str], fallback: str) -> str:
-    """A key made of any name: lower-case letters, digits and _, and not among those `taken`.
+    """Derive a config key from any name: lower-case letters, digits and _, and not in `taken`.
 
-    The key begins with a letter: with `fallback` where the name does not.
+    The key begins with a letter: it is prefixed with `fallback` if the name does not.
     """
     plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
     words = re.sub(r"[^a-z0-9]+", "_", plain).strip("_")[:60]
@@ -86,7 +86,7 @@ def key_for(name: str, taken: Collection[str], fallback: str) -> str:
 
 
 def option_text(group: str, key: str, values: Mapping[str, Any]) -> str:
-    """The YAML of one option, its package line included. `${...}` in a text is escaped, so that it means itself."""
+    """The YAML of one option, including its package line. `${...}` in texts is escaped, so that it stays text."""
     package = "_global_" if group == "experiment" else f"{group}.{key}"
     text = yaml.safe_dump(_literal(values), sort_keys=False, allow_unicode=True, width=_WIDTH)
     return f"# @package {package}\n{text}"

@@ -1,4 +1,4 @@
-"""Config files of GOV.UK Chat Evaluation: one task each, with its data, metrics and number of judge runs."""
+"""Import of config files of GOV.UK Chat Evaluation. Each has one task with data, metrics and number of judge runs."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ _TASKS: Mapping[str, tuple[str, tuple[str, ...]]] = {
         ("topics_in_order", "topics_any_order", "topic_primary", "topic_primary_in_either", "topic_any"),
     ),
 }
-"""Task to our dataset and metrics; those of rag_answers are in the file."""
+"""Task to evalflow's dataset and metrics; the metrics of rag_answers are in the file."""
 _RENAMED = {"factual_correctness": "factual_precision", "factual_completeness": "factual_recall"}
 _METRICS = (
     "faithfulness", "relevance", "bias", "factual_precision", "factual_recall", "absence_of_factual_contradictions",
     "context_relevancy", "coherence",
 )  # fmt: skip
 _BEDROCK = "https://bedrock-runtime.eu-west-1.amazonaws.com/openai/v1"
-"""The region that the tool takes where AWS_BEDROCK_REGION names none."""
+"""The tool's default region, used if AWS_BEDROCK_REGION is not set."""
 _COLUMNS = {
     "expected_guardrails": "output_guardrails", "confidence_score": "question_router",
     "expected_chunk_uids": "retrieval", "expected_primary_topic": "topic_tagger", "structured_contexts": "rag_answers",
 }  # fmt: skip
-"""A column that only the data of one task has."""
+"""Columns that occur only in the data of one task."""
 
 
 class _Metric(BaseModel):
@@ -63,12 +63,12 @@ class _Config(BaseModel):
 
 
 def read_config(path: Path) -> ImportedConfig:
-    """A config file as a dataset and an experiment; `notes` say what of it has no counterpart.
+    """Convert a config file to a dataset and an experiment; `notes` list what has no counterpart.
 
-    Metrics or a guardrail_type, the file's name, or the data tell its task.
+    The task is recognized by its metrics, its guardrail_type, the file's name, or the data.
 
     Raises:
-        UserError: It cannot be read, is no such file, its data are not there, or none of its metrics is known.
+        UserError: The file cannot be read or is of another kind, its data are missing, or none of its metrics is known.
     """
     config = _read(path)
     data = _located(config.input_path, path)
@@ -146,7 +146,7 @@ def _metrics(config: _Config, notes: list[str]) -> dict[str, _Metric]:
 
 
 def _judges(metrics: Mapping[str, _Metric], defaults: list[dict[str, Any]], notes: list[str]) -> dict[str, Any]:
-    """The metrics' thresholds and own judges, and the endpoint of all of them."""
+    """The metrics' thresholds and own judges, and their common endpoint."""
     overrides: dict[str, dict[str, Any]] = {}
     for name, metric in metrics.items():
         judge = {key: getattr(metric, key) for key in ("model", "temperature") if getattr(metric, key) is not None}

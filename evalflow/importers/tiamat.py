@@ -1,4 +1,4 @@
-"""Tiamat's datasets, metrics and tests: JSON files that name each other."""
+"""Import of Tiamat's datasets, metrics and tests: JSON files that refer to each other."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from evalflow.errors import Problem, UserError, nearest
 from evalflow.importers.files import ImportedConfig, Model, first_file, key_for, validated
 
 _ANSWER = "actual_output"
-"""The column of answers that were recorded; such rows need no target."""
+"""The column of recorded answers; rows with it need no target."""
 _WHOLE = " (as one conversation)"
 
 
@@ -71,7 +71,7 @@ class _Metric(_Part):
     score: Annotated[_Scale | _Simple, Field(discriminator="type")]
 
     def declared(self, covered: list[str] | None) -> dict[str, Any]:
-        """Its YAML; the rubric's prompt shows the description word for word, and what `needs` names."""
+        """Its YAML. The rubric's prompt contains the description unchanged, and the fields in `needs`."""
         history, examples = self.config.needs_history, self.config.needs_example_output
         needs = ["messages" if history else "question", "answer"]
         if examples:
@@ -112,14 +112,14 @@ class _Test(_Part):
 
 
 def read_test(path: Path) -> ImportedConfig:
-    """A test file, with the datasets and metrics that it names.
+    """Convert a test file, with its datasets and metrics.
 
     A metric that needs the history scores each dataset as one conversation. If the test has other metrics too, such a
-    dataset is imported twice, and each metric covers its own form of it. Relative paths in the file are of the working
-    directory, else of the file's own folder.
+    dataset is imported twice, and each metric covers its own form of it. Relative paths in the file are resolved in the
+    working directory first, then in the file's own folder.
 
     Raises:
-        UserError: With every problem of all the files.
+        UserError: Lists every problem of all files.
     """
     problems: list[Problem] = []
     test = _read(path, _Test, problems)
@@ -181,7 +181,7 @@ def _without_examples(tables: Mapping[Path, _Dataset], metrics: Mapping[Path, _M
 
 
 def _all(names: list[str], test: Path, model: type[Model], what: str, problems: list[Problem]) -> dict[Path, Model]:
-    """The files that a test names, each read once; two of one name are a problem."""
+    """The files that a test refers to, each read once. Two files with the same name are a problem."""
     found: dict[Path, Model] = {}
     by_name: dict[str, Path] = {}
     for name in names:

@@ -15,7 +15,7 @@ _AT_ONCE = 500
 
 
 def append(connection: Connection, dataset: int, rows: Iterable[Row]) -> int:
-    """Add cases at the end of a dataset; gives how many.
+    """Append cases to a dataset; returns their number.
 
     Args:
         connection: In a transaction that writes.
@@ -51,8 +51,8 @@ class CaseQuery:
     Attributes:
         connection: In a transaction.
         dataset: The id of its row.
-        tag: Only those with this tag, or one below it.
-        text: Only those whose question or id contains this; capitals of ASCII do not matter.
+        tag: Only cases with this tag or a sub-tag.
+        text: Only cases whose question or id contains this, ignoring the case of ASCII letters.
     """
 
     connection: Connection
@@ -61,16 +61,16 @@ class CaseQuery:
     text: str | None = None
 
     def page(self, after: int | None, limit: int) -> list[Row]:
-        """The first cases behind a position; None: from the start."""
+        """The first cases after a position; None starts at the beginning."""
         query = self._select(cases).order_by(cases.c.position).limit(limit)
         return every(self.connection, query if after is None else query.where(cases.c.position > after))
 
     def page_at(self, first: int, limit: int) -> list[Row]:
-        """The cases after the first `first`."""
+        """A page of cases, skipping the first `first`."""
         return every(self.connection, self._select(cases).order_by(cases.c.position).offset(first).limit(limit))
 
     def around(self, position: int) -> tuple[int, int | None, int | None]:
-        """How many cases come before a position, and the row ids of the previous and the next case."""
+        """The number of cases before a position, and the row ids of the previous and the next case."""
         before, after = cases.c.position < position, cases.c.position > position
         count = self.connection.scalar(self._select(func.count()).where(before))
         ids = self._select(cases.c.id).limit(1)
@@ -78,7 +78,7 @@ class CaseQuery:
         return count or 0, previous, self.connection.scalar(ids.where(after).order_by(cases.c.position))
 
     def count(self) -> int:
-        """How many cases there are."""
+        """The number of matching cases."""
         return self.connection.scalar(self._select(func.count())) or 0
 
     def ids(self) -> list[int]:
@@ -114,14 +114,14 @@ def by_key(connection: Connection, dataset: int, key: str) -> Row | None:
 
 
 def by_ids(connection: Connection, dataset: int, rows: Sequence[int]) -> Iterator[Row]:
-    """The cases with these row ids that exist; within `Database.writing` nobody else changes them meanwhile."""
+    """The existing cases with these row ids. Within `Database.writing`, nobody else changes them."""
     for chunk in chunks(rows, _AT_ONCE):
         query = select(cases).where(cases.c.dataset_id == dataset, cases.c.id.in_(chunk))
         yield from every(connection, query.order_by(cases.c.position))
 
 
 def known_keys(connection: Connection, dataset: int, keys: Sequence[str]) -> set[str]:
-    """Those of the case ids that the dataset has."""
+    """The case ids among `keys` that the dataset contains."""
     found: set[str] = set()
     for chunk in chunks(keys, _AT_ONCE):
         query = select(cases.c.key).where(cases.c.dataset_id == dataset, cases.c.key.in_(chunk))
@@ -130,7 +130,7 @@ def known_keys(connection: Connection, dataset: int, keys: Sequence[str]) -> set
 
 
 def replace(connection: Connection, dataset: int, case: int, expected: int, row: Row) -> bool:
-    """Change a case if it still has the expected version; says whether it had."""
+    """Change a case if it still has the expected version; returns whether it had."""
     values = {"key": row["key"], "question": row["question"], "body": row["body"], "updated_at": now()}
     if not change(connection, cases, cases.c.id == case, expected, values):
         return False
@@ -159,7 +159,7 @@ def rewrite(connection: Connection, dataset: int, changed: Mapping[int, Row]) ->
 
 
 def remove(connection: Connection, dataset: int, rows: Sequence[int]) -> int:
-    """Delete cases; gives how many there were."""
+    """Delete cases; returns how many existed."""
     statements = (
         delete(cases).where(cases.c.dataset_id == dataset, cases.c.id.in_(chunk)) for chunk in chunks(rows, _AT_ONCE)
     )
@@ -167,7 +167,7 @@ def remove(connection: Connection, dataset: int, rows: Sequence[int]) -> int:
 
 
 def tags(connection: Connection, dataset: int) -> list[tuple[str, int]]:
-    """Every tag with how many cases have it, or one below it."""
+    """Every tag with the number of cases that have it or a sub-tag."""
     query = (
         select(case_tags.c.tag, func.count())
         .join(cases, cases.c.id == case_tags.c.case_id)

@@ -1,4 +1,4 @@
-"""Opening the database: its engine, its transactions, and the schema brought up to date."""
+"""The database: engine, transactions, and schema migration."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ from evalflow.paths import private_database
 
 FOLDER = Path(__file__).with_name("migrations")
 KEPT = 3
-"""Copies of a file that stay, of the last changes of its schema."""
-_LOCK = 0x65766664  # any number, the same for all
-"""PostgreSQL's advisory lock that two processes which start together take in turn."""
+"""The number of backups to keep from schema changes."""
+_LOCK = 0x65766664  # an arbitrary constant
+"""PostgreSQL's advisory lock that serializes migrations of processes that start together."""
 
 
 def bring_up_to_date(engine: Engine, file: Path | None) -> Path | None:
-    """Run the migrations that a database lacks, all in one transaction.
+    """Run the pending migrations of a database in one transaction.
 
     Args:
         engine: Its connections.
-        file: The database's file, if it is one; it is copied before it is changed.
+        file: The database's file, if it has one; it is backed up before it is changed.
 
     Returns:
-        The copy, where there is one.
+        The backup, if one was made.
 
     Raises:
-        UserError: A newer version has made it, or another program.
+        UserError: A newer version created it, or another program.
     """
     scripts = ScriptDirectory(str(FOLDER))
     newest = scripts.get_current_head()
@@ -50,7 +50,7 @@ def bring_up_to_date(engine: Engine, file: Path | None) -> Path | None:
     with engine.connect().execution_options(writes=True) as connection, connection.begin():
         if engine.dialect.name == "postgresql":
             connection.execute(select(func.pg_advisory_xact_lock(_LOCK)))
-        revision = _revision(connection, scripts)  # another process may have been quicker
+        revision = _revision(connection, scripts)  # another process may have migrated it meanwhile
         if revision == newest:
             return None
         backup = _copied(file, revision) if file is not None and revision is not None else None
@@ -61,7 +61,7 @@ def bring_up_to_date(engine: Engine, file: Path | None) -> Path | None:
 
 
 def _revision(connection: Connection, scripts: ScriptDirectory) -> str | None:
-    """The database's revision; None for an empty one."""
+    """The database's revision; None for an empty database."""
     revision = MigrationContext.configure(connection).get_current_revision()
     where = connection.engine.url.render_as_string(hide_password=True)
     if revision is None and inspect(connection).has_table("runs"):
@@ -74,10 +74,10 @@ def _revision(connection: Connection, scripts: ScriptDirectory) -> str | None:
 
 
 def _copied(file: Path, revision: str) -> Path:
-    """A copy of a database of that revision, beside it; of earlier copies the last ones stay."""
+    """Back up a database of that revision beside the original, and delete the oldest backups."""
     stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%f")
     copy = file.with_name(f"{file.name}.{revision}.{stamp}.backup")
-    draft = copy.with_suffix(".draft")  # so that no half of a copy is taken for one
+    draft = copy.with_suffix(".draft")  # so that an incomplete copy is never used as a backup
     private_database(draft)
     with closing(sqlite3.connect(file)) as source, closing(sqlite3.connect(draft)) as target:
         source.backup(target)
@@ -90,22 +90,22 @@ def _copied(file: Path, revision: str) -> Path:
 
 
 CACHE_KB = 64 * 1024
-"""What a connection to a file keeps in memory, so that the indexes of a large run are not read again and again."""
+"""Cache of a connection to a file: large enough to keep the indexes of a large run in memory."""
 BUSY_S = 30.0
-"""How long a writer waits for another one."""
-_WRITERS = 0x65766C77  # any number, the same for all
-"""PostgreSQL's advisory lock that transactions which look something up before they write take in turn."""
+"""How long a writer waits for the write lock."""
+_WRITERS = 0x65766C77  # an arbitrary constant
+"""PostgreSQL's advisory lock that serializes transactions that read before they write."""
 
 
 @dataclass(frozen=True, slots=True)
 class Database:
-    """A database whose schema is the one of this version.
+    """A database with the schema of this version.
 
     Attributes:
-        engine: Connections to it; any number of threads may use it.
-        identity: Tells its file from another one at the same place; None where it is no file.
-        made: The file that was made for it just now; None where it was there, or is no file.
-        backup: The copy that was made of the file before its schema was changed; None where it was not.
+        engine: Its connections; safe to use from several threads.
+        identity: Identifies the file, to detect that it was replaced; None without a file.
+        made: The file, if it was created just now; else None.
+        backup: The backup of the file from before a schema change; None if there was none.
     """
 
     engine: Engine
@@ -115,7 +115,7 @@ class Database:
 
     @property
     def path(self) -> Path | None:
-        """The file of SQLite."""
+        """The SQLite file."""
         return _file(self.engine.url)
 
     @property
@@ -125,33 +125,35 @@ class Database:
 
     @contextmanager
     def reading(self) -> Generator[Connection]:
-        """One view of the database, which does not change within the block.
+        """A read transaction: one snapshot of the database, unchanged within the block.
 
         Raises:
-            InfrastructureError: The database does not answer, or its file is not the one that was opened.
+            InfrastructureError: The database does not answer, or its file was replaced.
         """
         with self._transaction({"isolation_level": "REPEATABLE READ"} if self._is_postgres else {}) as connection:
             yield connection
 
     @contextmanager
     def writing(self, *, in_turn: bool = True) -> Generator[Connection]:
-        """One transaction: all of the block, or nothing.
+        """A write transaction: commits the block, or rolls it back on any error.
 
         Args:
-            in_turn: Whether it waits until no other such transaction is under way, so that what it looks up before it
-                writes stays true. A worker need not wait: each of its statements says what it takes for granted. SQLite
-                has one writer at a time in any case.
+            in_turn: Whether to wait until no other such transaction is active, so that what is read before writing
+                stays
+                valid. A worker need not wait: each of its statements checks its own conditions. SQLite has a single
+                    writer
+                in any case.
 
         Raises:
-            ConflictError: A row that it refers to was deleted meanwhile, or its key exists already.
-            InfrastructureError: The database does not answer, cannot be written, or is not the one that was opened.
+            ConflictError: A referenced row was deleted meanwhile, or the key exists already.
+            InfrastructureError: The database does not answer, cannot be written, or was replaced.
         """
         with self._transaction({"writes": True}) as connection:
             if in_turn and self._is_postgres:
                 connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{BUSY_S:g}s'")
                 connection.execute(select(func.pg_advisory_xact_lock(_WRITERS)))
             yield connection
-        self._expect_in_place()  # or else it was written into a file that nobody will find again
+        self._expect_in_place()  # otherwise the changes would go to a deleted file
 
     @contextmanager
     def _transaction(self, options: Mapping[str, Any]) -> Generator[Connection]:
@@ -164,7 +166,7 @@ class Database:
             raise ConflictError(Problem(what, "", "look at what is there now, and try again")) from error
         except DBAPIError as error:
             if not (isinstance(error, OperationalError | InterfaceError) or type(error) is DatabaseError):
-                raise  # a mistake of ours
+                raise  # a bug in evalflow
             raise InfrastructureError(*self._failure(error)) from None
 
     @property
@@ -178,7 +180,7 @@ class Database:
         return f"the database {self.shown_url} does not answer: {_first_line(error)}", hint
 
     def _expect_in_place(self) -> None:
-        """See that the file still is the one that was opened: connections to another would read and write nowhere."""
+        """Check that the file has not been deleted or replaced since it was opened."""
         if self.path is None or _identity(self.path) == self.identity:
             return
         what = "was replaced by another file" if self.path.exists() else "was deleted"
@@ -193,13 +195,14 @@ class Database:
 
 
 def open_database(url: str) -> Database:
-    """Open a database, make it where it is a file that is missing, and bring its schema up to date.
+    """Open a database. A missing file is created, and the schema is migrated.
 
     Args:
-        url: As of SQLAlchemy: sqlite:///PATH, or postgresql://USER@HOST/NAME (with psycopg, its driver).
+        url: A URL of SQLAlchemy: sqlite:///PATH, or postgresql://USER@HOST/NAME (with the driver psycopg).
 
     Raises:
-        UserError: The URL is none, its driver is missing, nothing answers there, or its schema is of a newer version.
+        UserError: The URL is invalid, its driver is missing, nothing answers there, or the schema is of a newer
+            version.
     """
     try:
         parsed = make_url(url)
@@ -246,7 +249,7 @@ def _engine(url: URL, file: Path | None) -> Engine:
 
 
 def _set_up_sqlite(connection: sqlite3.Connection, _: Any) -> None:
-    """Readers beside a writer, references that are held, and transactions that begin where we say so."""
+    """Set WAL mode (readers beside a writer), foreign keys, and explicit transactions."""
     connection.isolation_level = None
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = NORMAL")

@@ -1,4 +1,4 @@
-"""Definitions (bots, their metrics, datasets), and the responses to repeated requests."""
+"""Definitions (bots, their metrics, datasets), and stored responses by idempotency key."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TABLES: Mapping[TableName, sa.Table] = {"bots": bots, "datasets": datasets, "me
 
 
 def named(connection: Connection, table: TableName, name: str, bot: int | None = None) -> Row | None:
-    """The definition of that name; a metric's name is unique for its bot."""
+    """The definition with that name; a metric's name is unique within its bot."""
     return one(connection, _select(table, bot).where(_TABLES[table].c.name == name))
 
 
@@ -27,25 +27,25 @@ def listed(connection: Connection, table: TableName, bot: int | None = None) -> 
 
 
 def add(connection: Connection, table: TableName, values: Mapping[str, Any]) -> int:
-    """Add a definition at version 1; gives its id."""
+    """Add a definition at version 1; returns its id."""
     moment = now()
     return tables.add(connection, _TABLES[table], {**values, "version": 1, "created_at": moment, "updated_at": moment})
 
 
 def change(connection: Connection, table: TableName, row: int, expected: int, values: Mapping[str, Any]) -> bool:
-    """Change a definition if it still has the expected version; says whether it had."""
+    """Change a definition if it still has the expected version; returns whether it had."""
     found = _TABLES[table]
     return tables.change(connection, found, found.c.id == row, expected, {**values, "updated_at": now()})
 
 
 def delete(connection: Connection, table: TableName, row: int, expected: int) -> bool:
-    """Delete a definition, with what belongs to it, if it still has the expected version; says whether it had."""
+    """Delete a definition and its dependents if it still has the expected version; returns whether it had."""
     found = _TABLES[table]
     return connection.execute(sa.delete(found).where(found.c.id == row, found.c.version == expected)).rowcount == 1
 
 
 def counts(connection: Connection) -> dict[int, int]:
-    """How many cases each dataset has, by its id."""
+    """The number of cases of each dataset, by its id."""
     query = select(cases.c.dataset_id, func.count()).group_by(cases.c.dataset_id)
     return {row[0]: row[1] for row in connection.execute(query)}
 
@@ -59,12 +59,12 @@ KEPT = timedelta(days=30)
 
 
 def get(connection: Connection, key: str) -> Row | None:
-    """The response that is stored under an idempotency key."""
+    """The response stored under an idempotency key."""
     return one(connection, select(creations).where(creations.c.key == key))
 
 
 def put(connection: Connection, values: Row) -> None:
-    """Store a response, replace an earlier one of its key, and delete those older than `KEPT`."""
+    """Store a response, replacing one with the same key, and delete those older than `KEPT`."""
     oldest = (datetime.now(UTC) - KEPT).isoformat(timespec="milliseconds")
     connection.execute(sa.delete(creations).where((creations.c.at < oldest) | (creations.c.key == values["key"])))
     connection.execute(insert(creations).values(**values, at=now()))

@@ -1,4 +1,4 @@
-"""Runs, and the workers that execute them. Each change of state is one UPDATE that checks the state it starts from."""
+"""Runs and their workers. Each change of state is one UPDATE that checks the state before."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from evalflow.store.tables import Row, add, every, now, one, runs
 
 State = Literal["queued", "running", "done", "failed", "cancelled", "interrupted"]
 Task = Literal["run", "resume", "retry", "load"]
-"""What a worker is to do: begin the run, finish it, repeat what ended in error, or only load its scores."""
+"""A worker's task: start the run, finish it, retry what ended in error, or only load its scores."""
 ENDED = ("done", "failed", "cancelled", "interrupted")
 
 
 def create(connection: Connection, values: Mapping[str, Any]) -> int:
-    """A new run; gives its row's id."""
+    """Create a run; returns its row's id."""
     blank: dict[str, Any] = {
         "task": "run",
         "cancelling": False,
@@ -31,7 +31,7 @@ def create(connection: Connection, values: Mapping[str, Any]) -> int:
 
 
 def get(connection: Connection, run_id: str) -> Row | None:
-    """The run of that id."""
+    """The run with that id."""
     return one(connection, select(runs).where(runs.c.run_id == run_id))
 
 
@@ -45,10 +45,10 @@ def page(connection: Connection, before: int | None, limit: int, bot: str | None
 
     Args:
         connection: In a transaction.
-        before: Only those whose row's id is smaller.
-        limit: How many at most.
-        bot: Only those of this bot.
-        state: Only those in this state.
+        before: Only runs whose row id is smaller.
+        limit: Maximum number of runs.
+        bot: Only runs of this bot.
+        state: Only runs in this state.
     """
     query = select(runs).order_by(runs.c.id.desc()).limit(limit)
     wanted = {runs.c.bot: bot, runs.c.state: state}
@@ -57,19 +57,19 @@ def page(connection: Connection, before: int | None, limit: int, bot: str | None
 
 
 def delete_run(connection: Connection, run_id: str, expected: int | None = None) -> bool:
-    """Delete a run that has ended and has the expected version, with its scores; says whether it did."""
+    """Delete a run that has ended and has the expected version, with its scores; returns whether it did."""
     fits = runs.c.state.in_(ENDED) & _has_version(expected)
     return connection.execute(delete(runs).where(runs.c.run_id == run_id, fits)).rowcount == 1
 
 
 def queue(connection: Connection, run_id: str, task: Task, expected: int | None = None) -> bool:
-    """Queue a run again that has ended and has the expected version; says whether it did."""
+    """Queue a run again that has ended and has the expected version; returns whether it did."""
     values = {"state": "queued", "task": task, "cancelling": False, "message": "", "finished_at": None, "loaded": 0}
     return _set(connection, run_id, runs.c.state.in_(ENDED) & _has_version(expected), **values)
 
 
 def cancel(connection: Connection, run_id: str, expected: int | None = None) -> bool:
-    """Cancel a run: a queued one at once, a running one by its worker; says whether it did either."""
+    """Cancel a run: a queued run at once, a running one through its worker. Returns whether it did either."""
     waits = runs.c.state == "queued"
     values = {
         "state": case((waits, "cancelled"), else_=runs.c.state),
@@ -84,7 +84,7 @@ def claim(connection: Connection, worker: str, moment: float) -> Row | None:
 
     Args:
         connection: In a transaction that writes.
-        worker: Who takes it.
+        worker: The worker's name.
         moment: Now, in seconds since the epoch.
     """
     waiting = select(runs.c.id).where(runs.c.state == "queued").order_by(runs.c.id).limit(1)
@@ -105,7 +105,7 @@ def waiting(connection: Connection) -> bool:
 
 
 def release(connection: Connection, run_id: str, worker: str) -> bool:
-    """Put a worker's run back into the queue, to be resumed; says whether it was the worker's."""
+    """Put a worker's run back into the queue, to be resumed. Returns whether it was the worker's."""
     mine = (runs.c.worker == worker) & (runs.c.state == "running")
     return _set(connection, run_id, mine, state="queued", worker=None, pid=None)
 
@@ -116,18 +116,18 @@ def running(connection: Connection) -> list[Row]:
 
 
 def take_over(connection: Connection, row: Row, worker: str, moment: float) -> bool:
-    """Take a run over from a dead worker; says whether no other worker was quicker."""
+    """Take a run over from a dead worker. Returns False if another worker was faster."""
     seen = (runs.c.worker == row["worker"]) & (runs.c.heartbeat == row["heartbeat"])
     return _set(connection, row["run_id"], (runs.c.state == "running") & seen, worker=worker, heartbeat=moment)
 
 
 def note(connection: Connection, run_id: str, worker: str, **values: Any) -> bool:
-    """Save the progress of a worker's run; says whether the run still is this worker's."""
+    """Save the progress of a worker's run. Returns whether it is still this worker's run."""
     return _set(connection, run_id, (runs.c.worker == worker) & (runs.c.state == "running"), **values)
 
 
 def change(connection: Connection, run_id: str, expected: int, **values: Any) -> bool:
-    """Change a run if it still has the expected version; says whether it had."""
+    """Change a run if it still has the expected version; returns whether it had."""
     return _set(connection, run_id, _has_version(expected), **values)
 
 

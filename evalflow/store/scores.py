@@ -1,4 +1,4 @@
-"""The scores of runs in the database: written as they come in, and read by the page."""
+"""The scores of runs in the database: written as they arrive, and read in pages."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from evalflow.store.tables import (
 )
 
 Place = tuple[int, int]
-"""Where a score stands in its run: the position of the answer, and the score's number among those of the answer."""
+"""The key of a score in its run: the position of the answer, and the score's number within the answer."""
 Query = Select[*tuple[Any, ...]]
 _AT_ONCE = 500
 _ORDER = (scores.c.position, scores.c.n)
@@ -34,7 +34,7 @@ _ORDER = (scores.c.position, scores.c.n)
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """A threshold, the first score that passes, for a metric and judge."""
+    """The lowest passing score (or highest, if lower is better) of a metric and judge."""
 
     metric: str
     judge: str | None
@@ -42,30 +42,30 @@ class Limit:
     higher: bool = True
 
     def is_met(self) -> ColumnElement[bool]:
-        """A score passes; of what metric and judge it is, is not asked."""
+        """The score passes. Does not check metric and judge."""
         return passes(scores.c.score, self.value, higher_is_better=self.higher)
 
     def is_for(self) -> ColumnElement[bool]:
-        """A score is of the metric and judge."""
+        """The score is of this metric and judge."""
         judged = scores.c.judge.is_(None) if self.judge is None else scores.c.judge == self.judge
         return and_(scores.c.metric == self.metric, judged)
 
     def holds(self, *, passed: bool) -> ColumnElement[bool]:
-        """A score of the metric and judge passes, or does not."""
+        """The score is of this metric and judge, and passes or fails as given."""
         return and_(self.is_for(), self.is_met() if passed else not_(self.is_met()))
 
 
 @dataclass(frozen=True, slots=True)
 class ScoreFilter:
-    """Which scores; None leaves a field open.
+    """A filter of scores; None matches all.
 
     Attributes:
-        metric, status: Those with exactly this; status is scored, undefined, error or skipped.
-        tag: Those of cases with this tag, or one below it.
-        text: Those whose question, answer or case id contains this; capitals of ASCII do not matter.
-        low, high: Those with a score within these, bounds included.
-        passed: Those that passed, or that did not, by their thresholds.
-        positions: Those of these answers.
+        metric, status: Exact matches; status is scored, undefined, error or skipped.
+        tag: Scores of cases with this tag or a sub-tag.
+        text: Scores whose question, answer or case id contains this, ignoring the case of ASCII letters.
+        low, high: Bounds of the score, inclusive.
+        passed: Scores that pass, or that fail, by their thresholds.
+        positions: Scores of the answers at these positions.
     """
 
     metric: str | None = None
@@ -80,16 +80,16 @@ class ScoreFilter:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """One score with what it is about.
+    """One score with its question and answer.
 
     Attributes:
-        id: Of the score in its run.
-        position: Of the answer in its run, in input order, from 0.
+        id: The score's id in its run.
+        position: The answer's position in its run, in input order, from 0.
         value: On the metric's own scale.
-        threshold, passed: None where no threshold counts, passed also unless scored.
+        threshold, passed: None if no threshold applies; passed also if status is not scored.
         error, error_type: Why there is no score.
         answer_error: Why there is no answer.
-        steps: What the judge said, step by step; None where it was not asked for (see `get_score`).
+        steps: The judge's steps; None if not requested (see `get_score`).
     """
 
     id: str
@@ -121,7 +121,7 @@ class Score:
 
     @property
     def place(self) -> Place:
-        """Where the score stands in its run."""
+        """The score's key in its run."""
         return self.position, int(self.id.partition("-")[2])
 
 
@@ -136,7 +136,7 @@ class RunScores:
     Attributes:
         connection: In a transaction.
         run: The id of the run's row.
-        limits: The thresholds that decide what passes.
+        limits: The thresholds that decide passing.
     """
 
     connection: Connection
@@ -144,7 +144,7 @@ class RunScores:
     limits: Sequence[Limit] = ()
 
     def page(self, wanted: ScoreFilter, after: Place | None, limit: int, *, is_descending: bool = False) -> list[Score]:
-        """Scores in input order, or from the last to the first, behind a place."""
+        """Scores after a place, in input order or in reverse."""
         order = _ordered(_ORDER, is_descending=is_descending)
         behind = () if after is None else (_behind(after, is_descending=is_descending),)
         rare = self._rare_positions(wanted)
@@ -163,7 +163,7 @@ class RunScores:
     def page_by_score(
         self, wanted: ScoreFilter, after: tuple[float, int, int] | None, limit: int, *, is_descending: bool = False
     ) -> list[Score]:
-        """Scores of one metric by their number, the lowest first unless `is_descending`; what has none is left out."""
+        """Scores of one metric, lowest first unless `is_descending`. Cells without a score are omitted."""
         keys = self._keys(wanted).where(scores.c.score.is_not(None))
         if after is not None:
             beyond, *place = after
@@ -186,12 +186,12 @@ class RunScores:
         return {n: json.loads(text) for n, text in found}
 
     def count(self, wanted: ScoreFilter) -> int:
-        """How many scores there are; looks at every one of them."""
+        """The number of scores; slow, since it scans all of them."""
         query = select(func.count()).select_from(scores).where(*self._conditions(wanted))
         return self.connection.scalar(query) or 0
 
     def passing(self, limit: Limit) -> tuple[int, int]:
-        """How many scores of a metric and judge pass a threshold, and how many there are."""
+        """The number of scores of a metric and judge that pass a threshold, and the number of all."""
         query = select(func.coalesce(func.sum(case((limit.is_met(), 1), else_=0)), 0), func.count())
         of_metric = (scores.c.run == self.run, scores.c.score.is_not(None), limit.is_for())
         passed, total = self.connection.execute(query.where(*of_metric)).one()
@@ -206,7 +206,7 @@ class RunScores:
     def histogram(
         self, metric: str, edges: Sequence[float], threshold: float | None, *, higher: bool
     ) -> list[tuple[int, int]]:
-        """How many scores of a metric lie in each of the bins between edges, and how many of these pass the threshold.
+        """Count the scores of a metric in each bin between edges, and how many of these pass the threshold.
 
         The last bin includes its upper edge.
         """
@@ -221,13 +221,13 @@ class RunScores:
         return [found.get(i, (0, 0)) for i in range(last + 1)]
 
     def tags(self) -> list[tuple[str, int]]:
-        """Every tag with how many answers have it, or one below it."""
+        """Every tag with the number of answers that have it or a sub-tag."""
         query = select(answer_tags.c.tag, func.count()).where(answer_tags.c.run == self.run)
         found = self.connection.execute(query.group_by(answer_tags.c.tag).order_by(answer_tags.c.tag))
         return [(tag, number) for tag, number in found]
 
     def positions(self, dataset: str, case_id: str) -> list[int]:
-        """Where the answers to a case stand; looks at every answer of the run."""
+        """The positions of the answers to a case; slow, since it scans every answer of the run."""
         same = (answers.c.run == self.run, answers.c.dataset == dataset, answers.c.case_id == case_id)
         return list(self.connection.scalars(select(answers.c.position).where(*same).order_by(answers.c.position)))
 
@@ -236,7 +236,7 @@ class RunScores:
         return one(self.connection, select(answers).where(answers.c.run == self.run, answers.c.position == position))
 
     def last_position(self) -> int | None:
-        """Where the last answer stands."""
+        """The position of the last answer."""
         return self.connection.scalar(select(func.max(answers.c.position)).where(answers.c.run == self.run))
 
     def _keys(self, wanted: ScoreFilter) -> Query:
@@ -249,7 +249,9 @@ class RunScores:
         if wanted.status is not None:
             found.append(scores.c.status == wanted.status)
         elif wanted.metric is None and wanted.positions is None and _is_by_score(wanted):
-            found.append(scores.c.status == "scored")  # as every score is; so the index that begins with it serves
+            found.append(
+                scores.c.status == "scored"
+            )  # always true here; it lets the query use the index that begins with status
         if wanted.positions is not None:
             found.append(scores.c.position.in_(wanted.positions))
         if wanted.passed is not None:
@@ -269,11 +271,12 @@ class RunScores:
         """Find answers with rare scores (by threshold or bounds) through an index, without scanning the whole run.
 
         Args:
-            wanted: Only its `low`, `high` and `passed` count.
+            wanted: Only its `low`, `high` and `passed` are used.
 
         Returns:
-            Their positions in input order. None where an ordinary query is as quick: nothing is filtered by score, one
-            metric or a few answers are asked for, or the scores are not rare.
+            Their positions in input order. None if an ordinary query is as fast: there is no filter by score, the
+                filter is
+            for one metric or a few answers, or the scores are not rare.
         """
         if not _is_by_score(wanted) or wanted.metric is not None or wanted.positions is not None:
             return None
@@ -286,7 +289,7 @@ class RunScores:
         return sorted(set(found))
 
     def _by_metric(self, wanted: ScoreFilter) -> Iterator[ColumnElement[bool]]:
-        """One condition for each metric, so that an index on the metric and score can be used."""
+        """One condition per metric, so that an index on metric and score can be used."""
         if wanted.passed is not None:
             yield from (limit.holds(passed=wanted.passed) for limit in self.limits)
             return
@@ -298,7 +301,7 @@ class RunScores:
                 yield scores.c.metric == metric
 
     def _shown(self, keys: Query, order: Sequence[ColumnElement[Any]], limit: int) -> list[Score]:
-        """The first of the scores at these places, each with its question and answer."""
+        """The first of the scores with these keys, each with its question and answer."""
         found = keys.order_by(*order).limit(limit).subquery()
         at = and_(scores.c.run == self.run, scores.c.position == found.c.position, scores.c.n == found.c.n)
         of = and_(answers.c.run == self.run, answers.c.position == found.c.position)
@@ -327,7 +330,7 @@ def _is_by_score(wanted: ScoreFilter) -> bool:
 
 
 def _within(wanted: ScoreFilter) -> list[ColumnElement[bool]]:
-    """The bounds of the score alone."""
+    """Conditions for the bounds of the score only."""
     found: list[ColumnElement[bool]] = []
     if wanted.low is not None:
         found.append(scores.c.score >= wanted.low)
@@ -368,7 +371,7 @@ def put(
         tagged: Rows of answer_tags.
         scored: Rows of scores.
         steps: Rows of score_steps.
-        is_replaced: Whether a row that is there already is replaced; else it stays.
+        is_replaced: Whether to replace existing rows; otherwise they are kept.
     """
     if answered:
         connection.execute(upsert(connection, answers, is_replaced=is_replaced), answered)
@@ -378,7 +381,7 @@ def put(
 
 
 def statuses(connection: Connection, run: int, places: Sequence[Place]) -> dict[Place, str]:
-    """The status of each score that is at one of these places."""
+    """The status of each existing score among these places."""
     found: dict[Place, str] = {}
     wanted = set(places)
     for some in chunks(dict.fromkeys(position for position, _ in places), _AT_ONCE):
@@ -389,14 +392,14 @@ def statuses(connection: Connection, run: int, places: Sequence[Place]) -> dict[
 
 
 def failed_answers(connection: Connection, run: int, positions: Sequence[int]) -> int:
-    """How many of the answers at these positions have failed."""
+    """The number of failed answers among these positions."""
     query = select(func.count()).where(answers.c.run == run, answers.c.error.is_not(None))
     parts = (query.where(answers.c.position.in_(some)) for some in chunks(positions, _AT_ONCE))
     return sum(connection.scalar(part) or 0 for part in parts)
 
 
 def common_cases(connection: Connection, one: int, other: int) -> list[tuple[str, str, str, bool]]:
-    """Dataset, id and question of the cases that two runs have, and whether answers differ; looks at all of both."""
+    """Dataset, id and question of the cases that two runs share, and whether answers differ. Scans both runs."""
     a, b = answers.alias("a"), answers.alias("b")
     same = (a.c[key] == b.c[key] for key in ("dataset", "case_id", "target_repeat"))
     apart = or_(a.c.answer.is_distinct_from(b.c.answer), a.c.error.is_(None) != b.c.error.is_(None))

@@ -1,4 +1,4 @@
-"""The tables. What is written here and what `migrations/` makes is the same, which a test holds."""
+"""The tables. A test checks that they are the same as those that `migrations/` creates."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ def _id() -> Column[int]:
 
 
 def _version() -> Column[int]:
-    """Counts the changes of a row, so that nobody overwrites what they have not seen."""
+    """Counts the changes of a row, so that nobody overwrites a change they have not seen."""
     return Column("version", Integer, nullable=False)
 
 
 def _at(name: str, *, nullable: bool = False) -> Column[str]:
-    """A moment, as ISO 8601 in UTC."""
+    """A time, as ISO 8601 in UTC."""
     return Column(name, String(40), nullable=nullable)
 
 
@@ -202,7 +202,7 @@ scores = Table(
     Column("cost_usd", Float, nullable=True),
     Column("latency_s", Float, nullable=True),
     PrimaryKeyConstraint("run", "position", "n"),
-    # Each holds all that its filters ask for, so that a page is found without a look at the rows that are passed over.
+    # Each index covers its filters, so that finding a page reads no rows that do not match.
     Index("ix_scores_by_metric", "run", "metric", "position", "n", "status", "score", "judge"),
     Index("ix_scores_by_status", "run", "status", "position", "n", "score", "metric", "judge"),
     Index("ix_scores_by_score", "run", "metric", "score", "position", "n"),
@@ -255,18 +255,18 @@ T = TypeVar("T")
 Row = dict[str, Any]
 """A row by column name."""
 Query = Select[*tuple[Any, ...]]
-"""What selects any columns."""
+"""A SELECT of any columns."""
 
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
 class RowPage(Generic[T]):
-    """Some of a list.
+    """A page of a list.
 
     Attributes:
         items: In order.
-        next: What to give as `after` for the items that follow; None at the end.
+        next: The `after` of the following page; None at the end.
     """
 
     items: Sequence[T]
@@ -274,12 +274,12 @@ class RowPage(Generic[T]):
 
 
 def now() -> str:
-    """The time, as it stands in the tables."""
+    """The current time in the format of the tables."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
 def storable(text: str) -> str:
-    """The text with a replacement character for what no database takes: NUL, and halves of surrogate pairs."""
+    """The text with characters replaced that no database stores: NUL and lone surrogates."""
     return _UNSTORABLE.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
@@ -295,27 +295,27 @@ def every(connection: Connection, query: Query) -> list[Row]:
 
 
 def from_row(kind: type[T], row: Mapping[str, Any], **others: Any) -> T:
-    """A dataclass of a row's columns of the same names, and of other values."""
+    """A dataclass from the columns with its fields' names, and from other values."""
     names = (field.name for field in fields(kind))  # pyright: ignore[reportArgumentType]
     return kind(**{name: row[name] for name in names if name in row} | others)
 
 
 def add(connection: Connection, table: Table, values: Mapping[str, Any]) -> int:
-    """Insert a row; gives its id."""
+    """Insert a row; returns its id."""
     key = connection.execute(insert(table).values(**values)).inserted_primary_key
     assert key is not None
     return key[0]
 
 
 def chunks(rows: Iterable[T], size: int) -> Iterator[list[T]]:
-    """The rows in lists of at most `size`: a statement takes a limited number of parameters."""
+    """The rows in lists of at most `size`, since the number of parameters of a statement is limited."""
     waiting = iter(rows)
     while chunk := list(islice(waiting, size)):
         yield chunk
 
 
 def upsert(connection: Connection, table: Table, *, is_replaced: bool = True) -> Insert:
-    """An insertion of rows, where a row with the same primary key is replaced, or else stays."""
+    """An INSERT that replaces a row with the same primary key, or else keeps it."""
     dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
     statement = dialect.insert(table)
     key = list(table.primary_key)
@@ -326,9 +326,9 @@ def upsert(connection: Connection, table: Table, *, is_replaced: bool = True) ->
 
 
 def add_many(connection: Connection, statement: Insert, rows: Sequence[Row]) -> None:
-    """Insert many rows whose values the driver takes as they are: texts and numbers, no JSON.
+    """Insert many rows of plain texts and numbers, without JSON.
 
-    SQLAlchemy's own way looks at each value of each row, which takes longer than the insertion of a short row.
+    This skips SQLAlchemy's processing of each value, which takes longer than inserting a short row.
     """
     compiled = statement.compile(dialect=connection.dialect)
     order = compiled.positiontup
@@ -339,6 +339,6 @@ def add_many(connection: Connection, statement: Insert, rows: Sequence[Row]) -> 
 def change(
     connection: Connection, table: Table, where: ColumnElement[bool], expected: int, values: Mapping[str, Any]
 ) -> bool:
-    """Change one row if it still is of the version that was seen; says whether it was."""
+    """Change one row if it still has the expected version; returns whether it had."""
     statement = update(table).where(where, table.c.version == expected)
     return connection.execute(statement.values(**values, version=expected + 1)).rowcount == 1

@@ -1,4 +1,4 @@
-"""One run that a worker executes, from its claim to its end."""
+"""One run of a worker, from its claim to its end."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from evalflow.store.tables import now
 PROGRESS_S = 1.0
 """How often progress is saved."""
 PATIENCE_S = 20.0
-"""How long a run that is cancelled may take to finish what is under way, before it is asked again to stop."""
+"""How long a cancelled run may take to finish its calls before it gets a second SIGINT."""
 
 
 class WorkerJob:
@@ -58,7 +58,7 @@ class WorkerJob:
         return self._loading is not None or (self._intake is not None and self._intake.behind)
 
     def begin(self) -> bool:
-        """Start its process, or go on with what is there: a process that lives, or a run that only has to be ended.
+        """Start the run's process. If it has one already, follow it; if only the end is missing, end the run.
 
         Returns:
             Whether the run is still this worker's.
@@ -78,7 +78,7 @@ class WorkerJob:
         try:
             self._child = process.start(self._path, arguments, self._space.root)
         except BlockingIOError:
-            self._is_adopted = True  # another process works on it after all
+            self._is_adopted = True  # another process has started on it meanwhile
             return True
         except OSError as error:
             self._refused = f"{self._path}: {error.strerror}"
@@ -87,7 +87,7 @@ class WorkerJob:
         return self._note(pid=self._pid)
 
     def advance(self) -> bool:
-        """Follow the run one step; says whether it still is this worker's."""
+        """Advance the run one step; returns whether it is still this worker's."""
         if self._refused:
             return self._end({"state": "failed", "message": self._refused})
         if self._loading is None:
@@ -102,16 +102,16 @@ class WorkerJob:
         try:
             is_ours = next(self._loading, None)
         except InfrastructureError:
-            self._loading = None  # begun again at the next step, where the database says that it stopped
+            self._loading = None  # restarted at the next step, from the progress in the database
             raise
         return self._end(self._ending) if is_ours is None else is_ours
 
     def give_up(self, why: str) -> None:
-        """End the run for a reason of the worker's own; what it has finished is kept."""
+        """End the run with an error of the worker; finished scores are kept."""
         self._end({"state": "failed", "message": why})
 
     def leave(self) -> None:
-        """Have the run stop, and put it back into the queue: the next worker goes on with it."""
+        """Stop the run, and put it back into the queue for the next worker."""
         process.interrupt(self._path, self._known_pid())
         if self._child is not None:
             self._child.wait()
@@ -126,9 +126,9 @@ class WorkerJob:
         return self._take_in()
 
     def _take_in(self, **values: Any) -> bool:
-        """Read the journals on, and save scores and progress in one transaction.
+        """Read new journal lines, and save scores and progress in one transaction.
 
-        What cannot be read is read again when the run has ended: its files may be half written until then.
+        Lines that cannot be read are read again when the run has ended: its files may be incomplete until then.
         """
         block = None
         try:
@@ -143,7 +143,7 @@ class WorkerJob:
                 is_ours = self._note_in(connection, pid=self._pid, **values)
                 if is_ours and self._intake and block:
                     saved: dict[str, Any] = {"progress": self._intake.write(connection, block)}
-                    if "summary" not in self._row["facts"]:  # of an earlier end, which stands until the next
+                    if "summary" not in self._row["facts"]:  # facts of an earlier end stay valid until the next end
                         saved["facts"] = self._intake.facts
                     self._note_in(connection, **saved)
         except InfrastructureError:
@@ -152,7 +152,7 @@ class WorkerJob:
         return is_ours
 
     def _opened_intake(self) -> Intake | None:
-        """What reads the journals; None where there are none yet, or they cannot be read."""
+        """The reader of the journals; None if there are none yet, or they cannot be read."""
         if self._intake or self._unreadable or not self._files.manifest.is_file():
             return self._intake
         with self._space.database.reading() as connection:
@@ -160,7 +160,7 @@ class WorkerJob:
         return Intake(row) if row else None
 
     def _load(self, *, is_complete: bool) -> Iterator[bool]:
-        """Take in the rest of the journals, and what only the files of a run that has ended hold.
+        """Load the rest of the journals, and the results that only the files of a finished run have.
 
         Args:
             is_complete: Whether the run has written scores.parquet.
@@ -188,7 +188,7 @@ class WorkerJob:
             self._ending["facts"] = facts_of_run(self._files)
         except InfrastructureError:
             raise
-        except EvalflowError as error:  # why the run failed comes first
+        except EvalflowError as error:  # the run's own error takes precedence
             self._ending["message"] = self._ending.get("message") or f"its scores cannot be shown: {error}"
 
     def _note(self, **values: Any) -> bool:
@@ -199,7 +199,7 @@ class WorkerJob:
         return runs.note(connection, self.run_id, self._worker, heartbeat=time.time(), **values)
 
     def _stop_if_asked(self) -> bool:
-        """Pass a cancellation on: SIGINT, SIGINT again after a while, then SIGKILL."""
+        """Forward a cancellation: SIGINT, SIGINT again after a while, then SIGKILL."""
         with self._space.database.reading() as connection:
             row = runs.get(connection, self.run_id)
         if row is None or not row["cancelling"]:
@@ -218,7 +218,7 @@ class WorkerJob:
         return self._pid or process.read_pid(self._row, self._manifest())
 
     def _was_killed(self) -> bool:
-        """Whether a process that another worker had started ended without writing its status."""
+        """Whether a process started by another worker ended without writing its status."""
         manifest = self._manifest()
         return (manifest is None or manifest["status"] == "running") and not self._is_cancelled()
 
@@ -236,12 +236,12 @@ class WorkerJob:
 
 
 def ending(manifest: Mapping[str, Any] | None, code: int | None, *, is_cancelled: bool, folder: Path) -> dict[str, Any]:
-    """State, exit code, cost and message of a run whose process is gone.
+    """State, exit code, cost and message of a run whose process has ended.
 
     Args:
-        manifest: run.json; None where the run was refused, or never began.
-        code: The exit code of the process; None where another worker saw it, or nobody.
-        is_cancelled: Whether it was to stop.
+        manifest: run.json; None if the run was refused or never started.
+        code: The exit code of the process; None if this worker did not see it end.
+        is_cancelled: Whether the run was cancelled.
         folder: Its files.
     """
     status = manifest["status"] if manifest else None

@@ -1,4 +1,4 @@
-"""The worker: takes queued runs one after the other."""
+"""The worker: executes queued runs."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ if TYPE_CHECKING:
 log = logging.getLogger("evalflow")
 TICK_S = 0.2
 AGAIN_S = (0.5, 1.0, 2.0, 5.0, 10.0)
-"""Pauses before a database that is away is asked again; the last holds from then on."""
+"""Pauses between retries while the database is unavailable; the last one repeats."""
 SILENCE_S = 60.0
-"""A worker on another machine without a heartbeat for so long is lost."""
+"""A worker on another machine counts as dead after this time without a heartbeat."""
 
 
 class Worker:
-    """Carries out the runs of a workspace.
+    """Executes the runs of a workspace.
 
-    Any number of workers may share a database: each run is claimed by one of them. What a worker leaves behind when it
-    is killed goes on, and the next one takes it up: its process where that lives, else the run by `resume`.
+    Any number of workers may share a database: each run is claimed by one of them. If a worker is killed, its runs'
+    processes continue, and another worker takes the runs over. It resumes those whose process has ended.
 
     Args:
         space: The workspace.
-        at_once: Runs under way at the same time.
-        silence_s: After how long without a heartbeat a worker on another machine is lost.
+        at_once: Maximum number of concurrent runs.
+        silence_s: A worker on another machine counts as dead after this time without a heartbeat.
     """
 
     def __init__(self, space: Workspace, at_once: int = 1, silence_s: float = SILENCE_S) -> None:
@@ -55,12 +55,12 @@ class Worker:
         self.name = process.process_name(self._host)
         self._jobs: list[WorkerJob] = []
         self._unsure = False
-        """Whether the database went away while a run was claimed, so that it may be this worker's by now."""
+        """Whether the database failed while a run was claimed, so that the claim may have succeeded."""
 
     def run(self, stop: threading.Event) -> None:
-        """Work until `stop` is set; runs under way then go on by themselves, and the next worker takes them over.
+        """Work until `stop` is set. Active runs then continue, and the next worker takes them over.
 
-        A database that is away is waited for: the processes of runs go on meanwhile, and what they find is in files.
+        While the database is unavailable the worker waits. The processes of runs continue meanwhile and write to files.
         """
         failures = 0
         while not stop.is_set():
@@ -77,7 +77,7 @@ class Worker:
                 stop.wait(TICK_S)
 
     def leave(self) -> None:
-        """Have what is under way stop, and wait in the queue for the next worker."""
+        """Stop active runs and put them back into the queue for the next worker."""
         for job in self._jobs:
             try:
                 job.leave()
@@ -86,10 +86,10 @@ class Worker:
         self._jobs.clear()
 
     def step(self) -> bool:
-        """Take what is to be taken and look after what is under way, once; says whether there is more to do at once.
+        """Claim runs and advance the active ones, once. Returns whether there is more to do at once.
 
         Raises:
-            InfrastructureError: The database does not answer; the next step goes on where this one stopped.
+            InfrastructureError: The database does not answer; the next step continues from here.
         """
         self._take_over()
         while len(self._jobs) < self._at_once and self._claim():
@@ -100,7 +100,7 @@ class Worker:
         return any(job.is_busy for job in self._jobs)
 
     def _safely(self, job: WorkerJob, work: Callable[[], bool]) -> bool:
-        """Do something for a job; one that fails is given up and says why, so that it is not in the way of others."""
+        """Do one action of a job. A job that fails is ended with its error, so that it does not block others."""
         try:
             return work()
         except InfrastructureError:
@@ -143,7 +143,7 @@ class Worker:
 
     @contextmanager
     def _taking(self) -> Generator[Connection]:
-        """A transaction that makes a run this worker's, of which it may never hear how it ended."""
+        """A transaction that claims a run. If it fails, the claim may or may not have succeeded."""
         try:
             with self._space.database.writing(in_turn=False) as connection:
                 yield connection
@@ -159,17 +159,17 @@ class Worker:
 
 
 def work(url: str | None, at_once: int, console: Console, *, attached: bool = False) -> int:
-    """Work until SIGINT or SIGTERM; what is under way then stops, and waits in the queue.
+    """Work until SIGINT or SIGTERM; active runs are then stopped and put back into the queue.
 
     Args:
         url: The workspace's database; None: that of the working directory.
-        at_once: Runs under way at the same time.
-        console: Where to say what is done.
-        attached: Whether it ends, too, when standard input does, which whoever started it holds open: however that
-            ended, no worker is left behind. What is under way then goes on, for the next worker to take over.
+        at_once: Maximum number of concurrent runs.
+        console: Where to print messages.
+        attached: Whether to end when standard input is closed, too. The parent process holds it open, so no worker is
+            left behind however the parent ends. Active runs then continue, and the next worker takes them over.
 
     Raises:
-        UserError: The database cannot be opened, or `at_once` is no number of runs.
+        UserError: The database cannot be opened, or `at_once` is invalid.
     """
     from evalflow.app.studio.space import open_workspace
     from evalflow.app.worker import Worker

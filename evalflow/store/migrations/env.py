@@ -1,4 +1,4 @@
-"""What Alembic runs: the migrations, on the connection that it is given."""
+"""Alembic's entry point: runs the migrations on the given connection."""
 
 from alembic import context
 

@@ -12,7 +12,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """The first tables."""
+    """Create the first tables."""
     _make_bots()
     _make_datasets()
     _make_cases()

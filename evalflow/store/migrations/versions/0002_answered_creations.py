@@ -1,4 +1,4 @@
-"""Answers to creations, by their idempotency key."""
+"""Stored responses to creations, by idempotency key."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Answers to creations, by their idempotency key."""
+    """Create the table of stored responses."""
     op.create_table(
         "creations",
         sa.Column("key", sa.String(length=64), nullable=False),
