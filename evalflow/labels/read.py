@@ -355,7 +355,7 @@ _DIGITS = 16
 
 
 def answer_hash(answer: Answer) -> str:
-    """The first 16 hexadecimal digits of the SHA-256 of the answer's text; of `actual` as JSON where it has no text."""
+    """First 16 hex digits of the SHA-256 of the answer's text; or of `actual` as JSON if there is no text."""
     text = answer.answer
     if text is None:
         text = json.dumps(answer.actual, ensure_ascii=False, sort_keys=True, default=str)

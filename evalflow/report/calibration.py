@@ -49,7 +49,7 @@ class Calibration:
     Attributes:
         manifest: run.json.
         rows: One for each dataset, metric, target and judge that has labels.
-        source: Where the labels are from.
+        source: Source of the labels.
         left_out: Number of labels left out, by reason.
         notes: Notes on the labels for the reader.
         rests_on: Which labels were used.

@@ -145,7 +145,7 @@ class ResultsWriter:
     """Writes results.csv: one row per case, target and target_repeat.
 
     Per metric there are three columns: `<metric>` (the score, empty unless scored), `<metric>_passed` and
-    `<metric>_reason`; `@<judge>` and `#<repeat>` follow only where a run has several. The reason of a score that is
+    `<metric>_reason`; `@<judge>` and `#<repeat>` follow only if a run has several. The reason of a score that is
     not `scored` begins with its state. Members of a panel are left out; scores.parquet has them.
 
     Text that a spreadsheet would run as a formula (it begins with = + - @, a tab or a carriage return) gets a leading

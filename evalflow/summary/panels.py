@@ -29,7 +29,7 @@ def panel_details(members: pl.LazyFrame, alone: pl.DataFrame, seed: int = 0) -> 
 
     Returns:
         The keys of every detail, n (cells that two members or more scored), and `panel`: members (judge, the counts by
-        state, value with its interval, cost_usd, and cost_per_score where a call was made and its price is known),
+        state, value with its interval, cost_usd, and cost_per_score if a call was made and its price is known),
         alpha (Krippendorff's, of the scores as intervals: value, ci_low, ci_high, n, method), mean_range (of a cell's
         scores, highest minus lowest) and widest (the cells with the largest ranges: case_id, target_repeat, repeat,
         range, scores by member).

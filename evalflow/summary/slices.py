@@ -312,7 +312,7 @@ def _case_measures(unit: int, cases: Mapping[str, Floats]) -> dict[str, Any]:
     """A unit's median score, its scores if they are few, and its cluster sums."""
     found: dict[str, Any] = {"unit": unit, "median": _quantile(cases["score"], 0.5)}
     groups = cases.get("cluster")
-    if groups is not None:  # a case without a group is a cluster of its own
+    if groups is not None:  # a case without a group is its own cluster
         groups = np.where(groups > 0, groups, np.arange(-groups.size, 0)) if groups.any() else None
     for name in NAMES:
         known = ~np.isnan(cases[name])

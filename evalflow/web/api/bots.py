@@ -40,7 +40,7 @@ class BotCopy(RequestBody):
 
 
 class BotChange(RequestBody):
-    """Changes to a bot; fields that are left out stay as they are."""
+    """Changes to a bot; fields that are left out are unchanged."""
 
     name: str | None = Field(default=None, max_length=200)
     description: str | None = Field(default=None, max_length=10_000)

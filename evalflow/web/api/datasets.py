@@ -55,7 +55,7 @@ class DatasetCopy(RequestBody):
 
 
 class DatasetChange(RequestBody):
-    """Changes to a dataset; fields that are left out stay as they are."""
+    """Changes to a dataset; fields that are left out are unchanged."""
 
     description: str | None = Field(default=None, max_length=10_000)
     generates: Generates | None = None

@@ -237,7 +237,7 @@ def across(share: float) -> str:
 
 
 def tell(what: str) -> None:
-    """A notification that disappears by itself."""
+    """A notification that disappears after a few seconds."""
     ui.notify(what, position="bottom-right", timeout=3500)
 
 
