@@ -82,7 +82,7 @@ class TargetConfig(Strict):
 
 
 class DatasetConfig(Strict):
-    """Where cases come from.
+    """The files of a dataset, and how to read them.
 
     Attributes:
         name: The dataset's name in results; null: its key in the configuration.

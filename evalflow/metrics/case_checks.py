@@ -206,7 +206,7 @@ class RuledCheck(FieldMetric[MetricConfig]):
 
 
 class SimilarityCheck(CosineMetric[MetricConfig]):
-    """Holds where the cosine reaches the case's own threshold; the value is the cosine."""
+    """Passes if the cosine reaches the case's own threshold; the value is the cosine."""
 
     def __init__(self, name: str, config: MetricConfig, params: SemanticSimilarity) -> None:
         super().__init__(name, config)

@@ -51,7 +51,7 @@ def settle(parts: Mapping[str, Outcome], confidences: Mapping[str, float | None]
 
     Args:
         parts: The outcomes of the members asked, by name, in order.
-        confidences: Of all members but the cascade's last; None if unknown.
+        confidences: Of the members asked, except the cascade's last; None if unknown.
     """
     *unsure, decided = parts
     last = parts[decided]

@@ -299,7 +299,7 @@ def cases_needed(value: float, low: float, high: float, limit: float, n: int) ->
 
 
 def _wilson_trials(value: float, low: float, high: float) -> float | None:
-    """The number of trials for which this is Wilson's interval; None if it is none."""
+    """The number of trials for which this is Wilson's interval; None if there is no such number."""
     inner = [end for end in (low, high) if 0 < end < 1 and end != value]
     trials = [_Z2 * end * (1 - end) / (value - end) ** 2 for end in inner]
     known = len(trials) == (1 if value in (0.0, 1.0) else 2)

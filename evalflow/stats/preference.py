@@ -65,7 +65,7 @@ def swap_test(counts: pl.DataFrame) -> dict[str, Any]:
 def _verdicts(counts: pl.DataFrame) -> dict[str, int]:
     pairs = pl.col("n") * pl.col("clusters")
     kinds = {
-        "wins": pl.col("score") > 0.5,  # of a panel: most of it
+        "wins": pl.col("score") > 0.5,  # for a panel: the majority
         "losses": pl.col("score") < 0.5,
         "ties": (pl.col("score") == 0.5) & (pl.col("lean").fill_null(0) == 0),
         "decided_by_order": pl.col("lean") != 0,

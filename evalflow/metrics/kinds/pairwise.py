@@ -38,12 +38,12 @@ _LEAN: Mapping[str, int] = MappingProxyType({"first": 1, "tie": 0, "second": -1}
 
 
 class PairwiseMetricConfig(ChainConfig):
-    """What the answer is compared with, and by what.
+    """The other answer, and the criteria of the comparison.
 
     Attributes:
-        against: The case field, or dotted path into one, that holds the other answer: reference, demo_answer, of a
-            column vars.COLUMN, or vars.baseline: what the run that the root key `baseline` names answered. `needs`
-            declares it.
+        against: The case field, or dotted path into one, with the other answer: reference, demo_answer, a column as
+            vars.COLUMN, or vars.baseline for the answer of the run named by the root key `baseline`. It must be in
+            `needs`.
         criteria: What makes an answer the better one, in words.
         inconsistent: The verdict for a pair whose orders disagree. Such pairs are counted either way.
         prompt: The template. Besides the fields in `needs` it can use `criteria`, `given` (a map of the other fields
@@ -111,7 +111,7 @@ class PairwiseMetric(ChainMetric[PairwiseMetricConfig]):
         return () if first == second else super().preview(case, answer)
 
     async def score(self, case: Case, answer: Answer, judge: Judge | None, repeat: int) -> Outcome:
-        """Ask in both orders; the score is undefined if one order gives no verdict."""
+        """Ask in both orders; there is a score only if both give a verdict."""
         fields = fields_of(case, answer)
         first, second = self._texts(fields)
         if first == second and not obstacle(self.config.needs, fields, answer, blank_is_text=False):
