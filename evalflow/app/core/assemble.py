@@ -1,4 +1,4 @@
-"""From a composed configuration to typed settings, and from these to the parts of a run."""
+"""Validate a composed configuration as typed settings, and build the parts of a run from them."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ def settings_of(composed: Composed, *, programs: bool = True) -> Settings:
     """Validate a composed configuration.
 
     Args:
-        composed: What Hydra made.
-        programs: Whether a target may be a program of this machine; no for a configuration from a web form.
+        composed: The configuration from Hydra.
+        programs: Whether a target may be a local program; False for a configuration from a web form.
 
     Raises:
-        UserError: With every problem that was found.
+        UserError: Lists every problem found.
     """
     settings = validate(composed, metric_config_model, judge_config_model, target_config_model, embedder_config_model)
     config = composed.storable
@@ -61,16 +61,16 @@ def composed_settings(overrides: Sequence[str], config_dir: Path | None) -> Sett
     """The typed settings of a command line; `config_dir` is searched first.
 
     Raises:
-        UserError: With every problem that was found.
+        UserError: Lists every problem found.
     """
     return settings_of(compose(overrides, config_dir, check=settings_of))
 
 
 def with_default_judge(words: Sequence[str], config_dir: Path | None, *, judged: bool = False) -> list[str]:
-    """The command line with the target's own model as its judge, where that is the default.
+    """The command line with the target's own model as judge, if that is the default.
 
-    It is for G-Eval, where nobody names a judge and the target is a model: the embedded judge cannot grade by criteria.
-    A sweep names its judge, since one that changes with the target compares nothing.
+    That is so for G-Eval if no judge is chosen and the target is a model: the embedded judge cannot grade by criteria.
+    A sweep must name its judge: with a judge per target, its runs could not be compared.
 
     Args:
         words: Overrides and Hydra's flags.
@@ -83,18 +83,18 @@ def with_default_judge(words: Sequence[str], config_dir: Path | None, *, judged:
     if "judge" in keys or flags or not keys & {"target", "experiment"} or os.environ.get("EVALFLOW_JUDGE"):
         return list(words)
     try:
-        # Keys of the judge are for the one that is yet to be chosen.
+        # Keys of the judge apply to the judge that is chosen below.
         plain = [word for word in overrides if not word.lstrip("+").startswith("judge.")]
         found = compose(plain, config_dir, complete=False)
     except UserError:
-        return list(words)  # what is wrong is said when all of it is composed
+        return list(words)  # the full composition reports the error
     kinds = {metric.get("kind") for metric in found.values["metric"].values()}
     embedded, model = found.choices.get("judge") == "embedded", found.values["target"].get("kind") == "openai"
     return [*words, "judge=target"] if embedded and model and (judged or "g_eval" in kinds) else list(words)
 
 
 def written_secrets(parts: Mapping[str, Any]) -> Iterator[Problem]:
-    """Problems of secrets in plain text, in addresses and headers: they would be kept with the run."""
+    """Problems of plain-text secrets in addresses and headers, which would be saved with the run."""
     for key, part in parts.items():
         values = cast("dict[str, Any]", part) if isinstance(part, dict) else {}
         members = values.get("members")
@@ -128,7 +128,7 @@ def _code(target: TargetConfig, composed: Composed, *, programs: bool) -> Iterat
 
 
 def secrets_of(settings: Settings) -> set[str]:
-    """The keys, passwords, headers and variables that the configuration names: they must not be shown."""
+    """The keys, passwords, headers and variables that the configuration names. They must not be shown."""
     found = environment_values(settings.composed.storable)
     judges = [one for judge in (settings.run.judge, *settings.judges.values()) for one in single_judges(judge).values()]
     for endpoint in (settings.run.target, settings.run.embedder, *judges):
@@ -140,11 +140,11 @@ def secrets_of(settings: Settings) -> set[str]:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What a run is made of.
+    """The parts of a run.
 
     Attributes:
         pairs: The metrics with their judges, in the order of the configuration.
-        session: What judges and target share.
+        session: The call session that judges and target share.
     """
 
     settings: Settings
@@ -160,7 +160,7 @@ class Parts:
 
     @property
     def judges(self) -> dict[str, Judge]:
-        """The judges by name, the embedder among them."""
+        """The judges by name, including the embedder."""
         return {judge.info.name: judge for pair in self.pairs for judge in (pair.judge, pair.embedder) if judge}
 
     @property
@@ -183,14 +183,14 @@ class Parts:
         return {name: price_facts(config) for name, config in configs.items()}
 
     def width(self) -> int:
-        """Cases in flight: enough to keep all limiters busy, never less than a few."""
+        """The number of concurrent cases: enough to keep all limiters busy, and at least a few."""
         judges = [one for config in self.settings.judges.values() for one in single_judges(config).values()]
         configs: list[Any] = [self.settings.run.target, self.settings.run.embedder, *judges]
         limits = [c.concurrency.max for c in configs if isinstance(getattr(c, "concurrency", None), Concurrency)]
         return max([8, *limits])
 
     async def close(self) -> None:
-        """Release every connection, and write the cache."""
+        """Close all connections, and write the cache."""
         try:
             await self.target.close()
             for judge in self.judges.values():
@@ -203,12 +203,12 @@ def assemble(settings: Settings, run_id: str = "", session: CallSession | None =
     """Build every part, and report the problems of all of them together. No file is opened for writing.
 
     Args:
-        settings: The run's.
-        run_id: The run that will ask; without one, and without a session, nothing may be asked.
-        session: What judges and target share; None: the cache and the budget of the settings.
+        settings: The run's settings.
+        run_id: The run that makes the calls. Without it, and without a session, no calls are possible.
+        session: The call session of judges and target; None: built from the cache and budget of the settings.
 
     Raises:
-        UserError: A prompt, a metric, a key or a name is wrong.
+        UserError: A prompt, a metric, a key or a name is invalid.
     """
     problems: list[Problem] = []
     settings = _settled(settings)
@@ -238,9 +238,9 @@ def _pairs(
 
 
 def _settled(settings: Settings) -> Settings:
-    """The settings with list prices where they have none, and the baseline's real folder.
+    """The settings with missing prices filled from the price list, and the baseline's real folder.
 
-    `outputs/latest` is this very run as soon as it has begun.
+    The path is resolved now, since `outputs/latest` points to this run as soon as it begins.
     """
     run = settings.run
     known = run.baseline is not None and Path(run.baseline).is_dir()
@@ -263,8 +263,7 @@ def _scorers_needed(
 ) -> tuple[set[str], set[str]]:
     """The metrics that need a judge, and those that need the embedder.
 
-    A metric that may need both binds to checks of the cases. Cases are read for such a metric only, up to the first
-    check of either sort.
+    For a metric that runs the checks named in the cases, cases are read until one check of each sort is found.
     """
     asking = {name for name, metric in metrics.items() if metric.asks and not metric.embeds}
     embedding = {name for name, metric in metrics.items() if metric.embeds and not metric.asks}
@@ -293,7 +292,7 @@ def _checks(metric: Metric, run: RunConfig) -> Iterator[Metric]:
 def _judges(
     settings: Settings, asking: Collection[str], session: CallSession, problems: list[Problem]
 ) -> dict[str, Judge]:
-    """The judge of each metric that asks one; metrics with the same configuration share it."""
+    """The judge of each metric that needs one; metrics with the same configuration share it."""
     built: list[tuple[Any, Judge]] = []
     judges: dict[str, Judge] = {}
     for name, config in settings.judges.items():
@@ -339,7 +338,7 @@ def _target(settings: Settings, prompts: Prompts, session: CallSession, problems
 
 
 def _in_file(file: Path | None, error: UserError) -> Iterable[Problem]:
-    """The problems, with their file; None for a resumed run, whose configuration is from run.json."""
+    """The problems, with their file. The file is None for a resumed run, whose configuration is from run.json."""
     if file is None:
         return error.problems
     return [replace(problem, where=f"{file}: {problem.where}") for problem in error.problems]

@@ -1,4 +1,4 @@
-"""The run that another one is compared with: its answers, for metrics and people, and its scores, for gates."""
+"""The baseline of a run: its answers, for metrics and people, and its scores, for gates."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def open_baseline(run: RunConfig) -> SavedRun:
     """The baseline of a run that has one.
 
     Raises:
-        UserError: It is no run, was written by another version, or has no scores.
+        UserError: It is not a run, another version wrote it, or it has no scores.
     """
-    assert run.baseline is not None  # what compares is refused without one
+    assert run.baseline is not None  # a run without a baseline is refused earlier if it compares
     try:
         return open_scored(find_run(run.baseline), "baseline")
     except UserError as error:
@@ -51,7 +51,7 @@ class BaselineAnswers:
         """The answers of a run's baseline.
 
         Raises:
-            UserError: The baseline is no run, was written by another version, or has no scores.
+            UserError: The baseline is not a run, another version wrote it, or it has no scores.
         """
         run = settings.run
         try:
@@ -61,7 +61,7 @@ class BaselineAnswers:
             raise UserError(problems or error.problems) from None
 
     def beside(self, case: Case) -> Case:
-        """The case with the baseline's answer among its `vars`, unless the baseline asked something else."""
+        """The case with the baseline's answer among its `vars`, unless the baseline had a different question."""
         known = self._row(case) or {}
         asked = [message.content for message in case.messages if message.role != "assistant"]
         before = [one["content"] for one in known.get("messages", ()) if one["role"] != "assistant"]
@@ -95,14 +95,14 @@ def _digest(dataset: str, case_id: str) -> int:
 
 
 def baseline_problems(gates: Sequence[Gate], run: RunConfig, facts: Mapping[str, Any]) -> list[Problem]:
-    """Why gates cannot be compared with the baseline: it is no run, or measured something else."""
+    """Why gates cannot use the baseline: it is not a run, or it measured something else."""
     try:
         baseline = open_baseline(run)
     except UserError as error:
         folders = [Path(folder) for folder in facts["search_folders"]["conf"]]
         return _target_problems(str(run.baseline), folders) or list(error.problems)
     where, known = f"baseline={run.baseline}", baseline.manifest["metrics"]
-    # As run.json will have them: JSON makes the anchors of a scale texts.
+    # In the form of run.json: JSON turns the anchors of a scale into texts.
     now: dict[str, Any] = json.loads(json.dumps(facts))
     problems: list[Problem] = []
     wanted = (gate.metric for gate in gates if gate.baseline and gate.metric in now["metrics"])
@@ -127,7 +127,7 @@ def baseline_summary(run: RunConfig) -> pl.DataFrame:
     """The summary of the run's baseline.
 
     Raises:
-        UserError: The baseline cannot be read any more.
+        UserError: The baseline can no longer be read.
     """
     path = open_baseline(run).folder.path
     try:
@@ -140,10 +140,10 @@ def baseline_summary(run: RunConfig) -> pl.DataFrame:
 def differences(
     gates: Sequence[Gate], run: RunConfig, scores: pl.LazyFrame, metrics: Mapping[str, Measured]
 ) -> list[ComparisonRow]:
-    """The differences of this run from its baseline, over all cases and by tag; by class where a gate asks for one.
+    """The differences of this run from its baseline: overall and by tag, and by class if a gate needs it.
 
     Raises:
-        UserError: The baseline cannot be read any more.
+        UserError: The baseline can no longer be read.
     """
     pairing = pair_scores(open_baseline(run).scores(), scores)
     traits = {

@@ -1,4 +1,4 @@
-"""How a run begins, or goes on: its folder, log and manifest, and what earlier runs have finished and spent."""
+"""The start of a new or resumed run: folder, log and manifest, and what earlier runs have finished and spent."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ from evalflow.summary.journal import bill_row
 
 @dataclass(frozen=True, slots=True)
 class RunOrder:
-    """What to run.
+    """A run to execute.
 
     Attributes:
         composed: The configuration.
         folder: Where to write.
-        latest: Where `outputs/latest` will point: the folder itself, or its sweep's; None leaves it alone.
+        latest: The folder that `outputs/latest` will point to: the run's, or its sweep's; None leaves it unchanged.
         siblings: Finished runs of the same sweep, whose answers are reused.
         resumed: run.json of the run to finish; None for a new run.
-        retry_errors: Whether a resumed run asks again what ended in error.
+        retry_errors: Whether a resumed run retries what ended in error.
     """
 
     composed: Composed
@@ -60,7 +60,7 @@ class RunOrder:
 
 
 def open_folder(order: RunOrder) -> RunFolder:
-    """The run's folder, made where it is missing.
+    """Open the run's folder, creating it if it is missing.
 
     Raises:
         UserError: It cannot be written, or holds another run.
@@ -97,7 +97,7 @@ class RedactingFormatter(logging.Formatter):
 class _LogFile(logging.FileHandler):
     """Drops lines that cannot be written: the run itself reports a full disk, once."""
 
-    def handleError(self, record: logging.LogRecord) -> None:  # the name is logging's
+    def handleError(self, record: logging.LogRecord) -> None:  # the name is defined by logging
         if not isinstance(sys.exc_info()[1], OSError):
             super().handleError(record)
 
@@ -108,7 +108,7 @@ class _LogFile(logging.FileHandler):
 
 @contextmanager
 def log_to(path: Path, secrets: Iterable[str]) -> Generator[None]:
-    """Send evalflow's warnings and errors to a file while the block runs; the file is made even if nothing comes."""
+    """Write evalflow's warnings and errors to a file while the block runs; the file is created even without any."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handler = _LogFile(path, encoding="utf-8")
     handler.setFormatter(RedactingFormatter(secrets))
@@ -125,10 +125,10 @@ def log_to(path: Path, secrets: Iterable[str]) -> Generator[None]:
 
 
 def open_manifest(order: RunOrder, facts: dict[str, Any]) -> dict[str, Any]:
-    """The manifest with which the run begins, or goes on.
+    """The manifest of a run that starts or resumes.
 
     Raises:
-        UserError: What is to be resumed is not what was begun.
+        UserError: The run to be resumed has changed since it began.
     """
     if order.resumed is None:
         known = {**facts, "spent_before": asdict(_spent_before(order))}
@@ -143,7 +143,7 @@ def open_manifest(order: RunOrder, facts: dict[str, Any]) -> dict[str, Any]:
 
 
 def finished_before(order: RunOrder, parts: Parts, bounded: Collection[str], tally: Tally) -> Finished:
-    """What an earlier part of this run has finished; what that took is counted into the tally and the budget."""
+    """The finished results of an earlier part of this run; their cost counts towards the tally and the budget."""
     session = parts.session
     before = _spent_before(order)
     if session.budget:
@@ -176,7 +176,7 @@ def finished_before(order: RunOrder, parts: Parts, bounded: Collection[str], tal
 
 
 def sharing_target(order: RunOrder, parts: Parts, resources: ExitStack) -> Target:
-    """The target; what another run of the same sweep has asked it already is not asked again."""
+    """The target, reusing answers from other runs of the same sweep."""
     if parts.settings.run.generate is False or not order.siblings:
         return parts.target
     book = resources.enter_context(AnswerBook())
@@ -189,7 +189,7 @@ def sharing_target(order: RunOrder, parts: Parts, resources: ExitStack) -> Targe
 
 
 def _same_data(manifest: dict[str, Any], parts: Parts) -> list[str]:
-    """The datasets that another run has read from the same data in the same way."""
+    """The datasets that another run read from the same data in the same way."""
     settings = parts.settings
     mine = settings.composed.storable["dataset"]
     keys = {name: settings.keys["dataset", name] for name in parts.datasets}
@@ -202,7 +202,7 @@ def _same_data(manifest: dict[str, Any], parts: Parts) -> list[str]:
 
 
 def earlier_answers(order: RunOrder, parts: Parts, resources: ExitStack) -> AnswerBook | None:
-    """The answers that an earlier part of this run has got; None where there can be none."""
+    """The answers from an earlier part of this run; None if there can be none."""
     if parts.settings.run.generate is False or not order.resumed:
         return None
     book = resources.enter_context(AnswerBook())
@@ -211,7 +211,7 @@ def earlier_answers(order: RunOrder, parts: Parts, resources: ExitStack) -> Answ
 
 
 def _spent_before(order: RunOrder) -> Amount:
-    """What earlier runs of the same sweep have spent: the budget of a sweep is one for all its runs."""
+    """What earlier runs of the same sweep have spent: all runs of a sweep share one budget."""
     if order.resumed:
         return Amount(**order.resumed["spent_before"])
     spent = Amount()
@@ -227,10 +227,10 @@ def _spent_before(order: RunOrder) -> Amount:
 async def prepare(
     pairs: Sequence[Pair], folder: RunFolder, tally: Tally, written: Callable[[str, Mapping[str, Any], RunFolder], None]
 ) -> tuple[Pair, ...]:
-    """The metrics, ready to score. Entries that prepared.json has are used again; `written` is called for new ones.
+    """Prepare the metrics for scoring. Entries in prepared.json are reused; `written` is called for new ones.
 
     Raises:
-        UserError: prepared.json is not what was written.
+        UserError: prepared.json was changed by hand or is damaged.
         InfrastructureError, BudgetError: A call cannot be made.
     """
     file = PreparedFile(folder)
@@ -246,7 +246,7 @@ async def prepare(
 
 
 class _Unprepared:
-    """A metric that could not be prepared: each of its scores is an error that says so."""
+    """A metric that could not be prepared: each of its scores is an error with the reason."""
 
     def __init__(self, metric: Metric, failed: Failed) -> None:
         self._metric = metric
@@ -265,7 +265,7 @@ class _Unprepared:
 
 @dataclass(frozen=True, slots=True)
 class _BilledEntries:
-    """Implements Prepared around the file: adds what an entry cost."""
+    """Implements Prepared around the file: counts the cost of an entry."""
 
     file: PreparedFile
     metric: str
@@ -283,10 +283,10 @@ class _BilledEntries:
 
 
 def facts_of(inspection: Inspection) -> dict[str, Any]:
-    """Configuration, data, prompts, metrics, judges and target: what a resumed run must find unchanged.
+    """Configuration, data, prompts, metrics, judges and target. They must not change before a run is resumed.
 
     Raises:
-        UserError: The baseline that gates ask for is no run, or measured something else.
+        UserError: The baseline that gates need is not a run, or measured something else.
     """
     facts = _facts_of(inspection)
     run = inspection.parts.settings.run
@@ -354,7 +354,7 @@ def _panel_facts(judge: Judge) -> dict[str, Any]:
 
 
 def _pinned(parts: Parts) -> dict[str, Any]:
-    """The configuration, with the real path of each run that it names: `outputs/latest` is soon this run itself."""
+    """The configuration with the real path of each run that it names, since `outputs/latest` will soon be this run."""
     config = deepcopy(parts.settings.composed.storable)
     if parts.settings.run.baseline is not None:
         config["baseline"] = parts.settings.run.baseline

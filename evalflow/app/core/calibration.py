@@ -1,4 +1,4 @@
-"""A run's judges compared with labels, and the ranking of a sweep's judges; both are saved and derived again."""
+"""Comparison of a run's judges with labels, and ranking of a sweep's judges. Both are saved and can be rederived."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _LISTED = 25
 
 
 def calibration_of(run: SavedRun, labels: RunLabels) -> Calibration | None:
-    """Compare a run's judges with labels; None if none of the labelled answers was scored."""
+    """Compare a run's judges with labels; None if none of the labelled answers has a score."""
     scores = without_unanswered(run, run.scores())
     rows = calibrate_scores(scores, labels.frame, run.traits, seed=run.manifest["config"]["seed"])
     if not rows:
@@ -59,20 +59,20 @@ def calibration_of(run: SavedRun, labels: RunLabels) -> Calibration | None:
 
 
 def save_calibration(folder: RunFolder, found: Calibration, labels: RunLabels) -> None:
-    """Write calibration.json: the calibration, and under `given` the labels, from which it can be derived again."""
+    """Write calibration.json: the calibration, and under `given` the labels, for deriving it again."""
     given = {"notes": list(labels.notes), "rests_on": labels.rests_on, "labels": labels.frame.to_dicts()}
     text = json.dumps({**found.document(), "given": given}, indent=1, ensure_ascii=False)
     write_atomically(folder.calibration, text + "\n")
 
 
 def saved_calibration(run: SavedRun) -> Calibration | None:
-    """Calibrate a run again by the labels that are saved with it, else by those of its data, and save the result.
+    """Calibrate a run again with its saved labels, else with those in its data, and save the result.
 
     Returns:
-        None where there are no labels of its answers.
+        None without labels of its answers.
 
     Raises:
-        UserError: calibration.json is not what was written there.
+        UserError: calibration.json was changed by hand or is damaged.
     """
     labels = _saved_labels(run.folder)
     has_labels = any(facts["labelled"] for facts in run.manifest["datasets"].values())
@@ -131,8 +131,8 @@ class Issued:
     """A certificate, or why there is none.
 
     Attributes:
-        path: The file; None where there is no certificate.
-        why: Why not; where there is one, how the judge did.
+        path: The file; None without a certificate.
+        why: The reason if there is none; otherwise the judge's agreement.
     """
 
     metric: str
@@ -142,7 +142,7 @@ class Issued:
 
 
 def certify(found: Calibration, scores: pl.LazyFrame, folder: RunFolder) -> list[Issued]:
-    """Issue a certificate for each judge, metric and dataset of a calibration; of several targets, on most labels.
+    """Issue a certificate for each judge, metric and dataset; of several targets, the one with most labels counts.
 
     Raises:
         UserError: The working directory cannot be written.
@@ -180,7 +180,7 @@ def _issue(
 
 
 def _refused(row: CalibrationRow) -> str:
-    """Why labels say too little of the judge; empty where they say enough."""
+    """Why the labels do not suffice for a certificate; empty if they do."""
     n = _scored(row)
     if n < MIN_LABELS:
         return f"{n} labelled answer{'' if n == 1 else 's'}, and it takes {MIN_LABELS}"
@@ -202,8 +202,8 @@ class JudgeRanking:
     """The judges of a sweep, ranked by their agreement with labels.
 
     Attributes:
-        boards: For each dataset, metric and target with several judges: what `choose` gives.
-        notes: Where there is no ranking, and why.
+        boards: For each dataset, metric and target with several judges: what `choose` returns.
+        notes: What could not be ranked, and why.
         halves: By run, whether the labels of an answer choose the judge (`choosing`); empty if all labels do.
     """
 
@@ -257,7 +257,7 @@ def _judges_to_rank(
 
 
 def _split(run: SavedRun, labels: pl.DataFrame, seed: int) -> pl.DataFrame:
-    """The labelled answers with `choosing`; those of one group fall into the same half."""
+    """The labelled answers with the column `choosing`; answers of one group are in the same half."""
     groups = run.scores().select("dataset", "case_id", "group").unique().collect()
     answers = labels.unique(_ANSWER, maintain_order=True).join(groups, on=["dataset", "case_id"], how="left")
     rows = answers.select("group", "case_id", "answer_hash").iter_rows()
@@ -267,7 +267,7 @@ def _split(run: SavedRun, labels: pl.DataFrame, seed: int) -> pl.DataFrame:
 
 
 def half_of(rows: pl.DataFrame, halves: pl.DataFrame, *, choosing: bool) -> pl.DataFrame:
-    """The labels, or labelled answers, whose labels choose the judge, or the others."""
+    """The rows of the half that chooses the judge, or of the other half."""
     return rows.join(halves.filter(halves["choosing"] == choosing), on=_ANSWER, how="semi", maintain_order="left")
 
 
@@ -309,10 +309,10 @@ def _with_mean(
 
 
 def rank_again(folder: Path, jobs: Sequence[Path]) -> None:
-    """Derive a sweep's ranking again, from its saved labels and its runs' scores of now; without labels, do nothing.
+    """Derive a sweep's ranking again from its saved labels and its runs' current scores. Without labels, do nothing.
 
     Raises:
-        UserError: calibration.json is not what was written there.
+        UserError: calibration.json was changed by hand or is damaged.
     """
     path = RunFolder(folder).calibration
     if not path.is_file():

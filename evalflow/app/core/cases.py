@@ -1,4 +1,4 @@
-"""The cases of a run, and the answers that are known of them before it starts."""
+"""The cases of a run, and the answers that are known before it starts."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ BASELINE = "baseline"
 
 
 def offered(run: RunConfig) -> Iterator[Case]:
-    """The cases of all datasets, streamed; of each those with one of its `tags`, and of these the first `limit`.
+    """The cases of all datasets, streamed: of each, the first `limit` that have one of its `tags`.
 
     Raises:
-        UserError: The data are wrong, or no case has one of the tags.
+        UserError: The data are invalid, or no case has one of the tags.
     """
     for name, config in run.dataset.items():
         cases = datasets.read(name, config)
@@ -53,7 +53,7 @@ def _tagged(dataset: str, tags: Sequence[str], cases: Iterator[Case]) -> Iterato
 
 
 def select(run: RunConfig) -> Iterator[Case]:
-    """The cases that the run is about, in input order. With `sample` the data are read twice."""
+    """The selected cases of the run, in input order. With `sample` the data are read twice."""
     draw = Draw(run.sample, run.seed)
     if run.sample is not None:
         for case in offered(run):
@@ -62,16 +62,16 @@ def select(run: RunConfig) -> Iterator[Case]:
 
 
 KEPT_BYTES = 8 * 2**20
-"""Files of up to this size together stay in memory."""
+"""Files of up to this size in total are kept in memory."""
 KEPT_CASES = 10_000
-"""At most this many cases stay in memory: a case takes a kilobyte even if it is empty."""
+"""At most this many cases are kept in memory: even an empty case takes a kilobyte."""
 
 
 class Reading:
-    """All cases that a run's data offer, in input order, as often as it is iterated over.
+    """All cases in a run's data, in input order. It can be iterated over repeatedly.
 
-    Small data stay in memory, so that what is scored is what was checked. Larger data are read from their files each
-    time.
+    Small data are kept in memory, so that the scored cases are those that were checked. Larger data are read from their
+    files each time.
     """
 
     def __init__(self, run: RunConfig, baseline: BaselineAnswers | None = None) -> None:
@@ -96,7 +96,7 @@ class Reading:
 
 
 def answer_in_data(run: RunConfig, case: Case, target: str, repeat: int) -> Answer | None:
-    """The answer that the run takes from the data, or None where it asks the target for one."""
+    """The answer that the run takes from the data; None if it calls the target."""
     field = run.dataset[case.dataset].generates
     if run.generate is True or (run.generate == "missing" and getattr(case, field) is None):
         return None
@@ -105,7 +105,7 @@ def answer_in_data(run: RunConfig, case: Case, target: str, repeat: int) -> Answ
 
 @contextmanager
 def answers_of(folder: RunFolder, run: RunConfig) -> Generator[Callable[[Case, str, int], Answer | None]]:
-    """Look up a run's answers by case, target and repeat: in its journal, else in the data."""
+    """A function that finds a run's answers by case, target and repeat: in its journal, else in the data."""
     with AnswerBook() as book:
         book.add(folder.answers, run.dataset)
         yield (
@@ -116,15 +116,15 @@ def answers_of(folder: RunFolder, run: RunConfig) -> Generator[Callable[[Case, s
 
 
 UNKNOWN = "-"
-"""Stands where neither the target's name nor what it will say is known."""
+"""Placeholder if neither the target's name nor its answer is known."""
 
 
 def placeholder_answer(run: RunConfig, case: Case) -> Answer:
-    """The answer that the case will be scored on: the one in the data, else a placeholder for the target's.
+    """The answer in the data, else a placeholder for the target's answer.
 
-    A placeholder says in `requests` how often the target is asked. Like the target's answer it has the field that the
-    dataset generates and no other, and contexts where the target may bring them; its text is as long as may be
-    expected.
+    `requests` of a placeholder is the number of calls to the target. Like the target's answer it has only the field
+    that
+    the dataset generates, and contexts if the target may return them. Its text has the expected maximum length.
     """
     if known := answer_in_data(run, case, UNKNOWN, 0):
         return known

@@ -1,8 +1,10 @@
-"""Certificates: how a judge agreed with people on a metric, saved in the working directory and found by later runs.
+"""Certificates: how well a judge agreed with people on a metric.
+
+They are saved in the working directory for later runs.
 
 A certificate is for one judge (its model and all that decides its replies) and one meaning of a metric (version,
-configuration, prompts, and the steps that were written for it). When any of that changes the certificate is stale, and
-reports call the judge uncalibrated again.
+configuration, prompts, and generated steps). When any of that changes the certificate is stale, and reports call the
+judge uncalibrated again.
 """
 
 from __future__ import annotations
@@ -27,27 +29,27 @@ from evalflow.run.folder import RunFolder
 log = logging.getLogger("evalflow")
 
 CERTIFICATES = Path(".evalflow/certificates")
-"""In the working directory."""
+"""Relative to the working directory."""
 _SCHEMA = 1
 _PARTS = {"judge": "the judge's settings", "metric": "the metric", "prompts": "its prompts", "prepared": "its steps"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Certificate:
-    """How a judge agreed with people on a metric.
+    """How well a judge agreed with people on a metric.
 
     Attributes:
-        dataset: The one whose answers people labelled.
-        key: A digest of each part that it holds for; see `key_of`.
-        run_id, issued_at: Of the run whose scores were compared with labels, and when.
+        dataset: The dataset whose answers people labelled.
+        key: A digest of each part that it is valid for; see `key_of`.
+        run_id, issued_at: The run whose scores were compared with labels, and when.
         n_labels, n_people: Labelled answers, and people who labelled.
         judge_mean, human_mean, bias: Of the labelled answers, on the scale of scores; bias is {value, ci_low, ci_high}.
         agreement: Each measure as {value, ci_low, ci_high}; a value of None has its reason under `method`.
-        alt_test: Whether the judge may replace a person: passes, winning_rate, advantage, method; None where there is
-            no test, as for fewer than three people.
+        alt_test: Whether the judge may replace a person: passes, winning_rate, advantage, method; None without a test,
+            e.g. with fewer than three people.
         consistency: Over repeats of the judge: repeats, same (the share of pairs of judgements of one answer that are
-            equal), sd (of judgements of one answer); None where nothing was judged twice.
-        replies: judged (answers that it was asked about), unparsable and reasked (shares of them).
+            equal), sd (of judgements of one answer); None if nothing was judged twice.
+        replies: judged (the number of judged answers), unparsable and reasked (shares of them).
     """
 
     judge: str
@@ -73,12 +75,12 @@ class Certificate:
         return f"{_slug(self.metric)}_{_slug(self.judge)}_{digest}.json"
 
     def stale(self, key: Mapping[str, str | None]) -> list[str]:
-        """What has changed between the certificate and scores with this key, in words."""
+        """The changes between the certificate and scores with this key, in words."""
         return [words for part, words in _PARTS.items() if self.key.get(part) != key.get(part)]
 
 
 def key_of(manifest: Mapping[str, Any], metric: str, folder: RunFolder) -> dict[str, str | None]:
-    """A digest of each part that decides what a judge's scores on a metric mean: judge, metric, prompts, prepared."""
+    """Digests of the parts that decide what a judge's scores on a metric mean: judge, metric, prompts, prepared."""
     facts = manifest["metrics"][metric]
     steps = prepared_steps(folder, metric)
     return {
@@ -106,7 +108,7 @@ def save_certificate(certificate: Certificate, folder: Path = CERTIFICATES) -> P
 
 
 def saved_certificates(folder: Path = CERTIFICATES) -> list[Certificate]:
-    """All certificates, by metric, judge and time; unreadable ones are logged and left out."""
+    """All certificates, by metric, judge and time; unreadable ones are logged and skipped."""
     found: list[Certificate] = []
     for path in sorted(folder.glob("*.json")):
         try:
@@ -133,8 +135,8 @@ def print_certificates(console: Console, *, as_json: bool) -> int:
 def with_certificates(manifest: Mapping[str, Any], folder: RunFolder) -> dict[str, Any]:
     """The manifest with `certificate` of each metric's judge, or None.
 
-    A certificate has its fields but for the key, and `stale`: a list of what has changed since. Of several, those that
-    hold come first, then those on a dataset of the run, then the newest.
+    A certificate has its fields except the key, and `stale`: a list of changes since. If there are several, valid ones
+    are preferred, then those on a dataset of the run, then the newest.
     """
     known = saved_certificates()
     metrics: dict[str, Any] = {}

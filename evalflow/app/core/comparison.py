@@ -1,4 +1,4 @@
-"""Two runs compared: what keeps their scores from meaning the same, and the rows of the comparison."""
+"""Comparison of two runs: obstacles that make their scores differ in meaning, and the rows of the comparison."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ _SHOWN = 3
 
 @dataclass(frozen=True, slots=True)
 class Obstacle:
-    """Why two runs cannot be compared as they are.
+    """Why two runs cannot be compared.
 
     Attributes:
-        kind: What differs, and the word after `--allow` that permits it.
-        what: In one sentence.
+        kind: What differs; also the word after `--allow` that permits it.
+        what: A sentence for people.
     """
 
     kind: Kind
@@ -43,7 +43,7 @@ class Obstacle:
 
 
 def obstacles(a: SavedRun, b: SavedRun) -> list[Obstacle]:
-    """Everything that keeps the two from being compared, in the order of `KINDS`."""
+    """Every obstacle to comparing the two, in the order of `KINDS`."""
     found = [*other_versions(_versions(a), _versions(b)), *_unlike(a, b)]
     changed = _changed_cases(a, b)
     if changed:
@@ -54,7 +54,7 @@ def obstacles(a: SavedRun, b: SavedRun) -> list[Obstacle]:
 
 
 def declared_obstacles(a: SavedRun, b: SavedRun) -> list[Obstacle]:
-    """The `obstacles` that run.json shows; quick enough for many runs."""
+    """The `obstacles` visible in run.json; fast enough for many runs."""
     old, new = ({name: facts["version"] for name, facts in run.manifest["metrics"].items()} for run in (a, b))
     found = [*other_versions(old, new), *_unlike(a, b)]
     return sorted(found, key=lambda obstacle: KINDS.index(obstacle.kind))
@@ -63,7 +63,7 @@ def declared_obstacles(a: SavedRun, b: SavedRun) -> list[Obstacle]:
 def unlike_metrics(
     name: str, a: Mapping[str, Any], b: Mapping[str, Any], called: tuple[str, str] = ("A", "B")
 ) -> Iterator[Obstacle]:
-    """How a metric differs between two manifests: in its configuration, prompts or judge."""
+    """The differences of a metric between two manifests: in its configuration, prompts or judge."""
     left, right = a["metrics"][name], b["metrics"][name]
     if left["prompt_sha256"] != right["prompt_sha256"]:
         yield Obstacle("prompt", f"the prompts of metric {name} are not the same")
@@ -84,7 +84,7 @@ def unlike_metrics(
 def other_versions(
     a: Mapping[str, int], b: Mapping[str, int], called: tuple[str, str] = ("A", "B")
 ) -> Iterator[Obstacle]:
-    """The metrics that have another version in two runs."""
+    """The metrics with different versions in two runs."""
     for name in a:
         if name in b and a[name] != b[name]:
             what = f"metric {name} has version {a[name]} in {called[0]} and {b[name]} in {called[1]}"
@@ -102,13 +102,13 @@ def _unlike(a: SavedRun, b: SavedRun) -> Iterator[Obstacle]:
 
 
 def _versions(run: SavedRun) -> dict[str, int]:
-    """The version of each metric that has scores, the checks of the cases included."""
+    """The version of each metric with scores, including the checks named in cases."""
     table = run.scores().select("metric", "metric_version").unique().sort("metric").collect(engine="streaming")
     return dict(table.iter_rows())
 
 
 def _changed_cases(a: SavedRun, b: SavedRun) -> list[str]:
-    """Ids of cases that ask or expect something else in the two runs; files that are the same are not read."""
+    """Ids of cases whose question or expectation differs between the runs; identical files are not read."""
     left, right = a.manifest["datasets"], b.manifest["datasets"]
     shared = [name for name in left if name in right and left[name]["sha256"] != right[name]["sha256"]]
     if not shared or not (a.folder.cases.is_file() and b.folder.cases.is_file()):
@@ -118,7 +118,7 @@ def _changed_cases(a: SavedRun, b: SavedRun) -> list[str]:
 
 
 def _digests(run: SavedRun) -> Iterator[tuple[tuple[str, str], bytes]]:
-    """A digest of what each case asks and expects, whatever the target answered."""
+    """A digest of each case's question and expectation, without the target's answer."""
     for case in run.cases():
         asked = [message.content for message in case.messages if message.role != "assistant"]
         text = json.dumps([asked, case.reference, case.expected], default=str, sort_keys=True)
@@ -134,13 +134,13 @@ class How:
     """How runs are compared.
 
     Attributes:
-        allow: The `KINDS` that may differ though the scores then may not mean the same.
+        allow: The `KINDS` that may differ, though scores may then differ in meaning.
         adjust: How p-values are adjusted for the number of comparisons.
-        margin: How much worse is acceptable, within `SMALLEST_MARGIN` and `LARGEST_MARGIN`; None for no such test.
-        by_tag: Whether each tag gets rows of its own.
-        by_class: Whether the figures of each class, or label, get rows of their own.
-        unpaired: Whether the runs are samples of different cases, and not compared case by case.
-        allow_option: How messages tell to allow something.
+        margin: The largest acceptable loss, within `SMALLEST_MARGIN` and `LARGEST_MARGIN`; None for no such test.
+        by_tag: Whether each tag has its own rows.
+        by_class: Whether the figures of each class, or label, have their own rows.
+        unpaired: Whether the runs are samples of different cases, not compared case by case.
+        allow_option: The option that messages suggest for allowing a difference.
 
     Raises:
         UserError: The margin is out of bounds.
@@ -156,7 +156,7 @@ class How:
 
     @property
     def rows_by(self) -> dict[str, bool]:
-        """Which rows `compare_cases` and `compare_samples` add to those over all cases."""
+        """The rows that `compare_cases` and `compare_samples` add to those over all cases."""
         return {"by_tag": self.by_tag, "by_class": self.by_class}
 
     def __post_init__(self) -> None:
@@ -166,10 +166,10 @@ class How:
 
 
 def compare_pairs(pairs: Sequence[tuple[SavedRun, SavedRun]], how: How) -> Comparison:
-    """Compare run B with run A, for each pair (A, B); all differences are one family.
+    """Compare run B with run A, for each pair (A, B). P-values are adjusted over all pairs together.
 
     Raises:
-        UserError: No pair can be compared; with everything that keeps them from it.
+        UserError: No pair can be compared; lists every obstacle.
     """
     rows: list[ComparisonRow] = []
     notes: list[str] = []
@@ -220,7 +220,7 @@ def compare_pairs(pairs: Sequence[tuple[SavedRun, SavedRun]], how: How) -> Compa
 
 
 def compare_two(a: SavedRun, b: SavedRun, how: How) -> tuple[list[ComparisonRow], Pairing]:
-    """The differences of two runs case by case, not yet adjusted for their number, and the cases that they share."""
+    """The differences of two runs case by case, with unadjusted p-values, and the cases that they share."""
     pairing = pair_scores(a.scores(), b.scores())
     seed = b.manifest["config"]["seed"]
     return compare_cases(pairing, (a.name, b.name), a.traits | b.traits, **how.rows_by, seed=seed), pairing

@@ -1,4 +1,4 @@
-"""Checks of the data before a run: what metrics need and no case has, and wrong labels."""
+"""Checks of the data before a run: fields that metrics need and no case has, and invalid labels."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from evalflow.records import Case
 from evalflow.run.plan import case_digest
 
 SHOWN = 20
-"""Problems of one kind that are listed, and cases whose columns are remembered."""
+"""Maximum problems listed of one kind, and cases whose columns are remembered."""
 GENERATED = ("answer", "actual")
-"""A live target fills one of them, as the dataset says."""
+"""The fields that a live target can fill; the dataset's `generates` says which."""
 
 
 class DataChecks:
-    """Looks at every case once, in little memory."""
+    """Checks every case once, with little memory."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
@@ -51,7 +51,7 @@ class DataChecks:
         self._columns: dict[str, dict[str, None]] = {}
 
     def add(self, case: Case) -> None:
-        """Check one case, with the answer as it will be."""
+        """Check one case, with the answer or its placeholder."""
         self._sizes[case.dataset] += 1
         self._grouped[case.dataset] += case.group is not None
         self._check_id(case)
@@ -70,7 +70,7 @@ class DataChecks:
                 self._offered[key] = self._offered.get(key, False) or look_up(name, fields) not in (None, {})
 
     def problems(self) -> list[Problem]:
-        """Duplicate ids, groups that no case has, and what a metric needs and no case will have."""
+        """Duplicate ids, groups that no case has, and fields that a metric needs and no case will have."""
         found = [*self._repeated]
         for place, problem in _placed(self._parts.datasets, self._wrong_checks[:SHOWN]):
             found.append(replace(problem, where=place or problem.where))
@@ -102,7 +102,7 @@ class DataChecks:
         return self._covering[dataset]
 
     def _bind(self, case: Case) -> list[tuple[Metric, Metric]]:
-        """Each declared metric with what it binds to; wrong checks are recorded."""
+        """Each declared metric with each metric that it binds to; invalid checks are recorded."""
         found: list[tuple[Metric, Metric]] = []
         for metric in self._covering.get(case.dataset) or self._of(case.dataset):
             try:
@@ -131,7 +131,7 @@ class DataChecks:
         return self._run.generate in (True, "missing") and root(need) in self._run.target.may_fill
 
     def _ungrouped(self, dataset: str) -> Iterator[Problem]:
-        """A group that no case has; `group` itself may be absent, since shipped files declare it."""
+        """Problems of a `group` that no case has. The field `group` may be absent: shipped files declare it."""
         config = self._parts.datasets[dataset]
         source = config.group or (config.fields or {}).get("group")
         if source in (None, "group") or self._grouped[dataset]:
@@ -175,7 +175,7 @@ class LabelChecks:
     """Checks the labels of cases.
 
     Attributes:
-        apply: Whether some label is of a metric that scores its case.
+        apply: Whether some label is for a metric that scores its case.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -203,7 +203,7 @@ class LabelChecks:
                 self._more += 1
 
     def problems(self) -> Iterator[Problem]:
-        """Values off the scale, two labels by one person, and what is no label; with the place in the file."""
+        """Values off the scale, duplicate labels by one person, and invalid labels, each with its place in the file."""
         for place, problem in _placed(self._settings.run.dataset, self._wrong):
             yield replace(problem, where=f"{place}: {problem.where}") if place else problem
         if self._more:
@@ -227,7 +227,7 @@ class LabelChecks:
 
 
 def _twice(given: list[Given]) -> Iterator[Problem]:
-    """Two labels of one answer by one person; a label without a hash is of the recorded answer."""
+    """Duplicate labels of one answer by one person. A label without a hash is for the recorded answer."""
     seen: set[tuple[Any, ...]] = set()
     for one in given:
         label = one.label

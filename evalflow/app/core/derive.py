@@ -1,4 +1,4 @@
-"""All that follows from a run's journals: scores, summary, gates, exit code, reports. Free, as often as wanted."""
+"""Results derived from a run's journals: scores, summary, gates, exit code, reports. This makes no calls."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ class Derived:
     Attributes:
         scores: The columns of scores.parquet.
         summary: The summary with its details.
-        states: How many scores are in each state.
-        cells: How many of them the run made itself; composites are computed from these.
+        states: The number of scores in each state.
+        cells: The number of scores that the run made itself, without composites.
         gates: Rows of `evaluate_run_gates`.
         error_types: Causes of errors with their counts, the most frequent first.
         error_example: The message of one error of the most frequent cause, in one line; None without errors.
         exit_code: 0, 1 or 3.
-        calibration: The judges compared with people; None where there are no labels.
+        calibration: The comparison of the judges with people; None without labels.
     """
 
     scores: pl.LazyFrame
@@ -86,7 +86,10 @@ def report(
     folder: RunFolder, rules: ResultRules, derived: Derived, cases: Iterable[Case], manifest: Mapping[str, Any]
 ) -> None:
     """Write results.csv, cases.jsonl, report.html, junit.xml and summary.md; `manifest` is run.json as it will be."""
-    from evalflow.report.html import Reported, write_reports  # only now: the first request does not wait for it
+    from evalflow.report.html import (
+        Reported,
+        write_reports,
+    )  # imported late, so that the first request does not wait for it
 
     with answers_of(folder, rules.settings.run) as answers:
         write_reports(
@@ -124,7 +127,7 @@ def _states(scores: pl.LazyFrame) -> dict[str, int]:
 
 
 def _errors(scores: pl.LazyFrame) -> tuple[tuple[str, ...], str | None]:
-    """The causes of errors, the most frequent first, and a message of the first."""
+    """The causes of errors, the most frequent first, and an example message of the first."""
     causes = (
         scores.filter((pl.col("status") == "error") & pl.col("member_of").is_null())
         .group_by("error_type")
@@ -140,10 +143,10 @@ def _errors(scores: pl.LazyFrame) -> tuple[tuple[str, ...], str | None]:
 def evaluate_run_gates(
     rules: ResultRules, summary: pl.DataFrame, scores: pl.LazyFrame
 ) -> tuple[list[GateResult], list[dict[str, Any]]]:
-    """Evaluate a run's gates on the columns of summary.parquet, and those against a baseline on the scores.
+    """Evaluate a run's gates on the columns of summary.parquet, and gates against a baseline on the scores.
 
     Returns:
-        The outcomes, and as reports show them: a row for each dataset, target and judge that a gate is about.
+        The outcomes, and rows for reports: one for each gate, dataset, target and judge.
     """
     run, why = rules.settings.run, ""
     compared: dict[str, Any] = {}
@@ -195,7 +198,7 @@ def _gate_rows(result: GateResult, why: str) -> Iterator[dict[str, Any]]:
 
 
 def _missing(gate: Gate, why: str) -> str:
-    """Why there was nothing to evaluate a gate on."""
+    """Why a gate could not be evaluated."""
     if gate.baseline and why:
         return why
     where = " in common with the baseline" if gate.baseline else ""
@@ -211,7 +214,7 @@ def _value(row: GateRow) -> str:
 
 
 def _basis(row: GateRow) -> str:
-    """How many scores the value rests on, of how many; empty for what leaves none out."""
+    """The number of scores that the value is based on, and of all; empty if no score is omitted."""
     if not row.n:
         return ""
     states = {"undefined": row.n_undefined, "skipped": row.n_skipped}
@@ -224,7 +227,7 @@ def _basis(row: GateRow) -> str:
 
 
 def _undecided(gate: Gate, row: GateRow) -> str:
-    """What it would take to decide."""
+    """What is needed for a decision."""
     if row.undefined_in:
         most = f"max_undefined_rate: {gate.max_undefined_rate:g}"
         return f"more scores of {row.undefined_in} are undefined than {most} allows, and so it decides nothing"
@@ -241,7 +244,7 @@ _CELL = ("dataset", "case_id", "target", "target_repeat")
 
 
 def without_unanswered(run: SavedRun, scores: pl.LazyFrame) -> pl.LazyFrame:
-    """The scores without those in error because the target gave no answer: there is nothing to label."""
+    """The scores without those in error because the target gave no answer. These cannot be labelled."""
     failed = scores.filter(pl.col("status") == "error")
     cases = failed.select("dataset", "case_id").unique().collect()
     found = [
@@ -254,7 +257,7 @@ def without_unanswered(run: SavedRun, scores: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def answered_rows(run: SavedRun, scores: pl.LazyFrame, wanted: Collection[tuple[str, str]]) -> Iterator[AnsweredCase]:
-    """Each wanted case (dataset, id) as every target answered it, with those of its scores, in input order."""
+    """Each wanted case (dataset, id) with all targets' answers and their scores among `scores`, in input order."""
     keys = pl.DataFrame(list(wanted), schema={"dataset": pl.String, "case_id": pl.String}, orient="row")
     chosen = scores.join(keys.lazy(), on=["dataset", "case_id"], how="semi", maintain_order="left")
     cases = (case for case in run.cases() if (case.dataset, case.id) in wanted)

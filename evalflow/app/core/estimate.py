@@ -27,7 +27,7 @@ TARGET_BRIEF, TARGET_WORDY = 30, 400
 
 @dataclass(slots=True)
 class Estimate:
-    """What a run will send. Costs are None where a price is not known.
+    """The estimate of a run. Costs are None if a price is unknown.
 
     Attributes:
         requests: All of them, as if a cascade always asked all its judges; `preparing` of these are sent once, before
@@ -44,7 +44,7 @@ class Estimate:
     cost_usd_high: float | None = 0.0
 
     def include(self, other: Estimate, factor: float = 1) -> None:
-        """Add another estimate, so many times; integers stay integers, and what is unknown in one is in the sum."""
+        """Add another estimate `factor` times. Integers stay integers; unknown values make the sum unknown."""
         for name in Estimate.__slots__:
             mine, more = getattr(self, name), getattr(other, name)
             if mine is not None and more is not None:
@@ -53,11 +53,11 @@ class Estimate:
 
 
 class Estimator:
-    """Renders what would be asked about a case, and adds it up.
+    """Renders the requests for cases, and adds them up.
 
     Attributes:
         problems: Prompts that cannot be rendered.
-        unsure: Members of cascades that could not say how sure they are, by metric and place.
+        unsure: Members of cascades that cannot give a probability, by metric and place.
     """
 
     def __init__(self, parts: Parts) -> None:
@@ -183,7 +183,7 @@ def _length(ask: Ask) -> int:
 
 
 def _no_probability(judge: Judge, config: Any, asks: Sequence[Ask]) -> str | None:
-    """Why a member of a cascade has no probability of its verdicts; None where it has."""
+    """Why a member of a cascade has no probability of its verdicts; None if it has one."""
     verdicts = [ask for ask in asks if not ask.embeds and choices(_row(ask))]
     if not verdicts:
         return "it is asked for no verdict out of few, such as a label, yes or no, or a grade" if asks else None

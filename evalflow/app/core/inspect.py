@@ -1,4 +1,4 @@
-"""Check a run before its first request: its data, its prompts, its judges, and what it will cost."""
+"""Check a run before its first request: its data, its prompts, its judges, and its cost."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from evalflow.run.plan import Draw
 from evalflow.summary.gates import Gate, parse_gates
 
 SAMPLE = 20
-"""How many cases of each dataset prompts are rendered against."""
+"""The number of cases of each dataset for which prompts are rendered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class ScoredMetric:
     """A metric that will score the run's answers.
 
     Attributes:
-        judge: Who is asked for the scores, or for those that a composite is made of; None where nobody is.
+        judge: The judge of the scores, or of a composite's parts; None for metrics without a judge.
         declared: The name of the metric in the configuration, which may bind to several.
     """
 
@@ -46,15 +46,15 @@ class Inspection:
     """What is known of a run before the first request.
 
     Attributes:
-        draw: Which cases are selected.
+        draw: The selection of cases.
         cases: Selected cases by dataset.
-        labelled: Those of them that bring people's labels along.
-        labels_apply: Whether one of these labels is of a score of the run.
+        labelled: Selected cases that have people's labels.
+        labels_apply: Whether one of these labels is for a score of the run.
         cells: Scores the run will have.
-        scored: By the names that scores will have, in order.
+        scored: The metrics by the names of their scores, in order.
         gates: The conditions that decide the exit code.
         estimate: Requests, tokens and cost.
-        remarks: What about the data people should know.
+        remarks: Warnings about the data.
     """
 
     parts: Parts
@@ -71,11 +71,11 @@ class Inspection:
 
     @property
     def judges(self) -> dict[str, Judge]:
-        """Those that will be asked, by name; an embedder among them."""
+        """The judges that will be called, by name, including an embedder."""
         return {one.judge.info.name: one.judge for one in self.scored.values() if one.judge}
 
     def rules(self) -> ResultRules:
-        """How results will follow from the scores."""
+        """The rules by which results will follow from the scores."""
         metrics = {
             name: RunMetric(
                 one.metric.config,
@@ -91,7 +91,7 @@ class Inspection:
         return ResultRules(self.parts.settings, metrics, self.gates)
 
     def notices(self) -> list[str]:
-        """What people should know before they read the numbers."""
+        """Warnings to read before the results."""
         shadows = [
             f"{key} comes from {file}, in place of the packaged one"
             for key, file in self.parts.settings.composed.shadowed
@@ -109,7 +109,7 @@ class Inspection:
         ]
 
     def _unfenced(self) -> list[str]:
-        """Prompts that show the judge texts as if they were instructions."""
+        """Prompts that insert texts without marking them as data, so that the judge may read them as instructions."""
         return [
             f"metric {name}: its prompt {prompt} shows {' and '.join(shown)} without `fenced`, so that a text in there "
             "could pass for an instruction"
@@ -124,10 +124,10 @@ class Inspection:
 
 
 def inspect(parts: Parts) -> Inspection:
-    """Read all data, and check everything against it; nothing is sent.
+    """Read all data and run all checks; nothing is sent.
 
     Raises:
-        UserError: With every problem that was found.
+        UserError: Lists every problem found.
     """
     run = parts.settings.run
     baseline = None
@@ -164,7 +164,7 @@ def inspect(parts: Parts) -> Inspection:
 
 
 def _add_composites(found: Inspection) -> list[Problem]:
-    """Add the composites, with the judges of their parts combined; return what is wrong with them."""
+    """Add the composites, with the judges of their parts combined. Return their problems."""
     wrong = unusable_parts(found.parts.settings, {name: one.metric for name, one in found.scored.items()})
     composites: dict[str, ScoredMetric] = {}
     for name, metric in found.parts.metrics.items():
@@ -198,13 +198,13 @@ def _count(found: Inspection, estimator: Estimator, labels: LabelChecks, case: C
 
 
 def _model(config: object) -> str | None:
-    """The model of a judge or target, without the vendor that some endpoints put in front of it."""
+    """The model of a judge or target, without the vendor prefix of some endpoints."""
     model: str | None = getattr(config, "model", None)
     return model.rpartition("/")[2].lower() if model else None
 
 
 def refusal_of(metric: Metric, judge: Judge | None) -> tuple[str, str] | None:
-    """The first step of a metric that its judge cannot answer, and why; None where there is none."""
+    """The first step of a metric that its judge does not support, and why; None if it supports all."""
     refusals = ((step, judge.info.explain_refusal(task)) for step, task in metric.tasks.items() if judge)
     return next(((step, refusal) for step, refusal in refusals if refusal), None)
 
@@ -221,7 +221,7 @@ def _judges_that_cannot(found: Inspection) -> Iterator[Problem]:
 
 
 def _way_around(found: Inspection, name: str, refused: ScoredMetric) -> str:
-    """A hint to run only those checks of the same metric that need no judge; empty where there are none."""
+    """A hint to run only the checks of the same metric that need no judge; empty if there are none."""
     if name == refused.declared:
         return ""
     free = [other for other, one in found.scored.items() if one.declared == refused.declared and one.judge is None]
@@ -253,7 +253,7 @@ _FAMILY = re.compile(r"[a-z]+")
 
 
 def _similar_panels(parts: Parts) -> Iterator[str]:
-    """Notices on panels whose members are models of one family, as far as their names tell."""
+    """Notices on panels whose members are models of one family, judging by their names."""
     named: set[str] = set()
     for pair in parts.pairs:
         if not isinstance(pair.judge, Panel) or isinstance(pair.judge.config, CascadeConfig):

@@ -1,4 +1,4 @@
-"""`calibrate --sample`: a sheet of randomly drawn answers for people to label."""
+"""`calibrate --sample`: a random sample of answers in a sheet for people to label."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _MOST = 20
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """A run to draw answers from, and the metrics to label them on, with the scale of each in words."""
+    """A run to sample answers from, and the metrics to label them on, with the scale of each in words."""
 
     run: SavedRun
     metrics: Mapping[str, str]
@@ -51,14 +51,14 @@ class _Source:
 
 
 def write_sample(options: argparse.Namespace, console: Console) -> int:
-    """Draw answers of a run and write them into a sheet; one that exists is topped up.
+    """Sample answers of a run and write them into a sheet; an existing sheet is topped up.
 
     Args:
         options: run, sample, out, seed, stratify, by_group, metric.
         console: Where to print.
 
     Raises:
-        UserError: There is no such run or metric, nothing to draw, or the sheet is of other answers.
+        UserError: There is no such run or metric, nothing to sample, or the sheet has other answers.
     """
     path = Path(options.out) if options.out else SHEET
     folder = find_run(options.run, "calibrate", "--sample", "50")
@@ -181,10 +181,10 @@ def _refuse_other_draws(sheet: Sheet, candidates: Sequence[UnlabelledAnswer], pa
 
 
 def _fresh(source: _Source, drawn: Drawn, sheet: Sheet, path: Path) -> list[dict[str, Any]]:
-    """A row for each drawn answer and metric that is not in the sheet yet, in the order of the draw.
+    """A row for each sampled answer and metric that is not in the sheet yet, in sampling order.
 
     Raises:
-        UserError: The sheet has another answer for what was drawn.
+        UserError: The sheet has another answer for a sampled case.
     """
     made: dict[Key, list[dict[str, Any]]] = {}
     for row in answered_rows(source.run, source.scores(), {key[:2] for key in drawn.weights}):

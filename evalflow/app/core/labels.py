@@ -45,9 +45,9 @@ class RunLabels:
     """Labels of a run's answers.
 
     Attributes:
-        frame: As `label_frame` gives them.
-        source: Where they are from, in words.
-        left_out: How many do not count here, by reason.
+        frame: As returned by `label_frame`.
+        source: Their origin, in words.
+        left_out: The number of labels that do not count here, by reason.
         notes: The same for people to read.
         rests_on: Which of the available labels these are.
     """
@@ -63,7 +63,7 @@ def bound_labels(run: SavedRun, file: str | None, elsewhere: Elsewhere = HERE) -
     """Like `read_labels`, but at least one label must be of an answer of the run.
 
     Raises:
-        UserError: There are no labels, none is of an answer of the run, or some are wrong.
+        UserError: There are no labels, none is of an answer of the run, or some are invalid.
     """
     found = read_labels(run, file, elsewhere)
     if not found.frame.height:
@@ -74,10 +74,10 @@ def bound_labels(run: SavedRun, file: str | None, elsewhere: Elsewhere = HERE) -
 
 
 def read_labels(run: SavedRun, file: str | None, elsewhere: Elsewhere = HERE) -> RunLabels:
-    """Read labels from a file, else those in the data, and bind them to the run's answers.
+    """Read labels from a file, else those in the data, and match them with the run's answers.
 
     Raises:
-        UserError: There are no labels, or some are wrong; with every problem that was found.
+        UserError: There are no labels, or some are invalid; lists every problem.
     """
     path = paths.resolve(file) if file else None
     found = _of_file(path) if path else _of_data(run)
@@ -89,10 +89,10 @@ def read_labels(run: SavedRun, file: str | None, elsewhere: Elsewhere = HERE) ->
 
 
 def labels_of_data(run: SavedRun) -> RunLabels | None:
-    """The labels that the data bring along; None where none of them is of an answer of the run.
+    """The labels in the data; None if none of them is of an answer of the run.
 
     Raises:
-        UserError: Some are wrong.
+        UserError: Some are invalid.
     """
     found = _of_data(run)
     if not found.given and not found.problems:
@@ -159,7 +159,7 @@ def _of_file(path: Path) -> Parsed:
 
 def _of_data(run: SavedRun) -> Parsed:
     parsed = [parse_case(case) for case in run.cases() if case.labels]
-    # The data may well bring labels along for metrics that this run is not about.
+    # The data may contain labels for metrics that are not part of this run.
     given = [one for part in parsed for one in part.given if one.label.metric in run.rules.metrics]
     return Parsed(given, 0, [problem for part in parsed for problem in part.problems])
 
@@ -175,7 +175,7 @@ def _answered(run: SavedRun, given: Sequence[Given]) -> Iterator[LabelledAnswer]
 
 
 def _known_metrics(run: SavedRun, given: Sequence[Given]) -> set[str]:
-    """Metrics in labels of a file that exist though the run did not score them."""
+    """Metrics in a labels file that exist, but that the run did not score."""
     named = {one.label.metric for one in given}
     folders = run.rules.settings.composed.conf_folders
     return {name for name in named if any((folder / "metric" / f"{name}.yaml").is_file() for folder in folders)}
@@ -200,7 +200,7 @@ def _nothing(source: str, found: Parsed) -> Problem:
 
 
 def finished_runs(folder: Path, jobs: Sequence[Path]) -> tuple[dict[str, SavedRun], list[str]]:
-    """The runs of a sweep that have scores, by name, and a note for each that is not complete.
+    """The runs of a sweep that have scores, by name, and a note for each incomplete one.
 
     Raises:
         UserError: None of the runs has scores.
@@ -221,10 +221,10 @@ def finished_runs(folder: Path, jobs: Sequence[Path]) -> tuple[dict[str, SavedRu
 
 
 def labels_of_sweep(runs: Mapping[str, SavedRun], file: str | None) -> dict[str, RunLabels]:
-    """The labels of each run, which may be none where another run has some; `file` as of `read_labels`.
+    """The labels of each run, possibly none for some; `file` as for `read_labels`.
 
     Raises:
-        UserError: There are no labels, some are wrong, or none is of an answer of any run.
+        UserError: There are no labels, some are invalid, or none is of an answer of any run.
     """
     elsewhere = _everything(runs.values())
     found = {name: read_labels(run, file, elsewhere) for name, run in runs.items()}
@@ -236,7 +236,7 @@ def labels_of_sweep(runs: Mapping[str, SavedRun], file: str | None) -> dict[str,
 
 
 def other_runs(folder: Path) -> Elsewhere:
-    """The metrics and cases of the other runs of a run's sweep; none where it belongs to no sweep."""
+    """The metrics and cases of the other runs in a run's sweep; empty if it is not part of a sweep."""
     sweep = RunFolder(folder.parent)
     names = sweep.read_manifest().get("jobs") if sweep.manifest.is_file() else None
     if not names or folder.name not in names:

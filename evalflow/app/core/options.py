@@ -1,4 +1,4 @@
-"""What the command line can choose: the YAML files of conf/, by group and name."""
+"""The options of the command line: the YAML files of conf/, by group and name."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from evalflow.metrics.registry import metric_kinds
 from evalflow.paths import conf_dirs
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""Reads what `yaml.safe_load` reads, eight times as quickly where libyaml is there."""
+"""The same as `yaml.safe_load`, but eight times as fast if libyaml is installed."""
 GROUPS = ("dataset", "metric", "judge", "target", "embedder", "experiment")
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One file that can be chosen."""
+    """A file of a config group."""
 
     group: str
     name: str
@@ -43,7 +43,7 @@ class Option:
 
     @property
     def selection(self) -> str:
-        """How the command line names it, before a shell's quotes; a composite together with what it is made of."""
+        """Its selection on the command line, without shell quotes; for a composite, together with its parts."""
         parts: Any = self.values.get("of") if self.values.get("kind") == "composite" else None
         return f"[{','.join([*parts, self.name])}]" if parts else self.name
 
@@ -57,7 +57,7 @@ class Option:
 
 
 def options(config_dir: Path | None, group: str | None = None) -> list[Option]:
-    """Everything that can be chosen, by group and name; of files of one name, the one that would be used."""
+    """All options by group and name; of several files with one name, the one that Hydra would use."""
     found: dict[tuple[str, str], Option] = {}
     for folder in conf_dirs(config_dir):
         for name in [group] if group else GROUPS:
@@ -93,6 +93,6 @@ def _options_in(folder: Path, group: str) -> Iterator[Option]:
             expect_bounded(text)
             values = yaml.load(text, Loader=_LOADER)  # noqa: TID251, S506 - safe
         except yaml.YAMLError:
-            # A broken file is listed all the same; choosing it says what is wrong with it.
+            # A broken file is listed anyway; selecting it reports the error.
             values = {"description": "(this file is not valid YAML)"}
         yield Option(group, file.stem, file, cast("dict[str, Any]", values) if isinstance(values, dict) else {})

@@ -1,4 +1,4 @@
-"""What `plan` learns from earlier runs: the spread and noise of their scores, and the cost of a case."""
+"""Spread and noise of the scores of earlier runs, and the cost of a case, for `plan`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SLICE = ("dataset", "metric", "target", "judge")
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Dollars of one answer, and of one judgement of it by all of the run's metrics."""
+    """The cost in dollars of one answer, and of judging it with all of the run's metrics."""
 
     answer: float
     judgement: float
@@ -35,7 +35,7 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class Pilot:
-    """A basis for each metric, and the cost of a case; None where a price is not known."""
+    """A basis for each metric, and the cost of a case; None if a price is unknown."""
 
     bases: Sequence[Basis]
     cost: Cost | None = None
@@ -57,18 +57,18 @@ class _Slice:
         return share if alone and mean.is_in([0.0, 1.0]).all() and 0 < share < 1 else None
 
     def noise(self) -> float:
-        """The variance of a case's mean score by answers and judge, with as many repeats as the run has."""
+        """The variance of a case's mean score due to answers and judge, with as many repeats as the run has."""
         answers = int(self.cases["answers"].sum())
         return self.parts.noise(answers / self.cases.height, int(self.cases["judgements"].sum()) / answers)
 
 
 def pilot(runs: Sequence[str], metric: str | None, correlation: float | None, *verb: str) -> Pilot:
-    """Learn from one run, or from two that can be compared.
+    """Estimate from one run, or from two that can be compared.
 
     Args:
-        runs: Folders of one or two runs; the latest without any.
-        metric: Only this one.
-        correlation: Of the cases' scores in two runs, where one run is known.
+        runs: Folders of one or two runs; by default the latest.
+        metric: Only this metric.
+        correlation: Assumed correlation of the cases' scores in two runs, if only one run is given.
         verb: The words of the command line before the runs, to suggest commands for the runs of a sweep.
 
     Raises:
@@ -97,7 +97,7 @@ def pilot(runs: Sequence[str], metric: str | None, correlation: float | None, *v
 
 
 def related(correlation: float | None) -> str:
-    """The assumption on the correlation of two runs of which one, or none, is known."""
+    """The assumption on the correlation of two runs, for when fewer than two are given."""
     if correlation is None:
         return "assumed: two runs' scores of a case are unrelated, the cautious end (--correlation, or a second run)"
     return f"stated: two runs' scores of a case correlate by {correlation:g}"

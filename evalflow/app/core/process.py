@@ -16,28 +16,28 @@ from evalflow.paths import private_file
 
 LOCK, OUTPUT = "process.lock", "process.log"
 MAX_OUTPUT = 4000
-"""Characters of a process's output that are read, from its end."""
+"""Characters read from the end of a process's output."""
 
 
 def start(folder: Path, arguments: Sequence[str], root: Path) -> subprocess.Popen[bytes]:
-    """Start `python -m evalflow` for a run, in a session of its own, so that it outlives its worker.
+    """Start `python -m evalflow` for a run, in its own session, so that it outlives its worker.
 
     The process inherits a lock on a file in the run's folder. The lock belongs to the open file: it ends with the last
     process that has the file open, and no process that reuses the pid can hold it.
 
     Args:
-        folder: The run's.
-        arguments: What comes after `python -m evalflow`.
+        folder: The run's folder.
+        arguments: The arguments after `python -m evalflow`.
         root: The working directory.
 
     Raises:
-        BlockingIOError: A process works on the run already.
+        BlockingIOError: Another process works on the run.
     """
     lock = private_file(folder / LOCK, os.O_RDWR | os.O_CREAT)
     try:
         _lock(lock)
         with os.fdopen(private_file(folder / OUTPUT, os.O_WRONLY | os.O_CREAT | os.O_APPEND), "ab") as output:
-            return subprocess.Popen(  # noqa: S603 - our own program, with the arguments of a checked run
+            return subprocess.Popen(  # noqa: S603 - evalflow itself, with the arguments of a checked run
                 [sys.executable, "-m", "evalflow", *arguments],
                 cwd=root,
                 stdin=subprocess.DEVNULL,
@@ -55,7 +55,7 @@ def working_on(folder: Path) -> Generator[None]:
     """Hold the run's lock.
 
     Raises:
-        BlockingIOError: A process works on the run already.
+        BlockingIOError: Another process works on the run.
     """
     lock = private_file(folder / LOCK, os.O_RDWR | os.O_CREAT)
     try:
@@ -66,7 +66,7 @@ def working_on(folder: Path) -> Generator[None]:
 
 
 def is_alive(folder: Path) -> bool:
-    """Whether a process works on the run, whoever started it."""
+    """Whether any process works on the run."""
     try:
         lock = os.open(folder / LOCK, os.O_RDWR)
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""The programs that resumed runs may start: those that were started here before, or that the user agreed to.
+"""The programs that resumed runs may start: those started here before, and those that the user allowed.
 
 A run's folder can come from somebody else, and `resume` starts the command, or calls the function, that its run.json
 names. `.evalflow/programs` lists the runs whose programs may be started; only its owner can write it.
@@ -23,11 +23,11 @@ FILE = Path(".evalflow") / "programs"
 
 
 class ProgramError(UserError):
-    """A program would be started that nobody has agreed to."""
+    """Starting a program needs the user's consent."""
 
 
 def expect_agreed(manifest: Mapping[str, Any], where: str, hint: str, root: Path | None = None) -> None:
-    """Refuse to resume a run that would start a program that nobody has agreed to.
+    """Refuse to resume a run that would start a program without the user's consent.
 
     Args:
         manifest: run.json.
@@ -36,7 +36,7 @@ def expect_agreed(manifest: Mapping[str, Any], where: str, hint: str, root: Path
         root: The working directory of resumed runs; None: this process's.
 
     Raises:
-        ProgramError: The run would start one.
+        ProgramError: The run would start a program that was not allowed.
     """
     program = _program(manifest)
     if program is None or _digest(manifest) in _agreed((root or Path.cwd()) / FILE):
@@ -55,7 +55,7 @@ def agree(manifest: Mapping[str, Any], root: Path | None = None) -> None:
 
 
 def _program(manifest: Mapping[str, Any]) -> str | None:
-    """The program that a run starts, as configured; None if it only asks services. An unknown kind may be anything."""
+    """The program that a run starts, as configured; None if it only calls services. Unknown kinds count as programs."""
     target: object = manifest["config"].get("target")
     values: Mapping[str, Any] = cast("Mapping[str, Any]", target) if isinstance(target, Mapping) else {}
     kind = str(values.get("kind"))

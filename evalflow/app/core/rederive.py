@@ -28,7 +28,7 @@ def rewrite(folder: RunFolder, overrides: Sequence[str] = ()) -> dict[str, Any]:
     """Derive tables, calibration and reports of a run again, and return its new run.json, which keeps the overrides.
 
     Raises:
-        UserError: An override would need new scores, or what the run was made from is gone.
+        UserError: An override would need new scores, or the run's data or prompts are gone.
     """
     refuse_links(folder)
     run = open_run(folder)
@@ -48,11 +48,11 @@ def rewrite(folder: RunFolder, overrides: Sequence[str] = ()) -> dict[str, Any]:
 _METRIC_KEYS = ("threshold", "gate", "of", "op", "may_lack")
 _RUN_KEYS = ("gate", "judge.thresholds", "max_error_rate", "baseline")
 _CHANGEABLE = re.compile(rf"\+?(metric\.\w+\.({'|'.join(_METRIC_KEYS)}|of\.\w+)|{'|'.join(map(re.escape, _RUN_KEYS))})")
-"""What may be changed of a finished run."""
+"""The keys that can be changed in a finished run."""
 
 
 def overridden(manifest: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
-    """The manifest with other thresholds, gates or rules of composites: what a run's scores mean, not what they are.
+    """The manifest with other thresholds, gates or rules of composites. The scores themselves stay.
 
     Raises:
         UserError: An override would need new scores.
@@ -93,13 +93,13 @@ def _unchangeable(key: str, config: dict[str, Any]) -> Problem:
 
 
 def current_thresholds(run: SavedRun) -> dict[str, float]:
-    """The threshold of each metric that has one, as it counts now."""
+    """The current threshold of each metric that has one."""
     return {limit.metric: limit.value for limit in run.rules.thresholds()}
 
 
 def original_thresholds(run: SavedRun) -> dict[str, float]:
-    """The threshold of each metric that had one when the run was made; those of now if that is not known any more."""
-    path = run.folder.path / ".hydra" / "config.yaml"  # `report` changes run.json, and never this
+    """The original threshold of each metric that had one; the current ones if the original configuration is gone."""
+    path = run.folder.path / ".hydra" / "config.yaml"  # `report` changes run.json, but never this file
     if not path.is_file():
         return current_thresholds(run)
     made: Mapping[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
@@ -111,13 +111,13 @@ def original_thresholds(run: SavedRun) -> dict[str, float]:
 
 
 def override_of(run: SavedRun, metric: str, value: float | None) -> str:
-    """The override of `report` by which a metric has that threshold, or none.
+    """The override of `report` that gives the metric this threshold, or none.
 
-    A judge's own threshold for a metric goes before the metric's, which does not count at all where the judge is not
-    calibrated.
+    A judge's own threshold for a metric takes precedence over the metric's. The metric's has no effect if the judge is
+    not calibrated.
 
     Raises:
-        UserError: No override gives it, as where the metric is strict.
+        UserError: No override can do this, e.g. for a strict metric.
     """
     scorer, found = run.rules.scorer(metric), run.rules.metrics[metric]
     own = dict(scorer.thresholds or {})
@@ -135,7 +135,7 @@ def override_of(run: SavedRun, metric: str, value: float | None) -> str:
 
 
 def facts_of_run(folder: RunFolder) -> dict[str, Any]:
-    """What the scores of a finished run mean, as the database has it; see `Run.facts`."""
+    """The meaning of a finished run's scores, for the database; see `Run.facts`."""
     run = open_run(folder)
     before, now = original_thresholds(run), current_thresholds(run)
     changed = [name for name in run.rules.metrics if before.get(name) != now.get(name)]
@@ -155,7 +155,7 @@ def facts_of_run(folder: RunFolder) -> dict[str, Any]:
 
 
 def facts_of_metrics(run: SavedRun) -> list[dict[str, Any]]:
-    """The facts of each metric of a run, which may still be under way."""
+    """The facts of each metric of a run, which may still be active."""
     limits, original, judges = current_thresholds(run), original_thresholds(run), run.manifest["judges"]
     facts: list[dict[str, Any]] = []
     for name, metric in run.rules.metrics.items():

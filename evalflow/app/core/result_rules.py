@@ -18,13 +18,13 @@ from evalflow.summary.summarise import Threshold
 
 @dataclass(frozen=True, slots=True)
 class RunMetric:
-    """A metric that a run has scores of; implements Measured.
+    """A metric of a run's scores; implements Measured.
 
     Attributes:
         declared: The metric's name in the configuration, which may bind to several.
         judge: The judge column of its scores; None for a metric that needs no judge.
-        asks: Whether it asks a judge.
-        embeds: Whether it asks the embedder.
+        asks: Whether it calls a judge.
+        embeds: Whether it calls the embedder.
     """
 
     config: MetricConfig
@@ -38,10 +38,10 @@ class RunMetric:
 
 @dataclass(frozen=True, slots=True)
 class ResultRules:
-    """What is needed beside a run's files to derive its results.
+    """Rules for deriving results, in addition to a run's files.
 
     Attributes:
-        metrics: By the names that their scores have.
+        metrics: By the names of their scores.
         gates: The conditions that decide the exit code.
     """
 
@@ -55,7 +55,7 @@ class ResultRules:
         return [name for name, metric in self.metrics.items() if metric.bounded]
 
     def scorer(self, name: str) -> JudgeConfig | EmbedderConfig:
-        """The judge or embedder whose thresholds hold for a metric.
+        """The judge or embedder whose thresholds apply to a metric.
 
         The scorer of a composite is calibrated if those of all its parts are.
         """
@@ -70,8 +70,8 @@ class ResultRules:
     def thresholds(self) -> list[Threshold]:
         """The threshold of each metric that has one with its judge.
 
-        A judge's own threshold for a metric comes first. The metric's own counts only if the judge is calibrated:
-        the scores of others rank answers, but do not show which are good enough.
+        A judge's own threshold for a metric takes precedence. The metric's own applies only if the judge is calibrated:
+        the scores of other judges rank answers, but do not show which are good enough.
         """
         found: list[Threshold] = []
         for name, metric in self.metrics.items():
@@ -117,7 +117,7 @@ class ResultRules:
                 yield Problem(what, f"gate.{gate.about}.{gate.statistic}", hint)
 
     def _no_threshold(self, what: str, name: str) -> tuple[str, str]:
-        """The problem, and how to set a threshold that holds with the metric's judge."""
+        """The problem, and how to set a threshold that applies with the metric's judge."""
         metric = self.metrics[name]
         if metric.judge is None or metric.config.threshold is None:
             return what, f"metric.{name}.threshold=0.8"
@@ -151,7 +151,7 @@ def _absent(
 
 
 def _misfit(settings: Settings, scored: Mapping[str, Measured], config: CompositeMetricConfig, part: str) -> str | None:
-    """Why a metric of the run cannot be a part; None also for a metric that the run does not have."""
+    """Why a metric of the run cannot be a part. None if it can, and for a metric that the run does not have."""
     declared = settings.run.metric.get(part)
     if declared is None and part not in scored:
         return None

@@ -32,11 +32,11 @@ LATEST = Path("outputs") / "latest"
 
 @dataclass(frozen=True)
 class SavedRun:
-    """A run as its folder has it.
+    """A run loaded from its folder.
 
     Attributes:
         manifest: run.json.
-        name: What tables and messages call the run.
+        name: The run's name in tables and messages.
     """
 
     folder: RunFolder
@@ -45,10 +45,10 @@ class SavedRun:
 
     @cached_property
     def rules(self) -> ResultRules:
-        """How results follow from the scores.
+        """The rules by which results follow from the scores.
 
         Raises:
-            UserError: What the run was made from is gone, or what was changed is wrong.
+            UserError: The run's data or prompts are gone, or an override is invalid.
         """
         settings = settings_of(composed_of(self.manifest))
         metrics = {
@@ -66,7 +66,7 @@ class SavedRun:
 
     @property
     def traits(self) -> dict[str, Traits]:
-        """What a comparison has to know of each metric."""
+        """The facts of each metric that a comparison needs."""
         from evalflow.summary.compare import Traits
 
         return {
@@ -83,7 +83,7 @@ class SavedRun:
         return pl.scan_parquet(self.folder.scores)
 
     def cases(self) -> Iterator[Case]:
-        """The cases as evaluated, in input order; from the data where the run ended before it wrote cases.jsonl."""
+        """The cases as evaluated, in input order; from the data if the run ended before writing cases.jsonl."""
         if not self.folder.cases.is_file():
             yield from select(self.rules.settings.run)
             return
@@ -117,10 +117,10 @@ def open_scored(folder: RunFolder, name: str = "") -> SavedRun:
 
 
 def read_manifest(folder: RunFolder) -> dict[str, Any]:
-    """run.json.
+    """Read run.json.
 
     Raises:
-        UserError: It was written by another version.
+        UserError: Another version wrote it.
     """
     manifest = folder.read_manifest()
     if manifest.get("schema") != SCHEMA:
@@ -130,7 +130,7 @@ def read_manifest(folder: RunFolder) -> dict[str, Any]:
 
 
 def composed_of(manifest: dict[str, Any]) -> Composed:
-    """The configuration that a run was made from."""
+    """The configuration of a run."""
     search = manifest["search_folders"]
     return Composed(
         values=resolved(manifest["config"]),
@@ -144,21 +144,21 @@ def composed_of(manifest: dict[str, Any]) -> Composed:
 
 
 def metric_config(manifest: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """The configuration of a metric; of a case's check, that of the metric which brought it along."""
+    """The configuration of a metric. For a check named in a case, the configuration of its metric."""
     return manifest["config"]["metric"][manifest["metrics"][name]["key"]]
 
 
-# What a metric's configuration may differ in while its scores mean the same; versions are compared on their own.
+# Keys that do not affect the meaning of a metric's scores; versions are compared separately.
 _NO_MEANING = ("threshold", "gate", "description", "family", "judge", "steps_from", "version")
 
 
 def declared_meaning(manifest: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """What of a metric's configuration decides what its scores mean, without its version."""
+    """The part of a metric's configuration that decides the meaning of its scores, without its version."""
     return {key: value for key, value in metric_config(manifest, name).items() if key not in _NO_MEANING}
 
 
 def prepared_steps(folder: RunFolder, name: str) -> list[Any]:
-    """The steps that were written for a metric of a run, without their cost and where they were copied from."""
+    """The generated steps of a run's metric, without their cost and origin."""
     path = folder.prepared
     entries: dict[str, dict[str, Any]] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     return [entry["steps"] for entry in entries.values() if entry.get("metric") == name]
@@ -169,7 +169,7 @@ def _figures(facts: Mapping[str, Any]) -> FigureSpec | None:
 
 
 def find_folder(given: str | None) -> Path:
-    """The folder of a run or a sweep; the latest where none is given.
+    """The folder of a run or a sweep; by default the latest.
 
     Raises:
         UserError: There is none.
@@ -189,7 +189,7 @@ def find_run(given: str | None, *verb: str) -> RunFolder:
     """The folder of a single run.
 
     Args:
-        given: The folder; the latest without it.
+        given: The folder; by default the latest.
         verb: The words of the command line before the folder, to suggest commands for the runs of a sweep.
 
     Raises:
@@ -206,15 +206,15 @@ def find_run(given: str | None, *verb: str) -> RunFolder:
 
 
 def jobs_of(folder: Path) -> list[Path] | None:
-    """The runs of a sweep, in order, or None where the folder holds a single run."""
+    """The runs of a sweep, in order; None if the folder holds a single run."""
     jobs = RunFolder(folder).read_manifest().get("jobs")
     if jobs is None or jobs:
         return None if jobs is None else [folder / job for job in jobs]
-    # A sweep that was killed has not listed its runs.
+    # A killed sweep has no list of its runs.
     begun = [path.parent for path in folder.glob("*/run.json")]
     return sorted(begun, key=lambda path: (len(path.name.partition("_")[0]), path.name))
 
 
 def is_override(word: str) -> bool:
-    """Whether a word is KEY=VALUE, and no folder: those of a sweep's runs have `=` in their names."""
+    """Whether a word is KEY=VALUE and not a folder: folders of a sweep's runs have `=` in their names."""
     return "=" in word and not word.startswith("-") and not Path(word).exists()

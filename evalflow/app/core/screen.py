@@ -1,4 +1,4 @@
-"""Runs as people see them on a terminal."""
+"""Terminal output of runs."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class TerminalScreen:
         self._noted: set[str] = set()
 
     def starts(self, inspection: Inspection, folder: RunFolder) -> None:
-        """Say what will run, and what people should know before."""
+        """Print what will run, and the notices."""
         counts = ", ".join(f"{n} case{'' if n == 1 else 's'} of {name}" for name, n in inspection.cases.items())
         metrics = ", ".join(inspection.parts.metrics)
         self._err.print(
@@ -54,12 +54,12 @@ class TerminalScreen:
             self._err.print(literal(f"note: {notice}", style="yellow"), soft_wrap=True)
 
     def prepared(self, metric: str, entry: Mapping[str, Any], folder: RunFolder) -> None:
-        """The steps that were written for a metric, ready to be pasted into its YAML."""
+        """Print the generated steps of a metric, in the form of its YAML."""
         if entry.get("kind") == "g_eval" and not entry["copied_from"]:
             print_eval_steps(self._err, metric, entry, shown(folder.path))
 
     def nothing_left(self, tally: Tally, folder: RunFolder) -> None:
-        """Say that there is nothing to resume, and how what failed is asked for again."""
+        """Print that there is nothing to resume, and how to retry errors."""
         self._err.print(literal(f"nothing was left to do: all {tally.done:,} scores are there"), soft_wrap=True)
         if tally.errors:
             self._err.print(literal(f"{tally.errors:,} of them are errors; to ask for these again:"), soft_wrap=True)
@@ -67,7 +67,7 @@ class TerminalScreen:
             self._err.print(literal(f"  {again}"), soft_wrap=True)
 
     def stopping(self, in_progress: int) -> None:
-        """Say what is waited for, and how not to wait."""
+        """Print what the run waits for, and how to stop at once."""
         self._err.print(literal(f"stopping: {in_progress} in progress; again to stop now"), soft_wrap=True)
 
     async def follow(self, tally: Tally) -> None:
@@ -75,11 +75,11 @@ class TerminalScreen:
         await follow(tally, self._err)
 
     def scored(self, record: ScoreRecord) -> None:
-        """A score, with the steps that led to it."""
+        """Print a score with its steps."""
         print_score(self._err, record)
 
     def ends(self, folder: RunFolder, manifest: dict[str, Any], rules: ResultRules, derived: Derived) -> None:
-        """The table, the worst cases, and where to read on."""
+        """Print the table, the worst cases, and where the files are."""
         if self._sweeping:
             from evalflow.report.sweep import run_line
 
@@ -112,25 +112,25 @@ class TerminalScreen:
         self._line("report", shown(folder.report))
 
     def failed(self, error: EvalflowError, folder: Path | None) -> None:
-        """Say why a run ended early, and what it left."""
+        """Print why a run ended early, and which files exist."""
         for problem in error.problems if isinstance(error, UserError) else [error]:
             self._err.print(Text.assemble(("error: ", "bold red"), plain(str(problem))), soft_wrap=True)
         if folder:
             self._err.print(literal(f"what was finished is in {shown(folder)}"), soft_wrap=True)
 
     def interrupted(self, folder: Path | None) -> None:
-        """Say that what is finished is kept, and how to go on."""
+        """Print that finished scores are kept, and how to resume."""
         self._err.print(literal("interrupted", style="bold red"))
         if folder:
             self._line("kept", shown(folder))
             self._line("go on", command("resume", shown(folder)))
 
     def sweeping(self) -> None:
-        """From now on, each run has one line; the table over all of them follows."""
+        """Print one line per run from now on; the table over all runs follows."""
         self._sweeping = True
 
     def swept(self, folder: Path, tables: SweepTables) -> None:
-        """The table over all runs of a sweep, and how far its judges agree."""
+        """Print the table over all runs of a sweep, and the agreement of its judges."""
         from evalflow.report.sweep import print_sweep
 
         self._out.print()
@@ -144,7 +144,7 @@ class TerminalScreen:
 
 
 def _more(folder: RunFolder, worst: Sequence[Mapping[str, Any]], *, failed: bool) -> str:
-    """The command that shows what is worth reading first."""
+    """The command that shows the most important cases."""
     words = ["cases"]
     latest = Path("outputs") / "latest"
     if folder.path.resolve() != latest.resolve():
@@ -157,7 +157,7 @@ def _more(folder: RunFolder, worst: Sequence[Mapping[str, Any]], *, failed: bool
 
 
 def shown(path: Path) -> str:
-    """A path as people would type it: relative where it is below the working directory."""
+    """A path in its shortest form: relative if it is below the working directory."""
     try:
         return str(path.resolve().relative_to(Path.cwd().resolve()))
     except ValueError:
@@ -165,10 +165,10 @@ def shown(path: Path) -> str:
 
 
 def write_new(files: dict[Path, str], console: Console) -> None:
-    """Write files that are not there yet, and say so.
+    """Write new files, and print their paths.
 
     Raises:
-        UserError: One of them is there already; then none is written.
+        UserError: One of them exists already; then none is written.
     """
     taken = [path for path in files if path.exists()]
     if taken:
@@ -180,6 +180,6 @@ def write_new(files: dict[Path, str], console: Console) -> None:
 
 
 def propose_command(console: Console, line: str, remark: str) -> None:
-    """Print the command that comes next."""
+    """Print a suggested next command."""
     text = Text.assemble(("next   ", "dim"), plain(line), (f"   ({remark})" if remark else "", "dim"))
     console.print(text, soft_wrap=True)

@@ -1,4 +1,4 @@
-"""Suggest what fits: a dataset for a metric, whether it works without a key, and a command that runs as printed."""
+"""Suggestions: a dataset for a metric, whether it works without a key, and a command to try."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 
 _CASES = 5
-"""Cases of each dataset that are looked at."""
+"""Cases read of each dataset."""
 _OF_ANY_SHAPE = frozenset({"expected", "actual"})
-"""Fields of any content: a dataset with them fits only where an experiment pairs it with the metric."""
+"""Fields of any content: a dataset with them fits only if an experiment pairs it with the metric."""
 MODEL = ("judge=vllm", "judge.model=MODEL")
 _STAND_INS = {
     "model": "MODEL",
@@ -39,11 +39,11 @@ SENDS_NOTHING = "sends nothing; name your model and leave out `check` to run it"
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """A dataset whose cases have what a metric needs.
+    """A dataset whose cases have the fields that a metric needs.
 
     Attributes:
         dataset: Its name.
-        demo: Only its example answers can be scored, with `generate=demo`.
+        demo: Whether only its example answers can be scored, with `generate=demo`.
     """
 
     dataset: str
@@ -51,17 +51,17 @@ class Fit:
 
     @property
     def words(self) -> list[str]:
-        """How the command line chooses it."""
+        """The overrides that select it."""
         return [f"dataset={self.dataset}", *(["generate=demo"] if self.demo else [])]
 
 
 @dataclass(frozen=True, slots=True)
 class Suggestion:
-    """What to try.
+    """A suggested command.
 
     Attributes:
-        command: A line that runs as it is; None where there is none.
-        note: What people should know of it, or why there is none.
+        command: A command line that works unchanged; None if there is none.
+        note: What to know about it, or why there is none.
     """
 
     command: str | None
@@ -76,7 +76,7 @@ class Catalogue:
         self._options = {(option.group, option.name): option for option in options}
 
     def keyless(self, metric: Option) -> bool | None:
-        """Whether the embedded judge and embedder can score it; None where the cases, or an unknown kind, decide."""
+        """Whether the embedded judge and embedder can score it; None if the cases decide, or the kind is unknown."""
         values = metric.values
         if parts := self._parts(metric):
             return all(self.keyless(part) for part in parts)
@@ -86,7 +86,7 @@ class Catalogue:
         return calls.high == 0 or _tasks(values) <= EVIDENCE_TASKS | {EMBED}
 
     def fits(self, metric: Option) -> list[Fit]:
-        """The datasets that have what a metric needs, the best first."""
+        """The datasets that have the fields a metric needs, the best first."""
         needs = {need for one in self._parts(metric) or [metric] for need in one.values.get("needs") or ()}
         if metric.values.get("kind") == "checks":
             needs = {"answer", "checks"}
@@ -104,7 +104,7 @@ class Catalogue:
         return [fit for _, fit in sorted(found, key=lambda one: one[0])]
 
     def suggest(self, option: Option) -> Suggestion:
-        """A command that shows an option at work."""
+        """A command that uses an option."""
         match option.group:
             case "metric":
                 return self._of_metric(option)
@@ -146,7 +146,7 @@ class Catalogue:
         return self._run(words, keyless=bool(self.keyless(metric)))
 
     def _of_part(self, option: Option) -> Suggestion:
-        """A judge, target or embedder: checked with stand-ins for what must be given, since it would be asked."""
+        """A command for a judge, target or embedder: a check with example values, since a run would call it."""
         group = option.group
         words = ["dataset=rag", f"metric={'semantic_similarity' if group == 'embedder' else 'faithfulness'}"]
         words += [f"{group}={option.name}"]
@@ -166,13 +166,13 @@ class Catalogue:
         return Suggestion(command("check", *self._folder, *words), SENDS_NOTHING + needed)
 
     def _run(self, words: Sequence[str], *, keyless: bool) -> Suggestion:
-        """A run where it needs no key; else its check with a stand-in for a model."""
+        """A run if it needs no key; else its check with an example model."""
         if keyless:
             return Suggestion(command(*self._folder, *words))
         return Suggestion(command("check", *self._folder, *words, *MODEL), SENDS_NOTHING)
 
     def _flat(self, group: str, name: str, prefix: str = "") -> Iterator[tuple[str, Any]]:
-        """The keys of a file and of those that it builds on, in the order in which the last one counts."""
+        """The keys of a file and of those that it inherits from; later values override earlier ones."""
         option = self._options.get((group, name))
         defaults = _defaults(option) if option else []
         for one in defaults if "_self_" in defaults else [*defaults, "_self_"]:
@@ -184,13 +184,13 @@ class Catalogue:
                 yield from ((f"{prefix}{key}", value) for key, value in own.items())
 
     def _parts(self, metric: Option) -> list[Option]:
-        """What a composite is made of."""
+        """The parts of a composite."""
         parts: Any = metric.values.get("of") if metric.values.get("kind") == "composite" else ()
         return [self._options["metric", name] for name in parts or () if ("metric", name) in self._options]
 
     @cached_property
     def _paired(self) -> dict[str, set[str]]:
-        """The metrics that an experiment chooses for a dataset."""
+        """The metrics that experiments use with each dataset."""
         paired: dict[str, set[str]] = {}
         for (group, _), option in self._options.items():
             if group != "experiment":
@@ -205,12 +205,12 @@ class Catalogue:
 
     @cached_property
     def _cases(self) -> dict[str, list[Case]]:
-        """The first cases of each dataset; none where they cannot be read."""
+        """The first cases of each dataset; empty if they cannot be read."""
         return {name: _first(option) for (group, name), option in self._options.items() if group == "dataset"}
 
 
 def _tasks(values: Mapping[str, Any]) -> set[str | None]:
-    """What a metric asks for, step by step; None: an answer to a prompt."""
+    """The tasks of a metric's steps; None stands for the answer to a prompt."""
     if values.get("kind") == "similarity":
         return {EMBED}
     return {step.get("task") for step in values.get("steps") or ()} if values.get("kind") == "judge" else {None}

@@ -1,4 +1,4 @@
-"""A sweep as a whole: its run.json, its table over all runs, its leaderboards and its report."""
+"""Files of a whole sweep: its run.json, its table over all runs, its leaderboards and its report."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from evalflow.summary.summarise import Summary, summarise, write_summary
 
 @dataclass(frozen=True, slots=True)
 class SweepTables:
-    """A sweep in tables.
+    """The tables of a sweep.
 
     Attributes:
-        summary: The summaries of all runs, with the column `run` in front: the job's folder name.
-        agreement: How far the judges agree, per metric and pair of judges.
-        boards: What `leaderboards` gives.
+        summary: The summaries of all runs, with the job's folder name in the first column, `run`.
+        agreement: The agreement of the judges, per metric and pair of judges.
+        boards: What `leaderboards` returns.
         failed: Runs that ended early, by folder name, and why.
     """
 
@@ -56,12 +56,12 @@ def open_sweep(folder: Path, run_id: str, overrides: Sequence[str]) -> None:
 
 
 def write_sweep(folder: Path, jobs: Sequence[Path], failures: Mapping[str, str] | None = None) -> SweepTables:
-    """Write the sweep's tables and report from what its runs wrote.
+    """Write the sweep's tables and report from the files of its runs.
 
     Args:
         folder: The sweep's folder, with a run.json.
-        jobs: The folders of the runs that have something to show, in order.
-        failures: Runs that ended early, by folder name, and why; None: those that run.json names.
+        jobs: The folders of the runs that have results, in order.
+        failures: Runs that ended early, by folder name, and why; None: those in run.json.
     """
     runs: list[tuple[str, dict[str, Any], pl.DataFrame]] = []
     for job in jobs:
@@ -91,7 +91,7 @@ def write_sweep(folder: Path, jobs: Sequence[Path], failures: Mapping[str, str] 
 
 
 def _totals(runs: Sequence[tuple[str, dict[str, Any], pl.DataFrame]]) -> dict[str, Any]:
-    """Requests, tokens, cost and time of all runs; None where that of one run is unknown."""
+    """Requests, tokens, cost and time of all runs; None if a run's value is unknown."""
     totals: dict[str, Any] = {}
     for key in ("requests", "cached", "input_tokens", "output_tokens", "cost_usd", "saved_usd", "seconds"):
         values = [manifest[key] for _, manifest, _ in runs if manifest.get(key) is not None]
@@ -142,14 +142,14 @@ def leaderboards(runs: Sequence[SavedRun], summary: pl.DataFrame) -> list[dict[s
 
 
 def _differences(runs: Sequence[SavedRun]) -> list[ComparisonRow]:
-    """The comparison of all pairs that can be compared, as one family."""
+    """The comparison of all comparable pairs, with p-values adjusted over all of them."""
     pairs = [(a, b) for a, b in combinations(runs, 2) if not obstacles(a, b)]
     how = How()
     return adjusted([row for a, b in pairs for row in compare_two(a, b, how)[0]], how.adjust)
 
 
 def _comparable(names: Sequence[str], pairs: Collection[tuple[str, str]]) -> list[str]:
-    """The largest group of runs of which every two can be compared; the first where several are as large."""
+    """The largest group of runs in which every two can be compared; the first of several equally large ones."""
     best: list[str] = []
     for i, first in enumerate(names):
         group = [first]
@@ -181,7 +181,7 @@ def _scores(run: SavedRun, about: Mapping[str, Any]) -> pl.LazyFrame:
 
 
 def _on(run: SavedRun, cases: pl.DataFrame, about: Mapping[str, Any]) -> pl.DataFrame:
-    """The run's summary over some cases alone."""
+    """The run's summary restricted to some cases."""
     traits = run.traits[about["metric"]]
     config = MetricConfig(kind="", direction="higher_is_better" if traits.higher_is_better else "lower_is_better")
     measured = {about["metric"]: RunMetric(config, traits.bounded, traits.figures)}
