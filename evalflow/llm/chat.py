@@ -43,11 +43,11 @@ class Completion:
         text: The content, or None.
         tool_calls: The tool calls, usually none.
         refusal: Why the model will not answer, or None.
-        finish_reason: stop, length (cut off), content_filter, tool_calls, or what else the endpoint says.
+        finish_reason: stop, length (cut off), content_filter, tool_calls, or another value of the endpoint.
         tokens: The content's tokens with their log probabilities, as the API gives them, or None.
         usage, cost_usd: None where unknown.
-        latency_s: Seconds of the try that was answered.
-        body: The response as it came.
+        latency_s: Seconds of the successful try.
+        body: The response, unchanged.
     """
 
     text: str | None
@@ -62,15 +62,15 @@ class Completion:
 
     @property
     def spend(self) -> Spend:
-        """What it took."""
+        """What the call took."""
         return Spend(requests=1, usage=self.usage, cost_usd=self.cost_usd, latency_s=self.latency_s)
 
 
 def read(response: Response, price: Price | None) -> Completion:
-    """The reply that a 2xx response holds.
+    """Parse a 2xx response.
 
     Raises:
-        Malformed: It is no chat completion.
+        Malformed: It is not a chat completion.
     """
     try:
         envelope = _envelope().validate_json(response.body)
@@ -98,7 +98,8 @@ def read(response: Response, price: Price | None) -> Completion:
     )
 
 
-# Typed dictionaries and not models, since they are read once and thrown away; lenient in all that servers leave out.
+# Typed dictionaries instead of models, since they are read once and discarded. Everything that servers omit is
+# optional.
 class _Function(TypedDict):
     name: NotRequired[str]
     arguments: NotRequired[str | dict[str, Any] | None]
@@ -144,7 +145,7 @@ def _or_unknown(source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreS
 
 class _Envelope(TypedDict):
     choices: Annotated[list[_Choice], Field(min_length=1)]
-    # Counts that make no sense make the usage unknown, and leave a good reply good.
+    # Invalid counts make the usage unknown; the reply is still valid.
     usage: NotRequired[Annotated[_Tokens | None, GetPydanticSchema(_or_unknown)]]
 
 
@@ -165,7 +166,7 @@ def _tool_call(call: _Call, index: int) -> ChatToolCall:
 
 
 def cost(usage: Usage | None, price: Price | None) -> float | None:
-    """US dollars, or None where the usage or the price is not known."""
+    """US dollars, or None if the usage or the price is unknown."""
     if usage is None or price is None:
         return None
     dollars = usage.input_tokens * price.input_per_million + usage.output_tokens * price.output_per_million
@@ -176,22 +177,22 @@ T = TypeVar("T")
 PATH = "/chat/completions"
 BYTES_A_TOKEN = 4.0
 REPLY_TOKENS = 256
-"""Tokens of a reply, before the first one tells."""
+"""Estimated tokens of a reply before the first one arrives."""
 REPLIES = 16
-"""Over how many replies their length is averaged."""
+"""Number of replies over which their length is averaged."""
 
 
 class ChatClient:
     """Sends chat requests to one endpoint, under its limiter and the run's budget.
 
     Args:
-        config: The endpoint, and what every request to it carries.
+        config: The endpoint, and the parameters of every request.
         role: The configuration group, `judge` or `target`, for messages.
-        session: Shared by all clients of a run, so that two clients of one endpoint keep its limit together.
-        transport, policy: For tests, and for other ways to the endpoint.
+        session: Shared by all clients of a run, so that two clients of one endpoint share its limit.
+        transport, policy: For tests, and for other transports.
 
     Raises:
-        UserError: The environment variable of the API key is not set, or a budget in dollars meets an unknown price.
+        UserError: The API key's environment variable is not set, or a budget in dollars meets an unknown price.
     """
 
     def __init__(
@@ -214,11 +215,11 @@ class ChatClient:
         self._fixed = _fixed(config, link.base_url)
 
     def request(self, body: Mapping[str, Any], kind: str = "") -> HttpRequest:
-        """What is sent.
+        """Build a request.
 
         Args:
             body: The request's JSON without the model and its parameters.
-            kind: Calls of one kind should take alike, as those of one step of a metric do.
+            kind: Calls of one kind should take about the same time, such as those of one step of a metric.
         """
         data = canonical({**self._fixed, **body})
         tokens = len(data) / BYTES_A_TOKEN + self._reply_tokens
@@ -241,30 +242,30 @@ class ChatClient:
         return completion
 
     def key(self, request: HttpRequest, *repeats: int) -> bytes:
-        """What a value is known by: the request that is sent first, and which of several wanted values it is."""
+        """The cache key of a value: the first request, and numbers that distinguish several values for it."""
         return key_of(self._place, request.path, request.body or b"", *repeats)
 
     def once(
         self, key: bytes, ask: Callable[[], Awaitable[tuple[T, Entry]]], read: Callable[[Entry, bool], T]
     ) -> CoroutineType[Any, Any, T]:
-        """The value that is known by a key. See `Once`.
+        """The value of a key, from the cache or the endpoint. See `Once`.
 
         Args:
-            key: What `key` gave.
-            ask: Asks, and gives the value and what to remember of it.
-            read: The value of what is remembered, and whether it was had for nothing; raises Unreadable.
+            key: From `key`.
+            ask: Makes the call; returns its value and the entry to cache.
+            read: The value of a cached entry; its flag says whether the entry was free. Raises Unreadable.
         """
         return self._once(key, ask, read, self._cost) if self._once else _asked(ask)
 
     def known(self, key: bytes) -> Entry | None:
-        """What is remembered under a key; nothing is asked."""
+        """The cached entry of a key; nothing is sent."""
         return self._once.known(key) if self._once else None
 
     def recall(self, entry: Entry) -> Completion:
-        """The completion that is remembered, with what all requests that led to it took, at today's price.
+        """The completion in a cached entry, with the cost of all its requests at today's price.
 
         Raises:
-            Unreadable: It is none.
+            Unreadable: The entry is not a completion.
         """
         try:
             completion = read(Response(200, {}, entry.body, entry.latency_s), self._price)
@@ -298,7 +299,7 @@ def canonical(body: Mapping[str, Any]) -> bytes:
 
 
 def identity(kind: str, config: BaseModel, fields: tuple[str, ...], extra: object = None) -> str:
-    """A digest of the part of a configuration that decides what is answered; of an address, not who asks there."""
+    """A digest of the settings that determine replies. User and password in an address are left out."""
     decisive = config.model_dump(mode="json", include=set(fields))
     if decisive.get("base_url"):
         decisive["base_url"] = without_user(decisive["base_url"])
@@ -307,7 +308,7 @@ def identity(kind: str, config: BaseModel, fields: tuple[str, ...], extra: objec
 
 
 def _fixed(config: EndpointConfig, base_url: str) -> dict[str, Any]:
-    """What every request carries. OpenAI and Azure have renamed max_tokens; the others know the old name only."""
+    """The parameters of every request. OpenAI and Azure have renamed max_tokens; others know only the old name."""
     host = urlsplit(base_url).hostname or ""
     renamed = host == "api.openai.com" or host.endswith(".azure.com")
     limit = "max_completion_tokens" if renamed else "max_tokens"

@@ -1,4 +1,4 @@
-"""The prompt and schema that ask for a typed reply, kept on disk. The one file that uses Instructor's internals."""
+"""Prompts and schemas for typed replies, cached on disk. The only file that uses Instructor's internals."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ MARK = "\x00prompt\x00"
 
 
 class InvalidReply(ValueError):
-    """A reply is not what was asked for; the message is what the model is told.
+    """A reply does not match its schema; the message is shown to the model.
 
     Attributes:
-        raw: The reply as it came.
+        raw: The reply, unchanged.
     """
 
     def __init__(self, message: str, raw: str) -> None:
@@ -42,12 +42,12 @@ class InvalidReply(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class PreparedContract:
-    """What Instructor makes of a reply model, once for all calls.
+    """Instructor's output for a reply model, made once for all calls.
 
     Attributes:
-        before, after: What stands around the prompt in the user's message.
-        system: What is added to the system message; often empty.
-        schema: The keys of the request that ask for the reply.
+        before, after: Text around the prompt in the user's message.
+        system: Text added to the system message; often empty.
+        schema: Keys of the request that specify the reply's format.
     """
 
     before: str
@@ -57,7 +57,7 @@ class PreparedContract:
 
 
 def prepare(reply_model: type[BaseModel], mode: ReplyMode, strict: bool) -> PreparedContract:
-    """Let Instructor say how a reply model is asked for. See `Contract` for the arguments."""
+    """Make Instructor's prompt and schema for a reply model. See `Contract` for the arguments."""
     from instructor.processing.response import handle_response_model
 
     _, schema = handle_response_model(
@@ -73,14 +73,14 @@ def prepare(reply_model: type[BaseModel], mode: ReplyMode, strict: bool) -> Prep
 
 
 class Contract:
-    """How one reply model is asked for, parsed and asked for again.
+    """Requests, parses and re-asks one reply model.
 
     Args:
         reply_model: The pydantic model of a reply. Its name is the schema's, so it must match `[a-zA-Z0-9_-]{1,64}`.
         mode: json_schema (response format), tools (a forced tool call), json (JSON mode, the schema in the system
             message), md_json (the schema in the system message, the reply in a fenced block).
-        strict: Ask the endpoint to enforce the schema to the letter; for json_schema and tools.
-        prepared: What `prepare` has made of these; None: it is made now.
+        strict: Ask the endpoint to enforce the schema strictly; for json_schema and tools.
+        prepared: Output of `prepare`; None: it is made now.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class Contract:
         self._prepared = prepared or prepare(reply_model, mode, strict)
 
     def request(self, messages: Sequence[Message]) -> dict[str, Any]:
-        """The part of a request that this contract decides: the messages, and how the reply is asked for.
+        """The contract's part of a request: the messages and the reply's format.
 
         Args:
             messages: The prompt; the last one is the user's.
@@ -110,11 +110,11 @@ class Contract:
         return {"messages": [*before, last], **made.schema}
 
     def parse(self, completion: Completion, count: int | None = None) -> tuple[BaseModel, str]:
-        """The validated reply, and the text that it was parsed from.
+        """The validated reply, and the text it was parsed from.
 
         Args:
-            completion: What the model said.
-            count: How many `results` there must be; None for a reply without.
+            completion: The model's reply.
+            count: Required number of `results`; None for a reply without them.
 
         Raises:
             InvalidReply: It does not validate, or has the wrong number of results.
@@ -133,7 +133,7 @@ class Contract:
         return parsed, raw
 
     def reask(self, request: Mapping[str, Any], completion: Completion, error: InvalidReply) -> dict[str, Any]:
-        """The request that shows the model its reply and what is wrong with it. `request` stays as it is."""
+        """The request that shows the model its reply and the errors in it. `request` is not changed."""
         from instructor.processing.response import handle_reask_kwargs
 
         again: dict[str, Any] = {**request, "messages": list(request["messages"])}
@@ -167,13 +167,13 @@ def _instructor_mode(mode: ReplyMode) -> Mode:
 
 
 def _told(error: ValidationError) -> str:
-    """Each fault with its place; without pydantic's links and the input, which only cost tokens."""
+    """Each error with its location; without pydantic's links and the input, which only cost tokens."""
     faults = error.errors(include_url=False, include_input=False, include_context=False)
     return "\n".join(f"{'.'.join(str(part) for part in fault['loc']) or 'reply'}: {fault['msg']}" for fault in faults)
 
 
 def _as_sdk(completion: Completion) -> Any:
-    """The completion as Instructor wants it."""
+    """The completion in the form that Instructor expects."""
     from openai.types.chat import ChatCompletion
 
     calls = [
@@ -189,7 +189,7 @@ def _as_sdk(completion: Completion) -> Any:
 log = logging.getLogger("evalflow")
 
 FORMAT = 1
-"""Raise it when `prepare` makes something else of the same."""
+"""Raise it when the output of `prepare` changes."""
 
 Prepare = Callable[[type[BaseModel], ReplyMode, bool], PreparedContract]
 
@@ -197,14 +197,14 @@ Prepare = Callable[[type[BaseModel], ReplyMode, bool], PreparedContract]
 def prepared(
     folder: Path, reply_model: type[BaseModel], mode: ReplyMode, strict: bool, prepare: Prepare = prepare
 ) -> PreparedContract:
-    """The prepared contract of a reply model, from the folder if it is there, else made and left there.
+    """The prepared contract of a reply model, read from the folder or made and stored there.
 
     Args:
-        folder: Where they are kept, one file each; made where it does not exist.
+        folder: Holds one file per contract; created if missing.
         reply_model: See `Contract`.
         mode: See `Contract`.
         strict: See `Contract`.
-        prepare: Makes it.
+        prepare: Makes the contract.
     """
     path = folder / f"{_key(reply_model, mode, strict)}.json"
     found = _read(path)
@@ -215,13 +215,13 @@ def prepared(
 
 
 def _key(reply_model: type[BaseModel], mode: ReplyMode, strict: bool) -> str:
-    """A digest of all that a prepared contract depends on."""
+    """A digest of everything that affects a prepared contract."""
     decisive = [FORMAT, version("instructor"), mode, strict, reply_model.__name__, reply_model.model_json_schema()]
     return hashlib.sha256(json.dumps(decisive).encode()).hexdigest()[:32]
 
 
 def _read(path: Path) -> PreparedContract | None:
-    """What stands in a file; None where it is not there, or is not what was written."""
+    """The contract in a file; None if the file is missing or damaged."""
     try:
         kept: dict[str, Any] = TypeAdapter(dict[str, Any]).validate_json(path.read_bytes())
         if kept["sha256"] != _digest(kept["contract"]):
@@ -235,7 +235,7 @@ def _read(path: Path) -> PreparedContract | None:
 
 
 def _write(path: Path, found: PreparedContract) -> None:
-    """Keep it for later runs; where that cannot be done, they prepare it again."""
+    """Store it for later runs. If that fails, they prepare it again."""
     contract = TypeAdapter(PreparedContract).dump_python(found)
     text = json.dumps({"sha256": _digest(contract), "contract": contract})
     try:

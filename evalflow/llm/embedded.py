@@ -29,23 +29,23 @@ if TYPE_CHECKING:
 
 NEUTRAL_LABEL = "not_in_context"
 CONTRADICTION = "contradict"
-"""A label that starts so claims more than overlap can see; it is never given."""
+"""Labels with this prefix are never given: word overlap cannot show a contradiction."""
 
 
 class UnsupportedStepError(Exception):
-    """A step's variables or its reply have a shape that evidence cannot answer."""
+    """The embedded judge cannot handle the shape of a step's variables or reply."""
 
 
 @dataclass(frozen=True, slots=True)
 class Support:
-    """What was found of one thing: how far it is supported (0..1), and why in words."""
+    """How far something is supported (0..1), and the reason in words."""
 
     support: float
     reason: str
 
 
 def fill(model: type[BaseModel], finding: Support) -> tuple[dict[str, Any], Distribution]:
-    """The fields of a reply, and how likely each value of its verdict is.
+    """The fields of a reply, and the probability of each value of its verdict.
 
     A reply has one verdict (a label, a boolean, a bounded number), and text fields, which take the reason.
 
@@ -80,7 +80,7 @@ def list_of_text(model: type[BaseModel]) -> str:
 
 
 def item_type(field: FieldInfo) -> Any:
-    """What a list field holds, or None where it is no list."""
+    """The item type of a list field, or None for any other field."""
     if get_origin(field.annotation) is not list:
         return None
     held = get_args(field.annotation)[0]
@@ -100,7 +100,7 @@ def _chances(name: str, field: FieldInfo, support: float) -> Mapping[Any, float]
 
 
 def _other_label(name: str, labels: Sequence[Any]) -> Any:
-    """The label for what is not supported. Overlap sees absence, never contradiction."""
+    """The label for unsupported claims. Overlap shows absence, never contradiction."""
     if NEUTRAL_LABEL in labels[1:]:
         return NEUTRAL_LABEL
     others = [label for label in labels[1:] if not str(label).lower().startswith(CONTRADICTION)]
@@ -110,7 +110,7 @@ def _other_label(name: str, labels: Sequence[Any]) -> Any:
 
 
 def _number(name: str, field: FieldInfo, support: float, whole: bool) -> Mapping[Any, float]:
-    """A distribution over `min..max` whose mean is `support` taken to that scale."""
+    """A distribution over `min..max` whose mean is `support` on that scale."""
     low, high = _bound(field, "ge"), _bound(field, "le")
     if low is None or high is None:
         raise UnsupportedStepError(f"the number {name!r} needs a min and a max")
@@ -136,10 +136,10 @@ Filled = tuple[dict[str, Any], Sequence["Distribution"] | None]
 
 
 class EmbeddedJudge:
-    """Scores by evidence: how far a claim's words, and its meaning as an embedding, are found in a context.
+    """Scores by evidence: how far a claim's words, and its meaning as an embedding, occur in a context.
 
     Args:
-        config: Its name, and whether thresholds count.
+        config: Its name, and whether thresholds apply.
     """
 
     tasks = EVIDENCE_TASKS
@@ -157,7 +157,7 @@ class EmbeddedJudge:
             tasks=self.tasks,
             limits="the embedded judge is no language model",
         )
-        # Threads, because the scoring is CPU-bound and must not hold up the event loop.
+        # Threads, because scoring is CPU-bound and must not block the event loop.
         self._workers = ThreadPoolExecutor(min(MAX_WORKERS, os.cpu_count() or 1), thread_name_prefix="embedded-judge")
         self._answers: Mapping[str, Callable[[Ask], Filled]] = {
             "extract_claims": _extract,
@@ -169,7 +169,7 @@ class EmbeddedJudge:
         """Answer one of its tasks; the same question always gets the same reply.
 
         Raises:
-            JudgeError: `unsupported`: the step is no task of its own, or its variables or reply have another shape.
+            JudgeError: `unsupported`: the step has none of its tasks, or its variables or reply have another shape.
         """
         refusal = self.info.explain_refusal(ask.task)
         if refusal:
@@ -177,7 +177,7 @@ class EmbeddedJudge:
         return await asyncio.get_running_loop().run_in_executor(self._workers, self._reply, ask)
 
     async def close(self) -> None:
-        """Let its threads end."""
+        """Stop its threads."""
         self._workers.shutdown(wait=False, cancel_futures=True)
 
     def _reply(self, ask: Ask) -> Reply:
@@ -229,7 +229,7 @@ def text_of(item: Any) -> str:
     """The text of a claim or a context: itself, its `text`, or the one string among its fields.
 
     Raises:
-        UnsupportedStepError: There is none, or no telling which.
+        UnsupportedStepError: There is none, or it is ambiguous.
     """
     if isinstance(item, str):
         return item
@@ -245,7 +245,7 @@ def text_of(item: Any) -> str:
 
 
 def _texts(value: Any) -> list[str]:
-    """The texts of a string, a context, or a sequence of either; none for None."""
+    """The texts in a string, a context, or a sequence of either; none for None."""
     if value is None:
         return []
     if isinstance(value, Sequence) and not isinstance(value, str):

@@ -28,7 +28,7 @@ from evalflow.llm.minilm import MiniLM
 from evalflow.records import Embedded, JudgeInfo, Usage
 
 GATHER_S = 0.005
-"""How long the first text of a batch waits for others."""
+"""Seconds that the first text of a batch waits for others."""
 REFUSED = frozenset({"bad_request", "context_length", "refused"})
 """Faults that one text of a batch may cause for all of them."""
 
@@ -36,10 +36,11 @@ T = TypeVar("T")
 
 
 class Batcher(Generic[T]):
-    """Sends texts in batches, and gives each sender its own result.
+    """Sends texts in batches, and returns each sender its own result.
 
     Args:
-        send: Makes one request of some texts; gives one result for each.
+        send: Sends one request with some texts; returns one result per text.
+        size: Maximum number of texts in a request.
         size: Texts in a request at most.
     """
 
@@ -51,10 +52,10 @@ class Batcher(Generic[T]):
         self._under_way: set[asyncio.Task[None]] = set()
 
     async def put(self, text: str) -> T:
-        """The result of one text, with others that come soon after it.
+        """The result of one text, sent together with others that arrive soon after it.
 
         Raises:
-            Exception: What sending raised.
+            Exception: Errors of `send`.
         """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
@@ -66,7 +67,7 @@ class Batcher(Generic[T]):
         return await future
 
     async def close(self) -> None:
-        """Give up what has not been answered."""
+        """Cancel what has not been answered."""
         if self._timer is not None:
             self._timer.cancel()
         for task in self._under_way:
@@ -77,7 +78,7 @@ class Batcher(Generic[T]):
             self._timer.cancel()
             self._timer = None
         batch, self._waiting = self._waiting, []
-        # Whoever was cancelled while it waited needs no result.
+        # A sender that was cancelled while it waited needs no result.
         wanted = [(text, future) for text, future in batch if not future.done()]
         if wanted:
             task = asyncio.get_running_loop().create_task(self._deliver(wanted))
@@ -85,7 +86,7 @@ class Batcher(Generic[T]):
             task.add_done_callback(self._under_way.discard)
 
     async def _deliver(self, batch: Sequence[tuple[str, asyncio.Future[T]]]) -> None:
-        """Send a batch; where it is refused, halves of it, so that one text does not spoil the others'."""
+        """Send a batch. If it is refused, send its halves, so that one text does not fail the others."""
         try:
             results = await self._send([text for text, _ in batch])
         except CallError as error:
@@ -114,12 +115,12 @@ def _fail(batch: Sequence[tuple[str, asyncio.Future[T]]], error: BaseException) 
 
 
 Vector: TypeAlias = "array[float]"
-"""Of 32-bit floats, as they are remembered: a vector is the same whether it was asked for or not."""
+"""32-bit floats, also when new: a vector is the same whether it comes from the cache or not."""
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """The vectors of a request, in the order of its texts, its tokens where the endpoint says, and its seconds."""
+    """The vectors of a request in the order of its texts, its tokens (if the endpoint reports them) and its seconds."""
 
     vectors: Sequence[Vector]
     usage: Usage | None
@@ -127,14 +128,14 @@ class Batch:
 
 
 def read(response: Response, count: int) -> Batch:
-    """The vectors that a 2xx response holds.
+    """Parse the vectors in a 2xx response.
 
     Args:
-        response: As it came.
-        count: How many texts were sent.
+        response: The response, unchanged.
+        count: Number of texts that were sent.
 
     Raises:
-        Malformed: It holds others, or another number of them.
+        Malformed: It holds no valid vectors, or another number of them.
     """
     try:
         body: Any = from_json(response.body, allow_inf_nan=False)
@@ -148,7 +149,7 @@ def read(response: Response, count: int) -> Batch:
 
 
 def shared(texts: Sequence[str], batch: Batch) -> Iterator[tuple[Vector, int, Usage | None]]:
-    """Each vector with its share of the request: the first text has the request itself, tokens go by length."""
+    """Each vector with its share of the request. The first text counts the request; tokens are shared by length."""
     tokens = batch.usage.input_tokens if batch.usage else 0
     length = sum(len(text) for text in texts) or 1
     so_far = given = 0
@@ -192,13 +193,13 @@ class _Had(NamedTuple):
 
 
 class OpenAIEmbedder:
-    """Embeds texts that were not embedded before, as many in one request as come together.
+    """Embeds texts that are not cached, with as many in one request as arrive together.
 
     Args:
-        config: The model, and how to ask it.
+        config: The model, and its endpoint and parameters.
         name: The column value.
         session: Shared by all clients of a run.
-        transport, policy: For tests, and for other ways to the endpoint.
+        transport, policy: For tests, and for other transports.
 
     Raises:
         UserError: The API key's variable is not set, or a budget in dollars meets an unknown price.
@@ -229,7 +230,7 @@ class OpenAIEmbedder:
         self._batcher = Batcher(self._send, config.batch)
 
     async def embed(self, texts: Sequence[str]) -> Embedded:
-        """One vector for each text. See `Embedder`."""
+        """One vector per text. See `Embedder`."""
         try:
             async with asyncio.TaskGroup() as group:
                 tasks = [group.create_task(self._attempt(text)) for text in texts]
@@ -261,7 +262,7 @@ class OpenAIEmbedder:
         await self._gateway.close()
 
     async def _attempt(self, text: str) -> _Had | CallError:
-        """A failure is no exception here, since the task group would give up the other texts, which are paid."""
+        """Return a failure: raising it would make the task group cancel the other texts, which have been paid for."""
         try:
             return await self._one(text)
         except CallError as error:
@@ -279,7 +280,7 @@ class OpenAIEmbedder:
         return _Had(vector, known=False, entry=entry), entry
 
     async def _send(self, texts: Sequence[str]) -> Sequence[tuple[Vector, Entry]]:
-        """Embed a batch; gives for each text its vector, and what is to be remembered of it."""
+        """Embed a batch; returns each text's vector and the entry to cache."""
         data = canonical({**self._fixed, "input": list(texts)})
         tokens = len(data) / BYTES_A_TOKEN
         request = HttpRequest("POST", PATH, data, self._config.timeout_s, "embed", tokens)
@@ -300,10 +301,10 @@ class OpenAIEmbedder:
 
 
 def _remembered(entry: Entry, free: bool) -> _Had:
-    """What was embedded before.
+    """The vector in a cached entry.
 
     Raises:
-        Unreadable: It is no vector.
+        Unreadable: The entry is not a vector.
     """
     vector: Vector = array("f")
     try:
@@ -328,10 +329,10 @@ MAX_WORKERS = 4
 
 
 class EmbeddedEmbedder:
-    """Sentence embeddings in this process. English only; of a longer text the first 256 tokens are read.
+    """Sentence embeddings in this process. English only; only the first 256 tokens of a text are read.
 
     Args:
-        config: Its name, and whether thresholds count.
+        config: Its name, and whether thresholds apply.
     """
 
     def __init__(self, config: EmbeddedEmbedderConfig) -> None:
@@ -343,15 +344,15 @@ class EmbeddedEmbedder:
             calibrated=config.calibrated,
             remote=False,
         )
-        # Threads, because the model is CPU-bound and must not hold up the event loop.
+        # Threads, because the model is CPU-bound and must not block the event loop.
         self._workers = ThreadPoolExecutor(min(MAX_WORKERS, os.cpu_count() or 1), thread_name_prefix="embedder")
 
     async def embed(self, texts: Sequence[str]) -> Embedded:
-        """One unit vector of 384 numbers for each text."""
+        """One unit vector of 384 numbers per text."""
         began = time.perf_counter()
         found = await asyncio.get_running_loop().run_in_executor(self._workers, self._minilm.embed, texts)
         return Embedded(vectors=found.tolist(), latency_s=time.perf_counter() - began)
 
     async def close(self) -> None:
-        """Let its threads end."""
+        """Stop its threads."""
         self._workers.shutdown(wait=False, cancel_futures=True)

@@ -16,7 +16,7 @@ class EmbeddingJudge:
     """Implements Judge: the `results` of a reply are the vectors of an ask's items.
 
     Args:
-        embedder: Who makes the vectors.
+        embedder: Makes the vectors.
     """
 
     def __init__(self, embedder: Embedder) -> None:
@@ -65,13 +65,13 @@ class EmbeddingJudge:
 
 
 class JudgeWithEmbedder:
-    """Implements Judge: the embedder makes the vectors, and the judge answers everything else.
+    """Implements Judge: the embedder makes vectors, and the judge answers everything else.
 
-    Its scores rest on both, and so do its name, its identity and whether thresholds count.
+    Scores depend on both, and so do the name, the identity and whether thresholds apply.
 
     Args:
-        judge: Who answers prompts.
-        embedder: Who makes vectors, in the place of a judge.
+        judge: Answers prompts.
+        embedder: Makes vectors.
     """
 
     def __init__(self, judge: Judge, embedder: Judge) -> None:
@@ -90,7 +90,7 @@ class JudgeWithEmbedder:
         )
 
     async def ask(self, ask: Ask) -> Reply:
-        """Have it answered by whom it is for.
+        """Pass the ask to the judge or the embedder.
 
         Raises:
             JudgeError: The question could not be answered.
@@ -100,4 +100,4 @@ class JudgeWithEmbedder:
         return await (self._embedder if makes_vectors else self._judge).ask(ask)
 
     async def close(self) -> None:
-        """Nothing: both are closed by whom they were made by."""
+        """Do nothing: the creators of both close them."""

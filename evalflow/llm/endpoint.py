@@ -1,4 +1,4 @@
-"""The guarded way to an OpenAI-compatible endpoint, as a configuration describes it: key, limits, budget."""
+"""Access to an OpenAI-compatible endpoint as its configuration describes it: key, limits, budget."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from evalflow.llm.sdk import OPENAI_URL, AzureTransport, SdkTransport
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A way to an endpoint.
+    """Access to an endpoint.
 
     Attributes:
         base_url: Its address.
         gateway: Sends calls.
-        place: What tells its replies from those of other endpoints.
+        place: Distinguishes its replies from those of other endpoints.
     """
 
     base_url: str
@@ -39,18 +39,18 @@ def connect(
     transport: Transport | None = None,
     policy: RetryPolicy | None = None,
 ) -> Link:
-    """The way to an endpoint. Nothing is sent.
+    """Set up access to an endpoint. Nothing is sent.
 
     Args:
         config: The endpoint.
         role: The configuration group, such as `judge`, for messages.
-        session: Shared by all clients of a run, so that two clients of one endpoint keep its limit together.
-        reply_tokens: The most that a reply can have; None where nothing bounds it.
-        transport: For tests, and for other ways to the endpoint.
+        session: Shared by all clients of a run, so that two clients of one endpoint share its limit.
+        reply_tokens: Maximum length of a reply; None if there is none.
+        transport: For tests, and for other transports.
         policy: Likewise.
 
     Raises:
-        UserError: The environment variable of the API key is not set, or a budget in dollars meets an unknown price.
+        UserError: The API key's environment variable is not set, or a budget in dollars meets an unknown price.
     """
     base_url = config.base_url or OPENAI_URL
     account = _account(config, role, session, reply_tokens)
@@ -80,7 +80,7 @@ def _transport(config: Connection, base_url: str, key: str | None) -> Transport:
 
 
 def _account(config: Connection, role: str, session: CallSession, reply_tokens: int | None) -> Account | None:
-    """What calls are held against; None without a budget."""
+    """The account that pays for calls; None without a budget."""
     budget = session.budget
     if budget is None:
         return None

@@ -1,4 +1,4 @@
-"""How far a context supports a claim, by the words they share."""
+"""How far a context supports a claim, measured by shared words."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ def _listed(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-# Words of grammar. Speakers ("I", "you"), negations and quantifiers ("all", "few") are left out of it on purpose:
-# they change what a sentence states, so a context has to contain them too.
+# Function words. Speakers ("I", "you"), negations and quantifiers ("all", "few") are left out on purpose: they change
+# what a sentence states, so a context has to contain them too.
 FUNCTION_WORDS = _listed(
     """
     a an the this that these those there it its he him his she her hers they them their theirs who whom whose which
@@ -24,7 +24,7 @@ FUNCTION_WORDS = _listed(
     will would shall should can could may might must
     """
 )
-# A sentence made of these alone states nothing that words could be compared for.
+# A sentence of only these words states nothing to compare.
 INTERJECTIONS = _listed(
     """
     yes yeah yep yup no nope ok okay sure well oh ah hm hmm hi hello hey thank thanks you please
@@ -47,7 +47,7 @@ _ENDINGS = (("ies", "y"), ("sses", "ss"), ("ing", ""), ("ed", ""), ("es", ""), (
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A word as written, and the stem it is compared by."""
+    """A word as written, and the stem used for comparison."""
 
     surface: str
     stem: str
@@ -61,8 +61,8 @@ class Word:
 def stem(word: str) -> str:
     """A lower-case word without its common English ending.
 
-    Deliberately small: on labelled data a full stemmer ranked no better. It is here so that "emeralds" in a context
-    answers for "emerald" in a claim.
+    Deliberately small: on labelled data a full stemmer ranked no better. It makes "emeralds" in a context match
+        "emerald" in a claim.
     """
     if len(word) < 4 or not word.isalpha():
         return word
@@ -86,9 +86,9 @@ def words(text: str) -> tuple[Word, ...]:
 
 
 def sentences(text: str) -> tuple[str, ...]:
-    """The sentences of a text, in order; lines always end one, list markers are dropped.
+    """The sentences of a text, in order; line ends always end one, list markers are dropped.
 
-    Whatever holds no letter and no digit is no sentence.
+    A part without letters and digits is not a sentence.
     """
     found: list[str] = []
     for line in text.splitlines():
@@ -103,7 +103,7 @@ def sentences(text: str) -> tuple[str, ...]:
 
 
 def states_something(sentence: str) -> bool:
-    """Whether a sentence has any word beyond "yes", "thanks" and their like."""
+    """Whether a sentence has any word beyond "yes", "thanks" and the like."""
     return any(word.surface.lower() not in INTERJECTIONS for word in words(sentence))
 
 
@@ -118,11 +118,11 @@ def _ends_sentence(before: str, mark: str, after: str) -> bool:
 
 WINDOW = 3
 Similarity = Callable[[str, Sequence[str]], float]
-"""Largest cosine between a text and some others, negative values as 0."""
+"""The largest cosine between a text and some others; negative values count as 0."""
 
 
 class Overlap(NamedTuple):
-    """What a claim shares with a window, each 0..1."""
+    """The overlap of a claim with a window; each part is 0..1."""
 
     words: float
     bigrams: float
@@ -136,14 +136,14 @@ class Overlap(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """How far a context supports a claim, and by what.
+    """How far a context supports a claim, and the passage that shows it.
 
     Attributes:
         support: 0..1.
-        passage: The sentences that support it best, as written; empty where the context is.
-        unseen: The claim's content words and numbers that the passage lacks, as written.
+        passage: The sentences that support it best, as written; empty if the context is.
+        unseen: The claim's content words and numbers that are not in the passage, as written.
         overlap: The lexical parts of the support.
-        similarity: The largest cosine to a sentence of the passage, or None where it was not measured.
+        similarity: The largest cosine to a sentence of the passage; None if not measured.
     """
 
     support: float
@@ -169,12 +169,12 @@ def windows(texts: Iterable[str]) -> tuple[Window, ...]:
 
 
 def weigh(claim: str, context: Sequence[Window], similarity: Similarity | None = None) -> Evidence:
-    """Hold a claim against a context.
+    """Measure how far a context supports a claim.
 
     Args:
         claim: One statement, best a single sentence.
-        context: What it is held against, from `windows`.
-        similarity: Adds sentence similarity; None leaves the lexical part alone.
+        context: From `windows`.
+        similarity: Adds sentence similarity; None: lexical support only.
     """
     said = words(claim)
     content = tuple(word for word in said if word.is_content) or said
@@ -201,7 +201,7 @@ def weigh(claim: str, context: Sequence[Window], similarity: Similarity | None =
 def longest_common_subsequence(first: Sequence[str], second: Sequence[str]) -> int:
     """Length of the longest common subsequence, bit-parallel (Hyyrö, 2004).
 
-    Each bit of `row` stands for a word of `first`; it is cleared where a longer common subsequence ends there.
+    Each bit of `row` is a word of `first`; it is cleared if a longer common subsequence ends there.
     """
     positions: defaultdict[str, int] = defaultdict(int)
     for index, word in enumerate(first):
@@ -224,6 +224,6 @@ def _windows_of(lines: Sequence[str]) -> Iterable[Window]:
 def _overlap(stems: Sequence[str], content: Sequence[Word], window: Window) -> Overlap:
     found = sum(word.stem in window.vocabulary for word in content) / len(content)
     pairs = list(pairwise(stems))
-    # One word has no neighbours: whether it is there at all is all that can be asked.
+    # One word has no neighbours, so only its presence counts.
     bigrams = sum(pair in window.bigrams for pair in pairs) / len(pairs) if pairs else found
     return Overlap(found, bigrams, longest_common_subsequence(stems, window.stems) / len(stems))

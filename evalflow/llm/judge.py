@@ -27,23 +27,23 @@ from evalflow.records import NOTHING, Ask, Distribution, JudgeInfo, Reply, Spend
 DECISIVE = ("base_url", "model", "mode", "strict", "temperature", "max_tokens", "reasks", "logprobs")
 TOP_LOGPROBS = 20
 SAMPLING_TEMPERATURE = 1.0
-"""Of samples, where the judge is asked at 0 otherwise; as in G-Eval (Liu et al., 2023)."""
+"""For sampling when the judge otherwise uses 0, as in G-Eval (Liu et al., 2023)."""
 
 log = logging.getLogger("evalflow")
 
 
 class OpenAIJudge:
-    """Asks a model for typed replies, and asks again, a bounded number of times, for what does not validate.
+    """Asks a model for typed replies, with a limited number of re-asks for invalid ones.
 
     Args:
-        config: The model, and how to ask it.
+        config: The model, and its endpoint and parameters.
         name: The column value.
         session: Shared by all clients of a run.
-        contracts: Where prepared contracts are kept between runs; None keeps none.
-        client: For tests, and for other ways to the endpoint.
+        contracts: Folder of prepared contracts, kept between runs; None: they are not kept.
+        client: For tests, and for other clients.
 
     Raises:
-        UserError: The API key's variable is not set, or `strict` is set for a mode that has no such thing.
+        UserError: The API key's variable is not set, or `strict` is set for a mode that does not support it.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class OpenAIJudge:
         self._warned = False
 
     def opening(self, ask: Ask) -> tuple[HttpRequest, int]:
-        """What is sent first for an ask, and how many such requests are sent at once."""
+        """The first request for an ask, and how many such requests are sent at once."""
         if ask.samples == 1:
             return self._client.request(self._body(ask), f"{ask.metric}.{ask.step}"), 1
         if self._weighs(ask):
@@ -80,7 +80,7 @@ class OpenAIJudge:
         return self._client.request(self._body(drawn), f"{ask.metric}.{ask.step}"), ask.samples
 
     def remembered(self, ask: Ask) -> list[str]:
-        """The replies to an ask that the cache still has, as they came; nothing is sent."""
+        """The cached replies to an ask, unchanged; nothing is sent."""
         request, times = self.opening(ask)
         keys = [self._client.key(request, ask.repeat, number) for number in range(times)]
         entries = [entry for key in keys if (entry := self._client.known(key)) is not None]
@@ -112,7 +112,7 @@ class OpenAIJudge:
         return await samples.draw(ask.samples, once, listed=ask.items is not None)
 
     def _weighs(self, ask: Ask) -> bool:
-        """Whether token probabilities are wanted and can be had: those of a list are not read."""
+        """Whether token probabilities are wanted and available; those of a list are not read."""
         return ask.logprobs and self._config.gives_logprobs and ask.items is None
 
     def _body(self, ask: Ask) -> dict[str, Any]:
@@ -131,7 +131,7 @@ class OpenAIJudge:
     async def _ask_until_valid(
         self, ask: Ask, body: Mapping[str, Any], request: HttpRequest, key: bytes
     ) -> tuple[Reply, Entry]:
-        """The reply, and what is to be remembered of it."""
+        """The reply, and the entry to cache."""
         contract, spent = self._contracts[ask.reply_model], NOTHING
         while True:
             try:
@@ -159,7 +159,7 @@ class OpenAIJudge:
         return self._reply(ask, key, parsed, raw, completion, entry, spent.cost_usd), entry
 
     def _remembered(self, ask: Ask, key: bytes, entry: Entry, free: bool) -> Reply:
-        """The reply that is remembered; as it was when it was paid for, unless it is free now."""
+        """The reply in a cached entry; with its original cost, unless it is free now."""
         completion = self._client.recall(entry)
         try:
             parsed, raw = self._contract(ask.reply_model).parse(completion, _count(ask))
@@ -171,7 +171,7 @@ class OpenAIJudge:
         return replace(reply, requests=0, cost_usd=0.0, saved_usd=reply.cost_usd, paid=(), cached=True)
 
     def _raw(self, ask: Ask, entry: Entry) -> str | None:
-        """The text of a reply that is remembered; None where it means nothing any more."""
+        """The reply's text in a cached entry; None if it is not valid any more."""
         try:
             return self._contract(ask.reply_model).parse(self._client.recall(entry), _count(ask))[1]
         except (InvalidReply, Unreadable):
@@ -210,32 +210,32 @@ class OpenAIJudge:
         return self._contracts[reply_model]
 
     def _decoding(self, ask: Ask) -> dict[str, Any]:
-        """What the request says beside its contract."""
-        # Samples at temperature 0 are one reply many times over.
+        """Parameters of the request that the contract does not set."""
+        # Samples at temperature 0 would all be the same reply.
         heat = {"temperature": SAMPLING_TEMPERATURE} if ask.samples > 1 and self._config.temperature == 0 else {}
         return {**heat, "logprobs": True, "top_logprobs": TOP_LOGPROBS} if self._weighs(ask) else heat
 
     def _warn_of_samples(self, count: int) -> None:
-        """Say once that what the configuration promises did not come."""
+        """Warn once that token probabilities were configured but did not come."""
         if not self._warned:
             what = "%s: judge.logprobs is true, and no token probabilities could be read; drawing %d samples instead"
             log.warning(what, self.info.name, count)
         self._warned = True
 
     def _weighed(self, ask: Ask, parsed: BaseModel, completion: Completion) -> logprobs.Weighed | None:
-        """From the tokens, for a reply that is no list: tool calls carry no tokens, and lists are not read."""
+        """Probabilities for a reply that is not a list: tool calls have no tokens, and lists are not read."""
         if not self._weighs(ask) or not completion.tokens:
             return None
         return logprobs.weigh(parsed, completion.text or "", completion.tokens)
 
 
 def _count(ask: Ask) -> int | None:
-    """How many results a reply must have; None for a reply without."""
+    """The required number of results; None for a reply without them."""
     return None if ask.items is None else len(ask.items)
 
 
 def _failed(spent: Spend, error_type: str, message: str, raw: str | None) -> JudgeError:
-    """The error of an ask, with what all its requests took."""
+    """The error of an ask, with the cost of all its requests."""
     return JudgeError(
         error_type,
         message,
@@ -248,7 +248,7 @@ def _failed(spent: Spend, error_type: str, message: str, raw: str | None) -> Jud
 
 
 def _invalid(error: InvalidReply, completion: Completion, spent: Spend) -> JudgeError:
-    # What was cut off once is cut off again: a re-ask would only pay for it a second time.
+    # A reply that was cut off once will be cut off again: a re-ask would only cost more.
     if completion.finish_reason == "length":
         message = "the reply was cut off at the model's or judge.max_tokens' limit"
         return _failed(spent, "truncated", message, error.raw)

@@ -1,10 +1,10 @@
 """How likely each value of a reply's field was, read from the probabilities of the reply's tokens.
 
-As in G-Eval (Liu et al., 2023): the probability of a value is that of the tokens which would have written it, in the
-place where the model wrote the value it chose, and is normalised over the valid values. A value may take several
-tokens, and tokens may be shared (1 and 10), so the choice is followed token by token until it is decided. What the
-endpoint shows of the alternatives may leave open which value they would have become; if that is more than a trace, no
-distribution is given rather than a wrong one.
+As in G-Eval (Liu et al., 2023): the probability of a value is that of the tokens which would have written it at the
+position of the chosen value, normalised over the valid values. A value may take several tokens, and values may share
+tokens (1 and 10), so the choice is followed token by token until it is decided. The endpoint shows only some
+alternatives, which may leave open which value they would have become. If more than a trace stays open, no distribution
+is given rather than a wrong one.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from evalflow.records import Distribution
 
 K = TypeVar("K")
 WIDEST = 101
-"""Most values of a whole number that still counts as a choice: a percentage."""
+"""Maximum number of values of a bounded whole number for it to count as a choice: a percentage has 101."""
 
 
 def choices(reply_model: type[BaseModel]) -> dict[str, tuple[Any, ...]]:
-    """The values that each label, boolean and bounded whole number may take, by field; other fields are left out."""
+    """The possible values of each label, boolean and bounded whole number, by field; other fields are left out."""
     found = {name: _values(info) for name, info in reply_model.model_fields.items()}
     return {name: values for name, values in found.items() if values}
 
 
 def normalised(weights: Mapping[K, float]) -> dict[K, float]:
-    """Weights as probabilities that sum to 1; empty where there is no weight."""
+    """Weights as probabilities that sum to 1; empty if all weights are 0."""
     total = sum(weights.values())
     return {value: weight / total for value, weight in weights.items()} if total > 0 else {}
 
@@ -54,14 +54,14 @@ def _values(info: FieldInfo) -> tuple[Any, ...]:
 
 
 UNRESOLVED = 0.01
-"""Share of the probability that may stay undecided."""
+"""The share of the probability that may stay undecided."""
 BARE_ENDS = ",}] \n\r\t"
-"""What ends a number or a boolean; text is ended by its quote."""
+"""Characters that end a number or a boolean; text ends at its quote."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Token:
-    """A token of the reply: its text, where it starts, and the probabilities of what could have stood there."""
+    """A token of the reply: its text, its start, and the probabilities of its alternatives."""
 
     text: str
     start: int
@@ -78,7 +78,7 @@ class _Value:
 
     @property
     def text(self) -> str:
-        """The value as it was written."""
+        """The value as written."""
         return self.raw[self.start : self.end]
 
     @property
@@ -87,7 +87,7 @@ class _Value:
         return self.raw[self.start - 1] == '"'
 
     def written(self, at: int, token: str) -> str | None:
-        """What would be written of the value if `token` stood at `at`; None if it could not begin the value."""
+        """The start of the value if `token` were at `at`; None if the value cannot start like that."""
         if at > self.start:
             return self.raw[self.start : at] + token
         for sign in "".join(self.raw[at : self.start].split()):
@@ -98,18 +98,18 @@ class _Value:
         return token if self.quoted else token.lstrip()
 
     def is_ended(self, written: str, text: str) -> bool:
-        """Whether `written` is `text` and what ends a value."""
+        """Whether `written` is `text` followed by the end of a value."""
         ends = '"' if self.quoted else BARE_ENDS
         return written.startswith(text) and written[len(text) : len(text) + 1] in tuple(ends)
 
 
 @dataclass(frozen=True, slots=True)
 class Weighed:
-    """What the tokens say of a reply.
+    """Probabilities that were read from a reply's tokens.
 
     Attributes:
         chances: One distribution per field, normalised over the valid values.
-        mass: By field, the probability of all valid values together before that, 0 to 1.
+        mass: By field, the total probability of the valid values before normalisation, 0..1.
     """
 
     chances: Distribution
@@ -117,15 +117,15 @@ class Weighed:
 
 
 def weigh(parsed: BaseModel, raw: str, tokens: Sequence[Mapping[str, Any]]) -> Weighed | None:
-    """How likely each value of each label, boolean and bounded whole number of a reply was.
+    """The probability of each value of each label, boolean and bounded whole number of a reply.
 
     Args:
         parsed: The validated reply.
-        raw: The content that it was parsed from: a JSON object, with or without a fence.
+        raw: The content it was parsed from: a JSON object, with or without a fence.
         tokens: The content's tokens, with `top_logprobs`.
 
     Returns:
-        None where no distribution could be read.
+        None if no distribution could be read.
     """
     placed = _place(tokens)
     if "".join(token.text for token in placed) != raw:
@@ -146,7 +146,7 @@ def weigh(parsed: BaseModel, raw: str, tokens: Sequence[Mapping[str, Any]]) -> W
 
 
 def _written(value: Any) -> str:
-    """A value as it stands in JSON, without quotes."""
+    """A value as JSON, without quotes."""
     return json.dumps(value, ensure_ascii=False)[1:-1] if isinstance(value, str) else json.dumps(value)
 
 
@@ -164,7 +164,7 @@ def _place(tokens: Sequence[Mapping[str, Any]]) -> list[_Token]:
 
 
 def _spans(raw: str) -> dict[str, tuple[int, int]]:
-    """Where the value of each field of the first object stands, without its quotes. Empty where there is no object."""
+    """The position of each field's value in the first object, without its quotes. Empty if there is no object."""
     decoder = json.JSONDecoder()
     spans: dict[str, tuple[int, int]] = {}
     sign, at = "{", raw.find("{")
@@ -189,7 +189,7 @@ def _skip(raw: str, at: int) -> int:
 
 
 def _weights(tokens: Sequence[_Token], value: _Value, valid: frozenset[str]) -> dict[str, float]:
-    """Probability of each valid text in the place of the one that was written; empty where they stay open."""
+    """The probability of each valid text at the position of the chosen one; empty if too much stays undecided."""
     open_texts, carry, lost = valid, 1.0, 0.0
     weights: dict[str, float] = defaultdict(float)
     for token in tokens:
@@ -214,7 +214,7 @@ def _weights(tokens: Sequence[_Token], value: _Value, valid: frozenset[str]) -> 
 
 
 def _reached(open_texts: frozenset[str], value: _Value, token: _Token, text: str) -> frozenset[str]:
-    """The valid texts that can still come about if `text` stands in the token's place."""
+    """The valid texts that are still possible if `text` replaces the token."""
     written = value.written(token.start, text)
     if written is None:
         return frozenset()
@@ -224,7 +224,7 @@ def _reached(open_texts: frozenset[str], value: _Value, token: _Token, text: str
 def _whole(
     reached: frozenset[str], open_texts: frozenset[str], value: _Value, token: _Token, text: str
 ) -> frozenset[str]:
-    """The same, without texts (10) that stand in the token's place as a whole, and so would not begin with 1."""
+    """The same, without texts (10) that are themselves alternatives for the token, and so would not begin with 1."""
     if len(reached) < 2:
         return reached
     written = {value.written(token.start, other) for other in token.alternatives}

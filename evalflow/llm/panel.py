@@ -15,18 +15,18 @@ from evalflow.records import Ask, JudgeInfo, Reply
 
 
 class Panel:
-    """Implements Judge for judges of whom each scores a cell by itself; what they say is taken together afterwards.
+    """Implements Judge for several judges. Each scores a cell separately, and their scores are combined.
 
-    So it is its members who are asked when a cell is scored. It is asked itself only for what is made once per run,
-    such as the steps of G-Eval: its first member makes that, and all of them score with it.
+    So scoring a cell asks the members. The panel itself is asked only for what is made once per run, such as the steps
+    of G-Eval: its first member makes that, and all members score with it.
 
     Args:
-        config: How they are asked, and how their scores become one.
-        name: The column value of what they come to.
+        config: How members are asked, and how their scores are combined.
+        name: The column value of the combined scores.
         members: In the order in which they are asked.
 
     Raises:
-        UserError: Two of them are one judge, or are called the same.
+        UserError: Two of them are the same judge, or have the same name.
     """
 
     def __init__(self, config: MembersConfig, name: str, members: Sequence[Judge]) -> None:
@@ -43,7 +43,7 @@ class Panel:
         self.info = _together(config, name, [member.info for member in members])
 
     async def ask(self, ask: Ask) -> Reply:
-        """Have its first member answer.
+        """Ask the first member.
 
         Raises:
             JudgeError: The question could not be answered.
@@ -52,18 +52,18 @@ class Panel:
         return await self.members[0].ask(ask)
 
     async def close(self) -> None:
-        """Release the connections of all of them."""
+        """Release all members' connections."""
         for member in self.members:
             await member.close()
 
 
 def single(judge: Judge) -> tuple[Judge, ...]:
-    """Whom a judge really asks, in order: its members, or itself."""
+    """The judges that are really asked, in order: a panel's members, or the judge itself."""
     return judge.members if isinstance(judge, Panel) else (judge,)
 
 
 def with_embedder(judge: Judge, embedder: Judge) -> Judge:
-    """A judge, each member of it if it has some, that has an embedder make its vectors."""
+    """The judge, or each member of a panel, with an embedder that makes its vectors."""
     if not isinstance(judge, Panel):
         return JudgeWithEmbedder(judge, embedder)
     members = [JudgeWithEmbedder(member, embedder) for member in judge.members]
@@ -71,12 +71,12 @@ def with_embedder(judge: Judge, embedder: Judge) -> Judge:
 
 
 def sounding(ask: Ask, config: CascadeConfig) -> Ask:
-    """An ask as a cascade puts it to those who may be followed by another: so that they say how sure they are."""
+    """An ask with probabilities, as a cascade sends it to members that another one may follow."""
     return ask if ask.embeds else replace(ask, logprobs=True, samples=max(ask.samples, config.samples or 1))
 
 
 def _together(config: MembersConfig, name: str, members: Sequence[JudgeInfo]) -> JudgeInfo:
-    """What is known of several judges as one: what holds for each of them."""
+    """The info of several judges as one: what holds for all of them."""
     natures = [member.nature for member in members]
     if isinstance(config, CascadeConfig):
         nature = f"cascade below {config.escalate_below:g}: {', then '.join(natures)}"

@@ -1,7 +1,7 @@
-"""What a model costs where its configuration does not say: the list prices of genai-prices, as they are installed.
+"""Prices of models whose configuration sets none: the list prices in the installed genai-prices.
 
-Nothing is fetched. The library knows providers by their addresses, so a model that somebody serves himself has no
-price here, whatever its name.
+Nothing is fetched. The library knows providers by their addresses, so a self-hosted model has no price here, whatever
+its name.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class ListPrice(Price):
 
     Attributes:
         library: Its name and version.
-        listed_as: Provider and model, as it calls them.
+        listed_as: Provider and model, as named in the library.
     """
 
     library: str
@@ -32,7 +32,7 @@ class ListPrice(Price):
 
 
 def priced(config: T) -> T:
-    """A judge's or target's configuration with the list price of its model, where it has no price and there is one."""
+    """A judge's or target's configuration, with its model's list price if it has no price and one is listed."""
     if not isinstance(config, Connection) or config.price is not None:
         return config
     price = list_price(config.model, config.base_url or OPENAI_URL)
@@ -40,10 +40,10 @@ def priced(config: T) -> T:
 
 
 def list_price(model: str, base_url: str) -> ListPrice | None:
-    """What a model costs at an address, today and for prompts of usual length; None where that is not known.
+    """The price of a model at an address, today and for prompts of usual length; None if unknown.
 
-    Discounts for prompts that the provider has cached are left out. A model that costs something a request has no
-    price that could be told by the token.
+    Discounts for prompts that the provider has cached are left out. A model that charges per request has no price per
+    token.
     """
     if _is_local(base_url):
         return None
@@ -66,7 +66,7 @@ def list_price(model: str, base_url: str) -> ListPrice | None:
 
 
 def price_facts(config: object) -> dict[str, Any] | None:
-    """What a manifest says of a price and where it comes from: yaml, library or none. None for what sends nothing."""
+    """The price in a manifest, and its source: yaml, library or none. None for what sends nothing."""
     if not isinstance(config, Connection):
         return None
     if config.price is None:
@@ -84,6 +84,6 @@ def _is_local(base_url: str) -> bool:
 
 
 def _dollars(price: Any) -> float | None:
-    """The price of the first tier, in which prompts of usual length are."""
+    """The price of the first tier, which covers prompts of usual length."""
     value = getattr(price, "base", price)
     return None if value is None else float(value)

@@ -1,7 +1,7 @@
 """The kinds of judges and of embedders.
 
-Third parties add theirs as entry points of the groups `evalflow.judges` and `evalflow.embedders`, each a `JudgeKind` or
-an `EmbedderKind`.
+Packages add theirs as entry points of the groups `evalflow.judges` and `evalflow.embedders`, each a `JudgeKind` or an
+`EmbedderKind`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from evalflow.errors import Problem, UserError
 from evalflow.protocols import Embedder, Judge
 
 CONTRACTS = Path(".evalflow/contracts")
-"""Beside the cache, in the working directory."""
+"""Next to the cache, in the working directory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class JudgeKind:
 
     Attributes:
         config_model: The model of its configuration.
-        build: Makes one, given its configuration, its name, and what it shares with others of its run.
+        build: Makes one from its configuration, its name, and the session of its run.
     """
 
     config_model: type[JudgeConfig]
@@ -73,8 +73,8 @@ def build_judge(config: JudgeConfig, choice: str, session: CallSession | None = 
     """The judge that a configuration describes.
 
     Args:
-        config: Of the model that belongs to its kind.
-        choice: The file of conf/judge that was chosen; the name defaults to `<choice>:<model>`, or to the choice.
+        config: An instance of its kind's model.
+        choice: The chosen file of conf/judge; the name defaults to `<choice>:<model>`, or to the choice.
         session: Shared by all judges and targets of a run.
 
     Raises:
@@ -102,12 +102,12 @@ def embedder_config_model(kind: str) -> type[EmbedderConfig]:
 
 
 def build_embedder(config: EmbedderConfig, choice: str, session: CallSession | None = None) -> Judge:
-    """The embedder that a configuration describes, in the place of a judge.
+    """The embedder that a configuration describes, wrapped as a judge.
 
     Args:
-        config: Of the model that belongs to its kind.
-        choice: The file of conf/embedder that was chosen; the name defaults to `<choice>:<model>`.
-        session: Shared by all that makes calls in a run.
+        config: An instance of its kind's model.
+        choice: The chosen file of conf/embedder; the name defaults to `<choice>:<model>`.
+        session: Shared by everything that makes calls in a run.
 
     Raises:
         UserError: The configuration cannot work, such as without an API key.

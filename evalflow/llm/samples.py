@@ -1,4 +1,4 @@
-"""Several replies to one ask, and how often each value came up in them."""
+"""Several replies to one ask, and the frequency of each value in them."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from evalflow.records import NOTHING, Distribution, Reply, Spend, spend_of
 
 
 async def draw(count: int, once: Callable[[int], Awaitable[Reply]], listed: bool) -> Reply:
-    """Ask `count` times at the same time and take the replies together.
+    """Ask `count` times concurrently and combine the replies.
 
-    The reply that is given is the first with the most frequent combination of values; the probabilities are
-    frequencies among the valid replies. Where a sample fails, the others count, if they are more than half of all.
+    The result is the first reply with the most frequent combination of values; the probabilities are frequencies among
+    the valid replies. If some samples fail, the others count, if they are more than half of all.
 
     Args:
-        count: How many replies.
-        once: Asks for one, given its number.
-        listed: Whether a reply is a list of `results`, and there is one distribution for each.
+        count: Number of replies.
+        once: Asks for one reply, given its number.
+        listed: Whether a reply is a list of `results`, with one distribution per item.
 
     Raises:
-        CallError: Half of the samples or more failed: the first failure, with what all of them took.
+        CallError: Half of the samples or more failed: the first failure, with the cost of all samples.
         InfrastructureError, BudgetError: No further call can be made; the other samples are given up.
     """
     try:
@@ -46,7 +46,7 @@ async def draw(count: int, once: Callable[[int], Awaitable[Reply]], listed: bool
 
 
 def charged(failures: Sequence[CallError], replies: Sequence[Reply], what: str) -> CallError:
-    """The first failure, in other words, with what all failures and replies took."""
+    """The first failure with a new message, and with the cost of all failures and replies."""
     first, total = failures[0], _together(replies, failures)
     return type(first)(
         first.error_type,
@@ -61,7 +61,7 @@ def charged(failures: Sequence[CallError], replies: Sequence[Reply], what: str) 
 
 
 def combine(replies: Sequence[Reply], failures: Sequence[CallError], listed: bool) -> Reply:
-    """Several replies as one, with what those that failed took. See `draw`."""
+    """Several replies as one, with the cost of the failed ones. See `draw`."""
     parts = [_parts(reply.parsed, listed) for reply in replies]
     votes = [_vote(part) for part in parts]
     winner = Counter(votes).most_common(1)[0][0]
@@ -76,7 +76,7 @@ def combine(replies: Sequence[Reply], failures: Sequence[CallError], listed: boo
 
 
 def after(first: Reply, drawn: Reply) -> Reply:
-    """What was drawn, with what a first reply took that was of no use."""
+    """The sampled reply, plus the cost of a first reply that could not be used."""
     return (first.spend + drawn.spend).fill(drawn, reasks=first.reasks + drawn.reasks)
 
 
@@ -98,13 +98,13 @@ def _vote(parts: Sequence[BaseModel]) -> str:
 
 
 def _together(replies: Sequence[Reply], failures: Sequence[CallError]) -> Spend:
-    """What calls at the same time took."""
+    """The cost of concurrent calls."""
     total = sum([reply.spend for reply in replies], NOTHING) + sum(map(spend_of, failures), NOTHING)
     return replace(total, latency_s=max(one.latency_s for one in (*replies, *failures)))
 
 
 async def _attempt(once: Callable[[int], Awaitable[Reply]], number: int) -> Reply | CallError:
-    """A failure is no exception here, since the task group would give up the other samples, which are paid."""
+    """Return a failure: raising it would make the task group cancel the other samples, which have been paid for."""
     try:
         return await once(number)
     except CallError as error:

@@ -25,14 +25,14 @@ OPENAI_URL = "https://api.openai.com/v1"
 class SdkTransport:
     """Connections to one OpenAI-compatible endpoint.
 
-    The client is made on the first request, in the event loop that sends it, so that openai is imported only when
-    something is sent, and a closed transport can be used again.
+    The first request creates the client, in the event loop that sends it. So openai is imported only when something is
+    sent, and a closed transport can be used again.
 
     Args:
         base_url: Up to and including /v1; None is OpenAI's own.
         api_key: None sends no key.
         max_connections: Connections that may be open at the same time.
-        first_byte_s: Seconds without any byte after which a try is given up; None: only its timeout counts.
+        first_byte_s: Seconds without any byte before a try is given up; None: only its timeout applies.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class SdkTransport:
     async def _headers(self) -> dict[str, str | Omit]:
         """Headers that the SDK would otherwise fill from its own environment variables.
 
-        A key, an organisation or a project of OpenAI must not reach somebody else's server.
+        OpenAI's key, organisation or project must not reach another server.
         """
         from openai import Omit
 
@@ -106,7 +106,7 @@ class SdkTransport:
         from openai import DefaultAsyncHttpxClient
 
         class BoundedClient(DefaultAsyncHttpxClient):
-            """Reads no more of a body than `beginning` does, where the SDK would read and unpack all of it."""
+            """Reads no more of a body than `beginning` does; the SDK would read and unpack all of it."""
 
             async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
                 options["stream"] = True
@@ -129,14 +129,14 @@ class SdkTransport:
                 )
 
         # `send` bounds the whole exchange. One more connection than the limiter lets calls through, for the watchdog's
-        # probe; so nothing ever waits for the pool. Redirects: a key must not go where nobody sent it.
+        # probe, so that nothing ever waits for the pool. No redirects: they could carry the key to another server.
         timeout = httpx2.Timeout(None, connect=CONNECT_S, read=self._first_byte_s)
         limits = httpx2.Limits(
             max_connections=self._max_connections + 1, max_keepalive_connections=self._max_connections
         )
         try:
             return BoundedClient(limits=limits, timeout=timeout, follow_redirects=False)
-        except (ImportError, ValueError) as error:  # a proxy in the environment that needs a package, or is none
+        except (ImportError, ValueError) as error:  # a proxy in the environment is invalid or needs a missing package
             raise TransportError("unreachable", f"no connection: {error}") from None
 
     def _transport_error(self, error: APIConnectionError, request: HttpRequest) -> TransportError:
@@ -168,21 +168,21 @@ def _connect_error(error: Exception) -> TransportError:
 
 
 SCOPE = "https://cognitiveservices.azure.com/.default"
-"""What an Entra ID token for Azure OpenAI is asked for."""
+"""The scope of an Entra ID token for Azure OpenAI."""
 
 
 class AzureTransport(SdkTransport):
     """Connections to one Azure OpenAI resource.
 
     Args:
-        azure: How it is addressed, and how to sign in.
-        deployment: The model's deployment; part of the address where there is an API version.
-        base_url: https://RESOURCE.openai.azure.com, and with /openai/v1 where there is no API version.
-        api_key: None where Entra ID is asked for a token.
+        azure: Its API version and sign-in.
+        deployment: The model's deployment; part of the address if there is an API version.
+        base_url: https://RESOURCE.openai.azure.com, with /openai/v1 if there is no API version.
+        api_key: None to use an Entra ID token.
         max_connections, first_byte_s: See `SdkTransport`.
 
     Raises:
-        UserError: Entra ID is to be asked, and the package for that is not installed.
+        UserError: Entra ID is needed, and its package is not installed.
     """
 
     def __init__(
@@ -211,7 +211,7 @@ class AzureTransport(SdkTransport):
             await credential.close()
 
     async def _headers(self) -> dict[str, str | Omit]:
-        """The key or the token; nothing that the SDK would take from variables of its own."""
+        """The key or the token; never the SDK's own environment variables."""
         from openai import Omit
 
         headers = await super()._headers()
@@ -220,7 +220,7 @@ class AzureTransport(SdkTransport):
         return {**headers, "api-key": Omit(), "Authorization": f"Bearer {await self._signed_in()}"}
 
     async def _signed_in(self) -> str:
-        """A token; asked for anew when it runs out."""
+        """A token, renewed when it expires."""
         from azure.core.exceptions import AzureError
         from azure.identity.aio import DefaultAzureCredential, get_bearer_token_provider
 
@@ -253,5 +253,5 @@ class AzureTransport(SdkTransport):
 def _is_installed() -> bool:
     try:
         return find_spec("azure.identity") is not None
-    except ModuleNotFoundError:  # there is no `azure` at all
+    except ModuleNotFoundError:  # `azure` itself is missing
         return False
