@@ -123,7 +123,6 @@ def calibrate_sweep(folder: Path, jobs: Sequence[Path], labels: str | None, *, s
 def _calibrate_runs(
     runs: Mapping[str, SavedRun], people: Mapping[str, RunLabels], halves: Mapping[str, pl.DataFrame]
 ) -> tuple[dict[str, Calibration], dict[str, Sequence[Issued]]]:
-    """The calibration and the certificates of each run that has labels."""
     found: dict[str, Calibration] = {}
     issued: dict[str, Sequence[Issued]] = {}
     for name, run in runs.items():
@@ -218,7 +217,6 @@ def _print_issued(console: Console, one: Issued) -> None:
 
 
 def _print_certificates(console: Console, folder: RunFolder, issued: Sequence[Issued]) -> None:
-    """Print the certificates, or why there are none."""
     console.print()
     for one in issued:
         _print_issued(console, one)

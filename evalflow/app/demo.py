@@ -49,7 +49,7 @@ def run_and_fill(
         The exit code of the run.
 
     Raises:
-        UserError: The run generates no answers, or the file cannot be placed anywhere; nothing was sent.
+        UserError: The run yields no answers to fill in, or the new file cannot be written; nothing was sent.
         InfrastructureError: The file could not be written; the run's answers are kept.
     """
     flags = [word for word in arguments if word.startswith("-")]

@@ -150,7 +150,6 @@ def _candidates(source: _Source) -> Iterator[UnlabelledAnswer]:
 
 
 def _existing(path: Path) -> Sheet:
-    """The sheet in the file; an empty one if there is no file."""
     rows: list[tuple[str, dict[str, Any]]] = []
     broken: list[Problem] = []
     for row in datasets.plain_rows(path) if path.exists() else ():

@@ -191,5 +191,4 @@ def _cost(run: SavedRun) -> Cost | None:
 
 
 def _sum(*terms: float | None) -> float | None:
-    """The sum; None where a term is not known."""
     return None if None in terms else sum(term for term in terms if term is not None)

@@ -119,7 +119,7 @@ class DefinitionStore:
             raise stale(self.noun, row["name"], expected, self.get(space, row["name"], row.get("bot_id")), {})
 
     def create(self, space: Workspace, values: Mapping[str, Any], owner: str | None = None) -> None:
-        """Add a row in a transaction of its own; see `add`."""
+        """Add a row in a new transaction; see `add`."""
         with space.database.writing() as connection:
             self.add(connection, values, owner)
 

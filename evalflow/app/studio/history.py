@@ -121,7 +121,6 @@ def history(space: Workspace, bot: str, dataset: str, metric: str, statistic: st
 
 
 def _row(run: Run, dataset: str, metric: str, statistic: str) -> Mapping[str, Any] | None:
-    """The summary row with the number."""
     wanted = ("mean" if statistic in _ENDS else statistic, dataset, metric, _traits(run, metric).get("judge"))
     for row in run.facts["summary"]:
         if (row["statistic"], row["dataset"], row["metric"], row["judge"]) == wanted:

@@ -191,7 +191,7 @@ def _parts(saved: SavedRun, metric: str) -> Parts:
 
 
 def _expect_the_same(saved: SavedRun, parts: Parts, pair: Pair, score: Score) -> None:
-    """Check that prompts and configuration are those of the run."""
+    """Check that templates and judge configuration are those of the run."""
     facts = saved.manifest["metrics"][score.metric]
     known = saved.manifest["judges"].get(score.judge, {}).get("identity")
     digest = parts.prompts.digest(pair.metric.prompts) if pair.metric.prompts else None

@@ -180,7 +180,7 @@ def _queue(space: Workspace, run_id: str, task: Literal["resume", "retry"], expe
 
 
 def _expect_own(space: Workspace, row: Mapping[str, Any]) -> None:
-    """Check that resuming a run starts no program, and reads and writes no files, without the user's consent."""
+    """Check that a resumed run uses files below the working directory only, and only an allowed program."""
     folder = run_folder(space, row)
     if folder.manifest.is_file():
         manifest = folder.read_manifest()

@@ -107,7 +107,6 @@ def _checked(
     metrics: Sequence[MetricDraft],
     cases: Mapping[str, tuple[DatasetConfig, list[dict[str, Any]]]],
 ) -> _Checked:
-    """All definitions, validated."""
     problems: list[Problem] = []
     found = _Checked([], [], [])
     for name, (config, said) in bots.items():

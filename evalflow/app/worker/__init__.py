@@ -1,4 +1,4 @@
-"""The worker: it executes queued runs, each as a process of its own."""
+"""The worker: executes queued runs, each in its own process."""
 
 from evalflow.app.worker.worker import Worker
 
