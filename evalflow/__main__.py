@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 COLLECT_AFTER = (20_000, 20, 50)
-"""When Python looks for reference cycles. By its own (700, 10, 10) it does so for every few calls, and takes a fifth of
-a run's CPU to find next to nothing."""
+"""Thresholds of Python's search for reference cycles. With the default (700, 10, 10) it searches every few calls, and
+takes a fifth of a run's CPU to find next to nothing."""
 GONE = frozenset({errno.EPIPE, errno.EIO})
-"""How the system says that nobody reads any more: a pipe that was closed, as by `head`, or a terminal."""
+"""Error codes for output without a reader: a closed pipe, as with `head`, or a closed terminal."""
 
 FAULT = 5
-"""The exit code for what nobody planned."""
+"""The exit code for unexpected errors."""
 
 
 def main() -> None:
@@ -32,7 +32,7 @@ def main() -> None:
         from evalflow.cli import run_command
 
         code = run_command(sys.argv[1:])
-    except BaseException:  # 1, with which Python would end, says that a gate failed
+    except BaseException:  # Python's own exit code 1 would mean that a gate failed
         traceback.print_exc()
         code = FAULT
     sys.stdout.flush()
@@ -43,10 +43,10 @@ def main() -> None:
 
 
 class Output(io.FileIO):
-    """A standard stream. Where it cannot be written, what is left goes nowhere, and the command goes on.
+    """A standard stream. If it cannot be written, further output is dropped and the command continues.
 
     Attributes:
-        lost: Why it could not be written; None: it could.
+        lost: Why it could not be written; None: no error.
     """
 
     lost: OSError | None = None
@@ -64,7 +64,7 @@ class Output(io.FileIO):
 
 
 def _unfailing(stream: TextIO | None, number: int) -> tuple[TextIO, Output]:
-    """A standard stream over an `Output`; one that the caller has closed (`>&-`) goes nowhere from the start."""
+    """A standard stream over an `Output`; if the caller has closed it (`>&-`), output is dropped from the start."""
     output = Output(number if stream else os.devnull, "w", closefd=stream is None)
     encoding = stream.encoding if stream else "utf-8"
     return io.TextIOWrapper(io.BufferedWriter(output), encoding, "replace", line_buffering=number == 2), output

@@ -1,7 +1,7 @@
-"""Work that may go on without end, in a thread of its own that can be ended.
+"""Runs work that may never end in a separate thread that can be stopped.
 
-The thread is ended by an exception raised inside of it, which CPython offers for this. It takes effect between two
-operations of Python, so that what the work calls must come back by itself: `patterns` sees to regular expressions.
+The thread is stopped by an exception raised inside it, a feature of CPython. This takes effect between two Python
+operations, so functions that the work calls must return without help; `patterns` ensures this for regular expressions.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ _LAST_S = 1.0
 
 
 class TooSlow(ValueError):
-    """Work was given up, since it took too long."""
+    """Work took too long and was given up."""
 
 
 class _Ended(SystemExit):
-    """Raised inside of a thread that is to end, which says nothing of it."""
+    """Raised inside a thread to end it silently."""
 
 
 class _Worker(Generic[T]):
@@ -30,7 +30,7 @@ class _Worker(Generic[T]):
 
     Args:
         work: What to do.
-        done: Called in the thread when it has ended.
+        done: Called in the thread at its end.
     """
 
     def __init__(self, work: Callable[[], T], done: Callable[[], object]) -> None:
@@ -38,18 +38,18 @@ class _Worker(Generic[T]):
         self._done = done
         self._value: list[T] = []
         self._error: BaseException | None = None
-        # A daemon keeps no process from ending.
+        # A daemon thread does not keep the process alive.
         self._thread = threading.Thread(target=self._run, name="evalflow.apart", daemon=True)
         self._thread.start()
 
     def result(self) -> T:
-        """What the work gave or raised."""
+        """The result of the work; raises its error."""
         if self._error is not None:
             raise self._error
         return self._value[0]
 
     def end(self) -> None:
-        """Have the thread end soon; again and again, since a finalizer that is interrupted swallows the exception."""
+        """End the thread soon. Raises repeatedly, since a finalizer that is interrupted swallows the exception."""
         if self._thread.ident is not None and self._thread.is_alive():
             ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self._thread.ident), ctypes.py_object(_Ended))
             again = threading.Timer(_AGAIN_S, self.end)
@@ -57,7 +57,7 @@ class _Worker(Generic[T]):
             again.start()
 
     def wait(self) -> None:
-        """See the thread end, unless what it calls takes its time."""
+        """Wait for the thread's end, unless a function that it calls takes too long."""
         self._thread.join(_LAST_S)
 
     def _run(self) -> None:
@@ -69,15 +69,15 @@ class _Worker(Generic[T]):
 
 
 def within(seconds: float, what: str, work: Callable[[], T]) -> T:
-    """Do the work, and wait for it.
+    """Do the work and wait for it.
 
     Args:
-        seconds: How long it may take.
-        what: What takes long, for the message.
+        seconds: Time limit.
+        what: The name of the work, for the message.
         work: What to do.
 
     Raises:
-        TooSlow: It was not done in time, and has been given up.
+        TooSlow: It exceeded the time limit and was given up.
     """
     ended = threading.Event()
     worker = _Worker(work, ended.set)
@@ -93,7 +93,7 @@ def within(seconds: float, what: str, work: Callable[[], T]) -> T:
 
 
 async def apart(work: Callable[[], T]) -> T:
-    """Do the work away from the event loop; it ends soon where the task that waits for it is cancelled."""
+    """Do the work outside the event loop; it is stopped soon if the waiting task is cancelled."""
     import asyncio  # TLS and all, which most who import this module do not need
 
     loop = asyncio.get_running_loop()
@@ -104,7 +104,7 @@ async def apart(work: Callable[[], T]) -> T:
             ended.set_result(None)
 
     def done() -> None:
-        with contextlib.suppress(RuntimeError):  # the loop has been closed meanwhile
+        with contextlib.suppress(RuntimeError):  # the loop has been closed
             loop.call_soon_threadsafe(deliver)
 
     worker = _Worker(work, done)

@@ -1,4 +1,4 @@
-"""Contexts, from the forms data has them in to text, title and path."""
+"""Converts contexts from the forms in the data to text, title and path."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CHUNK = ("exact_path", "title", "heading_hierarchy", "description", "html_conte
 
 
 def html_text(source: str) -> str:
-    """HTML as the text a reader sees. Text without markup is given back as it is, line breaks included."""
+    """HTML as the text a reader sees. Text without markup is returned unchanged, line breaks included."""
     if "<" not in source and "&" not in source:
         return source
     if _TAG.search(source):
@@ -34,10 +34,10 @@ def contexts(value: Any, to_text: Callable[[str], str] = html_text) -> tuple[Con
 
     Args:
         value: Texts, {text, title, path}, or chunks with HTML content.
-        to_text: What makes text of a chunk's HTML.
+        to_text: Converts a chunk's HTML to text.
 
     Raises:
-        ValueError: It is something else; the message says what.
+        ValueError: It has another form; the message says which.
     """
     if isinstance(value, str):
         return (Context(value),)
@@ -64,7 +64,7 @@ def _context(item: Any, index: int, to_text: Callable[[str], str]) -> Context:
 
 
 def _chunk_text(chunk: dict[str, Any], where: str, to_text: Callable[[str], str]) -> str:
-    """The headings in one line and the description, then, after a blank line, the content; none of what is absent."""
+    """The headings in one line and the description, then a blank line and the content. Missing parts are left out."""
     content = _text(chunk, "html_content", where)
     head = (_headings(chunk.get("heading_hierarchy"), where), _text(chunk, "description", where))
     parts = ("\n".join(part for part in head if part), to_text(content) if content else "")

@@ -1,8 +1,8 @@
 """Every error evalflow raises on purpose, by what the caller can do about it.
 
-EvalflowError                 never seen itself; carries the exit code, 5, that a bug of our own has too
+EvalflowError                 base class, never raised itself; its exit code is 5, as for a bug in evalflow
 |-- UserError            2    configuration or data is wrong; nothing was sent
-|   `-- ConflictError         what was to be written does not fit what is there by now
+|   `-- ConflictError         a write conflicts with what is there by now
 |-- BudgetError          4    the budget ran out; what is done is kept
 |-- InfrastructureError  5    every further call would fail too (key refused, endpoint gone)
 |-- IncompleteError      3    a run has come to its end and scores are missing
@@ -30,7 +30,8 @@ class Problem:
         what: The fault, in one sentence.
         where: The file (with line or record, where known), or the key path on the command line.
         hint: What to do about it; often a line to paste.
-        key: The key path in the configuration, where it is one that is wrong; for who shows the fault beside its field.
+        key: The key path of a wrong value in the configuration, if there is one; for showing the fault beside its
+            field.
     """
 
     what: str
@@ -50,7 +51,7 @@ class EvalflowError(Exception):
 
 
 class UserError(EvalflowError):
-    """The configuration or the data is wrong. Holds all problems that were found, not only the first."""
+    """The configuration or the data is wrong. Holds all problems found, not only the first."""
 
     exit_code = 2
 
@@ -60,7 +61,7 @@ class UserError(EvalflowError):
 
 
 class ConflictError(UserError):
-    """What was to be written does not fit what is there, or what somebody else has written meanwhile."""
+    """A write conflicts with existing data, or with a change that somebody else has made meanwhile."""
 
 
 class BudgetError(EvalflowError):
@@ -80,7 +81,7 @@ class InfrastructureError(EvalflowError):
 
 
 class IncompleteError(EvalflowError):
-    """A run has come to its end and scores are missing."""
+    """A run has ended and scores are missing."""
 
     exit_code = 3
 
@@ -91,11 +92,11 @@ class CallError(EvalflowError):
     Attributes:
         error_type: A short cause code: rate_limit, timeout, connection, server, malformed, bad_request, refused,
             schema, truncated, too_large, context_length, unsupported.
-        raw: The last reply as it came, or None where there was none.
+        raw: The last reply, unchanged, or None if there was none.
         requests: Calls that were sent for it, its own failed one included; tries of one call count once.
-        usage, cost_usd: What those took; None where unknown.
-        paid: Digests of those among them that are remembered; see `Spend`.
-        latency_s: Seconds that they took.
+        usage, cost_usd: Of those calls; None if unknown.
+        paid: Digests of those calls that are cached; see `Spend`.
+        latency_s: Seconds of those calls.
     """
 
     def __init__(
@@ -121,7 +122,7 @@ class CallError(EvalflowError):
 
 
 class JudgeError(CallError):
-    """The judge could not be made to answer."""
+    """The judge gave no valid answer."""
 
 
 class TargetError(CallError):
@@ -129,12 +130,12 @@ class TargetError(CallError):
 
 
 def command(*words: object) -> str:
-    """The line that calls evalflow with these words, quoted for a shell."""
+    """The command line that calls evalflow with these words, quoted for a shell."""
     return shlex.join(["python", "-m", "evalflow", *map(str, words)])
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """The known word that `word` most likely was meant to be, or an empty string."""
+    """The known word that `word` was most likely meant to be, or an empty string."""
     matches = difflib.get_close_matches(word, list(known), n=5, cutoff=0.6)
     swapped = [match for match in matches if sorted(match) == sorted(word)]
     return next(iter(swapped or matches), "")

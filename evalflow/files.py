@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, in text that every reader can take."""
+"""Writes files completely or not at all, in text that every reader accepts."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from pathlib import Path
 
 @contextmanager
 def completed(path: Path) -> Generator[Path]:
-    """A path beside `path` to write a file to, which takes its place when the block ends, and is gone on an error.
+    """A path next to `path` to write to. It replaces `path` when the block ends, and is deleted on an error.
 
-    So whoever reads `path` meanwhile reads the old file, and neither a crash nor a full disk leaves half of one.
+    So readers of `path` see the old file meanwhile, and neither a crash nor a full disk leaves half a file.
     """
     draft = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}.part")
     try:
@@ -28,9 +28,9 @@ def completed(path: Path) -> Generator[Path]:
 
 @contextmanager
 def replacing(path: Path, *, newline: str | None = None) -> Generator[TextIOWrapper]:
-    """Open a file of UTF-8 text for writing that takes the place of `path`; see `completed`.
+    """Open a UTF-8 text file for writing that replaces `path`; see `completed`.
 
-    Half of a surrogate pair, which JSON may spell and UTF-8 cannot hold, becomes a question mark.
+    Half of a surrogate pair, which JSON allows and UTF-8 does not, becomes a question mark.
     """
     with completed(path) as draft, draft.open("w", encoding="utf-8", errors="replace", newline=newline) as file:
         yield file
@@ -43,7 +43,7 @@ def write_atomically(path: Path, text: str) -> None:
 
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""How a text begins that a spreadsheet would run."""
+"""The first characters of a text that a spreadsheet would run as a formula."""
 
 
 def safe_text(text: str) -> str:

@@ -11,9 +11,9 @@ T = TypeVar("T")
 
 @dataclass_transform(frozen_default=True)
 def record(*, kw_only: bool = False) -> Callable[[type[T]], type[T]]:
-    """A dataclass that the type checker holds to be frozen.
+    """A dataclass that only the type checker treats as frozen.
 
-    To hold that at run time too would make records five to ten times as slow to build, and many are built for each
+    Enforcing this at run time would make records five to ten times as slow to build, and many are built for each score.
     score.
     """
     return dataclass(slots=True, unsafe_hash=True, kw_only=kw_only)

@@ -1,4 +1,4 @@
-"""JSON values: from text of others, what one is in words, and what a path finds in it."""
+"""JSON values: parsing untrusted text, naming kinds of values, and JSONPath."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from jsonpath import CompoundJSONPath, JSONPath, JSONPathEnvironment
 
 PATIENCE_S = 2.0
-"""Seconds that one path may take on one document."""
+"""Time limit in seconds for one path on one document."""
 
 
 DEEPEST = 64
-"""Maps and lists within each other; nobody writes as many. What is deeper could be written, and not be read again."""
+"""Maximum nesting of maps and lists; no real data needs more. Deeper values could be written but not read again."""
 
 _ESCAPE = re.compile(
     rb"(?P<pair>\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})"
@@ -30,20 +30,20 @@ _ESCAPE = re.compile(
 
 
 _HUGE = re.compile(rb"[eE]\+?\d{3}|\d{100}")
-"""What a number that is too large for a float has in its text."""
+"""Matches any text of a number that is too large for a float."""
 
 
 def overflows(text: bytes, value: Any) -> bool:
-    """Whether a number in a JSON text is too large for a float; its value is only gone through where one may be."""
+    """Whether a number in a JSON text is too large for a float. The value is searched only if the text suggests one."""
     return _HUGE.search(text) is not None and not is_finite(value)
 
 
 class Unusable(ValueError):
-    """It is JSON, and no file could hold it; the message says why."""
+    """It is JSON that no file can hold; the message says why."""
 
 
 def parsed(text: bytes) -> Any:
-    """The value that a reply in JSON spells out, such as every file of a run can hold.
+    """Parse a JSON reply whose value every file of a run can hold.
 
     Raises:
         Unusable: A number in it is not finite, or it is nested too deeply.
@@ -60,9 +60,10 @@ def parsed(text: bytes) -> Any:
 
 
 def mended(text: bytes) -> bytes:
-    """JSON in which half of a surrogate pair, which is no character, has become the replacement character.
+    """JSON in which each half of a surrogate pair has become the replacement character.
 
-    A model that is cut off in the middle of an emoji leaves one. No file can hold it, and most parsers refuse it.
+    A model that is cut off in the middle of an emoji leaves such a half. No file can hold it, and most parsers refuse
+    it.
     """
     if b"\\ud" not in text and b"\\uD" not in text:
         return text
@@ -70,7 +71,7 @@ def mended(text: bytes) -> bytes:
 
 
 def is_too_deep(value: Any, left: int = DEEPEST) -> bool:
-    """Whether a value of JSON has more than so many maps and lists within each other."""
+    """Whether maps and lists in a JSON value are nested deeper than `left`."""
     if not isinstance(value, dict | list):
         return False
     inner = cast("dict[str, Any]", value).values() if isinstance(value, dict) else cast("list[Any]", value)
@@ -78,7 +79,7 @@ def is_too_deep(value: Any, left: int = DEEPEST) -> bool:
 
 
 def is_finite(value: Any) -> bool:
-    """Whether no float in a value of JSON is infinite."""
+    """Whether no float in a JSON value is infinite."""
     if isinstance(value, float):
         return math.isfinite(value)
     if isinstance(value, dict):
@@ -87,7 +88,7 @@ def is_finite(value: Any) -> bool:
 
 
 def kind(value: object) -> str:
-    """What a JSON value is, in words."""
+    """The kind of a JSON value, in words."""
     match value:
         case None:
             return "null"
@@ -105,12 +106,12 @@ def kind(value: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """A JSONPath that is ready to look for values.
+    """A compiled JSONPath.
 
     Attributes:
-        text: As it was written.
+        text: As written.
         single: Whether it can match once at most.
-        plain: Whether it goes through nothing twice, so that it takes next to no time.
+        plain: Whether it visits nothing twice, so that it takes next to no time.
     """
 
     text: str
@@ -119,13 +120,13 @@ class Path:
     _query: JSONPath | CompoundJSONPath
 
     def matches(self, value: Any) -> list[Any]:
-        """All that it finds.
+        """All matches.
 
         Raises:
             ValueError: It cannot be applied to this value.
             TooSlow: It takes too long on this value.
         """
-        # A text in the place of an object would be parsed, and a path such as $.a found in what is no object.
+        # A text in place of an object would be parsed, so a path such as $.a would match in a value that is no object.
         if not isinstance(value, Mapping | list):
             return [value] if self.text.strip() == "$" else []
         find = partial(self._find, cast("Any", value))
@@ -141,10 +142,10 @@ class Path:
 
 
 def json_path(text: str) -> Path:
-    """A path from its text, such as `$.user.name`.
+    """Compile a path such as `$.user.name`.
 
     Raises:
-        ValueError: It is none; the message says why.
+        ValueError: It is not a path; the message says why.
     """
     import jsonpath
     from jsonpath import segments, selectors
@@ -167,7 +168,7 @@ def json_path(text: str) -> Path:
 
 @cache
 def _environment() -> JSONPathEnvironment:
-    """What reads paths, with regular expressions that are given up when they take too long."""
+    """The JSONPath parser, with a time limit for regular expressions."""
     from jsonpath import JSONPathEnvironment
     from jsonpath.function_extensions import Match, Search
 
@@ -186,14 +187,14 @@ def _environment() -> JSONPathEnvironment:
 
 
 def _known(read: Callable[[str], Any], pattern: str) -> Pattern | None:
-    """A pattern as RFC 9485 has it; None for what is none, which matches nothing."""
+    """A pattern as in RFC 9485; None for an invalid one, which matches nothing."""
     expect_small(pattern)
     found = read(pattern)
     return None if found is None else Pattern(pattern, found)
 
 
 def look_up(path: str, fields: Mapping[str, Any]) -> Any:
-    """The field, or what a dotted path such as `metadata.category` leads to inside of it; None where absent."""
+    """The field, or the value at a dotted path in it, such as `metadata.category`; None if absent."""
     if "." not in path:
         return fields.get(path)
     here: Any = fields

@@ -12,7 +12,7 @@ __all__ = ["np", "pl"]
 class _LazyModule(ModuleType):
     def __getattr__(self, name: str) -> Any:
         module = importlib.import_module(self.__name__)
-        self.__dict__.update(module.__dict__)  # so that this is called once
+        self.__dict__.update(module.__dict__)  # so this is called once
         return getattr(module, name)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 GROUPS = ("dataset", "metric", "target", "judge")
 OWN_FOLDER = ".evalflow"
-"""What evalflow keeps in a working directory: the database, the cache, the token and the like."""
+"""evalflow's own folder in a working directory: the database, the cache, the token and the like."""
 
 
 def share_dir() -> Path:
@@ -21,7 +21,7 @@ def share_dir() -> Path:
 def conf_dirs(config_dir: Path | None = None) -> list[Path]:
     """Config folders, first found wins: `--config-dir`, the working directory's conf/, the packaged one.
 
-    The working directory's conf/ counts only if it holds one of our groups.
+    The working directory's conf/ counts only if it holds one of evalflow's groups.
     """
     folders = [config_dir] if config_dir else []
     local = Path.cwd() / "conf"
@@ -39,9 +39,9 @@ def prompt_dirs(config_dir: Path | None = None) -> list[Path]:
 
 
 def resolve(path: str) -> Path:
-    """An absolute path: relative ones are sought in the working directory, then beside the packaged conf.
+    """An absolute path: relative ones are looked up in the working directory, then beside the packaged conf.
 
-    A path that is in neither place is given as of the working directory.
+    A path found in neither is taken relative to the working directory.
     """
     here = Path.cwd() / path
     shipped = share_dir() / path
@@ -49,9 +49,9 @@ def resolve(path: str) -> Path:
 
 
 def private_folder(folder: Path) -> Path:
-    """Make a folder, and those above it, for its owner alone, whatever the umask.
+    """Create a folder and its parents with access for the owner only, whatever the umask.
 
-    One that is there stays as it is, for it may be shared on purpose; `.evalflow` is ours, and is tightened.
+    An existing folder is not changed, since it may be shared on purpose; but `.evalflow` is restricted.
     """
     missing = [one for one in (folder, *folder.parents) if not one.exists()]
     for one in reversed(missing):
@@ -63,16 +63,16 @@ def private_folder(folder: Path) -> Path:
 
 
 def private_file(path: Path, flags: int) -> int:
-    """Open a file for its owner alone, whatever the umask and whoever made it; as `os.open`, but through no link."""
+    """Like `os.open`, but with access for the owner only, whatever the umask or the creator, and through no link."""
     file = os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o600)
     _tighten(path, 0o600)
     return file
 
 
 def private_database(path: Path) -> None:
-    """Make SQLite's file for its owner alone, empty where there is none; SQLite gives its log the same rights.
+    """Create SQLite's file, if missing, with access for the owner only; SQLite gives its log the same rights.
 
-    A file that is there is not opened: closing it would end the locks that SQLite holds on it in this process.
+    An existing file is not opened: closing it would end the locks that SQLite holds on it in this process.
     """
     private_folder(path.parent)
     with contextlib.suppress(FileExistsError):
@@ -83,7 +83,7 @@ def private_database(path: Path) -> None:
 
 
 def _tighten(path: Path, mode: int) -> None:
-    """Take others' rights away; what is somebody else's, who shares it, stays as it is."""
+    """Remove others' rights; a file of another user, who shares it, is not changed."""
     with contextlib.suppress(OSError):
         if os.name != "nt" and path.stat().st_mode & 0o077:
             path.chmod(mode)

@@ -1,4 +1,4 @@
-"""Searching texts for regular expressions in the syntax of Python's `re`, with a limit to the time that takes."""
+"""Searches text for regular expressions in the syntax of Python's `re`, with a time limit."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     import regex
 
 PATIENCE_S = 1.0
-"""Seconds that one search may take; what takes longer is backtracking without end."""
+"""Time limit in seconds for one search; slower ones are catastrophic backtracking."""
 LARGEST = 100_000
-"""Parts of one pattern. `regex` writes out what is repeated, so that (?:a{1000}){1000} has a million of them."""
+"""Maximum number of parts of a pattern. `regex` expands repetitions, so that (?:a{1000}){1000} has a million parts."""
 _PART = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\{(?P<times>\d+)(?:,\d*)?\}|.", re.DOTALL)
 # An escaped character, a set, or a brace that opens no quantifier.
 _READ_OTHERWISE = re.compile(
@@ -24,7 +24,7 @@ _READ_OTHERWISE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """A regular expression that is ready to search. Python's own `re` cannot be stopped; the package `regex` runs it.
+    """A compiled regular expression. It is run by the package `regex`, since Python's own `re` cannot be stopped.
 
     Attributes:
         text: As its author wrote it.
@@ -52,19 +52,19 @@ class Pattern:
 
 
 def compiled(pattern: str, flags: int = 0) -> Pattern:
-    """A pattern that is ready to search.
+    """Compile a pattern.
 
     Args:
         pattern: In the syntax of Python's `re`.
         flags: Of `re`: IGNORECASE, MULTILINE, DOTALL or ASCII.
 
     Raises:
-        ValueError: It is no regular expression.
-        TooSlow: It is too large to be made ready.
+        ValueError: It is not a regular expression.
+        TooSlow: It is too large to compile.
     """
     import regex
 
-    # Case is folded by a flag and not in the pattern, where \D and \d would become the same.
+    # A flag folds the case; in the pattern, \D and \d would become the same.
     known = {re.I: regex.I, re.M: regex.M, re.S: regex.S, re.A: regex.A}
     try:
         re.compile(pattern, flags)
@@ -76,7 +76,7 @@ def compiled(pattern: str, flags: int = 0) -> Pattern:
 
 
 def expect_small(pattern: str) -> None:
-    """Raise TooSlow for a pattern that could not be made ready in time, which nothing could interrupt."""
+    """Raise TooSlow for a pattern that could not be compiled in time; compiling cannot be interrupted."""
     groups, last = [0], 0
     for part in _PART.finditer(pattern):
         if part[0] == "(":
@@ -91,7 +91,7 @@ def expect_small(pattern: str) -> None:
 
 
 def _in_regex(pattern: str) -> str:
-    """A pattern in the syntax of the package `regex`, to which `[:alpha:]` in a set and `{e}` mean something else."""
+    """A pattern in the syntax of the package `regex`, which treats `[:alpha:]` in a set and `{e}` specially."""
     return _READ_OTHERWISE.sub(_escaped, pattern)
 
 

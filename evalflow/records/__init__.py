@@ -1,4 +1,4 @@
-"""The values that everything passes along, all frozen; a score is returned, never state on a metric."""
+"""The values that all parts of evalflow exchange, all frozen. A score is returned, never stored on a metric."""
 
 from evalflow.records.answers import RECORDED_FAILURE, Answer, AnswerStatus, Case, Context, Message
 from evalflow.records.replies import EMBED, EVIDENCE_TASKS, Ask, Distribution, Embedded, JudgeInfo, Reply

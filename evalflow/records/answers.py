@@ -1,4 +1,4 @@
-"""What is evaluated, and what a target said to it."""
+"""Test cases, and a target's answers to them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from evalflow.records.spend import Spend, Usage
 
 AnswerStatus = Literal["answered", "absent", "error"]
 RECORDED_FAILURE = "recorded"
-"""The error_type of an answer whose failure stands in the data."""
+"""The error_type of an answer whose failure is recorded in the data."""
 
 
 @record()
@@ -25,7 +25,7 @@ class Message:
 
 @record()
 class Context:
-    """A piece of text that the target was given, or found, to answer from."""
+    """A piece of text that the target was given, or retrieved, to answer from."""
 
     text: str
     title: str | None = None
@@ -42,13 +42,13 @@ class Case:
         dataset, index: The dataset it came from, and its position in it, from 0.
         id, messages: The file's own id, else a hash of the content, unique in the dataset; and the conversation.
         answer, reference: The recorded answer, and the ideal one.
-        contexts: What was retrieved; an empty tuple means that nothing was found.
+        contexts: What was retrieved; an empty tuple means that nothing was retrieved.
         expected, actual: The true label and the recorded prediction; or the expected ids and the retrieved ones.
-        metadata, demo_answer: What the target sent beside its answer; an example answer to try metrics on.
-        failure: Why there is no recorded answer: the target failed when it was to be recorded.
-        checks: Checks this case brings along: identifier, enabled, params.
+        metadata, demo_answer: What the target sent with its answer; an example answer to try metrics on.
+        failure: Why there is no recorded answer: the target failed during recording.
+        checks: Checks in the case itself: identifier, enabled, params.
         tags, group: Names for slicing, hierarchical with " > "; the cluster for error bars (source, user, template).
-        labels, vars: People's judgements that stand in the data, by metric name; and all other columns.
+        labels, vars: Human labels in the data, by metric name; and all other columns.
     """
 
     dataset: str
@@ -88,16 +88,16 @@ class Case:
 
 @record(kw_only=True)
 class Answer:
-    """What a target said to a case, once.
+    """One answer of a target to a case.
 
     Attributes:
-        dataset, index, case_id, target, target_repeat: Which answer it is; target_repeat counts from 0.
+        dataset, index, case_id, target, target_repeat: The answer's identity; target_repeat counts from 0.
         status, error_type, error: answered; absent (recorded data has none); error (generation failed), and why.
-        messages: The conversation as played, without the final answer.
-        requests, paid: Calls that were answered for it, and so have been paid; their digests (see `Spend`).
+        messages: The conversation as sent, without the final answer.
+        requests, paid: Its calls that were answered, and so have been paid; their digests (see `Spend`).
         usage, cost_usd, latency_s (seconds): None where unknown, and for recorded answers; never a false 0. A cached
             answer cost nothing, and took as long as when it was made.
-        cached, saved_usd: Whether no call was made for it, and what it had cost then; None where unknown.
+        cached, saved_usd: Whether no call was made for it, and its original cost then; None if unknown.
     """
 
     dataset: str
@@ -123,7 +123,7 @@ class Answer:
 
     @property
     def spend(self) -> Spend:
-        """What it took; nothing where it is known to have cost nothing, since nobody was asked."""
+        """The cost of its calls; nothing if it was free, since no call was made."""
         if not self.requests and not self.cached:
             return Spend(usage=Usage(), latency_s=self.latency_s)
         return Spend(
@@ -138,6 +138,6 @@ class Answer:
 
     @property
     def generated(self) -> bool:
-        """Whether a target made it, or tried to; False for what stands in the data."""
+        """Whether a target made it, or tried to; False for answers recorded in the data."""
         failed = self.status == "error" and self.error_type != RECORDED_FAILURE
         return failed or self.requests > 0 or self.latency_s is not None

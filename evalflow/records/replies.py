@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 EMBED = "embed"
 """The task of an ask for vectors, one for each item; the embedder answers it."""
 EVIDENCE_TASKS = frozenset({"extract_claims", "verify_claims", "rate_relevance"})
-"""The tasks that the embedded judge can answer; a language model can answer any."""
+"""The tasks that the embedded judge can do; a language model can do any."""
 
-# How likely each value of a reply's field is: {"verdict": {"supported": 0.8, "contradicted": 0.2}}.
+# The probability of each value of a reply's field: {"verdict": {"supported": 0.8, "contradicted": 0.2}}.
 Distribution = Mapping[str, Mapping[Any, float]]
 
 
@@ -26,14 +26,14 @@ class Ask:
     """One question to a judge.
 
     Attributes:
-        metric, step: Who asks; step is the step's id.
-        task: What a judge without language can answer (such as extract_claims; embed: the embedder), or None.
+        metric, step: The metric and step id that the question comes from.
+        task: What a judge without a language model can do (such as extract_claims; embed: the embedder), or None.
         messages: The rendered prompt.
         reply_model: The pydantic model of the reply; where `items` is given, of a list `results`, one entry per item.
-        variables: The step's template variables. A step with a task also has `source` (extract_claims: the text
-            to split) or `against` (verify_claims: the text, or contexts, to hold claims against).
-        items: What a one_per step goes over, else None.
-        logprobs, samples: Whether token probabilities are wanted, and how many replies to draw if none can be had.
+        variables: The step's template variables. A step with a task also has `source` (extract_claims: the text to
+            split) or `against` (verify_claims: the text, or contexts, to check claims with).
+        items: The items of a one_per step, else None.
+        logprobs, samples: Whether token probabilities are wanted, and the number of samples if they are not available.
         repeat: The judge's repeat, from 0; makes repeats distinct in caches.
     """
 
@@ -56,14 +56,14 @@ class Ask:
 
 @record(kw_only=True)
 class JudgeInfo:
-    """What is known of a judge or an embedder before it is asked.
+    """Properties of a judge or an embedder that are known before it is asked.
 
     Attributes:
         name: The column value.
-        nature: One phrase on what it is, shown over every table.
-        identity: A digest of all that decides its replies.
-        calibrated: Whether a threshold on its scores means anything.
-        remote: Whether it sends what it is asked to an endpoint, where it takes requests, tokens and perhaps money.
+        nature: One phrase that describes it, shown above every table.
+        identity: A digest of everything that determines its replies.
+        calibrated: Whether a threshold on its scores is meaningful.
+        remote: Whether it sends data to an endpoint, which takes requests, tokens and perhaps money.
         weighted: Whether scores are always expectations over its probabilities.
         tasks: The tasks it can answer; None: anything.
         limits: Why it cannot answer anything else, as the beginning of a sentence.
@@ -79,7 +79,7 @@ class JudgeInfo:
     limits: str = "it"
 
     def explain_refusal(self, task: str | None) -> str | None:
-        """Why it cannot answer a step of this task (None: a free prompt), and what to do; None where it can."""
+        """Why it cannot answer a step of this task (None: a free prompt), and what to do; None if it can."""
         if self.tasks is None or task in self.tasks:
             return None
         asked = f"the task {task!r}" if task else "a free prompt"
@@ -93,13 +93,13 @@ class Reply:
 
     Attributes:
         parsed, raw: The validated reply, and the text it was parsed from.
-        probabilities: One distribution per item (one in all without items); None where the judge gives none.
-        samples, failed: How many replies they are frequencies of, and how many more were asked for and failed.
-        mass: By field, the valid values' part of the tokens'.
+        probabilities: One distribution per item (one in all without items); None if the judge gives none.
+        samples, failed: The number of samples behind these frequencies, and how many more were requested and failed.
+        mass: By field, the share of the token probability on valid values.
         reasks, requests: Invalid replies sent back before this one; answered calls in all, none for a cached reply.
-        usage, cost_usd: Summed over the re-asks; None where unknown. A cached reply cost nothing.
-        latency_s: Seconds, waiting for a free slot left out; of a cached reply, when it was made.
-        cached, saved_usd, paid: Whether no call was made for it; what it had cost then; its paid calls (see `Spend`).
+        usage, cost_usd: Summed over the re-asks; None if unknown. A cached reply cost nothing.
+        latency_s: Seconds without the wait for a free slot; of a cached reply, the original ones.
+        cached, saved_usd, paid: Whether no call was made for it; its original cost then; its paid calls (see `Spend`).
     """
 
     parsed: BaseModel
@@ -120,7 +120,7 @@ class Reply:
 
     @property
     def spend(self) -> Spend:
-        """What it took."""
+        """The cost of its calls."""
         return Spend(
             requests=self.requests,
             reasks=0 if self.cached else self.reasks,
@@ -135,10 +135,10 @@ class Reply:
 
 @record(kw_only=True)
 class Embedded:
-    """Texts as vectors, and what that took.
+    """Texts as vectors, and the cost of the calls.
 
     Attributes:
-        vectors: One for each text, all of the same length.
+        vectors: One per text, all of the same length.
         requests, usage, cost_usd, latency_s, cached, saved_usd: As in a Reply; of a request that carried texts of
             several calls, this call's share.
     """

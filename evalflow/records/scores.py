@@ -1,4 +1,4 @@
-"""Scores, and what is made of them."""
+"""Scores, human labels and figures over a run."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ Status = Literal["scored", "undefined", "error", "skipped"]
 Path = Literal["weighted", "direct", "reasked"]
 Direction = Literal["higher_is_better", "lower_is_better"]
 TOLERANCE = 1e-9
-"""By how much a number may miss a threshold or a limit and still count as equal to it."""
+"""How far a number may miss a threshold or a limit and still count as equal to it."""
 
 
 def passes(value: Any, threshold: Any, *, higher_is_better: bool = True) -> Any:
     """Whether a number is on the passing side of a threshold, the threshold itself included.
 
-    Every comparison of a score, a rate or a bound with a threshold or a limit is made here. 0.7 * 0.3 + 0.7 * 0.7 is
-    0.7 but for rounding, and passes 0.7: hence the tolerance.
+    Every comparison of a score, a rate or a bound with a threshold or a limit is made here. Because of rounding, 0.7 *
+    0.3 + 0.7 * 0.7 is slightly off 0.7; with the tolerance it passes 0.7.
 
     Args:
-        value: A number, or what compares as one: a NumPy array, a Polars expression, an SQL column.
+        value: A number, or an object that compares as one: a NumPy array, a Polars expression, an SQL column.
         threshold: Likewise.
         higher_is_better: Which side passes.
     """
@@ -31,13 +31,13 @@ def passes(value: Any, threshold: Any, *, higher_is_better: bool = True) -> Any:
 
 @record(kw_only=True)
 class Outcome:
-    """What a metric says of one answer, before it is filed under its cell.
+    """A metric's result for one answer, before it is assigned to its cell.
 
     Attributes:
         status: One of the four states; only `scored` has a score.
-        score, value: 0..1 for a scale, natural otherwise, and on the metric's own scale; None unless scored, but for
-            the value of a pair that the order decides.
-        reason, steps: Why (also why undefined or skipped), and what the judge said, step by step.
+        score, value: 0..1 for a scale, natural otherwise, and on the metric's own scale. None unless scored, except for
+            the value of a pair whose verdict depends on the order.
+        reason, steps: Why (also why undefined or skipped), and the judge's replies, step by step.
         path, parts: How the score came about (by probabilities, direct, after a re-ask); a panel's members.
     """
 
@@ -57,7 +57,7 @@ class Outcome:
 
     @property
     def spend(self) -> Spend:
-        """What its calls took; only of an outcome whose calls have been counted."""
+        """The cost of its calls; only for an outcome whose calls have been counted."""
         return Spend(usage=self.usage, cost_usd=self.cost_usd, latency_s=self.latency_s, cached=int(self.cached))
 
 
@@ -65,7 +65,7 @@ class Outcome:
 class ScoreRecord:
     """One cell (dataset, case, target, target_repeat, metric, judge, repeat) and its outcome; a row of `scores`.
 
-    Tokens, cost and time are those of all its replies, the remembered ones included; `bill` says what this run did.
+    Tokens, cost and time are those of all its replies, cached ones included; `bill` holds what this run paid for.
     """
 
     run_id: str
@@ -103,14 +103,14 @@ class Label:
     """A person's judgement of one answer on one metric.
 
     Attributes:
-        case_id, metric: What was judged.
+        case_id, metric: The case and the metric.
         value: On the metric's own scale, as the person gave it.
-        by: Who.
-        dataset, target, target_repeat: Which answer to the case it was; None for every answer that fits the rest.
-        answer_hash: That of the answer which the person saw (see `evalflow.labels.answer_hash`); None where only the
+        by: The person.
+        dataset, target, target_repeat: Selects the answer to the case; None matches every answer.
+        answer_hash: Hash of the answer that the person saw (see `evalflow.labels.answer_hash`); None if only the
             recorded answer can be meant.
-        weight: How many answers it stands for: 1 over the probability with which it was drawn.
-        comment, at: What the person said to it, and when.
+        weight: The number of answers it represents: 1 over the probability with which it was sampled.
+        comment, at: The person's comment, and the time.
     """
 
     case_id: str
@@ -132,11 +132,11 @@ class FigureSpec:
 
     Attributes:
         kind: classification: accuracy, precision, recall, F and the matrix; retrieval: the mean of each measure;
-            pairwise: win rate, consistency, and what the judge leans to.
-        positive: The label that precision and recall are about; None where there are several classes.
-        per_label: Whether each label is a classification of its own, true or false.
-        confidence: Whether predictions state how sure they are, so that this can be held against how often they are
-            right.
+            pairwise: win rate, consistency, and the judge's biases.
+            positive: The label that precision and recall are about; None if there are several classes.
+            per_label: Whether each label is a classification of its own, true or false.
+            confidence: Whether predictions state their confidence, so that it can be compared with how often they are
+                right.
         measures: Names of the measures.
     """
 
@@ -157,10 +157,10 @@ class Figure:
     """A number over a run that is more than a mean of scores.
 
     Attributes:
-        statistic, value: Its name, such as recall, and the number; None where there is nothing to divide by.
-        n: What it was divided by, or how many cases it rests on.
-        std_error, ci_low, ci_high, ci_method: 95 % interval and how it was made; None where there is none to give.
-        details: A matrix or a list that goes with it.
+        statistic, value: Its name, such as recall, and the number; None if the divisor is 0.
+        n: The divisor, or the number of cases behind it.
+        std_error, ci_low, ci_high, ci_method: 95 % interval and its method; None if there is none.
+        details: The matrix or list behind it.
     """
 
     statistic: str

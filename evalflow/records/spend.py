@@ -1,4 +1,4 @@
-"""What calls took. Every sum of tokens, money and time in a run is made here."""
+"""The cost of calls. Every sum of tokens, money and time in a run is made here."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ class Usage:
 
 @record(kw_only=True)
 class Spend:
-    """What calls took. A part that is not known is None, and so is a sum that it is in.
+    """The cost of calls. An unknown part is None, and so is any sum that includes it.
 
     Attributes:
-        requests, reasks: Answered requests, and how many of them sent an invalid reply back.
+        requests, reasks: Answered requests, and how many of them were re-asks after an invalid reply.
         usage, cost_usd, latency_s: Tokens, US dollars and seconds.
-        cached, saved_usd: Calls that were not made since their replies were remembered, and what those had cost.
-        paid: Short digests of the calls that were paid for and are remembered; see `calls.single_flight.short`.
+        cached, saved_usd: Calls that the cache replaced, and their original cost.
+        paid: Short digests of the calls that were paid for and cached; see `calls.single_flight.short`.
     """
 
     requests: int = 0
@@ -59,7 +59,7 @@ class Spend:
         )
 
     def fill(self, taken: T, **changes: Any) -> T:
-        """A reply, an answer or an outcome with this in the fields that it has; it is cached where no call was made."""
+        """A copy of a reply, an answer or an outcome with these values; it is cached if no call was made."""
         known = {name: getattr(self, name) for name in _shared(type(taken))}
         if "cached" in known:
             known["cached"] = self.cached > 0 and not self.requests
@@ -79,7 +79,7 @@ NOTHING = Spend()
 
 
 def spend_of(error: CallError) -> Spend:
-    """What a failed call took; nothing where no request of it was answered."""
+    """The cost of a failed call; nothing if none of its requests was answered."""
     if not error.requests:
         return NOTHING
     return Spend(
