@@ -1,7 +1,7 @@
-"""Prompt templates: sandboxed Jinja, found along the search folders, with no undefined variables.
+"""Prompt templates: sandboxed Jinja, looked up in the search folders, without undefined variables.
 
-What is judged is data. The filter `fenced` puts it between delimiters that carry a digest of the very text they
-enclose, so that no text can contain its own closing delimiter, and equal texts still render equally:
+The judged text is data. The filter `fenced` puts it between delimiters that contain a digest of the enclosed text. So
+no text can contain its own closing delimiter, and equal texts still render equally:
 
     {{ answer | fenced("answer") }}
 """
@@ -30,9 +30,9 @@ from evalflow.errors import Problem, UserError, did_you_mean
 from evalflow.sandbox import Sandbox, Shared
 
 JUDGED = ("question", "history", "messages", "answer", "reference", "contexts", "demo_answer", "source", "against")
-"""Variables of a judge's prompts that hold what others wrote."""
+"""Variables of a judge's prompts that hold untrusted text."""
 _ELSEWHERE = (nodes.Macro, nodes.CallBlock, nodes.AssignBlock, nodes.FilterBlock)
-"""Blocks whose output does not go into the prompt as it is."""
+"""Blocks whose output does not go into the prompt unchanged."""
 _HARMLESS = ("fenced", "length", "count")
 
 
@@ -41,7 +41,7 @@ def fenced(text: object, name: str) -> str:
 
     Args:
         text: The data; turned into a string.
-        name: What it is; stands in both delimiters.
+        name: The name in both delimiters.
     """
     body = str(text)
     mark = hashlib.sha256(f"{name}\n{body}".encode()).hexdigest()[:16]
@@ -49,13 +49,13 @@ def fenced(text: object, name: str) -> str:
 
 
 def as_json(value: object) -> str:
-    """A value as JSON, for templates that make JSON.
+    """A value as JSON, for templates that produce JSON.
 
     Args:
         value: Plain data.
     """
     if isinstance(value, Undefined):
-        return str(value)  # nothing, of an `if` without an `else`; else it raises, and says which name it is
+        return str(value)  # the empty result of an `if` without an `else`; any other undefined name raises here
     return json.dumps(value, ensure_ascii=False)
 
 
@@ -67,7 +67,7 @@ class Prompts:
     """
 
     def __init__(self, folders: Sequence[Path]) -> None:
-        # A template is read once, also where every prompt includes it: a run keeps to the text that it started with.
+        # A template is read once, even if every prompt includes it: a run uses the text that it started with.
         self._environment = Sandbox(
             loader=FileSystemLoader([str(folder) for folder in folders]),
             undefined=StrictUndefined,
@@ -85,10 +85,10 @@ class Prompts:
 
         Args:
             name: The template.
-            asked: The template that includes it, if one does; for messages.
+            asked: The template that includes it, if any; for messages.
 
         Raises:
-            UserError: There is none, or it does not parse.
+            UserError: It does not exist or does not parse.
         """
         try:
             return self._environment.get_template(name)
@@ -102,7 +102,7 @@ class Prompts:
             raise UserError(Problem(_too_deep(error), name)) from None
 
     def inline(self, source: str, where: str) -> Template:
-        """A template from text that stands in YAML.
+        """A template from text in YAML.
 
         Args:
             source: The template.
@@ -119,38 +119,38 @@ class Prompts:
             raise UserError(Problem(_too_deep(error), where)) from None
 
     def source(self, name: str) -> str:
-        """The text of a template as it stands in its file."""
+        """The text of a template as in its file."""
         self.get(name)
         assert self._environment.loader
         return self._environment.loader.get_source(self._environment, name)[0]
 
     def variables(self, name: str) -> set[str]:
-        """The variables that a template, and what it includes, expects to be given."""
+        """The variables that a template and its includes expect."""
         found: set[str] = set()
         for part in self.parts(name):
             found |= meta.find_undeclared_variables(self._tree(part))
         return found
 
     def inline_variables(self, source: str) -> set[str]:
-        """The variables that a template in YAML expects to be given."""
+        """The variables that a template in YAML expects."""
         return meta.find_undeclared_variables(self._environment.parse(source))
 
     def unfenced(self, name: str) -> list[str]:
-        """What is judged and is put out by a template, or by what it includes, without `fenced`.
+        """Judged variables that a template, or one of its includes, outputs without `fenced`.
 
-        As far as the template itself shows it: what goes through a macro or a variable of its own is not followed.
+        The check is limited: values that go through a macro or a variable of the template are not followed.
         """
         trees = [self._tree(part) for part in self.parts(name)]
         return [field for field in JUDGED if any(_puts_out(tree, field) for tree in trees)]
 
     def digest(self, names: Sequence[str]) -> str:
-        """A hash of the text of these templates and all that they include."""
+        """A hash of the text of these templates and everything they include."""
         parts = sorted({part for name in names for part in self.parts(name)})
         text = "\0".join(f"{part}\0{self.source(part)}" for part in parts)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def parts(self, name: str) -> list[str]:
-        """The template and all that it includes or imports."""
+        """The template and everything it includes or imports."""
         names: list[str] = []
         queue = [name]
         while queue:
@@ -178,15 +178,15 @@ def render(template: Template, variables: Mapping[str, Any], where: str, shared:
     """Render a template.
 
     Args:
-        template: What.
-        variables: All that it may use.
+        template: From `Prompts`.
+        variables: All variables that it may use.
         where: The key path, for messages.
-        shared: Those of the variables that are the same in every rendering of a run. What it includes is rendered once
-            where it uses no others.
+        shared: Those of the variables that are the same in every rendering of a run. An included template that uses no
+            others is rendered once.
 
     Raises:
-        UserError: The template uses what it is not given or what the sandbox refuses, includes itself without end, or
-            makes more than any prompt can need.
+        UserError: The template uses an undefined variable or something the sandbox refuses, includes itself without
+            end, or produces more than any prompt can need.
     """
     if isinstance(template.environment, Sandbox):
         for name in shared or ():
@@ -205,12 +205,12 @@ def render(template: Template, variables: Mapping[str, Any], where: str, shared:
     except RecursionError:
         what = "the prompt cannot be rendered: it includes or calls itself without end"
         raise UserError(Problem(what, where or str(template.name))) from None
-    except Exception as error:  # whatever a filter or method makes of what it is given
+    except Exception as error:  # filters and methods may raise anything
         raise UserError(Problem(f"the prompt cannot be rendered: {error}", where or str(template.name))) from None
 
 
 def _puts_out(node: nodes.Node, field: str) -> bool:
-    """Whether a template puts out a field, or the items of a loop over it, as they are."""
+    """Whether a template outputs a field, or the items of a loop over it, unchanged."""
     if isinstance(node, _ELSEWHERE):
         return False
     if isinstance(node, nodes.Output):
@@ -223,7 +223,7 @@ def _puts_out(node: nodes.Node, field: str) -> bool:
 
 
 def _shows(node: nodes.Node, field: str) -> bool:
-    """Whether the value of an expression has the field's text in it; a macro's arguments are not followed."""
+    """Whether the value of an expression contains the field's text; a macro's arguments are not followed."""
     match node:
         case nodes.Name():
             return node.name == field

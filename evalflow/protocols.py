@@ -1,4 +1,4 @@
-"""What a target, a judge, a metric and a sink can do. Implementations need not inherit from these."""
+"""The interfaces of targets, judges, metrics and sinks. Implementations need not inherit from these."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ if TYPE_CHECKING:
 
 
 class Target(Protocol):
-    """What is evaluated."""
+    """The application that is evaluated."""
 
     @property
     def name(self) -> str:
-        """The column value."""
+        """Its name in the column `target`."""
         ...
 
     @property
     def identity(self) -> str:
-        """A digest of all that decides its answers."""
+        """A digest of everything that determines its answers."""
         ...
 
     async def answer(self, case: Case, repeat: int) -> Answer:
@@ -34,18 +34,18 @@ class Target(Protocol):
 
 
 class Judge(Protocol):
-    """Who scores."""
+    """Answers the questions that metrics ask."""
 
     @property
     def info(self) -> JudgeInfo:
-        """What is known of it before it is asked."""
+        """Properties that are known before it is asked."""
         ...
 
     async def ask(self, ask: Ask) -> Reply:
         """Answer one question.
 
         Raises:
-            JudgeError: The judge could not be made to answer.
+            JudgeError: The judge gave no valid answer.
             InfrastructureError: Every further call would fail too.
             BudgetError: The budget does not cover the call.
         """
@@ -57,15 +57,15 @@ class Judge(Protocol):
 
 
 class Embedder(Protocol):
-    """Who turns texts into vectors, so that the meanings of two can be compared."""
+    """Turns texts into vectors, so that their meanings can be compared."""
 
     @property
     def info(self) -> JudgeInfo:
-        """What is known of it; its name is the value of the column `judge` for scores that rest on it."""
+        """Its properties; its name is the value of the column `judge` for scores that depend on it."""
         ...
 
     async def embed(self, texts: Sequence[str]) -> Embedded:
-        """One vector for each text, all of the same length.
+        """One vector per text, all of the same length.
 
         Raises:
             CallError: The texts could not be embedded.
@@ -80,89 +80,89 @@ class Embedder(Protocol):
 
 
 class Prepared(Protocol):
-    """What a run makes once and then keeps to: prepared.json."""
+    """What a run makes once and then reuses: prepared.json."""
 
     def get(self, key: str) -> Mapping[str, Any] | None:
-        """What was made under that key, or None."""
+        """The entry under that key, or None."""
         ...
 
     def put(self, key: str, entry: Mapping[str, Any]) -> None:
-        """Keep what was made, as JSON. What it took is added."""
+        """Store an entry as JSON. The cost of making it is added."""
         ...
 
 
 class Measured(Protocol):
-    """What is known of a metric's scores once they are made."""
+    """Properties of a metric's scores."""
 
     @property
     def config(self) -> MetricConfig:
-        """What its YAML declares."""
+        """Its configuration from YAML."""
         ...
 
     @property
     def bounded(self) -> bool:
-        """Whether scores lie in 0..1, so that what is missing has a worst and a best case."""
+        """Whether scores lie in 0..1, so that missing scores have a worst and a best case."""
         ...
 
     @property
     def figures(self) -> FigureSpec | None:
         """Figures over a run that are more than a mean; None for most metrics.
 
-        A metric only declares them and `evalflow.summary` computes them, since metrics and stats do not know each
-        other. The `value` of each score is what the figures are made of. Of a classification it is a mapping
-        {"truth": ..., "prediction": ...} of labels, equal labels written equally, with a "confidence" of 0..1 or null
-        where the metric declares some; `per_label`, both are mappings of label to true or false. Of a retrieval it
-        maps each measure to a number of 0..1, or to null where the measure is undefined. Of a pair it has "verdict",
-        "lean" and "longer", as `PairwiseMetric` says, also where the score of a pair is undefined.
+        A metric only declares them and `evalflow.summary` computes them from the `value` of each score, since metrics
+        and stats do not import each other. For a classification, the value is a mapping {"truth": ..., "prediction":
+        ...} of labels, with equal labels written equally, and with a "confidence" of 0..1 or null if the metric
+        declares it; with `per_label`, both are mappings of label to true or false. For a retrieval, it maps each
+        measure to a number of 0..1, or to null if the measure is undefined. For a pair, it has "verdict", "lean" and
+        "longer", as described in `PairwiseMetric`, even if the score of the pair is undefined.
         """
         ...
 
 
 class Metric(Measured, Protocol):
-    """How an answer becomes a score."""
+    """Turns an answer into a score."""
 
     @property
     def name(self) -> str:
-        """The column value."""
+        """Its name in the column `metric`."""
         ...
 
     @property
     def asks(self) -> bool:
-        """Whether it needs a judge; the judge column is null where it does not."""
+        """Whether it needs a judge; if not, the judge column is null."""
         ...
 
     @property
     def embeds(self) -> bool:
-        """Whether it compares meanings: the embedder answers its asks with the task `embed`, a judge any others."""
+        """Whether it compares meanings: the embedder answers its asks with the task `embed`, a judge all others."""
         ...
 
     @property
     def reads_scores(self) -> bool:
-        """Whether its scores stand in the data, and so are of recorded answers and of no other."""
+        """Whether its scores are in the data; they are then of recorded answers only."""
         ...
 
     @property
     def parts(self) -> Sequence[str]:
-        """The metrics that its scores are made of, when results are derived; it then binds to nothing."""
+        """The metrics from which its scores are derived after the run; it then binds to nothing."""
         ...
 
     @property
     def stops(self) -> bool:
-        """Whether the metrics that it binds to score a case one after the other, and none after one that scores 0."""
+        """Whether the metrics that it binds to score a case in sequence, and stop after one that scores 0."""
         ...
 
     @property
     def tasks(self) -> Mapping[str, str | None]:
-        """What it asks a judge: step id to task, or to None where only a judge that reads prompts can answer."""
+        """What it asks a judge: step id to task, or to None if only a language model can answer."""
         ...
 
     @property
     def prompts(self) -> tuple[str, ...]:
-        """The names of its templates."""
+        """The names of its prompt templates."""
         ...
 
     def preview(self, case: Case, answer: Answer) -> Sequence[Ask]:
-        """The asks that scoring would lead to, with stand-ins for the replies; empty where nothing would be asked.
+        """The asks that scoring would send, with placeholders for replies; empty if it would send none.
 
         Raises:
             UserError: A prompt cannot be rendered.
@@ -170,7 +170,7 @@ class Metric(Measured, Protocol):
         ...
 
     def preparation(self) -> Sequence[Ask]:
-        """The asks that preparing would lead to; empty for most metrics.
+        """The asks that preparing would send; empty for most metrics.
 
         Raises:
             UserError: A prompt cannot be rendered.
@@ -178,11 +178,11 @@ class Metric(Measured, Protocol):
         ...
 
     async def prepare(self, judge: Judge | None, prepared: Prepared) -> Metric:
-        """Make what is made once per run, and give the metric that scores with it.
+        """Make what is made once per run, and return the metric that scores with it.
 
         Args:
-            judge: Who makes it.
-            prepared: What the run has made already, and where what is made now is kept.
+            judge: Makes it.
+            prepared: What the run has made already; stores what is made now.
 
         Raises:
             InfrastructureError, BudgetError: No further call can be made.
@@ -194,13 +194,13 @@ class Metric(Measured, Protocol):
         ...
 
     async def score(self, case: Case, answer: Answer, judge: Judge | None, repeat: int) -> Outcome:
-        """Score one answer. Never raises for what a judge or the data did; that is a status."""
+        """Score one answer. Never raises for faults of a judge or the data; these become a status."""
         ...
 
 
 class Sink(Protocol):
-    """Where finished answers and scores go."""
+    """Receives finished answers and scores."""
 
     def write(self, record: Answer | ScoreRecord) -> None:
-        """Append one record; it is in the operating system's hands when this returns."""
+        """Append one record; the operating system has it when this returns."""
         ...

@@ -1,4 +1,4 @@
-"""Keeps secrets out of what is written and shown: however they are spelled, base64 included."""
+"""Keeps secrets out of everything written and shown, in any spelling, base64 included."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import Any, cast
 from urllib.parse import quote
 
 SHORTEST = 6
-"""Characters; a shorter value is a placeholder such as `none`, which would be struck out everywhere."""
+"""Minimum characters of a secret. A shorter value is a placeholder such as `none`, and not redacted."""
 SHORTEST_IN_DATA = 16
-"""The same for what is scored, such as a reply, which may well contain a short word for its own reasons."""
+"""The same for data such as a reply, which may contain a short word by chance."""
 MARK = "***"
 _VARIABLE = re.compile(r"\$\{oc\.env:\s*([A-Za-z_]\w*)")
 _SHOWN = frozenset({"name", "model", "path", "base_url", "url"})
 
 
 class Redactor:
-    """Strikes secrets out.
+    """Removes secrets.
 
     Args:
         secrets: In plain text.
@@ -35,18 +35,18 @@ class Redactor:
         self.hides_data = self._data is not None
 
     def text(self, text: str) -> str:
-        """A message of ours, such as an error or a line of the log, without the secrets."""
+        """A message of evalflow, such as an error or a line of the log, without the secrets."""
         return self._text.sub(MARK, text) if self._text else text
 
     def data(self, text: str) -> str:
-        """What a target or a judge said, as text or as JSON, without the secrets that cannot be there by chance."""
+        """A target's or a judge's output, as text or as JSON, without secrets too long to be there by chance."""
         return self._data.sub(MARK, text) if self._data else text
 
 
 def environment_values(config: Any, *, key: str = "") -> set[str]:
-    """What the variables hold that a configuration names by `${oc.env:NAME}`, but for names, paths and addresses.
+    """The values of variables that a configuration reads with `${oc.env:NAME}`, except names, paths and addresses.
 
-    Those are shown on purpose; what is secret in an address is found there. Interpolations of `config` are unresolved.
+    Those are shown on purpose; `secrets_in` finds the secrets in an address. `config` has unresolved interpolations.
     """
     if isinstance(config, Mapping):
         named = cast("Mapping[Any, Any]", config).items()
@@ -59,7 +59,7 @@ def environment_values(config: Any, *, key: str = "") -> set[str]:
 
 
 def parts_of_header(value: str) -> set[str]:
-    """What is secret of a header's value: the whole, what follows the scheme, and what that says in base64."""
+    """The secrets in a header's value: all of it, the part after the scheme, and that part decoded from base64."""
     token = value.rpartition(" ")[2]
     found = {value, token}
     try:
@@ -71,24 +71,24 @@ def parts_of_header(value: str) -> set[str]:
 
 def _pattern(secrets: Iterable[str]) -> re.Pattern[str] | None:
     spellings = {spelling for secret in secrets for spelling in _spellings(secret)}
-    # The longest first, or a part of it would be struck out and the rest stay.
+    # The longest first; otherwise a part would be removed and the rest would stay.
     patterns = [_written(one) for one in sorted(spellings, key=lambda one: (-len(one), one))]
     return re.compile("|".join(patterns)) if patterns else None
 
 
 def _written(spelling: str) -> str:
-    """As it may stand in JSON, or in JSON within JSON: some encoders escape slashes, quotes and plus signs."""
+    """A pattern for it in JSON, or in JSON within JSON: some encoders escape slashes, quotes and plus signs."""
     pattern = re.escape(spelling).replace("/", r"\\*/").replace('"', r'\\*"')
     return pattern.replace(r"\+", r"(?:\+|\\+u002[bB])")
 
 
 def _spellings(secret: str) -> set[str]:
-    """The secret in plain text, percent-encoded, and in base64, also where it is a part of what is encoded."""
+    """The secret in plain text, percent-encoded, and in base64, also as part of a longer encoded text."""
     found = {secret, quote(secret, safe="")}
     data = secret.encode("utf-8", "replace")
     for before in range(3):
         encoded = base64.b64encode(b"\0" * before + data).decode()
-        # What the bytes around it change is left out: the first characters, and the last one of an unfinished group.
+        # Leave out what adjacent bytes change: the first characters, and the last one of an incomplete group.
         core = encoded.rstrip("=")[(0, 2, 3)[before] :]
         core = core if (len(data) + before) % 3 == 0 else core[:-1]
         found |= {core, core.replace("+", "-").replace("/", "_")}

@@ -1,8 +1,8 @@
-"""Jinja's sandbox with a meter, so that every template ends, in little time and memory, whatever is in it.
+"""Jinja's sandbox with a meter, so that every template ends soon and within bounded memory.
 
-Templates come from users of the application too. Nothing needs a thread or a signal: what an operation would take is
-estimated by `template_costs` and counted before it is done. What cannot multiply a size is not watched, so that an
-ordinary prompt costs what it costs without a meter.
+Users of the application write templates too. No thread or signal is needed: `template_costs` estimates the cost of an
+operation, which is counted before the operation runs. Operations that cannot multiply a size are not metered, so that
+an ordinary prompt has no overhead.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from evalflow import template_costs
 from evalflow.template_costs import weight
 
 STEPS = 2_000_000
-"""Parts of a template, such as an expression, that loops, macros and includes may carry out in one rendering."""
+"""Maximum parts of a template, such as expressions, that loops, macros and includes run in one rendering."""
 CHARACTERS = 32_000_000
-"""Text made or gone through in one rendering; the longest prompts of models take a few million."""
+"""Maximum text produced or scanned in one rendering; the longest prompts of models take a few million."""
 _CALL = 20  # steps
 _AT_ONCE = 256
 _OF_DICT = frozenset(dir(dict))
@@ -38,18 +38,18 @@ _OF_LOOP = frozenset(("index", "index0", "first", "last", "length", "revindex", 
 
 
 class TooMuch(SecurityError):
-    """A template makes more than any prompt can need."""
+    """A template produces more than any prompt can need."""
 
 
 class _Opaque(Namespace):
-    """A namespace whose text does not spell out what it holds, which may hold others, twice each."""
+    """A namespace whose text leaves out its content, since nested namespaces could double it at each level."""
 
     def __repr__(self) -> str:
         return "<Namespace>"
 
 
 class _Generator(CodeGenerator):
-    """Puts text out as it is, and has anything else measured before it is made a text."""
+    """Outputs text unchanged, and measures any other value before converting it to text."""
 
     def _output_child_pre(self, node: nodes.Expr, frame: Frame, finalize: CodeGenerator._FinalizeInfo) -> None:
         if frame.eval_ctx.volatile or frame.eval_ctx.autoescape:
@@ -76,7 +76,7 @@ class _Generator(CodeGenerator):
         self.write(f").__class__ is dict and {name} in owner else environment.getattr(owner, {name}))")
 
     def visit_Include(self, node: nodes.Include, frame: Frame) -> None:
-        """Take the text of what is the same in every rendering from the first one."""
+        """Reuse the text of an include that is the same in every rendering."""
         name = node.template.value if isinstance(node.template, nodes.Const) else None
         if not isinstance(name, str) or node.ignore_missing or not node.with_context:
             super().visit_Include(node, frame)
@@ -140,41 +140,41 @@ class Sandbox(ImmutableSandboxedEnvironment):
         """Start a rendering.
 
         Args:
-            shared: The variables among its own that other renderings have too.
+            shared: The variables that are the same in other renderings too.
         """
         self._shared = shared
         self._steps = STEPS
         self._characters = CHARACTERS
 
     def step(self, steps: int) -> None:
-        """Count parts of the template that are to be carried out."""
+        """Count parts of the template before they run."""
         self._steps -= steps
         if self._steps < 0:
             raise TooMuch(f"its loops take more than {STEPS:,} steps")
 
     def spend(self, characters: int) -> None:
-        """Count text that is to be made or gone through."""
+        """Count text before it is produced or scanned."""
         self._characters -= characters
         if self._characters < 0:
             raise TooMuch(f"it makes more than {CHARACTERS:,} characters of text")
 
     def text_of(self, value: Any) -> str:
-        """The text of what is put out."""
-        if type(value) is not int:  # Python itself lets none have more than some thousand digits
+        """The text of an output value."""
+        if type(value) is not int:  # Python itself limits an int to a few thousand digits
             self.spend(weight(value))
         return str(value)
 
     def make_globals(self, d: MutableMapping[str, Any] | None) -> MutableMapping[str, Any]:
         """The globals of a template, in a plain dictionary.
 
-        Jinja chains two, and copies the chain for every template that is rendered or included.
+        Jinja chains two dictionaries, and copies the chain for every template that is rendered or included.
         """
         return {**self.globals, **(d or {})}  # pyright: ignore[reportUnknownMemberType]
 
     def get_template(
         self, name: str | Template, parent: str | None = None, globals: MutableMapping[str, Any] | None = None
     ) -> Template:
-        """A template by its name; Jinja takes its lock each time, also for what every prompt includes."""
+        """A template by its name. Avoids the lock that Jinja takes each time, even for a common include."""
         if globals or not isinstance(name, str):
             return super().get_template(name, parent, globals)
         if name not in self._loaded:
@@ -185,7 +185,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         return self._loaded[name]
 
     def shared_text(self, context: Context, name: str, local: Mapping[str, Any]) -> str | None:
-        """The text of an included template that uses shared variables only; None for any other."""
+        """The text of an included template that uses only shared variables; None for any other."""
         shared = self._shared
         if shared is None or not (shared.keys().isdisjoint(local) and shared.keys().isdisjoint(context.vars)):
             return None
@@ -198,7 +198,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         return self._joined(template.root_render_func(template.new_context(dict(shared))))
 
     def _uses_only(self, name: str, shared: Shared) -> bool:
-        """Whether a template, and what it includes, gives the same text wherever these variables are the same."""
+        """Whether a template and its includes depend on these variables only."""
         seen: set[str | None] = set()
         left: list[str | None] = [name]
         while left:
@@ -218,7 +218,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         return True
 
     def getattr(self, obj: Any, attribute: str) -> Any:
-        """An attribute, else an item, which Jinja finds in a dictionary only by way of an exception."""
+        """An attribute, else an item. Jinja itself finds a dictionary's item only through an exception."""
         kind = cast("type[Any]", type(obj))
         if kind is dict:
             if attribute not in _OF_DICT and attribute in obj:
@@ -230,7 +230,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         return super().getattr(obj, attribute)
 
     def getitem(self, obj: Any, argument: Any) -> Any:
-        """An item. Looking up a tuple goes through all of it."""
+        """An item. Looking up a tuple as a key scans all of it."""
         if type(argument) is tuple:
             self.spend(weight(cast("tuple[Any, ...]", argument)))
         return super().getitem(obj, cast("Any", argument))
@@ -241,7 +241,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         return super().call_binop(context, operator, left, right)
 
     def call(__self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:
-        """Call a function or method; what it would take is counted first."""
+        """Call a function or method after counting its cost."""
         if type(__obj) is Macro:
             __self._steps -= __self._sizes.get(__obj.name, _CALL) + len(args)
             if __self._steps < 0:
@@ -261,7 +261,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         return super().call(__context, __obj, *args, **kwargs)
 
     def _charge(self, cost: template_costs.Cost | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Count what a call would take; one with arguments that it does not have is left to fail by itself."""
+        """Count the cost of a call. A call with wrong arguments is not counted, as it fails anyway."""
         try:
             taken = cost(*args, **kwargs) if cost else 0
         except TypeError:
@@ -269,7 +269,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         self.spend(taken)
 
     def _counted(self, made: Callable[..., Any], cost: template_costs.Cost | None) -> Callable[..., Any]:
-        """A filter or test that is counted."""
+        """A filter or test whose cost is counted."""
         if cost is None:
             return made
         skipped = 1 if hasattr(made, "jinja_pass_arg") else 0  # such as the environment
@@ -278,7 +278,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         @functools.wraps(made)
         def counted(*args: Any, **kwargs: Any) -> Any:
             if plain and not kwargs and args[0].__class__ is str:
-                # The usual case, without a further call.
+                # The usual case, without another call.
                 for arg in args:
                     self._characters -= len(arg) if arg.__class__ is str else weight(arg)
                 if self._characters < 0:
@@ -291,7 +291,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         return counted
 
     def _over(self, iterable: Any, size: int) -> Any:
-        """What a loop goes over, whose body has so many parts."""
+        """The items of a loop whose body has `size` parts."""
         if hasattr(iterable, "__next__"):
             iterable = list[Any](islice(iterable, STEPS // size + 1))
         self._steps -= len(iterable) * size
@@ -300,7 +300,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         return iterable
 
     def _concatenated(self, *parts: Any) -> str:
-        """What `~` gives."""
+        """The result of `~`."""
         self.spend(sum(map(weight, parts)))
         return "".join(map(str, parts))
 
@@ -309,7 +309,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         return value
 
     def _joined(self, pieces: Iterable[str]) -> str:
-        """What a template, macro or block puts out, together."""
+        """The joined output of a template, macro or block."""
         remaining: Iterator[str] = iter(pieces)
         found: list[str] = []
         while part := tuple(islice(remaining, _AT_ONCE)):
@@ -330,21 +330,21 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
 
 class _Metered(NodeTransformer):
-    """Puts a filter of the sandbox around what Jinja lets no sandbox see."""
+    """Adds a filter of the sandbox to operations that Jinja hides from sandboxes."""
 
     def visit_For(self, node: nodes.For) -> nodes.Node:
-        """Count the passes before the first one."""
+        """Count the iterations before the first one."""
         node.iter = _filter(" over", cast("nodes.Expr", node.iter), nodes.Const(_size(node)))
         return self.generic_visit(node)
 
     def visit_Concat(self, node: nodes.Concat) -> nodes.Node:
-        """Each `~`, and those within it."""
+        """Meter each `~`, and those nested in it."""
         self.generic_visit(node)
         first, *others = node.nodes
         return _filter(" joined", first, *others)
 
     def visit_Compare(self, node: nodes.Compare) -> nodes.Node:
-        """What is compared, unless one side is short for certain."""
+        """Meter compared values, unless one side is certainly short."""
         self.generic_visit(node)
         for operand in node.ops:
             if operand.op in ("in", "notin"):
@@ -354,12 +354,12 @@ class _Metered(NodeTransformer):
         return node
 
     def visit_Getitem(self, node: nodes.Getitem) -> nodes.Node:
-        """A slice is a copy."""
+        """Meter a slice, which is a copy."""
         self.generic_visit(node)
         return _filter(" measured", node) if isinstance(node.arg, nodes.Slice) else node
 
     def visit_Pair(self, node: nodes.Pair) -> nodes.Node:
-        """A key of a dictionary may be a tuple, and is gone through."""
+        """Meter a dictionary's key: it may be a tuple, which is scanned."""
         self.generic_visit(node)
         node.key = _measured(node.key)
         return node
@@ -379,10 +379,10 @@ def _filter(name: str, value: nodes.Expr, *args: nodes.Expr) -> nodes.Filter:
 
 
 def _size(node: nodes.Node) -> int:
-    """How many parts a node has."""
+    """The number of parts of a node."""
     return 1 + sum(map(_size, node.iter_child_nodes()))
 
 
 def _whole(value: Any) -> Any:
-    """What can be gone through once only, as a list, so that it can be measured."""
+    """A one-time iterator as a list, so that it can be measured."""
     return list(cast("Iterator[Any]", value)) if hasattr(value, "__next__") else value

@@ -1,6 +1,6 @@
-"""What an operation of a template would take, in characters, estimated before it is done.
+"""Estimates the cost of a template's operation, in characters, before it runs.
 
-An item of a list counts as `ITEM` characters, since that is about what it takes in memory.
+An item of a list counts as `ITEM` characters, which is about its size in memory.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from types import MappingProxyType
 from typing import Any, cast
 
 ITEM = 16
-_CALL = 100  # of a filter, for one item
-_PIECE = 50  # what a short text in a list of its own takes
+_CALL = 100  # of a filter, per item
+_PIECE = 50  # a short text that is an item of a list
 _LINE_ENDS = ("\n", "\r", "\v", "\f", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029")
 _WIDTH = re.compile(r"[:%][^{}%]{0,9}?(\d+)")
 _WIDTH_GIVEN = re.compile(r"%[^a-zA-Z%]*\*|:[^{}]*\{")
@@ -22,12 +22,12 @@ Cost = Callable[..., int]
 
 
 def weight(value: object) -> int:
-    """About how long the text of a value is, what it holds several times counted each time."""
+    """Approximate length of a value's text; repeated parts count each time."""
     return len(value) if isinstance(value, str | bytes) else _measured(value, {})[0]
 
 
 def of_filter(name: str) -> Cost | None:
-    """The cost of a filter, by its arguments; None where it takes next to nothing."""
+    """The cost of a filter, by its arguments; None if it is negligible."""
     return None if name in _FREE else _FILTERS.get(name, _all)
 
 
@@ -61,7 +61,7 @@ def of_operator(operator: str, left: Any, right: Any) -> int:
 
 
 def _measured(value: Any, known: dict[int, tuple[int, int]]) -> tuple[int, int]:
-    """Weight and depth. A part that is met again is not gone through again: a list doubled 60 times costs 60 steps."""
+    """Weight and depth. A repeated part is scanned only once: a list doubled 60 times costs 60 steps."""
     if isinstance(value, str | bytes):
         return len(value) + ITEM, 0
     if isinstance(value, int):
@@ -113,7 +113,7 @@ def _count(text: Any, part: Any) -> int:
 
 
 def _number(value: Any) -> int:
-    """A width or a number of spaces, which may be given as a text too."""
+    """A width or a number of spaces, which may also be given as text."""
     return len(value) if isinstance(value, str) else max(value, 0) if isinstance(value, int) else 0
 
 
@@ -147,7 +147,7 @@ def _wrapped(
 ) -> int:
     size, width = weight(s), max(_number(width), 1)
     longest = max(map(len, s.split()), default=0) if isinstance(s, str) else size
-    # A long word is copied once for each line that is cut off it.
+    # A long word is copied once for each line that it is cut into.
     return size * (1 + weight(wrapstring or "\n")) + longest * longest // (100 * width)
 
 
@@ -210,7 +210,7 @@ def _pretty(value: Any) -> int:
 
 
 def _each(value: Any, *_: Any, **__: Any) -> int:
-    """One call for each item; what that costs is counted when it is made."""
+    """One call per item; the cost of each call is counted when it is made."""
     return _CALL * _length(value) // (1 if isinstance(value, str | bytes) else ITEM)
 
 

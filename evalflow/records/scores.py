@@ -133,10 +133,10 @@ class FigureSpec:
     Attributes:
         kind: classification: accuracy, precision, recall, F and the matrix; retrieval: the mean of each measure;
             pairwise: win rate, consistency, and the judge's biases.
-            positive: The label that precision and recall are about; None if there are several classes.
-            per_label: Whether each label is a classification of its own, true or false.
-            confidence: Whether predictions state their confidence, so that it can be compared with how often they are
-                right.
+        positive: The label that precision and recall are about; None if there are several classes.
+        per_label: Whether each label is a classification of its own, true or false.
+        confidence: Whether predictions state their confidence, so that it can be compared with how often they are
+            right.
         measures: Names of the measures.
     """
 
