@@ -10,7 +10,7 @@ from typing import Any, cast
 from urllib.parse import quote
 
 SHORTEST = 6
-"""Minimum characters of a secret. A shorter value is a placeholder such as `none`, and not redacted."""
+"""Minimum characters of a secret. A shorter one is a placeholder such as `none`, which would hide ordinary words."""
 SHORTEST_IN_DATA = 16
 """The same for data such as a reply, which may contain a short word by chance."""
 MARK = "***"

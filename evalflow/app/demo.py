@@ -61,14 +61,14 @@ def run_and_fill(
     problems = list(_problems(composed_settings(arguments, config_dir), _flag(replacing)))
     if problems:
         raise UserError(problems)
-    return execute(arguments, config_dir, _Screen(out, err, replacing=replacing))
+    return execute(arguments, config_dir, _DemoScreen(out, err, replacing=replacing))
 
 
 def _flag(replacing: bool) -> str:
     return REPLACE if replacing else FLAG
 
 
-class _Screen(TerminalScreen):
+class _DemoScreen(TerminalScreen):
     """Fills in the example answers when a run has ended, and prints where they are."""
 
     def __init__(self, out: Console, err: Console, *, replacing: bool) -> None:

@@ -52,10 +52,10 @@ def run_tiamat(test: str, overrides: Sequence[str], out: Console, err: Console) 
     chosen = [f"dataset=[{','.join(imported.datasets)}]", f"metric=[{','.join(imported.metrics)}]"]
     generate = [] if imported.has_answers else ["generate=true"]
     words = with_default_judge([*chosen, *generate, *overrides], folder, judged=True)
-    return execute(words, folder, _Screen(out, err))
+    return execute(words, folder, _TiamatScreen(out, err))
 
 
-class _Screen(TerminalScreen):
+class _TiamatScreen(TerminalScreen):
     """Shows each dataset with each metric, case by case, before the summary."""
 
     def ends(self, folder: RunFolder, manifest: dict[str, Any], rules: ResultRules, derived: Derived) -> None:

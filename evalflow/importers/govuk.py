@@ -41,7 +41,7 @@ _COLUMNS = {
 """Columns that occur only in the data of one task."""
 
 
-class _Metric(BaseModel):
+class _GovukMetric(BaseModel):
     model_config = ConfigDict(extra="allow", frozen=True)
 
     name: str
@@ -58,7 +58,7 @@ class _Config(BaseModel):
     input_path: str
     claude_generation_model: str | None = None
     guardrail_type: str | None = None
-    metrics: list[_Metric] | None = None
+    metrics: list[_GovukMetric] | None = None
     n_runs: int = Field(default=1, ge=1)
 
 
@@ -130,8 +130,8 @@ def _shipped(form: str) -> dict[str, Any]:
     return cast("dict[str, Any]", yaml.safe_load(text))
 
 
-def _metrics(config: _Config, notes: list[str]) -> dict[str, _Metric]:
-    found: dict[str, _Metric] = {}
+def _metrics(config: _Config, notes: list[str]) -> dict[str, _GovukMetric]:
+    found: dict[str, _GovukMetric] = {}
     for metric in config.metrics or []:
         name = _RENAMED.get(metric.name, metric.name)
         if name not in _METRICS:
@@ -145,7 +145,7 @@ def _metrics(config: _Config, notes: list[str]) -> dict[str, _Metric]:
     return found
 
 
-def _judges(metrics: Mapping[str, _Metric], defaults: list[dict[str, Any]], notes: list[str]) -> dict[str, Any]:
+def _judges(metrics: Mapping[str, _GovukMetric], defaults: list[dict[str, Any]], notes: list[str]) -> dict[str, Any]:
     """The metrics' thresholds and own judges, and their common endpoint."""
     overrides: dict[str, dict[str, Any]] = {}
     for name, metric in metrics.items():

@@ -19,7 +19,7 @@ _ANSWER = "actual_output"
 _WHOLE = " (as one conversation)"
 
 
-class _Part(BaseModel):
+class _TiamatModel(BaseModel):
     """Ignores unknown keys, except those that look like a misspelled known one."""
 
     model_config = ConfigDict(extra="ignore", frozen=True, strict=True)
@@ -35,7 +35,7 @@ class _Part(BaseModel):
         return values  # pyright: ignore[reportUnknownVariableType]
 
 
-class _Scale(_Part):
+class _Scale(_TiamatModel):
     type: Literal["scale"]
     description: str = ""
     min: int
@@ -51,7 +51,7 @@ class _Scale(_Part):
         return {"type": "likert", "min": self.min, "max": self.max}
 
 
-class _Simple(_Part):
+class _Simple(_TiamatModel):
     type: Literal["boolean", "percentage"]
     description: str = ""
 
@@ -59,12 +59,12 @@ class _Simple(_Part):
         return {"type": self.type}
 
 
-class _MetricFlags(_Part):
+class _MetricFlags(_TiamatModel):
     needs_history: bool = False
     needs_example_output: bool = False
 
 
-class _Metric(_Part):
+class _TiamatMetric(_TiamatModel):
     name: str = Field(min_length=1)
     config: _MetricFlags = _MetricFlags()
     metric_description: str = Field(min_length=1)
@@ -92,11 +92,11 @@ class _Metric(_Part):
         }
 
 
-class _DatasetFlags(_Part):
+class _DatasetFlags(_TiamatModel):
     example_outputs: bool = False
 
 
-class _Dataset(_Part):
+class _Dataset(_TiamatModel):
     name: str = Field(min_length=1)
     config: _DatasetFlags = _DatasetFlags()
     data: list[Any]
@@ -106,7 +106,7 @@ def _as_list(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
 
 
-class _Test(_Part):
+class _Test(_TiamatModel):
     datasets: Annotated[list[str], BeforeValidator(_as_list)] = Field(min_length=1)
     metrics: Annotated[list[str], BeforeValidator(_as_list)] = Field(min_length=1)
 
@@ -126,7 +126,7 @@ def read_test(path: Path) -> ImportedConfig:
     if test is None:
         raise UserError(problems)
     tables = _all(test.datasets, path, _Dataset, "dataset", problems)
-    metrics = _all(test.metrics, path, _Metric, "metric", problems)
+    metrics = _all(test.metrics, path, _TiamatMetric, "metric", problems)
     problems += _without_examples(tables, metrics)
     if problems:
         raise UserError(problems)
@@ -166,7 +166,7 @@ def _table(path: Path, name: str, *, whole: bool) -> dict[str, Any]:
     }
 
 
-def _without_examples(tables: Mapping[Path, _Dataset], metrics: Mapping[Path, _Metric]) -> list[Problem]:
+def _without_examples(tables: Mapping[Path, _Dataset], metrics: Mapping[Path, _TiamatMetric]) -> list[Problem]:
     return [
         Problem(
             f"{metric.name} needs example outputs, and {table.name} has none (config.example_outputs is not true)",

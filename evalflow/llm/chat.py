@@ -110,12 +110,12 @@ class _Call(TypedDict):
     function: _Function
 
 
-class _Part(TypedDict):
+class _ContentPart(TypedDict):
     text: NotRequired[str]
 
 
 class _Message(TypedDict):
-    content: NotRequired[str | list[_Part] | None]
+    content: NotRequired[str | list[_ContentPart] | None]
     refusal: NotRequired[str | None]
     tool_calls: NotRequired[list[_Call] | None]
 
@@ -154,7 +154,7 @@ def _envelope() -> TypeAdapter[_Envelope]:
     return TypeAdapter(_Envelope)
 
 
-def _text(content: str | list[_Part] | None) -> str | None:
+def _text(content: str | list[_ContentPart] | None) -> str | None:
     return "".join(part.get("text", "") for part in content) if isinstance(content, list) else content
 
 

@@ -57,4 +57,4 @@ def test_a_value_may_come_from_the_environment() -> None:
 
 def test_keys_come_with_their_meaning() -> None:
     metric: dict[str, Any] = group_schema("metric")["$defs"]["RubricMetricConfig"]["properties"]
-    assert "inclusive" in metric["threshold"]["description"]
+    assert "lowest passing score" in metric["threshold"]["description"]
