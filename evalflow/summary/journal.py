@@ -65,16 +65,6 @@ def spend_of_row(bill: Mapping[str, Any], cost_usd: float | None) -> Spend:
     )
 
 
-def journal_record(row: Mapping[str, Any]) -> ScoreRecord:
-    """The inverse of `journal_row`, except that a tuple in a step becomes a list."""
-    values = {name: row[name] for name in _NAMES if name in row}
-    values["tags"] = tuple(row["tags"] or ())
-    values["value"] = None if row["value"] is None else json.loads(row["value"])
-    values["steps"] = tuple(json.loads(row["steps"] or "[]"))
-    values["bill"] = spend_of_row(row["bill"], row["cost_usd"])
-    return ScoreRecord(**values)
-
-
 def json_text(value: Any) -> str:
     """Canonical JSON text: sorted keys, no spaces. Equal values of the same types have equal texts; 1 and 1.0 do not.
 

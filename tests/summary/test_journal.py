@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import polars as pl
 import pytest
 
 from evalflow.records import ScoreRecord, Spend, Usage
-from evalflow.summary.journal import journal_record, journal_row, journal_schema, json_line, json_text, torn_tail
+from evalflow.summary.journal import journal_row, journal_schema, json_line, json_text, spend_of_row, torn_tail
 from evalflow.summary.scan import InputOrder, scan_journal
 
 Make = Callable[..., ScoreRecord]
@@ -25,12 +26,22 @@ def write(path: Path, records: Iterable[ScoreRecord], tail: bytes = b"") -> Path
     return path
 
 
+def record_of(row: Mapping[str, Any]) -> ScoreRecord:
+    """What a row says; a tuple in a step becomes a list."""
+    values = {field.name: row[field.name] for field in fields(ScoreRecord) if field.name in row}
+    values["tags"] = tuple(row["tags"] or ())
+    values["value"] = None if row["value"] is None else json.loads(row["value"])
+    values["steps"] = tuple(json.loads(row["steps"] or "[]"))
+    values["bill"] = spend_of_row(row["bill"], row["cost_usd"])
+    return ScoreRecord(**values)
+
+
 @pytest.mark.parametrize("value", [None, 3, 0.5, True, "yes", "null", [1, "a"], {"truth": True, "prediction": None}])
 def test_a_record_comes_back_as_it_was(record: Make, value: Any):
     bill = Spend(requests=2, reasks=1, usage=Usage(9, 3), cost_usd=0.5, cached=1, saved_usd=None, paid=(-1, 2**62))
     steps = ({"id": "claims", "reply": {"claims": ["é\n"]}},)
     written = record(value=value, tags=("a", "b > c"), steps=steps, bill=bill)
-    assert journal_record(json.loads(json.dumps(journal_row(written)))) == written
+    assert record_of(json.loads(json.dumps(journal_row(written)))) == written
 
 
 def test_a_line_has_the_journal_columns_and_they_scan(record: Make, tmp_path: Path):
@@ -39,7 +50,7 @@ def test_a_line_has_the_journal_columns_and_they_scan(record: Make, tmp_path: Pa
     assert list(journal_row(written[0])) == sorted(journal_schema(), key=list(journal_row(written[0])).index)
     rows = scan_journal(write(tmp_path / "j", written)).frame().collect().to_dicts()
     assert rows[0]["value"] == '{"a":[1,"b"]}'
-    assert [journal_record(row) for row in rows] == written
+    assert [record_of(row) for row in rows] == written
 
 
 @pytest.mark.parametrize(
@@ -125,7 +136,7 @@ def test_input_order_is_restored(record: Make, tmp_path: Path):
     shuffled = random.Random(1).sample(cells, len(cells))
     order = InputOrder(["z", "a"], ["relevance", "faithfulness"])
     found = scan_journal(write(tmp_path / "j", shuffled)).ordered(order).collect().to_dicts()
-    assert [journal_record(row) for row in found] == cells
+    assert [record_of(row) for row in found] == cells
 
 
 def test_members_follow_their_panel(record: Make, tmp_path: Path):
