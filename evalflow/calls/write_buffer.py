@@ -267,7 +267,7 @@ class Committer:
                 return
         self._wake.set()
         if not self._waited:
-            log.warning("the cache %s is held by another process; this one waits and goes on", self._path)
+            log.warning("the cache %s is held by another process; this one waits", self._path)
             self._waited = True
 
     def _stop(self, error: Exception) -> None:

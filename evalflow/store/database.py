@@ -176,7 +176,7 @@ class Database:
     def _failure(self, error: DBAPIError) -> tuple[str, str]:
         hint = "see that there is room on the disk, and that no other program holds the file"
         if self._is_postgres:
-            hint = "see that the server runs; the connection is made again by itself"
+            hint = "see that the server runs; evalflow then connects again"
         return f"the database {self.shown_url} does not answer: {_first_line(error)}", hint
 
     def _expect_in_place(self) -> None:

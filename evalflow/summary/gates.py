@@ -383,7 +383,7 @@ def _check_setting(key: str, value: GateValue, conditions: Mapping[str, GateValu
 def _check_baseline(statistic: str, baseline: str | None, where: str) -> None:
     if statistic in COLUMNS and statistic not in _COMPARED:
         hint = "mean, pass_rate and the figures can"
-        raise UserError(Problem(f"{statistic} cannot be held against a baseline", where, hint))
+        raise UserError(Problem(f"{statistic} cannot be compared with a baseline", where, hint))
     if baseline is None:
         hint = "name a run's folder: baseline=outputs/runs/..."
         raise UserError(Problem("there is no baseline to compare with", where, hint))

@@ -122,7 +122,7 @@ def test_figures_are_held_against_a_baseline(program: Program) -> None:
     assert "cases would decide, if it stayed as it is" in done.stdout
     done = program(*sample, before, "gate={jailbreak_guardrails: {n: {not_worse_by: 1}}}")
     assert done.returncode == 2
-    assert "n cannot be held against a baseline" in done.stderr
+    assert "n cannot be compared with a baseline" in done.stderr
 
 
 def test_one_class_is_held_against_a_baseline(program: Program) -> None:

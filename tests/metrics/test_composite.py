@@ -151,5 +151,5 @@ def test_it_asks_nobody_and_binds_to_nothing(bench: Any) -> None:
         False, False, (), (),
     )  # fmt: skip
     assert metric.parts == ("faithfulness", "relevance")
-    with pytest.raises(ValueError, match="cannot score an answer by itself"):
+    with pytest.raises(ValueError, match="cannot score an answer alone"):
         asyncio.run(metric.score(bench.case(), bench.answer(), None, 0))

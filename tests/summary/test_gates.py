@@ -166,7 +166,7 @@ def test_a_difference_to_the_baseline_is_turned_so_that_more_is_better(record: M
     assert gate("lower_is_better", 0.0) is True
     with pytest.raises(UserError, match=r"no baseline to compare with\n.*baseline="):
         parse_gates({"m": {"mean": NotWorse(not_worse_by=0.1)}}, {"m": declare()})
-    with pytest.raises(UserError, match="median cannot be held against a baseline"):
+    with pytest.raises(UserError, match="median cannot be compared with a baseline"):
         parse_gates({"m": {"median": NotWorse(not_worse_by=0.1)}}, {"m": declare()}, "runs/x")
 
 

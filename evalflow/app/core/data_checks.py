@@ -115,7 +115,7 @@ class DataChecks:
         return found
 
     def _idle(self, dataset: str, metric: Metric) -> Problem:
-        what = f"{metric.name} scores the checks that a case brings along, and no case of {dataset} has any"
+        what = f"{metric.name} scores each case's own checks, and no case of {dataset} has any"
         hint = f"map them with dataset.{dataset}.fields, or leave the metric out"
         return Problem(what, f"dataset.{dataset}.fields", hint)
 

@@ -207,7 +207,7 @@ def finished_runs(folder: Path, jobs: Sequence[Path]) -> tuple[dict[str, SavedRu
     """
     runs = {job.name: open_scored(RunFolder(job)) for job in jobs if RunFolder(job).scores.is_file()}
     if not runs:
-        hint = "finish them, each by itself: " + "; ".join(command("resume", job) for job in jobs)
+        hint = "finish each of them: " + "; ".join(command("resume", job) for job in jobs)
         raise UserError(Problem("no run of this sweep has scores yet", str(folder), hint))
     notes = [f"run {job.name} has no scores yet, and is left out" for job in jobs if job.name not in runs]
     notes += [

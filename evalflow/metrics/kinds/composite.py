@@ -83,7 +83,7 @@ class CompositeMetric(BaseMetric[CompositeMetricConfig]):
 
     async def score(self, case: Case, answer: Answer, judge: Judge | None, repeat: int) -> Outcome:
         """Never called."""
-        raise ValueError(f"metric {self.name} is made of other scores, and cannot score an answer by itself")
+        raise ValueError(f"metric {self.name} combines other scores, and cannot score an answer alone")
 
 
 @record()
