@@ -22,7 +22,7 @@ import jsonschema
 import regex
 from _lab import machine, print_table
 
-from evalflow.metrics.registry import build_metric, metric_config_model
+from evalflow.metrics.registry import METRIC_KINDS, build_metric
 from evalflow.prompts import Prompts
 from evalflow.records import Answer, Case, Message
 
@@ -91,7 +91,7 @@ def cost(rule: dict[str, Any], floor: Floor, cases: Sequence[tuple[Case, Answer]
     """Microseconds a case: of the library alone, and of the whole score."""
     field = rule.pop("field", "answer")
     values = {"kind": "check", "needs": [field], "field": field, "checks": [rule]}
-    metric = build_metric("mine", metric_config_model("check").model_validate(values), Prompts([]))
+    metric = build_metric("mine", METRIC_KINDS.config("check").model_validate(values), Prompts([]))
 
     async def score() -> None:
         for case, answer in cases:

@@ -16,7 +16,7 @@ from rich.table import Table
 from evalflow.app.core.options import GROUPS, Option, find_option, options
 from evalflow.app.core.suggest import Catalogue, Fit
 from evalflow.errors import command
-from evalflow.metrics.registry import Calls, calls_of, metric_kinds
+from evalflow.metrics.registry import METRIC_KINDS, Calls, calls_of
 from evalflow.report.wording import literal, plain
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def keys_of(kind: str) -> list[dict[str, Any]]:
     Raises:
         UserError: There is no such kind.
     """
-    return list(_keys(metric_kinds().get(kind).Config))
+    return list(_keys(METRIC_KINDS.config(kind)))
 
 
 def _keys(config: type[BaseModel]) -> Iterator[dict[str, Any]]:
@@ -182,7 +182,7 @@ def print_option(name: str, config_dir: Path | None, console: Console, *, as_jso
         UserError: The name is unknown or ambiguous.
     """
     everything = options(config_dir)
-    if name in metric_kinds().names() and all(option.name != name for option in everything):
+    if name in METRIC_KINDS.names() and all(option.name != name for option in everything):
         members = [one for one in everything if one.group == "metric" and one.values.get("kind") == name]
         return print_kind(name, members, console, as_json=as_json)
     option = find_option(name, config_dir)

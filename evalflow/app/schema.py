@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -12,10 +12,10 @@ from rich.console import Console
 from evalflow.config.explain import meanings_of
 from evalflow.config.schema import DatasetConfig, RunConfig
 from evalflow.files import write_atomically
-from evalflow.llm.registry import embedder_kinds, judge_kinds
-from evalflow.metrics.registry import metric_kinds
+from evalflow.llm.registry import EMBEDDER_KINDS, JUDGE_KINDS
+from evalflow.metrics.registry import METRIC_KINDS
 from evalflow.report.wording import literal
-from evalflow.targets.registry import target_kinds
+from evalflow.targets.registry import TARGET_KINDS
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -69,20 +69,12 @@ def group_schema(group: str) -> Schema:
         definitions = _models([RunConfig])
         definitions["RunConfig"]["properties"] |= {part: {"type": "object"} for part in _PARTS}
         return _finished(group, definitions, [{"$ref": "#/$defs/RunConfig"}])
-    kinds = dict(_kinds(group))
+    registry = {"judge": JUDGE_KINDS, "target": TARGET_KINDS, "embedder": EMBEDDER_KINDS, "metric": METRIC_KINDS}[group]
+    kinds: dict[str, type[BaseModel]] = {name: registry.config(name) for name in registry.names()}
     definitions = _models(list(dict.fromkeys(kinds.values())))
     choices = [_when_kind(kind, model.__name__) for kind, model in kinds.items()]
     any_kind = [{"$ref": f"#/$defs/{model.__name__}"} for model in kinds.values()]
     return _finished(group, definitions, [*choices, _without_kind(list(kinds), any_kind)])
-
-
-def _kinds(group: str) -> Iterator[tuple[str, type[BaseModel]]]:
-    if group == "metric":
-        metrics = metric_kinds()
-        yield from ((name, metrics.get(name).Config) for name in metrics.names())
-        return
-    kinds = {"judge": judge_kinds, "target": target_kinds, "embedder": embedder_kinds}[group]()
-    yield from ((name, kinds.get(name).config_model) for name in kinds.names())
 
 
 def _when_kind(kind: str, model: str) -> Schema:

@@ -1,84 +1,94 @@
-"""The values of `kind:` keys: built in, or entry points of installed packages."""
+"""The kinds of judges, embedders, targets and metrics: built in, or entry points of installed packages."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Generic, TypeVar, cast
+from importlib.metadata import EntryPoint, EntryPoints, entry_points
+from typing import Generic, TypeVar, cast
+
+from pydantic import BaseModel
 
 from evalflow.errors import Problem, UserError, did_you_mean
 
-if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint, EntryPoints
-
+C = TypeVar("C", bound=BaseModel)
 T = TypeVar("T")
 
 
 @cache
 def installed_points() -> EntryPoints:
     """The entry points of all installed packages; cached, since there can be hundreds of files to read."""
-    from importlib.metadata import entry_points
-
     return cast("EntryPoints", entry_points())  # Python 3.11 returns another type with the same `select`
 
 
-class Kinds(Generic[T]):
-    """The kinds of one configuration group, each loaded on first use.
+@dataclass(frozen=True, slots=True)
+class Kind(Generic[C, T]):
+    """A kind: the model of its configuration, and what builds one. A class with both attributes serves as well.
 
-    An entry point of the group must load an object of the same type as the built-in ones.
-
-    Args:
-        role: The configuration group, for messages: judge, target, metric.
-        group: The entry point group.
-        builtin: A loader for each built-in kind.
+    `build` takes, for a judge or an embedder: configuration, name, session; for a target: configuration, name, prompts,
+    forms, session; for a metric: name, configuration, prompts.
     """
 
-    def __init__(self, role: str, group: str, builtin: Mapping[str, Callable[[], T]]) -> None:
+    Config: type[C]
+    build: Callable[..., T]
+
+
+class Kinds(Generic[C, T]):
+    """The kinds of one configuration group.
+
+    Args:
+        role: The configuration group: judge, embedder, target or metric. Packages add kinds as entry points of the
+            group `evalflow.judges`, `evalflow.embedders` and so on.
+        builtin: evalflow's own, by name; a text `module:name` is imported on first use.
+    """
+
+    def __init__(self, role: str, builtin: Mapping[str, Kind[C, T] | str]) -> None:
         self._role = role
-        self._group = group
         self._builtin = builtin
 
     def names(self) -> list[str]:
-        """All kinds.
-
-        Raises:
-            UserError: Two packages, or a package and evalflow, define the same kind.
-        """
+        """All kinds; UserError if two packages, or a package and evalflow, define the same one."""
         return sorted({*self._builtin, *self._plugins()})
 
-    def get(self, kind: str) -> T:
+    def config(self, kind: str) -> type[C]:
+        """The model of a kind's configuration; errors as in `get`."""
+        return self.get(kind).Config
+
+    def get(self, kind: str) -> Kind[C, T]:
         """Load a kind.
 
         Raises:
             UserError: There is no such kind, two packages define it, or its package cannot be imported.
         """
-        plugins = self._plugins()
-        if kind in self._builtin:
-            return self._builtin[kind]()
+        plugins, builtin = self._plugins(), self._builtin.get(kind)
+        if isinstance(builtin, str):
+            return EntryPoint(kind, builtin, "").load()
+        if builtin is not None:
+            return builtin
+        where = f"{self._role}.kind"
         if kind not in plugins:
-            known = {*self._builtin, *plugins}
-            raise UserError(
-                Problem(f"there is no {self._role} kind {kind!r}", f"{self._role}.kind", did_you_mean(kind, known))
-            )
+            hint = did_you_mean(kind, {*self._builtin, *plugins})
+            raise UserError(Problem(f"there is no {self._role} kind {kind!r}", where, hint))
         try:
-            return cast("T", plugins[kind].load())
+            return plugins[kind].load()
         except Exception as error:
             what = f"the {self._role} kind {kind!r} cannot be loaded from {_package(plugins[kind])}: {error}"
-            raise UserError(Problem(what, f"{self._role}.kind", "reinstall or remove that package")) from error
+            raise UserError(Problem(what, where, "reinstall or remove that package")) from error
 
     def _plugins(self) -> dict[str, EntryPoint]:
-        found: dict[str, EntryPoint] = {}
+        plugins: dict[str, EntryPoint] = {}
         problems: list[Problem] = []
-        for point in installed_points().select(group=self._group):
+        for point in installed_points().select(group=f"evalflow.{self._role}s"):
             other = "evalflow" if point.name in self._builtin else None
-            other = _package(found[point.name]) if point.name in found else other
+            other = _package(plugins[point.name]) if point.name in plugins else other
             if other:
                 what = f"the {self._role} kind {point.name!r} is defined by {other} and by {_package(point)}"
                 problems.append(Problem(what, f"{self._role}.kind", "uninstall one of them"))
-            found[point.name] = point
+            plugins[point.name] = point
         if problems:
             raise UserError(problems)
-        return found
+        return plugins
 
 
 def _package(point: EntryPoint) -> str:

@@ -1,13 +1,8 @@
-"""The kinds of judges and of embedders.
-
-Packages add theirs as entry points of the groups `evalflow.judges` and `evalflow.embedders`, each a `JudgeKind` or an
-`EmbedderKind`.
-"""
+"""The kinds of judges and of embedders."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +13,7 @@ from evalflow.config.endpoints import (
     OpenAIEmbedderConfig,
     OpenAIJudgeConfig,
 )
-from evalflow.config.kinds import Kinds
+from evalflow.config.kinds import Kind, Kinds
 from evalflow.config.panels import CascadeConfig, MembersConfig, PanelConfig
 from evalflow.config.schema import EmbedderConfig, JudgeConfig
 from evalflow.errors import Problem, UserError
@@ -26,47 +21,6 @@ from evalflow.protocols import Embedder, Judge
 
 CONTRACTS = Path(".evalflow/contracts")
 """Next to the cache, in the working directory."""
-
-
-@dataclass(frozen=True, slots=True)
-class JudgeKind:
-    """A kind of judge.
-
-    Attributes:
-        config_model: The model of its configuration.
-        build: Makes one from its configuration, its name, and the session of its run.
-    """
-
-    config_model: type[JudgeConfig]
-    build: Callable[[Any, str, CallSession], Judge]
-
-
-@dataclass(frozen=True, slots=True)
-class EmbedderKind:
-    """A kind of embedder; as for `JudgeKind`."""
-
-    config_model: type[EmbedderConfig]
-    build: Callable[[Any, str, CallSession], Embedder]
-
-
-def judge_kinds() -> Kinds[JudgeKind]:
-    """All kinds of judges."""
-    builtin = {
-        "embedded": lambda: JudgeKind(EmbeddedJudgeConfig, _embedded),
-        "openai": lambda: JudgeKind(OpenAIJudgeConfig, _openai),
-        "panel": lambda: JudgeKind(PanelConfig, _panel),
-        "cascade": lambda: JudgeKind(CascadeConfig, _panel),
-    }
-    return Kinds("judge", "evalflow.judges", builtin)
-
-
-def judge_config_model(kind: str) -> type[JudgeConfig]:
-    """The model of a kind's configuration.
-
-    Raises:
-        UserError: There is no such kind.
-    """
-    return judge_kinds().get(kind).config_model
 
 
 def build_judge(config: JudgeConfig, choice: str, session: CallSession | None = None) -> Judge:
@@ -80,42 +34,15 @@ def build_judge(config: JudgeConfig, choice: str, session: CallSession | None = 
     Raises:
         UserError: The configuration cannot work, such as without an API key.
     """
-    return judge_kinds().get(config.kind).build(config, default_name(config, choice), session or CallSession())
-
-
-def embedder_kinds() -> Kinds[EmbedderKind]:
-    """All kinds of embedders."""
-    builtin = {
-        "embedded": lambda: EmbedderKind(EmbeddedEmbedderConfig, _embedded_embedder),
-        "openai": lambda: EmbedderKind(OpenAIEmbedderConfig, _openai_embedder),
-    }
-    return Kinds("embedder", "evalflow.embedders", builtin)
-
-
-def embedder_config_model(kind: str) -> type[EmbedderConfig]:
-    """The model of a kind's configuration.
-
-    Raises:
-        UserError: There is no such kind.
-    """
-    return embedder_kinds().get(kind).config_model
+    return JUDGE_KINDS.get(config.kind).build(config, default_name(config, choice), session or CallSession())
 
 
 def build_embedder(config: EmbedderConfig, choice: str, session: CallSession | None = None) -> Judge:
-    """The embedder that a configuration describes, wrapped as a judge.
-
-    Args:
-        config: An instance of its kind's model.
-        choice: The chosen file of conf/embedder; the name defaults to `<choice>:<model>`.
-        session: Shared by everything that makes calls in a run.
-
-    Raises:
-        UserError: The configuration cannot work, such as without an API key.
-    """
+    """The embedder that a configuration describes, wrapped as a judge; arguments and errors as in `build_judge`."""
     from evalflow.llm.embedding_judge import EmbeddingJudge
 
-    kind = embedder_kinds().get(config.kind)
-    return EmbeddingJudge(kind.build(config, default_name(config, choice), session or CallSession()))
+    embedder = EMBEDDER_KINDS.get(config.kind).build(config, default_name(config, choice), session or CallSession())
+    return EmbeddingJudge(embedder)
 
 
 def default_name(config: Any, choice: str) -> str:
@@ -166,3 +93,21 @@ def _openai_embedder(config: OpenAIEmbedderConfig, name: str, session: CallSessi
     from evalflow.llm.embedders import OpenAIEmbedder
 
     return OpenAIEmbedder(config, name, session)
+
+
+JUDGE_KINDS: Kinds[JudgeConfig, Judge] = Kinds(
+    "judge",
+    {
+        "embedded": Kind(EmbeddedJudgeConfig, _embedded),
+        "openai": Kind(OpenAIJudgeConfig, _openai),
+        "panel": Kind(PanelConfig, _panel),
+        "cascade": Kind(CascadeConfig, _panel),
+    },
+)
+EMBEDDER_KINDS: Kinds[EmbedderConfig, Embedder] = Kinds(
+    "embedder",
+    {
+        "embedded": Kind(EmbeddedEmbedderConfig, _embedded_embedder),
+        "openai": Kind(OpenAIEmbedderConfig, _openai_embedder),
+    },
+)

@@ -1,14 +1,10 @@
-"""The kinds of metrics.
-
-Third parties add kinds as entry points of the group `evalflow.metrics`, each a `MetricKind`.
-"""
+"""The kinds of metrics."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from importlib.metadata import EntryPoint
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from evalflow.config.kinds import Kinds
 from evalflow.frozen import record
@@ -72,21 +68,9 @@ _BUILT_IN: Mapping[str, tuple[str, Calls | Callable[[Declared], Calls]]] = Mappi
 """The class of each kind, below `evalflow.metrics.kinds`, and its calls. `list` reads it without loading classes."""
 
 
-class MetricKind(Protocol):
-    """The interface of a metric kind's class."""
-
-    Config: type[MetricConfig]
-
-    def build(self, name: str, config: Any, prompts: Prompts) -> Metric:
-        """Build a metric from its validated configuration; a classmethod."""
-        ...
-
-
-def metric_kinds() -> Kinds[MetricKind]:
-    """All kinds of metrics."""
-    places = {kind: f"evalflow.metrics.kinds.{place}" for kind, (place, _) in _BUILT_IN.items()}
-    builtin = {kind: EntryPoint(kind, place, "").load for kind, place in places.items()}
-    return Kinds("metric", "evalflow.metrics", builtin)
+METRIC_KINDS: Kinds[MetricConfig, Metric] = Kinds(
+    "metric", {kind: f"evalflow.metrics.kinds.{place}" for kind, (place, _) in _BUILT_IN.items()}
+)
 
 
 def calls_of(declared: Declared) -> Calls | None:
@@ -95,15 +79,10 @@ def calls_of(declared: Declared) -> Calls | None:
     return calls(declared) if callable(calls) else calls
 
 
-def metric_config_model(kind: str) -> type[MetricConfig]:
-    """The configuration model of a kind; UserError if there is no such kind."""
-    return metric_kinds().get(kind).Config
-
-
 def build_metric(name: str, config: MetricConfig, prompts: Prompts) -> Metric:
     """Build a metric, checking all that needs no data: prompts, variables, references, score rule.
 
     Raises:
         UserError: Lists every problem.
     """
-    return metric_kinds().get(config.kind).build(name, config, prompts)
+    return METRIC_KINDS.get(config.kind).build(name, config, prompts)

@@ -1,16 +1,12 @@
-"""The kinds of targets.
-
-Third parties add kinds as entry points of the group `evalflow.targets`, each a `TargetKind`.
-"""
+"""The kinds of targets."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from evalflow.calls.client import CallSession
-from evalflow.config.kinds import Kinds
+from evalflow.config.kinds import Kind, Kinds
 from evalflow.config.schema import TargetConfig
 from evalflow.config.targets import (
     CommandTargetConfig,
@@ -31,34 +27,6 @@ if TYPE_CHECKING:
 
 Forms = Mapping[str, Form]
 Generate = Literal[False, True, "missing", "demo"]
-
-
-@dataclass(frozen=True, slots=True)
-class TargetKind:
-    """A kind of target: its configuration model and its constructor.
-
-    `build` takes the configuration, the name, the templates, each dataset's form, and the session shared in a run.
-    """
-
-    config_model: type[TargetConfig]
-    build: Callable[[Any, str, Prompts, Forms, CallSession], Target]
-
-
-def target_kinds() -> Kinds[TargetKind]:
-    """All kinds of targets."""
-    builtin = {
-        "recorded": lambda: TargetKind(RecordedTargetConfig, _recorded),
-        "openai": lambda: TargetKind(OpenAITargetConfig, _openai),
-        "http": lambda: TargetKind(HttpTargetConfig, _service),
-        "command": lambda: TargetKind(CommandTargetConfig, _service),
-        "python": lambda: TargetKind(PythonTargetConfig, _service),
-    }
-    return Kinds("target", "evalflow.targets", builtin)
-
-
-def target_config_model(kind: str) -> type[TargetConfig]:
-    """The configuration model of a kind; UserError if there is no such kind."""
-    return target_kinds().get(kind).config_model
 
 
 def build_target(
@@ -85,7 +53,7 @@ def build_target(
     if generate == "demo":
         return RecordedTarget("demo", demo=True)
     name = default_name(config, choice)
-    target = target_kinds().get(config.kind).build(config, name, prompts, forms, session or CallSession())
+    target = TARGET_KINDS.get(config.kind).build(config, name, prompts, forms, session or CallSession())
     if config.kind == "recorded":
         return target
     playing = ConversationTarget(target)
@@ -118,3 +86,15 @@ def _service(config: Any, name: str, prompts: Prompts, forms: Forms, session: Ca
         case _:
             connector = HttpConnector(config, prompts, session)
     return ServiceTarget(connector, config, name, forms, session)
+
+
+TARGET_KINDS: Kinds[TargetConfig, Target] = Kinds(
+    "target",
+    {
+        "recorded": Kind(RecordedTargetConfig, _recorded),
+        "openai": Kind(OpenAITargetConfig, _openai),
+        "http": Kind(HttpTargetConfig, _service),
+        "command": Kind(CommandTargetConfig, _service),
+        "python": Kind(PythonTargetConfig, _service),
+    },
+)

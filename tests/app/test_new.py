@@ -10,7 +10,7 @@ import yaml
 from rich.console import Console
 
 from evalflow.app.new import new_metric
-from evalflow.metrics.registry import build_metric, metric_config_model
+from evalflow.metrics.registry import METRIC_KINDS, build_metric
 from evalflow.prompts import Prompts
 from evalflow.records import Answer, Case, Message
 
@@ -19,7 +19,7 @@ def test_the_prompt_of_a_new_metric_asks_for_what_is_replied(tmp_path: Path, mon
     monkeypatch.chdir(tmp_path)
     assert new_metric("politeness", None, Console(file=StringIO())) == 0
     values = yaml.safe_load(Path("conf/metric/politeness.yaml").read_text(encoding="utf-8"))
-    config = metric_config_model(values["kind"]).model_validate(values)
+    config = METRIC_KINDS.config(values["kind"]).model_validate(values)
     metric = build_metric("politeness", config, Prompts([tmp_path / "prompts"]))
     case = Case(dataset="d", index=0, id="c", messages=(Message("user", "Why?"),))
     [ask] = metric.preview(case, Answer(dataset="d", index=0, case_id="c", target="t", answer="So."))

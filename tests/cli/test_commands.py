@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from evalflow.app.catalogue import keys_of
-from evalflow.metrics.registry import metric_kinds
+from evalflow.metrics.registry import METRIC_KINDS
 from evalflow.testing import Endpoint
 from tests.cli.conftest import Program, faithful_judge, judge_arguments
 from tests.cli.test_run import CASES, CLAIMS
@@ -161,7 +161,7 @@ def test_a_kind_of_metric_is_shown_with_its_keys_and_an_example(program: Program
     assert "'g_eval'" in program("show", "g_evla").stderr
 
 
-@pytest.mark.parametrize("kind", metric_kinds().names())
+@pytest.mark.parametrize("kind", METRIC_KINDS.names())
 def test_every_key_of_every_kind_says_what_it_means(kind: str) -> None:
     assert [key["key"] for key in keys_of(kind) if not key["meaning"]] == []
 

@@ -11,9 +11,9 @@ from evalflow.config.endpoints import EndpointConfig, OpenAIJudgeConfig
 from evalflow.config.load import compose
 from evalflow.config.targets import ReplyConfig
 from evalflow.errors import UserError
-from evalflow.llm.registry import judge_config_model
+from evalflow.llm.registry import JUDGE_KINDS
 from evalflow.paths import share_dir
-from evalflow.targets.registry import target_config_model
+from evalflow.targets.registry import TARGET_KINDS
 
 RUN = ["dataset=rag", "metric=faithfulness"]
 WANTED = {  # what a file leaves to the user, by group and name
@@ -84,7 +84,7 @@ def test_a_file_is_valid_and_shows_every_key(group: str, name: str) -> None:
     values = _composed(group, name)
     if name in OF_OTHERS:
         values["members"] = {key: OpenAIJudgeConfig(**member) for key, member in values["members"].items()}
-    model = (judge_config_model if group == "judge" else target_config_model)(values["kind"])
+    model = (JUDGE_KINDS.config if group == "judge" else TARGET_KINDS.config)(values["kind"])
     config = model.model_validate(values)
     assert set(values) == set(model.model_fields)
     if isinstance(config, ReplyConfig):

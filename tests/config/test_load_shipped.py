@@ -13,8 +13,8 @@ from evalflow.app.core.inspect import inspect
 from evalflow.app.core.options import find_option, options
 from evalflow.config.load import compose
 from evalflow.config.schema import DatasetConfig, MetricConfig
-from evalflow.llm.registry import judge_config_model
-from evalflow.targets.registry import target_config_model
+from evalflow.llm.registry import JUDGE_KINDS
+from evalflow.targets.registry import TARGET_KINDS
 
 CONF = Path(__file__).parents[2] / "conf"
 
@@ -88,9 +88,9 @@ def fixed_keys(group: str, kind: str) -> set[str]:
     """The keys that a file of the group has whatever else is in it; those of single metric kinds may be left out."""
     models: dict[str, type[BaseModel]] = {"dataset": DatasetConfig, "metric": MetricConfig}
     if group == "judge":
-        models["judge"] = judge_config_model(kind)
+        models["judge"] = JUDGE_KINDS.config(kind)
     if group == "target":
-        models["target"] = target_config_model(kind)
+        models["target"] = TARGET_KINDS.config(kind)
     # Another column name, or fewer datasets, is the business of files that tools write; it takes a `+` elsewhere.
     rare = {"name", "datasets"} if group in ("dataset", "metric") else set[str]()
     return set(models[group].model_fields) - rare

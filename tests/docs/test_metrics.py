@@ -11,7 +11,7 @@ from typing import Any, get_args
 import pytest
 import yaml
 
-from evalflow.metrics.registry import build_metric, metric_config_model
+from evalflow.metrics.registry import METRIC_KINDS, build_metric
 from evalflow.metrics.rules import Rule
 from evalflow.prompts import Prompts
 from evalflow.records import Answer, Case
@@ -65,7 +65,7 @@ def test_every_score_rule_is_explained() -> None:
 def test_the_metric_on_the_page_can_be_built() -> None:
     for block in re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL):
         values = yaml.safe_load(block)
-        config = metric_config_model(values["kind"]).model_validate(values)
+        config = METRIC_KINDS.config(values["kind"]).model_validate(values)
         metric = build_metric("own", config, Prompts([ROOT / "prompts"]))
         assert metric.asks or metric.parts
 
@@ -75,7 +75,7 @@ def test_the_tool_calls_on_the_page(arguments: bool, score: float) -> None:
     (block,) = re.findall(r"^```json\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
     said = json.loads(block)
     values = {**yaml.safe_load(FILES["tool_correctness"]), "arguments": arguments}
-    config = metric_config_model(values["kind"]).model_validate(values)
+    config = METRIC_KINDS.config(values["kind"]).model_validate(values)
     metric = build_metric("tool_correctness", config, Prompts([]))
     case = Case(dataset="d", index=0, id=said["id"], expected=said["expected"])
     answer = Answer(dataset="d", index=0, case_id="1", target="t", answer=said["answer"], actual=said["actual"])

@@ -9,9 +9,9 @@ import pytest
 from evalflow.config.endpoints import EmbeddedJudgeConfig, OpenAIJudgeConfig
 from evalflow.config.targets import OpenAITargetConfig, RecordedTargetConfig
 from evalflow.errors import UserError
-from evalflow.llm.registry import build_judge, judge_config_model, judge_kinds
+from evalflow.llm.registry import JUDGE_KINDS, build_judge
 from evalflow.prompts import Prompts
-from evalflow.targets.registry import build_target, target_config_model
+from evalflow.targets.registry import TARGET_KINDS, build_target
 from evalflow.targets.reply import Form
 
 KEYLESS = {"kind": "openai", "model": "m", "base_url": "http://127.0.0.1:9/v1", "api_key_env": None}
@@ -26,8 +26,8 @@ def plugins(monkeypatch: pytest.MonkeyPatch) -> list[EntryPoint]:
 
 
 def test_each_kind_has_its_model_and_its_default_name() -> None:
-    assert judge_config_model("openai") is OpenAIJudgeConfig
-    assert judge_config_model("embedded") is EmbeddedJudgeConfig
+    assert JUDGE_KINDS.config("openai") is OpenAIJudgeConfig
+    assert JUDGE_KINDS.config("embedded") is EmbeddedJudgeConfig
     assert build_judge(OpenAIJudgeConfig.model_validate(KEYLESS), "ollama").info.name == "ollama:m"
     assert build_judge(OpenAIJudgeConfig.model_validate({**KEYLESS, "name": "x"}), "ollama").info.name == "x"
     assert build_judge(EmbeddedJudgeConfig(kind="embedded"), "embedded").info.name == "embedded"
@@ -42,32 +42,32 @@ def test_what_is_generated_decides_the_target(generate: Any, name: str) -> None:
 
 
 def test_recorded_answers_are_called_so() -> None:
-    assert target_config_model("recorded") is RecordedTargetConfig
+    assert TARGET_KINDS.config("recorded") is RecordedTargetConfig
     assert build_target(RecordedTargetConfig(kind="recorded"), "recorded", Prompts([]), {}, False).name == "recorded"
 
 
 def test_an_unknown_kind_names_the_nearest() -> None:
     with pytest.raises(UserError, match="did you mean 'openai'"):
-        judge_config_model("opnai")
+        JUDGE_KINDS.config("opnai")
     with pytest.raises(UserError, match="no target kind 'http9'"):
-        target_config_model("http9")
+        TARGET_KINDS.config("http9")
 
 
 def test_a_package_may_bring_a_kind_along(plugins: list[EntryPoint]) -> None:
     plugins.append(EntryPoint("oracle", "decimal:Decimal", "evalflow.judges"))
-    assert judge_kinds().names() == ["cascade", "embedded", "openai", "oracle", "panel"]
-    assert judge_kinds().get("oracle") is Decimal
+    assert JUDGE_KINDS.names() == ["cascade", "embedded", "openai", "oracle", "panel"]
+    assert JUDGE_KINDS.get("oracle") is Decimal
 
 
 @pytest.mark.parametrize("names", [["openai"], ["oracle", "oracle"]])
 def test_two_meanings_of_one_kind_are_refused(names: list[str], plugins: list[EntryPoint]) -> None:
     plugins.extend(EntryPoint(name, "decimal:Decimal", "evalflow.judges") for name in names)
     with pytest.raises(UserError, match=r"is defined by .* and by decimal:Decimal"):
-        judge_kinds().get("openai")
+        JUDGE_KINDS.get("openai")
 
 
 def test_a_package_that_cannot_be_imported_is_named(plugins: list[EntryPoint]) -> None:
     plugins.append(EntryPoint("oracle", "no_such_module:X", "evalflow.judges"))
     with pytest.raises(UserError, match="cannot be loaded from no_such_module:X"):
-        judge_kinds().get("oracle")
-    assert judge_kinds().get("openai").config_model is OpenAIJudgeConfig
+        JUDGE_KINDS.get("oracle")
+    assert JUDGE_KINDS.config("openai") is OpenAIJudgeConfig

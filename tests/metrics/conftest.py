@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from evalflow.errors import JudgeError
-from evalflow.metrics.registry import build_metric, metric_config_model
+from evalflow.metrics.registry import METRIC_KINDS, build_metric
 from evalflow.prompts import Prompts
 from evalflow.protocols import Metric
 from evalflow.records import Answer, Ask, Case, Context, JudgeInfo, Message, Outcome, Reply, Usage
@@ -110,7 +110,7 @@ class Bench:
         return self.build(name, {**yaml.safe_load((ROOT / "conf" / "metric" / f"{name}.yaml").read_text()), **changes})
 
     def build(self, name: str, values: Mapping[str, Any], prompts: Prompts | None = None) -> Metric:
-        config = metric_config_model(values["kind"]).model_validate(values)
+        config = METRIC_KINDS.config(values["kind"]).model_validate(values)
         return build_metric(name, config, prompts or self.prompts)
 
     def prepare(self, metric: Metric, judge: ScriptedJudge) -> Metric:

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from evalflow.config import kinds
 from evalflow.errors import UserError
-from evalflow.metrics.registry import build_metric, metric_config_model
+from evalflow.metrics.registry import METRIC_KINDS, build_metric
 from evalflow.prompts import Prompts
 
 TWO_STEPS = """
@@ -39,7 +39,7 @@ def problems(folder, text, name="mine"):
 
 def build(folder, text, name="mine"):
     values = yaml.safe_load(text)
-    return build_metric(name, metric_config_model(values["kind"]).model_validate(values), Prompts([folder]))
+    return build_metric(name, METRIC_KINDS.config(values["kind"]).model_validate(values), Prompts([folder]))
 
 
 def test_a_metric_is_two_files(bench, tmp_path):
@@ -152,7 +152,7 @@ def test_what_the_configuration_model_refuses(folder, old, new, message):
 
 def test_an_unknown_kind():
     with pytest.raises(UserError, match=r"no metric kind 'rubrik'\n  hint: did you mean 'rubric'"):
-        metric_config_model("rubrik")
+        METRIC_KINDS.config("rubrik")
 
 
 def entry(name, value):
@@ -165,13 +165,13 @@ def plugged(monkeypatch, *entries):
 
 def test_other_packages_add_kinds_through_the_same_door(monkeypatch):
     plugged(monkeypatch, entry("verse", "evalflow.metrics.kinds.rubric:RubricMetric"))
-    assert metric_config_model("verse") is metric_config_model("rubric")
+    assert METRIC_KINDS.config("verse") is METRIC_KINDS.config("rubric")
 
 
 def test_two_claims_to_one_kind_are_an_error(monkeypatch):
     plugged(monkeypatch, entry("rubric", "theirs:Rubric"), entry("verse", "a:A"), entry("verse", "b:B"))
     with pytest.raises(UserError) as error:
-        metric_config_model("judge")
+        METRIC_KINDS.config("judge")
     assert [p.what for p in error.value.problems] == [
         "the metric kind 'rubric' is defined by evalflow and by theirs:Rubric",
         "the metric kind 'verse' is defined by a:A and by b:B",
@@ -184,4 +184,4 @@ def test_a_kind_that_cannot_be_loaded(monkeypatch):
         UserError,
         match="cannot be loaded from evalflow_no_such_module:Verse: No module named",
     ):
-        metric_config_model("verse")
+        METRIC_KINDS.config("verse")

@@ -4,14 +4,14 @@ import pytest
 from pydantic import ValidationError
 
 from evalflow.config.explain import problems_of
-from evalflow.metrics.registry import metric_config_model
+from evalflow.metrics.registry import METRIC_KINDS
 
 STEP = {"id": "a", "prompt": "p.jinja", "returns": {"n": {"type": "int", "min": 1, "max": 5}}}
 JUDGE = {"kind": "judge", "steps": [STEP], "score": {"op": "value", "of": "a", "field": "n"}}
 
 
 def problem(values):
-    model = metric_config_model(values["kind"])
+    model = METRIC_KINDS.config(values["kind"])
     with pytest.raises(ValidationError) as error:
         model.model_validate(values)
     (found,) = problems_of(error.value, model, "metric.mine", None, [])

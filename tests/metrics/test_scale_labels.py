@@ -3,20 +3,20 @@
 import pytest
 import yaml
 
-from evalflow.metrics.registry import metric_config_model
+from evalflow.metrics.registry import METRIC_KINDS
 from evalflow.metrics.scale import FractionScale, LabelScale, NumberScale, label_scale, read_label, scale_in_words
 from evalflow.paths import share_dir
 
 
 def scale_of(name, **changes):
     values = yaml.safe_load((share_dir() / "conf" / "metric" / f"{name}.yaml").read_text()) | changes
-    return label_scale(metric_config_model(values["kind"]).model_validate(values), bounded=True)
+    return label_scale(METRIC_KINDS.config(values["kind"]).model_validate(values), bounded=True)
 
 
 def judged(field, rule):
     steps = [{"id": "s", "prompt": "p.jinja", "returns": {"x": field}}]
     values = {"kind": "judge", "needs": ["answer"], "steps": steps, "score": {"of": "s", "field": "x", **rule}}
-    return label_scale(metric_config_model("judge").model_validate(values), bounded=True)
+    return label_scale(METRIC_KINDS.config("judge").model_validate(values), bounded=True)
 
 
 def test_a_rubric_is_labelled_on_its_own_scale():

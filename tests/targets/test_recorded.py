@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from evalflow.metrics.registry import build_metric, metric_config_model
+from evalflow.metrics.registry import METRIC_KINDS, build_metric
 from evalflow.prompts import Prompts
 from evalflow.records import Case, Context, Message
 from evalflow.targets.recorded import RecordedTarget
 
 pytestmark = pytest.mark.anyio
 MESSAGES = (Message("user", "Why?"),)
-CALLED = metric_config_model("check").model_validate(
+CALLED = METRIC_KINDS.config("check").model_validate(
     {
         "kind": "check",
         "needs": ["metadata"],

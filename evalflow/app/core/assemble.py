@@ -24,13 +24,13 @@ from evalflow.config.validate import Settings, validate
 from evalflow.errors import Problem, UserError
 from evalflow.llm.panel import single, with_embedder
 from evalflow.llm.prices import price_facts, priced
-from evalflow.llm.registry import build_embedder, build_judge, embedder_config_model, judge_config_model
-from evalflow.metrics.registry import build_metric, metric_config_model
+from evalflow.llm.registry import EMBEDDER_KINDS, JUDGE_KINDS, build_embedder, build_judge
+from evalflow.metrics.registry import METRIC_KINDS, build_metric
 from evalflow.prompts import Prompts
 from evalflow.protocols import Judge, Metric, Target
 from evalflow.redaction import environment_values
 from evalflow.run.scoring import Pair
-from evalflow.targets.registry import build_target, target_config_model
+from evalflow.targets.registry import TARGET_KINDS, build_target
 from evalflow.targets.reply import Form
 
 _PASSWORD = re.compile(r"://[^/@:]*:(?!\$\{)[^/@]+@")
@@ -47,7 +47,7 @@ def settings_of(composed: Composed, *, programs: bool = True) -> Settings:
     Raises:
         UserError: Lists every problem found.
     """
-    settings = validate(composed, metric_config_model, judge_config_model, target_config_model, embedder_config_model)
+    settings = validate(composed, METRIC_KINDS.config, JUDGE_KINDS.config, TARGET_KINDS.config, EMBEDDER_KINDS.config)
     config = composed.storable
     parts: dict[str, Any] = {group: config[group] for group in ("judge", "target", "embedder")}
     parts |= {f"metric.{name}.judge": metric.get("judge") for name, metric in config["metric"].items()}

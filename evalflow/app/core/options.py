@@ -11,7 +11,7 @@ import yaml
 
 from evalflow.config.yaml_size import expect_bounded
 from evalflow.errors import Problem, UserError, did_you_mean
-from evalflow.metrics.registry import metric_kinds
+from evalflow.metrics.registry import METRIC_KINDS
 from evalflow.paths import conf_dirs
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -76,7 +76,7 @@ def find_option(name: str, config_dir: Path | None) -> Option:
     everything = options(config_dir)
     matching = [option for option in everything if option.name == own and group in ("", option.group)]
     if not matching:
-        known = {option.name for option in everything} | {*metric_kinds().names()}
+        known = {option.name for option in everything} | {*METRIC_KINDS.names()}
         raise UserError(Problem(f"there is nothing called {name!r}", "command line", did_you_mean(own, known)))
     if len(matching) > 1:
         choices = " or ".join(f"{option.group}/{option.name}" for option in matching)

@@ -17,7 +17,7 @@ from typing import Any, cast
 from evalflow.config.schema import TargetConfig
 from evalflow.errors import Problem, UserError
 from evalflow.paths import private_file, private_folder
-from evalflow.targets.registry import target_config_model
+from evalflow.targets.registry import TARGET_KINDS
 
 FILE = Path(".evalflow") / "programs"
 
@@ -60,7 +60,7 @@ def _program(manifest: Mapping[str, Any]) -> str | None:
     values: Mapping[str, Any] = cast("Mapping[str, Any]", target) if isinstance(target, Mapping) else {}
     kind = str(values.get("kind"))
     try:
-        if target_config_model(kind).runs_here is TargetConfig.runs_here:
+        if TARGET_KINDS.config(kind).runs_here is TargetConfig.runs_here:
             return None
     except UserError:
         return f"a target of kind {kind}"

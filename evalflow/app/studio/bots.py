@@ -23,7 +23,7 @@ from evalflow.protocols import Target
 from evalflow.records import Answer, Case, Message
 from evalflow.redaction import Redactor, environment_values
 from evalflow.store.tables import from_row
-from evalflow.targets.registry import build_target, target_config_model
+from evalflow.targets.registry import TARGET_KINDS, build_target
 from evalflow.targets.reply import Form
 
 Origin = Literal["workspace", "conf"]
@@ -184,7 +184,7 @@ def _built(name: str, config: Mapping[str, Any]) -> Target:
     plain = check_bot(name, config)
     if plain["kind"] == "recorded":
         raise UserError(Problem("recorded answers cannot be asked", "question", "choose a bot that answers"))
-    model = target_config_model(plain["kind"]).model_validate(_with_environment(plain))
+    model = TARGET_KINDS.config(plain["kind"]).model_validate(_with_environment(plain))
     return build_target(model, name, Prompts(prompt_dirs()), {"trial": Form()}, generate=True)
 
 

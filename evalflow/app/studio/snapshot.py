@@ -179,13 +179,13 @@ def _flatten(folder: Path, config: dict[str, Any], drafted: Composed, choice: Ru
 
 def _copy_prompts(folder: Path, config: Mapping[str, Any]) -> None:
     """Copy every template that may be used, and those that it includes."""
-    from evalflow.metrics.registry import build_metric, metric_config_model
+    from evalflow.metrics.registry import METRIC_KINDS, build_metric
     from evalflow.prompts import Prompts
 
     prompts = Prompts(prompt_dirs(folder / "conf"))
     named = _templates(config["target"])
     for name, values in config["metric"].items():
-        model = metric_config_model(values["kind"]).model_validate(values)
+        model = METRIC_KINDS.config(values["kind"]).model_validate(values)
         named += build_metric(name, model, prompts).prompts
         named += _templates(values)
     parts = dict.fromkeys(part for name in named for part in prompts.parts(name))

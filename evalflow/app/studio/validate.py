@@ -19,14 +19,14 @@ from evalflow.config.schema import IDENTIFIER, TargetConfig
 from evalflow.config.validate import ModelOf
 from evalflow.errors import Problem, UserError
 from evalflow.jsonvalues import DEEPEST, is_too_deep
-from evalflow.llm.registry import judge_config_model
-from evalflow.metrics.registry import build_metric, metric_config_model
+from evalflow.llm.registry import JUDGE_KINDS
+from evalflow.metrics.registry import METRIC_KINDS, build_metric
 from evalflow.paths import prompt_dirs
 from evalflow.prompts import Prompts
 from evalflow.protocols import Metric
 from evalflow.records import Case, Context, Message
 from evalflow.targets.recorded import recorded_answer
-from evalflow.targets.registry import build_target, target_config_model
+from evalflow.targets.registry import TARGET_KINDS, build_target
 
 _OF_JINJA = ("alters_data", "jinja_pass_arg", "unsafe_callable")
 """Attributes that Jinja reads from the objects that it calls."""
@@ -167,7 +167,7 @@ def check_bot(name: str, config: Mapping[str, Any]) -> dict[str, Any]:
         hint = f"one of {', '.join(BOT_KINDS)}"
         raise UserError(Problem(f"a bot of kind {kind!r} cannot be defined here", "target.kind", hint))
     problems = list(written_secrets({"target": plain}))
-    model = cast("TargetConfig | None", _validated(plain, "target", target_config_model, problems))
+    model = cast("TargetConfig | None", _validated(plain, "target", TARGET_KINDS.config, problems))
     if problems or model is None:
         raise UserError(problems)
     keyless = model.model_copy(update={"api_key_env": None}) if hasattr(model, "api_key_env") else model
@@ -194,7 +194,7 @@ def check_metric(
     key = f"metric.{name}"
     plain, own = _plain(definition, key), {str(file): text for file, text in (prompts or {}).items()}
     problems = [*written_secrets({f"{key}.judge": plain.get("judge")}), *_wrong_prompts(name, own)]
-    model = _validated(plain, key, metric_config_model, problems)
+    model = _validated(plain, key, METRIC_KINDS.config, problems)
     problems += _wrong_judge(plain.get("judge"), f"{key}.judge")
     if problems:
         raise UserError(problems)
@@ -295,7 +295,7 @@ def _wrong_judge(changes: Any, key: str) -> list[Problem]:
     if isinstance(changes, dict) and "kind" in changes:
         own = cast("dict[str, Any]", changes)
         asked = {"model": "of the run", **own} if own["kind"] == "openai" else own
-        _validated(asked, key, judge_config_model, problems)
+        _validated(asked, key, JUDGE_KINDS.config, problems)
     return problems
 
 
