@@ -65,6 +65,7 @@ class Outcome:
 class ScoreRecord:
     """One cell (dataset, case, target, target_repeat, metric, judge, repeat) and its outcome; a row of `scores`.
 
+    Its fields, in this order, are the list of the scores' columns; `summary.journal` derives those of all files.
     Tokens, cost and time are those of all its replies, cached ones included; `bill` holds what this run paid for.
     """
 
@@ -80,8 +81,8 @@ class ScoreRecord:
     metric_version: int
     judge: str | None
     repeat: int
-    status: Status
     member_of: str | None = None
+    status: Status
     score: float | None = None
     value: Any = None
     reason: str | None = None

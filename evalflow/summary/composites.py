@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 from evalflow.frozen import record
 from evalflow.lazy import pl
 from evalflow.metrics.kinds.composite import CompositeMetricConfig, Part, combine
-from evalflow.records import NOTHING, passes
-from evalflow.summary.journal import bill_row, journal_schema, json_text
+from evalflow.records import ScoreRecord, passes
+from evalflow.summary.journal import journal_row
 
 if TYPE_CHECKING:
     from evalflow.records import Direction, Outcome
 
 _ANSWER_KEY = ("dataset", "index", "target", "target_repeat")
-_ANSWER_COLUMNS = ("run_id", "case_id", "group", "tags")
+_ANSWER_COLUMNS = (*_ANSWER_KEY, "run_id", "case_id", "group", "tags", "finished_at")
 _PART_COLUMNS = ("status", "score", "reason", "error_type", "error")
 _Scores = Mapping[str, Mapping[int, tuple[Any, ...]]]
 """An answer's scores: by metric and judge's repeat, the values of `_PART_COLUMNS`."""
@@ -70,29 +70,21 @@ def with_composites(batches: Iterable[pl.DataFrame], composites: Sequence[Compos
 
 
 def _completed(rows: pl.DataFrame, composites: Sequence[Composite]) -> pl.DataFrame:
+    numbered = rows.with_row_index("place").with_columns(pl.col("place").first().over(_ANSWER_KEY))
+    firsts = numbered.unique("place", keep="first").select("place", *_ANSWER_COLUMNS).rows_by_key("place", named=True)
     made = [
-        {"place": place, **_row(composite, repeat, outcome)}
-        for place, scores in _answers(rows)
+        {"place": place, **journal_row(_record(composite, repeat, outcome, firsts[place][0]))}
+        for place, scores in _answers(numbered)
         for composite in composites
         for repeat, outcome in _outcomes(composite, scores)
     ]
-    if not made:
-        return rows
-    places = rows.with_row_index("place").group_by(_ANSWER_KEY, maintain_order=True).first()
-    schema = journal_schema()
-    known = {name: dtype for name, dtype in schema.items() if name in made[0]}
-    added = pl.DataFrame(made, schema={"place": pl.UInt32, **known}, orient="row")
-    added = added.join(places.select("place", *_ANSWER_KEY, *_ANSWER_COLUMNS, "finished_at"), on="place")
-    found = rows.join(places.select("place", *_ANSWER_KEY), on=_ANSWER_KEY, maintain_order="left")
-    added = added.with_columns(pl.lit(None, schema["member_of"]).alias("member_of"))
-    both = pl.concat([found.select("place", *schema), added.select("place", *schema)])
-    return both.sort("place", maintain_order=True).drop("place")
+    added = pl.DataFrame(made, schema=numbered.schema)
+    return pl.concat([numbered, added]).sort("place", maintain_order=True).drop("place")
 
 
 def _answers(rows: pl.DataFrame) -> Iterator[tuple[int, _Scores]]:
-    """Each answer's scores, with the number of its first row."""
-    own = rows.with_row_index("place").with_columns(pl.col("place").first().over(_ANSWER_KEY))
-    own = own.filter(pl.col("member_of").is_null())
+    """Each answer's scores, with its `place`."""
+    own = rows.filter(pl.col("member_of").is_null())
     found: defaultdict[int, defaultdict[str, dict[int, tuple[Any, ...]]]] = defaultdict(lambda: defaultdict(dict))
     for place, metric, repeat, *values in own.select("place", "metric", "repeat", *_PART_COLUMNS).iter_rows():
         found[place][metric][repeat] = tuple(values)
@@ -123,13 +115,12 @@ def _part(composite: Composite, name: str, values: tuple[Any, ...]) -> Part:
     return Part(status, score, reason, error_type, error, passed, inverted)
 
 
-def _row(composite: Composite, repeat: int, outcome: Outcome) -> dict[str, Any]:
-    """The composite's own columns. It makes no calls, so its cost is known to be 0."""
-    return {
-        "metric": composite.name, "metric_version": composite.config.version, "judge": composite.judge,
-        "repeat": repeat, "status": outcome.status, "score": outcome.score,
-        "value": None if outcome.value is None else json_text(outcome.value), "reason": outcome.reason,
-        "steps": json_text(outcome.steps), "error_type": outcome.error_type, "error": outcome.error,
-        "path": outcome.path, "input_tokens": 0, "output_tokens": 0, "cost_usd": 0.0, "latency_s": None,
-        "cached": False, "bill": bill_row(NOTHING),
-    }  # fmt: skip
+def _record(composite: Composite, repeat: int, outcome: Outcome, first: Mapping[str, Any]) -> ScoreRecord:
+    """The composite's score of the answer whose first row this is. It makes no calls, so its cost is known to be 0."""
+    about: dict[str, Any] = {**first, "tags": tuple(first["tags"] or ())}
+    return ScoreRecord(
+        **about, metric=composite.name, metric_version=composite.config.version,
+        judge=composite.judge, repeat=repeat, status=outcome.status, score=outcome.score, value=outcome.value,
+        reason=outcome.reason, steps=outcome.steps, error_type=outcome.error_type, error=outcome.error,
+        path=outcome.path, input_tokens=0, output_tokens=0, cost_usd=0.0,
+    )  # fmt: skip

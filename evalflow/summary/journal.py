@@ -6,14 +6,16 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import fields
+from functools import cache
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, cast
+from types import NoneType, UnionType
+from typing import Any, cast, get_args, get_type_hints
 
 from pydantic_core import PydanticSerializationError, to_json
 
 from evalflow.lazy import pl
-from evalflow.records import ScoreRecord, Spend, Usage
+from evalflow.records import NOTHING, ScoreRecord, Spend, Usage
 
 _TAIL = 1 << 16
 _CANONICAL = json.JSONEncoder(ensure_ascii=False, sort_keys=True, allow_nan=False, separators=(",", ":"))
@@ -122,31 +124,28 @@ SLICE = ("dataset", "target", "metric", "judge")
 
 def scores_schema() -> pl.Schema:
     """Columns of scores.parquet, in order: a record's without `index` and bill, and threshold and passed."""
-    derived = {"threshold": pl.Float64(), "passed": pl.Boolean()}
-    schema: dict[str, pl.DataType] = {}
-    for name, dtype in journal_schema().items():
-        if name not in {"index", "bill"}:
-            schema[name] = dtype
-        if name == "value":
-            schema |= derived
-    return pl.Schema(schema)
+    columns = [(name, dtype) for name, dtype in journal_schema().items() if name not in {"index", "bill"}]
+    after = [name for name, _ in columns].index("value") + 1
+    columns[after:after] = [("threshold", pl.Float64()), ("passed", pl.Boolean())]
+    return pl.Schema(columns)
 
 
+@cache
 def journal_schema() -> pl.Schema:
     """Columns of a line of scores.jsonl: the fields of ScoreRecord; value and steps are JSON text."""
-    text, number, count = pl.String, pl.Float64, pl.Int64
-    bill = pl.Struct({
-        "requests": count, "reasks": count, "input_tokens": count, "output_tokens": count, "remembered": count,
-        "saved_usd": number, "paid": pl.List(count),
-    })  # fmt: skip
-    return pl.Schema({
-        "run_id": text, "dataset": text, "index": count, "case_id": text, "group": text, "tags": pl.List(text),
-        "target": text, "target_repeat": count, "metric": text, "metric_version": count, "judge": text,
-        "repeat": count, "member_of": text, "status": text, "score": number, "value": text, "reason": text,
-        "steps": text, "error_type": text, "error": text, "path": text, "input_tokens": count,
-        "output_tokens": count, "cost_usd": number, "latency_s": number, "cached": pl.Boolean, "bill": bill,
-        "finished_at": text,
-    })  # fmt: skip
+    types = {str: pl.String, int: pl.Int64, float: pl.Float64, bool: pl.Boolean, tuple[str, ...]: pl.List(pl.String)}
+    special = {
+        "bill": pl.Struct(
+            {**dict.fromkeys(bill_row(NOTHING), pl.Int64), "saved_usd": pl.Float64, "paid": pl.List(pl.Int64)}
+        )
+    }
+    hints = get_type_hints(ScoreRecord)
+    return pl.Schema({name: special.get(name) or types.get(_plain_type(hints[name]), pl.String) for name in _NAMES})
+
+
+def _plain_type(hint: Any) -> Any:
+    """A field's type without None."""
+    return next(iter(set(get_args(hint)) - {NoneType}), hint) if isinstance(hint, UnionType) else hint
 
 
 def summary_schema() -> pl.Schema:
