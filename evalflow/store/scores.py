@@ -79,20 +79,14 @@ class ScoreFilter:
 
 
 @dataclass(frozen=True, slots=True)
-class Score:
-    """One score with its question and answer.
+class AnsweredCase:
+    """A case of a run, as one answer of the target shows it.
 
     Attributes:
-        id: The score's id in its run.
         position: The answer's position in its run, in input order, from 0.
-        value: On the metric's own scale.
-        threshold, passed: None if no threshold applies; passed also if status is not scored.
-        error, error_type: Why there is no score.
         answer_error: Why there is no answer.
-        steps: The judge's steps; None if not requested (see `get_score`).
     """
 
-    id: str
     position: int
     dataset: str
     case_id: str
@@ -103,6 +97,21 @@ class Score:
     answer_error: str | None
     target: str
     target_repeat: int
+
+
+@dataclass(frozen=True, slots=True)
+class Score(AnsweredCase):
+    """One score with its question and answer.
+
+    Attributes:
+        id: The score's id in its run.
+        value: On the metric's own scale.
+        threshold, passed: None if no threshold applies; passed also if status is not scored.
+        error, error_type: Why there is no score.
+        steps: The judge's steps; None if not requested (see `RunScores.get`).
+    """
+
+    id: str
     metric: str
     judge: str | None
     repeat: int
@@ -186,16 +195,19 @@ class RunScores:
         return {n: json.loads(text) for n, text in found}
 
     def count(self, wanted: ScoreFilter) -> int:
-        """The number of scores; slow, since it scans all of them."""
+        """The number of scores; slow in a large run unless an index counts them."""
+        if wanted.passed is not None and wanted.metric is None:  # an index counts one metric at a time
+            metrics = dict.fromkeys(limit.metric for limit in self.limits)
+            return sum(self.count(replace(wanted, metric=metric)) for metric in metrics)
         query = select(func.count()).select_from(scores).where(*self._conditions(wanted))
         return self.connection.scalar(query) or 0
 
     def passing(self, limit: Limit) -> tuple[int, int]:
         """The number of scores of a metric and judge that pass a threshold, and the number of all."""
-        query = select(func.coalesce(func.sum(case((limit.is_met(), 1), else_=0)), 0), func.count())
-        of_metric = (scores.c.run == self.run, scores.c.score.is_not(None), limit.is_for())
-        passed, total = self.connection.execute(query.where(*of_metric)).one()
-        return int(passed), int(total)
+        of_metric = select(func.count()).where(scores.c.run == self.run, limit.is_for())
+        counted = (of_metric.where(condition) for condition in (limit.is_met(), scores.c.score.is_not(None)))
+        passed, total = (self.connection.scalar(query) or 0 for query in counted)
+        return passed, total
 
     def span(self, metric: str) -> tuple[float, float] | None:
         """The lowest and the highest score of a metric."""

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from itertools import islice
-from typing import Any, Generic, TypeVar
+from types import NoneType
+from typing import Any, Generic, TypeVar, get_args, get_type_hints
 
 from sqlalchemy import (
     JSON,
@@ -34,6 +35,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import postgresql, sqlite
 
+from evalflow.records import ScoreRecord
+
 NAME = 200
 """Characters of a name."""
 
@@ -59,6 +62,22 @@ def _version() -> Column[int]:
 def _at(name: str, *, nullable: bool = False) -> Column[str]:
     """A time, as ISO 8601 in UTC."""
     return Column(name, String(40), nullable=nullable)
+
+
+_TYPES = {str: Text, int: Integer, float: Float, Any: Text}
+_NOT_OF_A_SCORE = frozenset({
+    *("run_id", "dataset", "index", "case_id", "group", "tags", "target", "target_repeat"),  # of its answer
+    *("metric_version", "steps", "input_tokens", "output_tokens", "cached", "bill", "finished_at"),
+})  # fmt: skip
+
+
+def _score_columns() -> Iterator[Column[Any]]:
+    """The fields of a score that the table has; a value of any type is JSON, and texts of fixed choices are short."""
+    for name, hint in get_type_hints(ScoreRecord).items():
+        if name not in _NOT_OF_A_SCORE:
+            kind, *_ = [one for one in get_args(hint) if one is not NoneType] or [hint]
+            is_nullable = hint is Any or NoneType in get_args(hint)
+            yield Column(name, _TYPES.get(kind, String(10)), nullable=is_nullable)
 
 
 bots = Table(
@@ -188,24 +207,12 @@ scores = Table(
     Column("run", Integer, ForeignKey("runs.id", ondelete="CASCADE"), nullable=False),
     Column("position", Integer, nullable=False),
     Column("n", Integer, nullable=False),
-    Column("metric", Text, nullable=False),
-    Column("judge", Text, nullable=True),
-    Column("repeat", Integer, nullable=False),
-    Column("member_of", Text, nullable=True),
-    Column("status", String(10), nullable=False),
-    Column("score", Float, nullable=True),
-    Column("value", Text, nullable=True),
-    Column("reason", Text, nullable=True),
-    Column("error_type", Text, nullable=True),
-    Column("error", Text, nullable=True),
-    Column("path", String(10), nullable=True),
-    Column("cost_usd", Float, nullable=True),
-    Column("latency_s", Float, nullable=True),
+    *_score_columns(),
     PrimaryKeyConstraint("run", "position", "n"),
     # Each index covers its filters, so that finding a page reads no rows that do not match.
     Index("ix_scores_by_metric", "run", "metric", "position", "n", "status", "score", "judge"),
     Index("ix_scores_by_status", "run", "status", "position", "n", "score", "metric", "judge"),
-    Index("ix_scores_by_score", "run", "metric", "score", "position", "n"),
+    Index("ix_scores_by_score", "run", "metric", "score", "position", "n", "judge"),
 )
 
 score_steps = Table(

@@ -28,7 +28,7 @@ from evalflow.run.folder import RunFolder
 from evalflow.run.journal import AnswerBook
 from evalflow.run.plan import PreparedFile
 from evalflow.run.scoring import Pair
-from evalflow.store.scores import RunScores
+from evalflow.store.scores import AnsweredCase, RunScores
 from evalflow.store.tables import from_row
 
 if TYPE_CHECKING:
@@ -36,28 +36,16 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class RunCase:
-    """A case with one answer of a target.
+class RunCase(AnsweredCase):
+    """A case of a run in full.
 
     Attributes:
-        position: The answer's position in its run, from 0.
-        dataset, case_id, tags, question, answer, reference, target, target_repeat, answer_error: As in Score.
         case: The case with recorded values replaced by the answer's; None if its files are gone.
         gone: Why the case is None.
         scores: All its scores, each with the judge's steps; at most 500.
         last: The position of the run's last answer.
     """
 
-    position: int
-    dataset: str
-    case_id: str
-    tags: Sequence[str]
-    question: str
-    answer: str | None
-    reference: str | None
-    target: str
-    target_repeat: int
-    answer_error: str | None
     case: Case | None
     gone: str
     scores: Sequence[Score]
