@@ -20,8 +20,7 @@ from evalflow.app.core.calibration import (
     save_calibration,
     save_ranking,
 )
-from evalflow.app.core.label_sheets import write_sample
-from evalflow.app.core.labels import RunLabels, bound_labels, finished_runs, labels_of_sweep, other_runs
+from evalflow.app.core.labels import RunLabels, bound_labels, finished_runs, labels_of_sweep, other_runs, write_sample
 from evalflow.app.core.rederive import rewrite
 from evalflow.app.core.saved import find_folder, jobs_of, open_scored
 from evalflow.app.core.screen import shown

@@ -13,8 +13,7 @@ from rich.console import Console, Group
 from rich.padding import Padding
 from rich.table import Table
 
-from evalflow.app.core.options import GROUPS, Option, find_option, options
-from evalflow.app.core.suggest import Catalogue, Fit
+from evalflow.app.core.options import GROUPS, Catalogue, Fit, Option, find_option, options
 from evalflow.errors import command
 from evalflow.metrics.registry import METRIC_KINDS, Calls, calls_of
 from evalflow.report.wording import literal, plain

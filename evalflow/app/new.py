@@ -7,9 +7,8 @@ from pathlib import Path
 from rich.console import Console
 
 from evalflow import datasets
-from evalflow.app.core.options import find_option, options
+from evalflow.app.core.options import Catalogue, find_option, options
 from evalflow.app.core.screen import propose_command, write_new
-from evalflow.app.core.suggest import Catalogue
 from evalflow.config.schema import IDENTIFIER, DatasetConfig
 from evalflow.errors import Problem, UserError
 from evalflow.paths import prompt_dirs

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import argparse
+import json
 import sys
 import webbrowser
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
 from evalflow.app.core.calibration import rank_again
+from evalflow.app.core.derive import answered_rows
 from evalflow.app.core.rederive import rewrite
-from evalflow.app.core.saved import find_folder, is_override, jobs_of
+from evalflow.app.core.saved import find_folder, find_run, is_override, jobs_of, open_run
 from evalflow.app.core.screen import shown
 from evalflow.app.core.sweep import write_sweep
-from evalflow.errors import Problem, UserError, command
+from evalflow.datasets import tag_levels, tag_name
+from evalflow.errors import Problem, UserError, command, did_you_mean
 from evalflow.lazy import pl
+from evalflow.report.cases import print_case
+from evalflow.report.results_csv import AnsweredCase, as_answered
 from evalflow.report.wording import literal, number, percent
 from evalflow.run.folder import RunFolder
 
@@ -80,3 +87,114 @@ def open_report(folder: str | None, console: Console) -> int:
     if not webbrowser.open(page.as_uri()):
         sys.stderr.write("no browser could be started; open the file yourself\n")
     return 0
+
+
+_SCORE_KEYS = (
+    "metric", "judge", "member_of", "repeat", "status", "score", "threshold", "passed", "reason", "error_type", "error",
+    "path",
+)  # fmt: skip
+
+
+def show_cases(options: argparse.Namespace, console: Console) -> int:
+    """Show the cases that match the options, in input order, each with the answers of all targets.
+
+    Args:
+        options: run, failed, metric, tag, id, limit, json.
+        console: Where to print.
+
+    Raises:
+        UserError: There is no such run, metric, tag or case, the limit is negative, or the run has no tables yet.
+    """
+    if options.limit < 0:
+        raise UserError(Problem(f"--limit is {options.limit}", "command line", "--limit 0 shows all cases"))
+    folder = find_run(options.run, "cases")
+    if not folder.scores.is_file():
+        where = folder.path
+        hint = f"write them: {command('report', where)}\n  or finish it: {command('resume', where)}"
+        raise UserError(Problem("the run ended before its tables were written", str(folder.path), hint))
+    scores = _matching(pl.scan_parquet(folder.scores), folder, options)
+    ids = scores.select("dataset", "case_id").unique(maintain_order=True).collect(engine="streaming")
+    wanted = ids.head(options.limit) if options.limit else ids
+    shown = list(case_rows(folder, scores, wanted))
+    if options.json:
+        console.file.write(json.dumps({"n": ids.height, "cases": shown}, ensure_ascii=False, indent=2) + "\n")
+        return 0
+    for case in shown:
+        print_case(console, case)
+    if options.failed and not shown and not _can_fail(folder):
+        console.print("no score of this run can fail: no threshold counts here; leave --failed out")
+    left = ids.height - wanted.height
+    more = f"; {left} more with --limit 0" if left else ""
+    console.print(f"{wanted.height} case{'' if wanted.height == 1 else 's'}{more}", style="dim")
+    return 0
+
+
+def _matching(scores: pl.LazyFrame, folder: RunFolder, options: argparse.Namespace) -> pl.LazyFrame:
+    every = scores
+    for column, given in (("metric", options.metric), ("case_id", options.id)):
+        if given is None:
+            continue
+        known: list[str] = every.select(pl.col(column).unique()).collect()[column].to_list()
+        if given not in known:
+            what = f"the run has no {column.removesuffix('_id')} {given!r}"
+            raise UserError(Problem(what, str(folder.path), did_you_mean(given, known)))
+        scores = scores.filter(pl.col(column) == given)
+    if options.tag is not None:
+        scores = scores.filter(_tagged(every, folder, options.tag))
+    if options.failed:
+        failed = (pl.col("status") == "error") | ~pl.col("passed").fill_null(value=True)
+        scores = scores.filter(failed & pl.col("member_of").is_null())
+    return scores
+
+
+def _tagged(scores: pl.LazyFrame, folder: RunFolder, given: str) -> pl.Expr:
+    """Whether a score's case has this tag or a sub-tag."""
+    tag = tag_name(given)
+    found = scores.select(pl.col("tags").explode().unique().drop_nulls()).collect()["tags"].to_list()
+    known = {level for own in found for level in tag_levels(own)}
+    if tag not in known:
+        hint = did_you_mean(tag, known) if known else "its cases have no tags"
+        raise UserError(Problem(f"the run has no tag {given!r}", str(folder.path), hint))
+    matching = [own for own in found if tag in tag_levels(own)]
+    return pl.col("tags").list.eval(pl.element().is_in(matching)).list.any()
+
+
+def _can_fail(folder: RunFolder) -> bool:
+    return bool(pl.scan_parquet(folder.scores).select(pl.col("threshold").is_not_null().any()).collect().item())
+
+
+def case_rows(folder: RunFolder, scores: pl.LazyFrame, wanted: pl.DataFrame) -> Iterator[dict[str, Any]]:
+    """Each wanted case with the answers of all targets and its scores; the keys are those of `cases --json`.
+
+    Args:
+        folder: The run's folder.
+        scores: Rows of its scores.parquet.
+        wanted: dataset and case_id of the cases.
+    """
+    yield from map(_described, answered_rows(open_run(folder), scores, set(wanted.iter_rows())))
+
+
+def _described(row: AnsweredCase) -> dict[str, Any]:
+    case = as_answered(row.case, row.answer)
+    return {
+        "dataset": case.dataset,
+        "id": case.id,
+        "tags": list(case.tags),
+        "target": row.target,
+        "target_repeat": row.target_repeat,
+        "messages": [{"role": message.role, "content": message.content} for message in case.messages],
+        "answer": case.answer,
+        "actual": case.actual,
+        "error": row.answer.error if row.answer else None,
+        "reference": case.reference,
+        "expected": case.expected,
+        "contexts": [{"title": c.title, "text": c.text} for c in case.contexts or ()],
+        "scores": [
+            {
+                **{key: score[key] for key in _SCORE_KEYS},
+                "value": json.loads(score["value"]) if score["value"] else None,
+                "steps": json.loads(score["steps"] or "[]"),
+            }
+            for score in row.scores
+        ],
+    }

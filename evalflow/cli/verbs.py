@@ -44,7 +44,7 @@ def _check(words: list[str]) -> int:
 def _resume(words: list[str]) -> int:
     from evalflow.app.core.saved import is_override
     from evalflow.app.core.screen import TerminalScreen
-    from evalflow.app.resume import resume
+    from evalflow.app.run import resume
 
     changes = [word for word in words if is_override(word)]
     words = [word for word in words if word not in changes]
@@ -65,7 +65,7 @@ def _resume(words: list[str]) -> int:
 
 
 def _cases(words: list[str]) -> int:
-    from evalflow.app.cases import show_cases
+    from evalflow.app.report import show_cases
 
     parser = _parser_of("cases", "Show cases: question, answer, score, reason and the judge's steps.")
     parser.add_argument("run", nargs="?", help="a run's folder; the latest without it")
@@ -219,7 +219,7 @@ def _new(words: list[str]) -> int:
 
 
 def _tiamat(words: list[str]) -> int:
-    from evalflow.app.tiamat import run_tiamat
+    from evalflow.app.importing import run_tiamat
 
     test = [word for word in words if "=" not in word and not word.startswith("-")]
     overrides = [word for word in words if word not in test]
@@ -274,7 +274,7 @@ def _cache(words: list[str]) -> int:
 
 
 def _worker(words: list[str]) -> int:
-    from evalflow.app.worker.worker import work
+    from evalflow.app.worker import work
 
     parser = _parser_of("worker", "Carry out the runs that the application has queued, until it is stopped.")
     where = "the database; without it, .evalflow/evalflow.db in the working directory"

@@ -10,8 +10,7 @@ import pytest
 from rich.console import Console
 
 from evalflow.app.catalogue import metric_facts, metric_table
-from evalflow.app.core.options import Option, options
-from evalflow.app.core.suggest import Catalogue
+from evalflow.app.core.options import Catalogue, Option, options
 from evalflow.metrics.registry import calls_of
 
 

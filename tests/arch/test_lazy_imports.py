@@ -96,9 +96,8 @@ def test_a_list_composes_nothing_and_colours_no_code(tmp_path: Path) -> None:
 
 
 NOT_FOR_CHECKS = {
-    "evalflow.app.core.baseline",
-    "evalflow.app.core.calibration",
     "evalflow.app.core.comparison",
+    "evalflow.app.core.calibration",
     "evalflow.app.core.labels",
     "evalflow.app.core.leaderboard",
     "evalflow.app.core.sweep",

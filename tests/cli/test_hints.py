@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from evalflow.app.core.options import Option, options
-from evalflow.app.core.suggest import Catalogue
+from evalflow.app.core.options import Catalogue, Option, options
 from evalflow.cli import run_command
 from evalflow.testing import Endpoint
 

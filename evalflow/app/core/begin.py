@@ -291,7 +291,7 @@ def facts_of(inspection: Inspection) -> dict[str, Any]:
     facts = _facts_of(inspection)
     run = inspection.parts.settings.run
     if run.baseline is not None:
-        from evalflow.app.core.baseline import baseline_problems
+        from evalflow.app.core.comparison import baseline_problems
 
         problems = baseline_problems(inspection.gates, run, facts)
         if problems:

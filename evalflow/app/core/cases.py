@@ -19,7 +19,7 @@ from evalflow.targets.conversation import open_turns
 from evalflow.targets.recorded import recorded_answer
 
 if TYPE_CHECKING:
-    from evalflow.app.core.baseline import BaselineAnswers
+    from evalflow.app.core.comparison import BaselineAnswers
 
 
 BASELINE = "baseline"

@@ -151,7 +151,7 @@ def evaluate_run_gates(
     run, why = rules.settings.run, ""
     compared: dict[str, Any] = {}
     if any(gate.baseline for gate in rules.gates):
-        from evalflow.app.core.baseline import baseline_summary, differences
+        from evalflow.app.core.comparison import baseline_summary, differences
 
         try:
             compared["differences"] = differences(rules.gates, run, scores, rules.metrics)

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from rich.console import Console
 
 from evalflow import datasets, paths
-from evalflow.app.core.derive import answered_rows
-from evalflow.app.core.saved import SavedRun, open_scored
+from evalflow.app.core.derive import answered_rows, without_unanswered
+from evalflow.app.core.saved import SavedRun, find_run, open_scored
 from evalflow.app.core.screen import shown
-from evalflow.errors import Problem, UserError, command
+from evalflow.errors import Problem, UserError, command, did_you_mean
+from evalflow.labels.draw import Drawn, Key, UnlabelledAnswer, draw, draw_groups, score_strata, tag_stratum
 from evalflow.labels.read import (
     HERE,
     Bound,
@@ -26,15 +30,14 @@ from evalflow.labels.read import (
     parse,
     parse_case,
 )
+from evalflow.labels.sheet import CELL, Sheet, key_of, read_sheet, shown_case, write_label_sheet
 from evalflow.lazy import pl
-from evalflow.metrics.scale import label_scale, read_label
+from evalflow.metrics.scale import label_scale, read_label, scale_in_words
 from evalflow.metrics.steps import is_recorded
+from evalflow.report.results_csv import as_answered
+from evalflow.report.wording import literal
 from evalflow.run.folder import RunFolder
 from evalflow.summary.agreement import label_frame
-
-if TYPE_CHECKING:
-    pass
-
 
 OF_DATA = "the data's own labels"
 _MOST = 50
@@ -253,3 +256,200 @@ def _everything(runs: Iterable[SavedRun]) -> Elsewhere:
         for dataset, case_id in run.scores().select("dataset", "case_id").unique().collect().iter_rows():
             cases.setdefault(case_id, set()).add(dataset)
     return Elsewhere(metrics, cases)
+
+
+SHEET = Path("labels.csv")
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """A run to sample answers from, and the metrics to label them on, with the scale of each in words."""
+
+    run: SavedRun
+    metrics: Mapping[str, str]
+
+    def scores(self) -> pl.LazyFrame:
+        """The scores of these metrics, without those of answers that people cannot label."""
+        judged = self._own().filter(pl.col("status").is_in(["scored", "error"]))
+        return without_unanswered(self.run, judged)
+
+    def count(self) -> int:
+        return self._own().select(CELL).unique().collect().height
+
+    def _own(self) -> pl.LazyFrame:
+        return self.run.scores().filter(pl.col("metric").is_in(list(self.metrics)) & pl.col("member_of").is_null())
+
+
+def write_sample(options: argparse.Namespace, console: Console) -> int:
+    """Sample answers of a run and write them into a sheet; an existing sheet is topped up.
+
+    Args:
+        options: run, sample, out, seed, stratify, by_group, metric.
+        console: Where to print.
+
+    Raises:
+        UserError: There is no such run or metric, nothing to sample, or the sheet has other answers.
+    """
+    path = Path(options.out) if options.out else SHEET
+    folder = find_run(options.run, "calibrate", "--sample", "50")
+    run = open_scored(folder)
+    source = _Source(run, _graded(run, options.metric))
+    problems = list(_option_problems(options, path, source))
+    if problems:
+        raise UserError(problems)
+    candidates = list(_candidates(source))
+    if not candidates:
+        what = f"no answer can be labelled on {', '.join(source.metrics)}"
+        raise UserError(Problem(what, str(folder.path), f"look at them: {command('cases', folder.path)}"))
+    sheet = _existing(path)
+    how = "by group" if options.by_group else "by strata" if options.stratify else "one by one"
+    _refuse_other_draws(sheet, candidates, path, how)
+    drawn = _drawn(candidates, sheet, options)
+    fresh = _fresh(source, drawn, sheet, path)
+    if options.by_group:
+        groups = {one.key: one.group for one in candidates}
+        fresh = [row | {"group": groups[key_of(row)]} for row in fresh]
+    write_label_sheet(path, [row | {"weight": _weight(drawn, key_of(row))} for row in sheet.rows] + fresh)
+    total = source.count()
+    console.print(literal(f"{_summary(drawn, candidates, options, total)}; {len(fresh)} rows added"))
+    for line in _left_out(candidates, total):
+        console.print(literal(line))
+    for name, (taken, size) in drawn.strata.items() if options.stratify else ():
+        console.print(literal(f"  {name}: {taken} of {size}", style="dim"))
+    _print_next(console, path, source, by_group=options.by_group)
+    return 0
+
+
+def _drawn(candidates: Sequence[UnlabelledAnswer], sheet: Sheet, options: argparse.Namespace) -> Drawn:
+    if options.by_group:
+        return draw_groups(candidates, options.sample, options.seed, already=sheet.answers)
+    strata = {None: None, "score": score_strata(candidates), "tag": tag_stratum}[options.stratify]
+    return draw(candidates, options.sample, options.seed, stratum=strata, already=sheet.answers)
+
+
+def _summary(drawn: Drawn, candidates: Sequence[UnlabelledAnswer], options: argparse.Namespace, total: int) -> str:
+    n, (of, groups) = len(drawn.weights), drawn.groups
+    name = "answers" if total == len(candidates) else "answers that can be labelled"
+    answers = f"all {n} {name}" if n == len(candidates) else f"{n} of {len(candidates)} {name}"
+    if options.by_group:
+        return f"{answers}: {of} of {groups} groups, whole, drawn at random with seed {options.seed}"
+    if groups == len(candidates) or n == len(candidates):
+        return f"{answers}, drawn at random with seed {options.seed}"
+    return f"{answers}, drawn one by one at random with seed {options.seed}, from {of} of {groups} groups"
+
+
+def _left_out(candidates: Sequence[UnlabelledAnswer], total: int) -> Iterator[str]:
+    failed = sum(one.score is None for one in candidates)
+    if failed:
+        yield f"{failed} of these {len(candidates)} have no score by the judge, and are drawn like the others"
+    if total > len(candidates):
+        left = total - len(candidates)
+        yield f"{left} of {total} answers are left out: skipped, undefined, or the target gave none"
+
+
+def _graded(run: SavedRun, wanted: str | None) -> dict[str, str]:
+    """The wanted metric, else the judged ones, else all; with the scale of each in words."""
+    known = run.rules.metrics
+    if wanted is not None and wanted not in known:
+        raise UserError(Problem(f"the run has no metric {wanted!r}", str(run.folder.path), did_you_mean(wanted, known)))
+    names = [wanted] if wanted else [name for name in known if run.rules.metrics[name].judge] or list(known)
+    scales = {name: label_scale(known[name].config, bounded=known[name].bounded) for name in names}
+    return {name: scale_in_words(scale) for name, scale in scales.items()}
+
+
+def _option_problems(options: argparse.Namespace, path: Path, source: _Source) -> Iterator[Problem]:
+    if options.sample < 1:
+        yield Problem(f"--sample is {options.sample}", "command line", "say how many answers to label: --sample 50")
+    if path.suffix.lower() not in (".csv", ".jsonl"):
+        yield Problem(f"--out {path} is neither .csv nor .jsonl", "command line", f"--out {SHEET}")
+    if not path.parent.is_dir():
+        yield Problem(f"there is no folder {path.parent}", "command line", f"--out {SHEET}")
+    if options.stratify and options.by_group:
+        yield Problem("--stratify and --by-group are two ways to draw", "command line", "leave one of them out")
+    if options.stratify and len(source.metrics) > 1:
+        hint = f"name one of them: --metric {next(iter(source.metrics))}"
+        yield Problem(f"strata are of one metric, and there are {len(source.metrics)}", "command line", hint)
+
+
+def _candidates(source: _Source) -> Iterator[UnlabelledAnswer]:
+    group = pl.col("group").fill_null(pl.col("case_id"))
+    own = pl.col("score").mean(), pl.col("tags").first(), group.first()
+    answers = source.scores().group_by(CELL, maintain_order=True).agg(*own)
+    for dataset, case_id, target, repeat, score, tags, name in answers.collect().iter_rows():
+        yield UnlabelledAnswer((dataset, case_id, target, repeat), score, tuple(tags or ()), name)
+
+
+def _existing(path: Path) -> Sheet:
+    rows: list[tuple[str, dict[str, Any]]] = []
+    broken: list[Problem] = []
+    for row in datasets.plain_rows(path) if path.exists() else ():
+        if isinstance(row, Problem):
+            broken.append(row)
+        else:
+            rows.append((row.where, row.data))
+    sheet, problems = read_sheet(rows)
+    if broken or problems:
+        raise UserError([*broken, *problems][:_MOST])
+    return sheet
+
+
+def _refuse_other_draws(sheet: Sheet, candidates: Sequence[UnlabelledAnswer], path: Path, how: str) -> None:
+    known = {one.key for one in candidates}
+    others = [key for key in sheet.answers if key not in known]
+    if others:
+        what = f"{len(others)} of {len(sheet.answers)} answers in it are not of this run, such as {others[0][1]}"
+        raise UserError(Problem(what, shown(path), "write a new sheet: --out FILE"))
+    before = "by group" if sheet.grouped else "by strata" if sheet.weighted else "one by one"
+    if sheet.answers and before != how:
+        hints = {"by group": "say --by-group", "by strata": "say --stratify as then"}
+        hint = hints.get(before, "leave --stratify and --by-group out")
+        raise UserError(Problem(f"its answers were drawn {before}", shown(path), f"{hint}, or --out FILE"))
+    if how == "by group" and len({(one.key[0], one.group) for one in candidates}) == len(candidates):
+        hint = "leave --by-group out, or say what groups answers: dataset.NAME.group=FIELD"
+        raise UserError(Problem("every answer is a group of its own", "--by-group", hint))
+
+
+def _fresh(source: _Source, drawn: Drawn, sheet: Sheet, path: Path) -> list[dict[str, Any]]:
+    """A row for each sampled answer and metric that is not in the sheet yet, in sampling order.
+
+    Raises:
+        UserError: The sheet has another answer for a sampled case.
+    """
+    made: dict[Key, list[dict[str, Any]]] = {}
+    for row in answered_rows(source.run, source.scores(), {key[:2] for key in drawn.weights}):
+        key = (row.case.dataset, row.case.id, row.target, row.target_repeat)
+        if key not in drawn.weights or row.answer is None:
+            continue
+        if sheet.answers.get(key, answer_hash(row.answer)) != answer_hash(row.answer):
+            what = f"its answer to case {key[1]} is another than this run's"
+            raise UserError(Problem(what, shown(path), "write a new sheet: --out FILE"))
+        metrics = dict.fromkeys(score["metric"] for score in row.scores)
+        asked = [metric for metric in metrics if (key, metric) not in sheet.asked]
+        about = {
+            **dict(zip(CELL, key, strict=True)),
+            "answer_hash": answer_hash(row.answer),
+            "weight": _weight(drawn, key),
+            **shown_case(as_answered(row.case, row.answer)),
+        }
+        made[key] = [about | {"metric": metric, "scale": source.metrics[metric]} for metric in asked]
+    return [row for key in drawn.weights for row in made.get(key, ())]
+
+
+def _weight(drawn: Drawn, key: Key) -> float:
+    return round(drawn.weights[key], 6)
+
+
+def _print_next(console: Console, path: Path, source: _Source, *, by_group: bool) -> None:
+    for name, scale in source.metrics.items():
+        description = source.run.rules.metrics[name].config.description
+        console.print(literal(f"{name}: {description} Write {scale}."))
+    words = "Fill the columns value and by, without a look at the judge's scores. "
+    words += (
+        "Groups are in random order: whoever stops early should do so at the end of a group. "
+        if by_group
+        else "Rows are in random order: whoever stops early has labelled answers at random too. "
+    )
+    words += "Rows left empty do not count."
+    console.print(literal(words, style="dim"))
+    console.print(literal(f"sheet  {shown(path)}"), soft_wrap=True)
+    console.print(literal(f"then   {command('calibrate', '--labels', shown(path))}"), soft_wrap=True)

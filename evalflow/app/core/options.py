@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any, cast
 
 import yaml
+from pydantic import ValidationError
 
+from evalflow import datasets
+from evalflow.config.schema import DatasetConfig
 from evalflow.config.yaml_size import expect_bounded
-from evalflow.errors import Problem, UserError, did_you_mean
-from evalflow.metrics.registry import METRIC_KINDS
+from evalflow.errors import Problem, UserError, command, did_you_mean
+from evalflow.jsonvalues import look_up
+from evalflow.metrics.registry import METRIC_KINDS, calls_of
 from evalflow.paths import conf_dirs
+from evalflow.records import EMBED, EVIDENCE_TASKS, Case
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """The same as `yaml.safe_load`, but eight times as fast if libyaml is installed."""
@@ -96,3 +103,219 @@ def _options_in(folder: Path, group: str) -> Iterator[Option]:
             # A broken file is listed anyway; selecting it reports the error.
             values = {"description": "(this file is not valid YAML)"}
         yield Option(group, file.stem, file, cast("dict[str, Any]", values) if isinstance(values, dict) else {})
+
+
+_CASES = 5
+"""Cases read of each dataset."""
+_OF_ANY_SHAPE = frozenset({"expected", "actual"})
+"""Fields of any content: a dataset with them fits only if an experiment pairs it with the metric."""
+MODEL = ("judge=vllm", "judge.model=MODEL")
+_STAND_INS = {
+    "model": "MODEL",
+    "base_url": "http://127.0.0.1:8000/v1",
+    "url": "http://127.0.0.1:8000/",
+    "argv": "[python,bot.py]",
+    "call": "bot:answer",
+}
+SENDS_NOTHING = "sends nothing; name your model and leave out `check` to run it"
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """A dataset whose cases have the fields that a metric needs.
+
+    Attributes:
+        dataset: Its name.
+        demo: Whether only its example answers can be scored, with `generate=demo`.
+    """
+
+    dataset: str
+    demo: bool
+
+    @property
+    def words(self) -> list[str]:
+        """The overrides that select it."""
+        return [f"dataset={self.dataset}", *(["generate=demo"] if self.demo else [])]
+
+
+@dataclass(frozen=True, slots=True)
+class Suggestion:
+    """A suggested command.
+
+    Attributes:
+        command: A command line that works unchanged; None if there is none.
+        note: What to know about it, or why there is none.
+    """
+
+    command: str | None
+    note: str = ""
+
+
+class Catalogue:
+    """Matches options with each other."""
+
+    def __init__(self, options: Sequence[Option], config_dir: Path | None = None) -> None:
+        self._folder = ["--config-dir", str(config_dir)] if config_dir else []
+        self._options = {(option.group, option.name): option for option in options}
+
+    def keyless(self, metric: Option) -> bool | None:
+        """Whether the embedded judge and embedder can score it; None if the cases decide, or the kind is unknown."""
+        values = metric.values
+        if parts := self._parts(metric):
+            return all(self.keyless(part) for part in parts)
+        calls = calls_of(values)
+        if calls is None or calls.high is None:
+            return None
+        return calls.high == 0 or _tasks(values) <= EVIDENCE_TASKS | {EMBED}
+
+    def fits(self, metric: Option) -> list[Fit]:
+        """The datasets that have the fields a metric needs, the best first."""
+        needs = {need for one in self._parts(metric) or [metric] for need in one.values.get("needs") or ()}
+        if metric.values.get("kind") == "checks":
+            needs = {"answer", "checks"}
+        found: list[tuple[tuple[bool, bool], Fit]] = []
+        for name, cases in self._cases.items():
+            paired = name == metric.name or metric.name in self._paired.get(name, ())
+            if not cases or (not paired and (not needs or needs & _OF_ANY_SHAPE)):
+                continue
+            enough = any if paired else all
+            for demo in (False, True):
+                if enough(_has(case, need, demo=demo) for case in cases for need in needs):
+                    one_turn = "messages" in needs and all(len(case.messages) == 1 for case in cases)
+                    found.append(((one_turn, demo), Fit(name, demo)))
+                    break
+        return [fit for _, fit in sorted(found, key=lambda one: one[0])]
+
+    def suggest(self, option: Option) -> Suggestion:
+        """A command that uses an option."""
+        match option.group:
+            case "metric":
+                return self._of_metric(option)
+            case "dataset":
+                return self._of_dataset(option)
+            case "experiment":
+                needs_model = any("override /judge" in one for one in _defaults(option) if isinstance(one, dict))
+                words = [f"experiment={option.name}"]
+                return self._run(words, keyless=not needs_model)
+            case _:
+                return self._of_part(option)
+
+    def _of_metric(self, metric: Option) -> Suggestion:
+        fits = self.fits(metric)
+        if not fits:
+            needs = ", ".join(str(need) for need in metric.values.get("needs") or ())
+            return Suggestion(None, f"no dataset here has what it needs ({needs}); `new dataset` maps yours")
+        words = [*fits[0].words, f"metric={metric.selection}"]
+        return self._run(words, keyless=bool(self.keyless(metric)))
+
+    def _of_dataset(self, dataset: Option) -> Suggestion:
+        fitting = [
+            (metric, fit)
+            for (group, _), metric in self._options.items()
+            if group == "metric"
+            for fit in self.fits(metric)
+            if fit.dataset == dataset.name
+        ]
+        if not fitting:
+            return Suggestion(None, "no metric here needs only what its cases have; map more `fields`")
+
+        def order(pair: tuple[Option, Fit]) -> tuple[bool, bool, int]:
+            metric, _ = pair
+            paired = metric.name == dataset.name or metric.name in self._paired.get(dataset.name, ())
+            return not self.keyless(metric), not paired, -len(metric.values.get("needs") or ())
+
+        metric, fit = min(fitting, key=order)
+        words = [*fit.words, f"metric={metric.selection}"]
+        return self._run(words, keyless=bool(self.keyless(metric)))
+
+    def _of_part(self, option: Option) -> Suggestion:
+        """A command for a judge, target or embedder: a check with example values, since a run would call it."""
+        group = option.group
+        words = ["dataset=rag", f"metric={'semantic_similarity' if group == 'embedder' else 'faithfulness'}"]
+        words += [f"{group}={option.name}"]
+        values = dict(self._flat(group, option.name))
+        if values.get("kind") in ("embedded", "recorded"):
+            return self._run(words, keyless=True)
+        words += ["generate=true"] if group == "target" else []
+        if any(str(value).startswith("${target.") for value in values.values()):
+            words += ["generate=true", "target=vllm", "target.model=MODEL"]
+        open_keys = [key for key, value in values.items() if value == "???"]
+        if programs := [key for key in open_keys if key in ("argv", "call")]:
+            return Suggestion(None, f"docs/targets.md: say in {group}.{programs[0]} which program answers")
+        words += [f"{group}.{key}={_STAND_INS.get(key.rpartition('.')[2], 'VALUE')}" for key in open_keys]
+        keys = {str(value) for key, value in values.items() if key.endswith("api_key_env") and value}
+        keys = sorted(key for key in keys if "$" not in key)
+        needed = f"; needs {' and '.join(keys)} in the environment or in .env" if keys else ""
+        return Suggestion(command("check", *self._folder, *words), SENDS_NOTHING + needed)
+
+    def _run(self, words: Sequence[str], *, keyless: bool) -> Suggestion:
+        """A run if it needs no key; else its check with an example model."""
+        if keyless:
+            return Suggestion(command(*self._folder, *words))
+        return Suggestion(command("check", *self._folder, *words, *MODEL), SENDS_NOTHING)
+
+    def _flat(self, group: str, name: str, prefix: str = "") -> Iterator[tuple[str, Any]]:
+        """The keys of a file and of those that it inherits from; later values override earlier ones."""
+        option = self._options.get((group, name))
+        defaults = _defaults(option) if option else []
+        for one in defaults if "_self_" in defaults else [*defaults, "_self_"]:
+            if one != "_self_":
+                base, _, package = str(one).partition("@")
+                yield from self._flat(group, base, f"{prefix}{package}." if package else prefix)
+            elif option:
+                own = {key: value for key, value in option.values.items() if key != "defaults"}
+                yield from ((f"{prefix}{key}", value) for key, value in own.items())
+
+    def _parts(self, metric: Option) -> list[Option]:
+        """The parts of a composite."""
+        parts: Any = metric.values.get("of") if metric.values.get("kind") == "composite" else ()
+        return [self._options["metric", name] for name in parts or () if ("metric", name) in self._options]
+
+    @cached_property
+    def _paired(self) -> dict[str, set[str]]:
+        """The metrics that experiments use with each dataset."""
+        paired: dict[str, set[str]] = {}
+        for (group, _), option in self._options.items():
+            if group != "experiment":
+                continue
+            chosen: dict[str, Any] = {}
+            for one in _defaults(option):
+                chosen |= cast("dict[str, Any]", one) if isinstance(one, dict) else {}
+            metrics = _listed(chosen.get("override /metric"))
+            for dataset in _listed(chosen.get("override /dataset")):
+                paired.setdefault(dataset, set()).update(metrics)
+        return paired
+
+    @cached_property
+    def _cases(self) -> dict[str, list[Case]]:
+        """The first cases of each dataset; empty if they cannot be read."""
+        return {name: _first(option) for (group, name), option in self._options.items() if group == "dataset"}
+
+
+def _tasks(values: Mapping[str, Any]) -> set[str | None]:
+    """The tasks of a metric's steps; None stands for the answer to a prompt."""
+    if values.get("kind") == "similarity":
+        return {EMBED}
+    return {step.get("task") for step in values.get("steps") or ()} if values.get("kind") == "judge" else {None}
+
+
+def _first(dataset: Option) -> list[Case]:
+    try:
+        return list(islice(datasets.read(dataset.name, DatasetConfig.model_validate(dataset.values)), _CASES))
+    except (UserError, ValidationError):
+        return []
+
+
+def _has(case: Case, need: str, *, demo: bool) -> bool:
+    if demo and need == "answer":
+        return bool(case.demo_answer)
+    root = need.partition(".")[0]
+    return look_up(need, {root: getattr(case, root, None)}) not in (None, "", (), [], {})
+
+
+def _defaults(option: Option) -> list[Any]:
+    return option.values.get("defaults") or []
+
+
+def _listed(value: Any) -> list[str]:
+    return cast("list[str]", value) if isinstance(value, list) else [value] if value else []

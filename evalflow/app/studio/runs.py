@@ -8,8 +8,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from evalflow.app.core.programs import agree, expect_agreed
-from evalflow.app.core.saved import find_run, read_manifest
+from evalflow.app.core.saved import agree, expect_agreed, find_run, read_manifest
 from evalflow.app.studio.bots import BOTS
 from evalflow.app.studio.run_types import ENDED, Run, RunEstimate, RunPage, RunRequest, State, as_run
 from evalflow.app.studio.snapshot import Own, RunChoice, chosen, freeze, inspected, owned, remove, shown

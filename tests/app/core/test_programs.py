@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from evalflow.app.core.programs import ProgramError
+from evalflow.app.core.saved import ProgramError
 from evalflow.app.studio import runs
 from evalflow.app.studio.run_files import keep_threshold
 from evalflow.app.studio.runs import open_run
