@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, Field
 from scipy.stats import rankdata
 
-from evalflow.config.endpoints import EmbeddedJudgeConfig
+from evalflow.config.judges import EmbeddedJudgeConfig
 from evalflow.llm.embedded import EmbeddedJudge
 from evalflow.llm.evidence import sentences, states_something, weigh, windows
 from evalflow.records import Ask

@@ -1,9 +1,13 @@
-"""Where conf/, prompts/ and data/ are, for a checkout and for an installed wheel alike."""
+"""Where conf/, prompts/ and data/ are, for a checkout and for an installed wheel alike; names of run folders."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
+import secrets
+from collections.abc import Collection, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 GROUPS = ("dataset", "metric", "target", "judge")
@@ -97,3 +101,30 @@ def _matches(path: Path) -> bool:
 
 def _distinct(folders: list[Path]) -> list[Path]:
     return list(dict.fromkeys(folder.resolve() for folder in folders))
+
+
+_ALPHABET = "23456789abcdefghjkmnpqrstuvwxyz"
+_NAMED = ("experiment", "dataset", "metric")
+
+
+def new_run_id(overrides: Sequence[str]) -> str:
+    """A new id of the time, the overrides, and four random characters: 2026-11-21T14-03-22Z_rag_faithfulness_x7k2.
+
+    Args:
+        overrides: The command line's overrides.
+    """
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%SZ")
+    values = {key: value for key, _, value in (override.partition("=") for override in overrides)}
+    words = [slug(values[key], 40) for key in _NAMED if values.get(key)]
+    tail = "".join(secrets.choice(_ALPHABET) for _ in range(4))
+    return "_".join([now, *filter(None, words), tail])
+
+
+def sweep_slug(overrides: Sequence[str], swept: Collection[str]) -> str:
+    """The folder name of a job: its values of the swept overrides, at most 80 characters."""
+    return slug("_".join(o for o in overrides if o.partition("=")[0].lstrip("+~") in swept), 80) or "job"
+
+
+def slug(text: str, length: int) -> str:
+    """`text` as a file name: letters, digits, dot, dash, equals sign and underscore."""
+    return re.sub(r"[^A-Za-z0-9.=_-]+", "-", text).strip("-._")[:length].rstrip("-._")

@@ -1,4 +1,4 @@
-"""Keeps secrets out of everything written and shown, in any spelling, base64 included."""
+"""Keeps secrets out of everything written and shown, in any spelling, base64 included; and out of addresses."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
-from urllib.parse import quote
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 SHORTEST = 6
 """Minimum characters of a secret. A shorter one is a placeholder such as `none`, which would hide ordinary words."""
@@ -93,3 +93,28 @@ def _spellings(secret: str) -> set[str]:
         core = core if (len(data) + before) % 3 == 0 else core[:-1]
         found |= {core, core.replace("+", "-").replace("/", "_")}
     return {one for one in found if len(one) >= SHORTEST}
+
+
+SECRET_NAME = re.compile(
+    r"authori[sz]ation|\bauth\b|api[-_]?key|\bkey\b|token|cookie|secret|passw|credential|signature|session",
+    re.IGNORECASE,
+)
+"""Names of headers and query parameters whose values are secret."""
+
+
+def public_address(url: str) -> str:
+    """An address without user, password and query."""
+    return urlsplit(without_user(url))._replace(query="", fragment="").geturl()
+
+
+def without_user(url: str) -> str:
+    """An address without user and password."""
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+
+
+def secrets_in(url: str) -> set[str]:
+    """The secrets in an address: its password, and the values of parameters with a secret's name."""
+    parts = urlsplit(url)
+    password = parts.password or ""
+    return {password, unquote(password), *(value for name, value in parse_qsl(parts.query) if SECRET_NAME.search(name))}

@@ -32,7 +32,6 @@ from evalflow.app.core.inspect import Inspection, inspect
 from evalflow.app.core.result_rules import ResultRules
 from evalflow.app.core.saved import ProgramError, SavedRun, agree, composed_of, expect_agreed, find_run, read_manifest
 from evalflow.config.load import HydraJob, launch
-from evalflow.config.runid import new_run_id
 from evalflow.config.schema import BudgetConfig
 from evalflow.errors import (
     EvalflowError,
@@ -43,7 +42,7 @@ from evalflow.errors import (
     command,
     did_you_mean,
 )
-from evalflow.paths import conf_dirs
+from evalflow.paths import conf_dirs, new_run_id
 from evalflow.protocols import Sink
 from evalflow.records import ScoreRecord
 from evalflow.redaction import Redactor

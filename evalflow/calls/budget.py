@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from math import ceil
 
 from evalflow.calls.transport import HttpRequest
-from evalflow.config.endpoints import Price
+from evalflow.config.judges import Price
 from evalflow.config.schema import BudgetConfig
 from evalflow.errors import BudgetError
 from evalflow.frozen import record

@@ -1,16 +1,23 @@
-"""Turn errors of Hydra, OmegaConf and YAML into problems: what, where, and the next step."""
+"""Turn errors of Hydra, OmegaConf and YAML into problems, overrides of keys that are in no file included."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Sequence
+import shlex
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 import yaml
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from omegaconf.errors import InterpolationKeyError, MissingMandatoryValue, OmegaConfBaseException
 
+from evalflow.config.explain import unknown_key
 from evalflow.errors import Problem, UserError, did_you_mean
+
+if TYPE_CHECKING:
+    from evalflow.config.load import Composed
 
 
 class AbsentKeyError(UserError):
@@ -100,3 +107,113 @@ def _quoting(override: str) -> str:
         return f"a key in a map takes no quotes; what is special in it takes a backslash: {escaped}"
     quoted = "'KEY=\"VALUE\"', 'KEY=[\"A > B\"]'"
     return f"write KEY=VALUE; a value with any of , = {{ }} [ ] ( ) > takes quotes of its own: {quoted}"
+
+
+COMMAND_LINE = "command line"
+
+
+def problems_of_absent(
+    error: AbsentKeyError,
+    overrides: Sequence[str],
+    compose: Callable[[Sequence[str]], Composed],
+    check: Callable[[Composed], object],
+) -> Sequence[Problem]:
+    """Find the problems of overrides whose keys are in no file, and all other validation problems.
+
+    The keys are added anyway, since only the typed models know which keys are valid.
+
+    Args:
+        error: The first such key, as reported by Hydra.
+        overrides: The command line's overrides.
+        compose: Composes other overrides; may raise AbsentKeyError, and allows missing mandatory values.
+        check: Validates; raises UserError.
+    """
+    for group, choices in _swept(overrides).items():
+        if error.key.startswith(f"{group}."):
+            return [_of_one_choice(error.key, group, choices)]
+    keys = _keys(overrides)
+    base, absent = _without_absent(keys, compose)
+    if base is None or not absent:
+        return error.problems  # in a sweep: the first job has all keys, but a later one does not
+    misnamed = {line: _misnamed_part(keys[line], base.values) for line in absent}
+    problems = [problem for problem in misnamed.values() if problem]
+    possible = [line for line, problem in misnamed.items() if problem is None]
+    try:
+        forced = compose([*(line for line in keys if line not in absent), *(f"++{line}" for line in possible)])
+    except UserError as found:
+        return [*problems, *found.problems]
+    try:
+        check(forced)
+    except UserError as found:
+        problems += found.problems
+    unknown = {problem.what for problem in problems}
+    for line in possible:
+        key = keys[line]
+        if unknown.isdisjoint(unknown_key(above) for above in _with_parents(key)):
+            hint = f"to add it, write a +: {shlex.quote(f'+{line}')}"
+            problems.append(Problem(f"{key} is not in its file", COMMAND_LINE, hint))
+    return problems
+
+
+def _swept(overrides: Sequence[str]) -> dict[str, list[str]]:
+    parsed = OverridesParser.create().parse_overrides(list(overrides))
+    found = {str(one.key_or_group): list(one.sweep_string_iterator()) for one in parsed if one.is_sweep_override()}
+    return {group: choices for group, choices in found.items() if group in ("judge", "target", "embedder")}
+
+
+def _of_one_choice(key: str, group: str, choices: Sequence[str]) -> Problem:
+    """The hint for a key that only some choices of a sweep have: move it to a file of that choice."""
+    name = choices[-1] if choices[-1] != "embedded" else choices[0]
+    file = f"conf/{group}/my_{name}.yaml"
+    swept = ",".join(f"my_{choice}" if choice == name else choice for choice in choices)
+    inner = key.partition(".")[2]
+    hint = (
+        f"a key of one {group} alone stands in a file of its own; write {file} with the two lines\n"
+        f"    defaults: [{name}, _self_]\n    {inner}: VALUE\n  and sweep over {group}={swept}"
+    )
+    return Problem(f"not every {group} of the sweep has the key {key}", COMMAND_LINE, hint)
+
+
+def _keys(overrides: Sequence[str]) -> dict[str, str]:
+    """The key of each override; a sweep override is reduced to its first value."""
+    keys: dict[str, str] = {}
+    for override in OverridesParser.create().parse_overrides(list(overrides)):
+        line = str(override.input_line)
+        if override.is_sweep_override():
+            line = f"{line.partition('=')[0]}={next(iter(override.sweep_string_iterator()))}"
+        keys[line] = override.key_or_group
+    return keys
+
+
+def _without_absent(
+    keys: Mapping[str, str], compose: Callable[[Sequence[str]], Composed]
+) -> tuple[Composed | None, list[str]]:
+    """Compose without the overrides of absent keys; also return those overrides."""
+    absent: list[str] = []
+    while True:
+        try:
+            return compose([line for line in keys if line not in absent]), absent
+        except AbsentKeyError as error:
+            more = [line for line, key in keys.items() if key == error.key and line not in absent]
+            if not more:
+                return None, absent
+            absent += more
+
+
+def _misnamed_part(key: str, values: Mapping[str, Any]) -> Problem | None:
+    """Check the first parts of a key, which no model covers."""
+    root, *below = key.split(".")
+    if root == "hydra":
+        return Problem(unknown_key(key), COMMAND_LINE, "`--cfg hydra` shows Hydra's own keys")
+    if root not in values:
+        return Problem(unknown_key(root), COMMAND_LINE, did_you_mean(root, [*values, "experiment"]))
+    chosen: Mapping[str, Any] = values[root] or {}
+    if root in ("dataset", "metric") and below and below[0] not in chosen:
+        hint = did_you_mean(below[0], chosen) if chosen else f"add {root}={below[0]}"
+        return Problem(f"{key}: no {root} {below[0]!r} is chosen", COMMAND_LINE, hint)
+    return None
+
+
+def _with_parents(key: str) -> list[str]:
+    words = key.split(".")
+    return [".".join(words[:length]) for length in range(1, len(words) + 1)]

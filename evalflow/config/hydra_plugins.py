@@ -20,7 +20,7 @@ from hydra.plugins.config_source import ConfigResult
 from hydra.plugins.search_path_plugin import SearchPathPlugin
 from omegaconf import OmegaConf
 
-from evalflow.config.yaml_size import expect_bounded
+from evalflow.config.yaml_text import expect_bounded
 from evalflow.errors import Problem, UserError
 
 USER_FOLDERS: ContextVar[tuple[Path, ...]] = ContextVar("USER_FOLDERS", default=())

@@ -29,11 +29,9 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from evalflow.config import hydra_plugins
-from evalflow.config.absent import problems_of_absent
-from evalflow.config.faults import AbsentKeyError, as_user_errors
-from evalflow.config.runid import sweep_slug
+from evalflow.config.faults import AbsentKeyError, as_user_errors, problems_of_absent
 from evalflow.errors import Problem, UserError
-from evalflow.paths import conf_dirs, prompt_dirs, share_dir
+from evalflow.paths import conf_dirs, prompt_dirs, share_dir, sweep_slug
 
 MULTI_SELECT = ("dataset", "metric")
 _COMPOSING = threading.Lock()

@@ -10,11 +10,10 @@ from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, Field, field_validator
 
-from evalflow.config.address import public_address, secrets_in
-from evalflow.config.endpoints import Concurrency, EndpointConfig
+from evalflow.config.judges import Concurrency, EndpointConfig
 from evalflow.config.schema import Strict, TargetConfig, Word
 from evalflow.jsonvalues import json_path
-from evalflow.redaction import parts_of_header
+from evalflow.redaction import parts_of_header, public_address, secrets_in
 
 PLAIN_HEADER = re.compile(r"accept(-.*)?|content-.*|user-agent|connection|cache-control", re.IGNORECASE)
 """Headers whose values are never secret; values of all other headers are redacted."""

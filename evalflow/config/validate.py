@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 from pydantic import BaseModel, ValidationError
 
 from evalflow.config.explain import problems_of
-from evalflow.config.panels import MembersConfig
+from evalflow.config.judges import MembersConfig
 from evalflow.config.schema import DatasetConfig, EmbedderConfig, JudgeConfig, MetricConfig, RunConfig, TargetConfig
 from evalflow.errors import Problem, UserError, did_you_mean
 

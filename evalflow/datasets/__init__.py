@@ -1,8 +1,19 @@
 """Read cases from JSON Lines, JSON, CSV or Parquet files, or a glob of them, one row at a time."""
 
-from evalflow.datasets.cases import Sifted, case_to_row, columns, examples, excerpt, irregular, places, read, sift
+from evalflow.datasets.cases import (
+    Sifted,
+    case_to_row,
+    columns,
+    examples,
+    excerpt,
+    irregular,
+    places,
+    plain_rows,
+    read,
+    sift,
+)
 from evalflow.datasets.fields import FIELDS, propose_fields, tag_levels, tag_name
-from evalflow.datasets.sources import digest, files, plain_rows, text_bytes
+from evalflow.datasets.sources import digest, files, text_bytes
 
 __all__ = [
     "FIELDS",

@@ -17,8 +17,7 @@ from evalflow.datasets.csv_file import open_csv, raw_records
 from evalflow.datasets.fields import CONVERTERS, FieldMap, field_map
 from evalflow.datasets.json_files import open_json, open_jsonl, raw_items, raw_objects
 from evalflow.datasets.parquet import open_parquet
-from evalflow.datasets.rows import Broken, SourceRow, Table, shown
-from evalflow.datasets.sources import Format, files, format_of, unreadable
+from evalflow.datasets.sources import Broken, Format, SourceRow, Table, files, format_of, shown, unreadable
 from evalflow.errors import Problem, UserError
 from evalflow.records import Case, Context, Message
 
@@ -273,6 +272,23 @@ def examples(config: DatasetConfig, rows: int = 100) -> dict[str, Any]:
 
 def _first_rows(config: DatasetConfig, rows: int) -> Iterator[SourceRow | Problem]:
     return islice((row for path in files(config) for row in _table(path, config).rows), rows)
+
+
+def plain_rows(path: Path) -> Iterator[SourceRow | Problem]:
+    """The rows of a .jsonl or .csv file, unreadable ones as Problems; UserError for any other file or none."""
+    if not path.is_file():
+        raise UserError(Problem("no such file", shown(path)))
+    try:
+        match path.suffix.lower():
+            case ".jsonl":
+                yield from open_jsonl(path).rows
+            case ".csv":
+                yield from open_csv(path).rows
+            case _:
+                hint = "save it as CSV, or as JSON lines"
+                raise UserError(Problem("expected a .csv or .jsonl file", shown(path), hint))
+    except OSError as error:
+        raise UserError(unreadable(path, error)) from None
 
 
 def places(config: DatasetConfig, indices: Collection[int]) -> dict[int, str]:

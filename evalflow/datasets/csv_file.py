@@ -12,7 +12,7 @@ from typing import Any, TextIO
 
 from pydantic_core import from_json
 
-from evalflow.datasets.rows import MAX_RECORD, Broken, SourceRow, Table, refuse_too_large, shown, too_long
+from evalflow.datasets.sources import MAX_RECORD, Broken, SourceRow, Table, refuse_too_large, shown, too_long
 from evalflow.errors import Problem
 
 _NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?\Z")

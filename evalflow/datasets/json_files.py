@@ -10,7 +10,17 @@ from decimal import Decimal
 from pathlib import Path
 from typing import IO, Any, BinaryIO, cast
 
-from evalflow.datasets.rows import MAX_RECORD, Broken, SourceRow, Table, parse_json, record, shown, too_large, too_long
+from evalflow.datasets.sources import (
+    MAX_RECORD,
+    Broken,
+    SourceRow,
+    Table,
+    parse_json,
+    record,
+    shown,
+    too_large,
+    too_long,
+)
 from evalflow.errors import Problem
 from evalflow.jsonvalues import kind
 

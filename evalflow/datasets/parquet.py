@@ -10,7 +10,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from evalflow.datasets.rows import MAX_RECORD, Broken, SourceRow, Table, shown, too_long
+from evalflow.datasets.sources import MAX_RECORD, Broken, SourceRow, Table, shown, too_long
 from evalflow.errors import Problem
 
 if TYPE_CHECKING:

@@ -1,19 +1,128 @@
-"""A dataset's files, their formats, and a hash of their contents."""
+"""A dataset's files and formats, and what their readers return: rows with their place in the file, and problems."""
 
 from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
+
+from pydantic_core import from_json
 
 from evalflow import paths
 from evalflow.config.schema import DatasetConfig
-from evalflow.datasets.csv_file import open_csv
-from evalflow.datasets.json_files import open_jsonl
-from evalflow.datasets.rows import Broken, SourceRow, shown
 from evalflow.errors import Problem, UserError, did_you_mean, nearest
+from evalflow.jsonvalues import is_finite, kind, overflows
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRow:
+    """One record and its place: `file:line` or `file[record]`."""
+
+    where: str
+    data: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Broken(Problem):
+    """A fault after which the rest of the file cannot be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One opened file.
+
+    Attributes:
+        rows: The records in order; an unreadable record is a Problem in its place.
+        aliases: Case field to the column that this file format uses for it.
+        cells: Whether values are untyped text, as in CSV.
+    """
+
+    rows: Iterator[SourceRow | Problem]
+    aliases: Mapping[str, str] = field(default_factory=dict[str, str])
+    cells: bool = False
+
+
+MAX_RECORD = 32 * 1024**2
+"""Maximum size of one record: characters in CSV, bytes in JSON Lines and Parquet."""
+
+
+def too_long(where: str, hint: str = "") -> Broken:
+    """The problem of a record longer than MAX_RECORD."""
+    return Broken(f"the record is longer than {MAX_RECORD:,} characters", where, hint)
+
+
+def shown(path: Path) -> str:
+    """The path as shown in messages: relative if below the working directory."""
+    here = Path.cwd()
+    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
+
+
+def record(value: object, where: str, hint: str = "") -> SourceRow | Problem:
+    """The row for a parsed value, or a Problem if it is not an object."""
+    if isinstance(value, dict):
+        return SourceRow(where, value)  # pyright: ignore[reportUnknownArgumentType] - JSON keys are text
+    return Problem(f"expected an object with one column per key, got {kind(value)}", where, hint)
+
+
+_SHOWN = 24
+_NEWLINE = b"\n"
+_STRING_OR_NUMBER = re.compile(rb'"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?', re.DOTALL)
+_PLACE = re.compile(r"(?P<reason>.*) at line (?P<line>\d+) column (?P<column>\d+)\Z", re.DOTALL)
+
+
+def parse_json(text: bytes, file: str, first_line: int = 1) -> Any | Problem:
+    """Parse JSON; an error is a Problem with the line in the file.
+
+    Args:
+        text: UTF-8 JSON.
+        file: The file's name, for the message.
+        first_line: The file's line on which the text begins.
+    """
+    try:
+        value = from_json(text, allow_inf_nan=False)
+    except ValueError as error:
+        place = _PLACE.match(str(error))
+        if place is None:
+            return Problem(f"broken JSON: {error}", f"{file}:{first_line}")
+        line = first_line + int(place["line"]) - 1
+        spot = f"line {line}, column {place['column']}"
+        return Problem(f"broken JSON at {spot}: {place['reason']}", f"{file}:{line}", _json_hint(text))
+    if not overflows(text, value):
+        return value
+    found = _overflow(text)
+    where = f"{file}:{first_line + text.count(_NEWLINE, 0, found.start())}"
+    return Problem(too_large(found[0].decode()), where)
+
+
+def too_large(number: str) -> str:
+    """The error message for a number that would overflow to infinity."""
+    shown = number if len(number) <= _SHOWN else f"{number[:_SHOWN]}…"
+    return f"the number {shown} is too large; numbers end at about 1.8e308"
+
+
+def refuse_too_large(value: Any, text: str) -> None:
+    """Raise ValueError if a number in the value, parsed from the text, overflowed to infinity."""
+    if not is_finite(value):
+        raise ValueError(too_large(_overflow(text.encode())[0].decode()))
+
+
+def _overflow(text: bytes) -> re.Match[bytes]:
+    """The first number in the JSON text that overflows; there must be one. Integers never overflow."""
+    numbers = (found for found in _STRING_OR_NUMBER.finditer(text) if not found[0].startswith(b'"'))
+    return next(n for n in numbers if re.search(rb"[.eE]", n[0]) and math.isinf(float(n[0])))
+
+
+def _json_hint(text: bytes) -> str:
+    if re.search(rb"\b(NaN|-?Infinity)\b", text):
+        return "JSON has no NaN or Infinity; write null where there is no number"
+    if text.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return "the file is UTF-16; save it as UTF-8"
+    return ""
+
 
 Format = Literal["jsonl", "json", "csv", "parquet"]
 ENDINGS: dict[str, Format] = {".jsonl": "jsonl", ".json": "json", ".csv": "csv", ".parquet": "parquet"}
@@ -85,20 +194,3 @@ def _beside(path: Path) -> str:
     if not names:
         return f"no data file lies in {shown(folder)}"
     return did_you_mean(path.name, names) if nearest(path.name, names) or len(names) <= 10 else ""
-
-
-def plain_rows(path: Path) -> Iterator[SourceRow | Problem]:
-    """The rows of a .jsonl or .csv file, unreadable ones as Problems; UserError for any other file or none."""
-    if not path.is_file():
-        raise UserError(Problem("no such file", shown(path)))
-    try:
-        match path.suffix.lower():
-            case ".jsonl":
-                yield from open_jsonl(path).rows
-            case ".csv":
-                yield from open_csv(path).rows
-            case _:
-                hint = "save it as CSV, or as JSON lines"
-                raise UserError(Problem("expected a .csv or .jsonl file", shown(path), hint))
-    except OSError as error:
-        raise UserError(unreadable(path, error)) from None

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from evalflow import datasets, paths
 from evalflow.config.schema import DatasetConfig
-from evalflow.config.yaml_size import safe_yaml
+from evalflow.config.yaml_text import safe_yaml
 from evalflow.errors import Problem, UserError, did_you_mean
 from evalflow.importers.files import ImportedConfig, first_file, validated
 

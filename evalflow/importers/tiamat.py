@@ -10,7 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 
 from evalflow import datasets
 from evalflow.config.schema import DatasetConfig
-from evalflow.datasets.rows import parse_json
+from evalflow.datasets.sources import parse_json
 from evalflow.errors import Problem, UserError, nearest
 from evalflow.importers.files import ImportedConfig, Model, first_file, key_for, validated
 

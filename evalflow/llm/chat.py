@@ -19,11 +19,11 @@ from evalflow.calls.cache_store import Entry, key_of
 from evalflow.calls.client import CallSession, MalformedReply, RetryPolicy
 from evalflow.calls.single_flight import Unreadable
 from evalflow.calls.transport import HttpRequest, Response, Transport
-from evalflow.config.address import without_user
-from evalflow.config.endpoints import EndpointConfig, Price
+from evalflow.config.judges import EndpointConfig, Price
 from evalflow.frozen import record
 from evalflow.llm.endpoint import connect
 from evalflow.records import Spend, Usage
+from evalflow.redaction import without_user
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from evalflow.records import EVIDENCE_TASKS, JudgeInfo, Reply, Usage
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
 
-    from evalflow.config.endpoints import EmbeddedJudgeConfig
+    from evalflow.config.judges import EmbeddedJudgeConfig
     from evalflow.records import Ask, Distribution
 
 

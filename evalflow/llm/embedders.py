@@ -20,7 +20,7 @@ from evalflow.calls.cache_store import Entry, key_of
 from evalflow.calls.client import CallSession, MalformedReply, RetryPolicy
 from evalflow.calls.single_flight import Unreadable
 from evalflow.calls.transport import HttpRequest, Response, Transport
-from evalflow.config.endpoints import EmbeddedEmbedderConfig, OpenAIEmbedderConfig
+from evalflow.config.judges import EmbeddedEmbedderConfig, OpenAIEmbedderConfig
 from evalflow.errors import CallError
 from evalflow.llm.chat import canonical, cost, identity
 from evalflow.llm.endpoint import connect

@@ -9,10 +9,10 @@ from evalflow.calls.budget import Account
 from evalflow.calls.client import CallSession, Gateway, RetryPolicy
 from evalflow.calls.http import HttpTransport
 from evalflow.calls.transport import Transport
-from evalflow.config.address import public_address, secrets_in
-from evalflow.config.endpoints import Connection
+from evalflow.config.judges import Connection
 from evalflow.errors import Problem, UserError
 from evalflow.llm.sdk import OPENAI_URL, AzureTransport, SdkTransport
+from evalflow.redaction import public_address, secrets_in
 
 
 @dataclass(frozen=True, slots=True)

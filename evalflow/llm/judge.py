@@ -16,7 +16,7 @@ from evalflow.calls.cache_store import Entry
 from evalflow.calls.client import CallSession
 from evalflow.calls.single_flight import Unreadable, short
 from evalflow.calls.transport import HttpRequest
-from evalflow.config.endpoints import OpenAIJudgeConfig
+from evalflow.config.judges import OpenAIJudgeConfig
 from evalflow.errors import CallError, JudgeError, Problem, UserError
 from evalflow.llm import logprobs, samples
 from evalflow.llm.chat import ChatClient, Completion, identity

@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 
-from evalflow.config.panels import CascadeConfig, MembersConfig, PanelConfig
+from evalflow.config.judges import CascadeConfig, MembersConfig, PanelConfig
 from evalflow.errors import Problem, UserError
 from evalflow.llm.embedding_judge import JudgeWithEmbedder
 from evalflow.protocols import Judge

@@ -12,7 +12,7 @@ from importlib import metadata
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from evalflow.config.endpoints import Connection, Price
+from evalflow.config.judges import Connection, Price
 from evalflow.llm.sdk import OPENAI_URL
 
 LIBRARY = "genai-prices"

@@ -7,14 +7,16 @@ from pathlib import Path
 from typing import Any
 
 from evalflow.calls.client import CallSession
-from evalflow.config.endpoints import (
+from evalflow.config.judges import (
+    CascadeConfig,
     EmbeddedEmbedderConfig,
     EmbeddedJudgeConfig,
+    MembersConfig,
     OpenAIEmbedderConfig,
     OpenAIJudgeConfig,
+    PanelConfig,
 )
 from evalflow.config.kinds import Kind, Kinds
-from evalflow.config.panels import CascadeConfig, MembersConfig, PanelConfig
 from evalflow.config.schema import EmbedderConfig, JudgeConfig
 from evalflow.errors import Problem, UserError
 from evalflow.protocols import Embedder, Judge

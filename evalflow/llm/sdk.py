@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from evalflow.calls.transport import CONNECT_S, HttpRequest, Response, TransportError, beginning
-from evalflow.config.endpoints import AzureConfig
+from evalflow.config.judges import AzureConfig
 from evalflow.errors import InfrastructureError, Problem, UserError
 
 if TYPE_CHECKING:

@@ -15,9 +15,8 @@ from evalflow.jsonvalues import look_up
 from evalflow.metrics.base import BaseMetric, FieldMetric, scored
 from evalflow.metrics.chain import ChainConfig, ChainMetric
 from evalflow.metrics.cosine import CosineMetric
-from evalflow.metrics.json_operations import Operation, Rulebook
 from evalflow.metrics.json_schema import written
-from evalflow.metrics.operations import NormalForm, as_number
+from evalflow.metrics.operations import NormalForm, Operation, Rulebook, as_number
 from evalflow.metrics.returns import BoolType, FieldType, StrType
 from evalflow.metrics.rules import Rule, ValueRule
 from evalflow.metrics.steps import PreparedStep, StepConfig, build_steps, fields_of

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from evalflow.config.panels import PanelConfig
+from evalflow.config.judges import PanelConfig
 from evalflow.records import NOTHING, Direction, Outcome
 
 _DIGITS = 9

@@ -50,18 +50,18 @@ _NONE = Calls()
 _BUILT_IN: Mapping[str, tuple[str, Calls | Callable[[Declared], Calls]]] = MappingProxyType(
     {
         "judge": ("judge:JudgeMetric", _for_each_step),
-        "rubric": ("rubric:RubricMetric", Calls(1, 1)),
+        "rubric": ("judge:RubricMetric", Calls(1, 1)),
         "g_eval": ("g_eval:GEvalMetric", _for_each_sample),
-        "check": ("check:CheckMetric", _NONE),
+        "check": ("checks:CheckMetric", _NONE),
         "checks": ("checks:ChecksMetric", Calls(0, None)),
-        "generated_questions": ("generated_questions:GeneratedQuestionsMetric", Calls(1, 2)),
+        "generated_questions": ("similarity:GeneratedQuestionsMetric", Calls(1, 2)),
         "pairwise": ("pairwise:PairwiseMetric", Calls(2, 2)),
         "composite": ("composite:CompositeMetric", _NONE),
         "similarity": ("similarity:SimilarityMetric", Calls(1, 1)),
-        "classification": ("classification:ClassificationMetric", _NONE),
+        "classification": ("labels:ClassificationMetric", _NONE),
         "tool_calls": ("tool_calls:ToolCallsMetric", _NONE),
         "retrieval": ("retrieval:RetrievalMetric", _NONE),
-        "set_match": ("set_match:SetMatchMetric", _NONE),
+        "set_match": ("labels:SetMatchMetric", _NONE),
         "recorded": ("recorded:RecordedMetric", _NONE),
     }
 )

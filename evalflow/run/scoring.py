@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-from evalflow.config.panels import CascadeConfig, PanelConfig
+from evalflow.config.judges import CascadeConfig, PanelConfig
 from evalflow.errors import CallError
 from evalflow.frozen import record
 from evalflow.llm.logprobs import choices

@@ -20,12 +20,12 @@ from evalflow.calls.client import SERVICE, CallSession, Gateway, RetryPolicy
 from evalflow.calls.http import HttpTransport
 from evalflow.calls.single_flight import Unreadable, short
 from evalflow.calls.transport import HttpRequest, Response
-from evalflow.config.address import SECRET_NAME, public_address, without_user
 from evalflow.config.targets import HttpTargetConfig, ReplyConfig
 from evalflow.errors import CallError, Problem, TargetError, UserError, did_you_mean
 from evalflow.llm.chat import canonical
 from evalflow.prompts import Prompts, render
 from evalflow.records import Answer, Case, Context, Message, Usage
+from evalflow.redaction import SECRET_NAME, public_address, without_user
 from evalflow.targets.recorded import blank, failed
 from evalflow.targets.reply import Form, ParsedReply, ReplyReader
 

@@ -15,8 +15,7 @@ script: `status`, `reset`, `cut`, `silence`, `trickle`, `html`, `malformed`, `of
 
 from evalflow.testing.endpoint import Endpoint, ScriptError, by_schema
 from evalflow.testing.faults import cut, faulty, html, malformed, off_schema, reset, silence, status, trickle
-from evalflow.testing.replies import Step, auto, embeddings, no_choices, refusal, reply, vector
-from evalflow.testing.request import Request
+from evalflow.testing.replies import Request, Step, auto, embeddings, no_choices, refusal, reply, vector
 
 __all__ = [
     "Endpoint",

@@ -15,8 +15,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from evalflow.testing.faults import status
-from evalflow.testing.replies import Computed, Exchange, Step, as_step, embeddings
-from evalflow.testing.request import Request
+from evalflow.testing.replies import Computed, Exchange, Request, Step, as_step, embeddings
 
 if TYPE_CHECKING:
     from types import TracebackType

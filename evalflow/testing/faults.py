@@ -16,7 +16,7 @@ from evalflow.testing.replies import Answering, Computed, Exchange, Instances, S
 if TYPE_CHECKING:
     from aiohttp import web
 
-    from evalflow.testing.request import Request
+    from evalflow.testing.replies import Request
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from evalflow.calls.budget import REPLY_TOKENS, Account, Amount, Budget
 from evalflow.calls.transport import HttpRequest
-from evalflow.config.endpoints import Price
+from evalflow.config.judges import Price
 from evalflow.config.schema import BudgetConfig
 from evalflow.errors import BudgetError
 from evalflow.records import Usage

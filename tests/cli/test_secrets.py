@@ -64,7 +64,7 @@ def test_what_a_program_or_a_service_says_of_a_secret_is_written_nowhere(program
 
 
 def test_another_password_is_no_other_judge(program: Program) -> None:
-    from evalflow.config.endpoints import OpenAIJudgeConfig
+    from evalflow.config.judges import OpenAIJudgeConfig
     from evalflow.llm.registry import build_judge
 
     def identity(url: str) -> str:

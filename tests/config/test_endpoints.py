@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from evalflow.config.endpoints import EndpointConfig, OpenAIJudgeConfig
+from evalflow.config.judges import EndpointConfig, OpenAIJudgeConfig
 from evalflow.config.load import compose
 from evalflow.config.targets import ReplyConfig
 from evalflow.errors import UserError

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from evalflow.app.core.assemble import assemble, composed_settings
-from evalflow.config.endpoints import EmbeddedJudgeConfig, OpenAIJudgeConfig
-from evalflow.config.panels import CascadeConfig, PanelConfig
+from evalflow.config.judges import CascadeConfig, EmbeddedJudgeConfig, OpenAIJudgeConfig, PanelConfig
 from evalflow.errors import UserError
 from evalflow.llm.panel import Panel
 

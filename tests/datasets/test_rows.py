@@ -11,7 +11,7 @@ import pytest
 
 from evalflow.config.schema import DatasetConfig
 from evalflow.datasets import columns, digest, files, read
-from evalflow.datasets.rows import MAX_RECORD
+from evalflow.datasets.sources import MAX_RECORD
 from evalflow.errors import UserError
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from evalflow.datasets import plain_rows
-from evalflow.datasets.rows import SourceRow
+from evalflow.datasets.sources import SourceRow
 from evalflow.errors import Problem, UserError
 
 

@@ -9,7 +9,7 @@ from typing import Any, get_args
 import polars as pl
 import pytest
 
-from evalflow.config.panels import PanelConfig
+from evalflow.config.judges import PanelConfig
 from evalflow.testing import Endpoint, Request
 from tests.docs.test_readme import ROOT, blocks, run
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from evalflow.calls.client import RetryPolicy
-from evalflow.config.endpoints import OpenAIJudgeConfig
+from evalflow.config.judges import OpenAIJudgeConfig
 from evalflow.llm.chat import ChatClient
 from evalflow.llm.judge import OpenAIJudge
 

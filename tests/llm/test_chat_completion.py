@@ -8,7 +8,7 @@ import pytest
 
 from evalflow.calls.client import MalformedReply
 from evalflow.calls.transport import Response
-from evalflow.config.endpoints import Price
+from evalflow.config.judges import Price
 from evalflow.llm.chat import Completion, read
 from evalflow.records import Usage
 

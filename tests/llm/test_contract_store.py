@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 import pytest
 from pydantic import BaseModel, Field
 
-from evalflow.config.endpoints import OpenAIJudgeConfig
+from evalflow.config.judges import OpenAIJudgeConfig
 from evalflow.llm.contract import PreparedContract, ReplyMode, prepare, prepared
 from evalflow.llm.judge import OpenAIJudge
 from evalflow.records import Ask, Message

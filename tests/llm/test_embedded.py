@@ -9,7 +9,7 @@ from typing import Any, Literal
 import pytest
 from pydantic import BaseModel, Field, create_model
 
-from evalflow.config.endpoints import EmbeddedJudgeConfig
+from evalflow.config.judges import EmbeddedJudgeConfig
 from evalflow.errors import JudgeError
 from evalflow.llm.embedded import EmbeddedJudge
 from evalflow.llm.evidence import weigh, windows
@@ -211,7 +211,7 @@ def test_refusals_can_be_had_before_a_run(judge: EmbeddedJudge) -> None:
 
 def test_making_one_loads_nothing_heavy() -> None:
     code = (
-        "import sys; from evalflow.config.endpoints import EmbeddedJudgeConfig;"
+        "import sys; from evalflow.config.judges import EmbeddedJudgeConfig;"
         "from evalflow.llm.embedded import EmbeddedJudge;"
         "EmbeddedJudge(EmbeddedJudgeConfig(kind='embedded')).tasks;"
         "assert not {'numpy', 'onnxruntime', 'tokenizers', 'openai', 'scipy'} & set(sys.modules)"

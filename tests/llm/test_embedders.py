@@ -14,7 +14,7 @@ from evalflow.calls.budget import Budget
 from evalflow.calls.cache import Cache
 from evalflow.calls.client import CallSession
 from evalflow.calls.single_flight import Once
-from evalflow.config.endpoints import EmbeddedEmbedderConfig, OpenAIEmbedderConfig
+from evalflow.config.judges import EmbeddedEmbedderConfig, OpenAIEmbedderConfig
 from evalflow.config.schema import BudgetConfig
 from evalflow.errors import BudgetError, CallError, JudgeError
 from evalflow.llm.embedders import EmbeddedEmbedder, OpenAIEmbedder

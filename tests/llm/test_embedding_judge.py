@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from evalflow.config.endpoints import EmbeddedJudgeConfig
+from evalflow.config.judges import EmbeddedJudgeConfig
 from evalflow.llm.embedded import EmbeddedJudge
 from evalflow.llm.embedding_judge import EmbeddingJudge, JudgeWithEmbedder
 from evalflow.records import EMBED, Ask, Embedded, JudgeInfo

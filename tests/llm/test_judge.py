@@ -6,7 +6,7 @@ from typing import Any, Literal
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-from evalflow.config.endpoints import OpenAIJudgeConfig
+from evalflow.config.judges import OpenAIJudgeConfig
 from evalflow.errors import JudgeError, UserError
 from evalflow.llm.judge import OpenAIJudge
 from evalflow.metrics.returns import Returns, reply_model

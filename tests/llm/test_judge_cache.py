@@ -15,7 +15,7 @@ from evalflow.calls.budget import Budget
 from evalflow.calls.cache import Cache, Mode
 from evalflow.calls.client import CallSession, RetryPolicy
 from evalflow.calls.single_flight import Once
-from evalflow.config.endpoints import OpenAIJudgeConfig
+from evalflow.config.judges import OpenAIJudgeConfig
 from evalflow.config.schema import BudgetConfig
 from evalflow.config.targets import OpenAITargetConfig
 from evalflow.errors import BudgetError, JudgeError, UserError

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ValidationError
 
 from evalflow.calls.client import RetryPolicy
 from evalflow.calls.transport import MAX_REPLY
-from evalflow.config.endpoints import OpenAIJudgeConfig
+from evalflow.config.judges import OpenAIJudgeConfig
 from evalflow.errors import InfrastructureError, JudgeError, UserError
 from evalflow.llm.judge import OpenAIJudge
 from evalflow.records import Ask, Message

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from evalflow.config.endpoints import EmbeddedJudgeConfig, OpenAIJudgeConfig, Price
+from evalflow.config.judges import EmbeddedJudgeConfig, OpenAIJudgeConfig, Price
 from evalflow.llm.prices import list_price, price_facts, priced
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from evalflow.config.endpoints import EmbeddedJudgeConfig, OpenAIJudgeConfig
+from evalflow.config.judges import EmbeddedJudgeConfig, OpenAIJudgeConfig
 from evalflow.config.targets import OpenAITargetConfig, RecordedTargetConfig
 from evalflow.errors import UserError
 from evalflow.llm.registry import JUDGE_KINDS, build_judge

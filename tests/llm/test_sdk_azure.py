@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from evalflow.config.endpoints import OpenAIJudgeConfig
+from evalflow.config.judges import OpenAIJudgeConfig
 from evalflow.errors import InfrastructureError, UserError
 from evalflow.llm import sdk
 from evalflow.llm.judge import OpenAIJudge

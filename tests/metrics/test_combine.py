@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalflow.config.endpoints import EmbeddedJudgeConfig
-from evalflow.config.panels import PanelConfig
+from evalflow.config.judges import EmbeddedJudgeConfig, PanelConfig
 from evalflow.metrics.combine import settle, vote
 from evalflow.records import Direction, Outcome, Usage
 

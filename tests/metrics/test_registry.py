@@ -164,7 +164,7 @@ def plugged(monkeypatch, *entries):
 
 
 def test_other_packages_add_kinds_through_the_same_door(monkeypatch):
-    plugged(monkeypatch, entry("verse", "evalflow.metrics.kinds.rubric:RubricMetric"))
+    plugged(monkeypatch, entry("verse", "evalflow.metrics.kinds.judge:RubricMetric"))
     assert METRIC_KINDS.config("verse") is METRIC_KINDS.config("rubric")
 
 

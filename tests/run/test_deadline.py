@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from evalflow.metrics.kinds.check import CheckMetric, CheckMetricConfig
+from evalflow.metrics.kinds.checks import CheckMetric, CheckMetricConfig
 from evalflow.prompts import Prompts
 from evalflow.run.deadline import Deadlines, Failed
 from evalflow.run.manifest import Tally

@@ -7,8 +7,7 @@ from typing import Literal
 import pytest
 from pydantic import BaseModel
 
-from evalflow.config.endpoints import EmbeddedJudgeConfig
-from evalflow.config.panels import CascadeConfig, PanelConfig
+from evalflow.config.judges import CascadeConfig, EmbeddedJudgeConfig, PanelConfig
 from evalflow.errors import InfrastructureError, JudgeError
 from evalflow.llm.panel import Panel
 from evalflow.records import Outcome, Usage

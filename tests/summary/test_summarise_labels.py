@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from evalflow.metrics.kinds.classification import ClassificationMetric, ClassificationMetricConfig
+from evalflow.metrics.kinds.labels import ClassificationMetric, ClassificationMetricConfig
 from evalflow.prompts import Prompts
 from evalflow.records import Answer, Case
 from evalflow.summary.summarise import summarise

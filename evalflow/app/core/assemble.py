@@ -14,10 +14,8 @@ from evalflow.calls.budget import Budget
 from evalflow.calls.cache import Cache
 from evalflow.calls.client import CallSession
 from evalflow.calls.single_flight import Once
-from evalflow.config.address import SECRET_NAME, secrets_in
-from evalflow.config.endpoints import Concurrency
+from evalflow.config.judges import Concurrency, each_judge, single_judges
 from evalflow.config.load import Composed, compose
-from evalflow.config.panels import each_judge, single_judges
 from evalflow.config.schema import DatasetConfig, JudgeConfig, RunConfig, TargetConfig
 from evalflow.config.targets import PythonTargetConfig
 from evalflow.config.validate import Settings, validate
@@ -28,7 +26,7 @@ from evalflow.llm.registry import EMBEDDER_KINDS, JUDGE_KINDS, build_embedder, b
 from evalflow.metrics.registry import METRIC_KINDS, build_metric
 from evalflow.prompts import Prompts
 from evalflow.protocols import Judge, Metric, Target
-from evalflow.redaction import environment_values
+from evalflow.redaction import SECRET_NAME, environment_values, secrets_in
 from evalflow.run.scoring import Pair
 from evalflow.targets.registry import TARGET_KINDS, build_target
 from evalflow.targets.reply import Form

@@ -13,8 +13,7 @@ from evalflow.app.core.assemble import Parts
 from evalflow.app.core.cases import BASELINE, Reading, placeholder_answer
 from evalflow.app.core.data_checks import DataChecks, LabelChecks
 from evalflow.app.core.result_rules import ResultRules, RunMetric, known_metrics, unusable_parts
-from evalflow.config.endpoints import Price
-from evalflow.config.panels import CascadeConfig
+from evalflow.config.judges import CascadeConfig, Price
 from evalflow.config.validate import Settings
 from evalflow.errors import Problem, UserError, did_you_mean
 from evalflow.llm.embedding_judge import JudgeWithEmbedder

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from evalflow import datasets
 from evalflow.config.schema import DatasetConfig
-from evalflow.config.yaml_size import expect_bounded
+from evalflow.config.yaml_text import expect_bounded
 from evalflow.errors import Problem, UserError, command, did_you_mean
 from evalflow.jsonvalues import look_up
 from evalflow.metrics.registry import METRIC_KINDS, calls_of

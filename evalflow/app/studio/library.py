@@ -11,8 +11,8 @@ import yaml
 
 from evalflow.app.core.options import Option, options
 from evalflow.app.studio.space import Workspace, not_found
-from evalflow.config.literal import MISSING, unescaped, unescaped_but_environment
 from evalflow.config.load import compose
+from evalflow.config.yaml_text import MISSING, unescaped, unescaped_but_environment
 from evalflow.errors import Problem, UserError
 from evalflow.paths import conf_dirs, prompt_dirs
 from evalflow.prompts import Prompts

@@ -23,8 +23,8 @@ from evalflow.app.studio.snapshot import Own, RunChoice, judge_of, write_own
 from evalflow.app.studio.space import Workspace
 from evalflow.app.studio.validate import check_metric
 from evalflow.calls.client import CallSession
+from evalflow.config.judges import each_judge
 from evalflow.config.load import Composed, compose
-from evalflow.config.panels import each_judge
 from evalflow.config.validate import Settings
 from evalflow.errors import JudgeError, Problem, UserError
 from evalflow.llm.judge import OpenAIJudge

@@ -13,8 +13,8 @@ from evalflow.app.studio.bots import BOTS
 from evalflow.app.studio.run_types import ENDED, Run, RunEstimate, RunPage, RunRequest, State, as_run
 from evalflow.app.studio.snapshot import Own, RunChoice, chosen, freeze, inspected, owned, remove, shown
 from evalflow.app.studio.space import TakenError, Workspace, not_found, refuse_elsewhere, run_folder, stale, within
-from evalflow.config.runid import new_run_id
 from evalflow.errors import Problem, UserError, command
+from evalflow.paths import new_run_id
 from evalflow.run.folder import refuse_links
 from evalflow.store import runs
 

@@ -20,10 +20,10 @@ from evalflow.app.studio.datasets import get_dataset
 from evalflow.app.studio.metrics import list_metrics
 from evalflow.app.studio.space import Workspace, not_found
 from evalflow.app.studio.validate import write_prompts
-from evalflow.config.literal import escaped, escaped_but_environment, yaml_of
 from evalflow.config.load import Composed, compose
 from evalflow.config.schema import DatasetConfig, RunConfig
 from evalflow.config.validate import Settings
+from evalflow.config.yaml_text import escaped, escaped_but_environment, yaml_of
 from evalflow.errors import Problem, UserError, command, did_you_mean
 from evalflow.paths import private_folder, prompt_dirs
 

@@ -20,8 +20,8 @@ from evalflow.app.studio.metrics import MetricDraft, add_metric, list_metrics
 from evalflow.app.studio.snapshot import BASES, Own, write_own
 from evalflow.app.studio.space import TakenError, Workspace
 from evalflow.app.studio.validate import check_metric
-from evalflow.config.literal import read_yaml, unescaped, unescaped_but_environment
 from evalflow.config.schema import DatasetConfig
+from evalflow.config.yaml_text import read_yaml, unescaped, unescaped_but_environment
 from evalflow.errors import Problem, UserError
 
 

@@ -14,9 +14,9 @@ from pydantic import BaseModel, ValidationError
 
 from evalflow.app.core.assemble import written_secrets
 from evalflow.config.explain import problems_of
-from evalflow.config.literal import MISSING
 from evalflow.config.schema import IDENTIFIER, TargetConfig
 from evalflow.config.validate import ModelOf
+from evalflow.config.yaml_text import MISSING
 from evalflow.errors import Problem, UserError
 from evalflow.jsonvalues import DEEPEST, is_too_deep
 from evalflow.llm.registry import JUDGE_KINDS

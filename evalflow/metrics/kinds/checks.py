@@ -1,4 +1,4 @@
-"""The kind `checks`: the checks that each case lists. Each check becomes a metric with its own rows."""
+"""The kinds `check`, rules over a case field, and `checks`, the checks that each case lists."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BaseModel, Field, ValidationError
 from evalflow.config.explain import problems_of
 from evalflow.config.schema import MetricConfig, Strict, Word
 from evalflow.errors import Problem, UserError, did_you_mean
-from evalflow.metrics.base import BaseMetric, UnitMetricConfig
+from evalflow.metrics.base import BaseMetric, FieldMetric, UnitMetricConfig, expect_declared
 from evalflow.metrics.case_checks import (
     JUDGED,
     PARAMS,
@@ -28,9 +28,50 @@ from evalflow.metrics.case_checks import (
     rulebook_of,
 )
 from evalflow.metrics.chain import ChainConfig
+from evalflow.metrics.operations import Combine, Operation, Rulebook
 from evalflow.prompts import Prompts
 from evalflow.protocols import Judge, Metric
 from evalflow.records import Answer, Case, Outcome
+
+
+class CheckMetricConfig(UnitMetricConfig):
+    """Rules over one case field.
+
+    Attributes:
+        field: The case field, or a dotted path into metadata or vars.
+        checks: The rules.
+        combine: `all` and `any` give 1 or 0; `mean` gives the share of the rules that hold.
+    """
+
+    kind: Literal["check"]  # pyright: ignore[reportIncompatibleVariableOverride]
+    field: Word = "answer"
+    checks: list[Operation] = Field(min_length=1)
+    combine: Combine = "all"
+
+
+class CheckMetric(FieldMetric[CheckMetricConfig]):
+    """Applies rules without a judge."""
+
+    Config = CheckMetricConfig
+
+    def __init__(self, name: str, config: CheckMetricConfig) -> None:
+        super().__init__(name, config)
+        self._rulebook = Rulebook(config.field, config.checks, config.combine)
+
+    @classmethod
+    def build(cls, name: str, config: CheckMetricConfig, prompts: Prompts) -> Self:
+        """See `BaseMetric`; `needs` must declare every field that the rules read."""
+        others = {
+            f"checks[{position}].against": field
+            for position, check in enumerate(config.checks)
+            for field in check.others()
+        }
+        expect_declared(name, config.needs, {"field": config.field, **others})
+        return super().build(name, config, prompts)
+
+    async def compare(self, fields: dict[str, Any]) -> Outcome:
+        """Apply the rules."""
+        return await self._rulebook.score(fields)
 
 
 def _identifier(text: str) -> str:

@@ -1,13 +1,18 @@
-"""The kind `judge`: a chain of prompts with typed replies, then a score rule."""
+"""The kinds that ask a judge: `judge`, a chain of prompts with a score rule, and `rubric`, one prompt and a scale."""
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from collections.abc import Mapping
+from typing import Any, Literal, Self
 
 from pydantic import Field
 
+from evalflow.config.schema import Word
+from evalflow.jsonvalues import look_up
 from evalflow.metrics.chain import ChainConfig, ChainMetric
+from evalflow.metrics.returns import FieldType, StrType
 from evalflow.metrics.rules import Rule
+from evalflow.metrics.scale import Scale, grade_rule, reply_type
 from evalflow.metrics.steps import StepConfig, build_steps
 from evalflow.prompts import Prompts
 
@@ -35,3 +40,44 @@ class JudgeMetric(ChainMetric[JudgeMetricConfig]):
         """See `BaseMetric`."""
         steps = build_steps(name, config.steps, config.score, config.needs, prompts)
         return cls(name, config, steps, config.score)
+
+
+STEP = "grade"
+FIELD = "score"
+EXTRAS = ("description", "scale", "given")
+
+
+class RubricMetricConfig(ChainConfig):
+    """One prompt and a scale.
+
+    Attributes:
+        prompt: The template. The default one shows everything in `needs`, the `description` and the scale. Besides the
+            fields in `needs` a template can use `description`, `scale` and `given` (a map of the fields in `needs`).
+        scale: The grades that the judge may give.
+    """
+
+    kind: Literal["rubric"]  # pyright: ignore[reportIncompatibleVariableOverride]
+    prompt: Word = "rubric/grade.jinja"
+    scale: Scale
+
+
+class RubricMetric(ChainMetric[RubricMetricConfig]):
+    """A one-step chain: the judge replies with a reason, then a grade."""
+
+    Config = RubricMetricConfig
+
+    @classmethod
+    def build(cls, name: str, config: RubricMetricConfig, prompts: Prompts) -> Self:
+        """See `BaseMetric`; builds the step and its score rule from prompt and scale."""
+        returns: dict[str, FieldType] = {"reason": StrType(type="str"), FIELD: reply_type(config.scale)}
+        step = StepConfig(id=STEP, prompt=config.prompt, returns=returns)
+        rule = grade_rule(config.scale, STEP, FIELD)
+        keys = {STEP: f"metric.{name}.prompt"}
+        steps = build_steps(name, [step], rule, config.needs, prompts, extras=EXTRAS, prompt_keys=keys)
+        return cls(name, config, steps, rule)
+
+    def _constants(self) -> Mapping[str, Any]:
+        return {"description": self.config.description, "scale": self.config.scale.model_dump()}
+
+    def _extras(self, fields: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {"given": {need: look_up(need, fields) for need in self.config.needs}}

@@ -1,17 +1,33 @@
-"""The kind `similarity`: semantic similarity of two case fields, as the cosine of their embeddings."""
+"""The kinds that compare texts by their embeddings: `similarity` and `generated_questions`.
+
+`generated_questions` is the answer relevancy of ragas (Es et al., 2024, arXiv:2309.15217): a judge writes questions
+from the answer alone. The score is the mean cosine of their embeddings with the question's, or 0 if every one of them
+is marked noncommittal.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal, Self
 
+from pydantic import Field, model_validator
+
 from evalflow.config.schema import Word
+from evalflow.errors import JudgeError
 from evalflow.jsonvalues import look_up
 from evalflow.metrics.base import UnitMetricConfig, expect_declared, scored
-from evalflow.metrics.cosine import CosineMetric
+from evalflow.metrics.chain import ChainConfig, ChainMetric
+from evalflow.metrics.cosine import STEP as EMBEDDING
+from evalflow.metrics.cosine import CosineMetric, cosines, embedding_ask
 from evalflow.metrics.json_schema import written
+from evalflow.metrics.reasons import QUOTE, one_line
+from evalflow.metrics.returns import BoolType, FieldType, ListType, RecordType, StrType
+from evalflow.metrics.rules import Rule, ShareRule
+from evalflow.metrics.steps import PreparedStep, StepConfig, build_steps, fields_of
 from evalflow.prompts import Prompts
-from evalflow.records import Outcome
+from evalflow.protocols import Judge
+from evalflow.records import EMBED, Answer, Ask, Case, Outcome
 
 
 class SimilarityMetricConfig(UnitMetricConfig):
@@ -46,3 +62,105 @@ class SimilarityMetric(CosineMetric[SimilarityMetricConfig]):
         """The score."""
         reason = f"similarity of {self.config.field} and {self.config.against}: {cosine:.3f} (cosine of embeddings)"
         return scored(max(0.0, cosine), cosine, reason)
+
+
+WRITING = "writing"
+EXTRAS = ("count",)
+
+
+class GeneratedQuestionsMetricConfig(ChainConfig):
+    """How questions are generated from the answer.
+
+    Attributes:
+        questions: Number of questions to generate.
+        prompt: The template. Besides the fields in `needs` it can use `count`, the number of questions.
+    """
+
+    kind: Literal["generated_questions"]  # pyright: ignore[reportIncompatibleVariableOverride]
+    questions: int = Field(default=3, ge=1, le=20)
+    prompt: Word = "relevance/questions.jinja"
+
+    @model_validator(mode="after")
+    def _compared(self) -> Self:
+        if not {"question", "answer"} <= {*self.needs}:
+            raise ValueError("question and answer are what is compared: needs: [question, answer]")
+        return self
+
+
+class GeneratedQuestionsMetric(ChainMetric[GeneratedQuestionsMetricConfig]):
+    """A judge writes questions and marks noncommittal answers; the embedder compares the questions.
+
+    The chain's own rule gives the share of noncommittal questions. If it is 1, the score is 0 and nothing is embedded.
+    Otherwise the score is the mean cosine, at least 0. The value is the unclamped mean.
+    """
+
+    Config = GeneratedQuestionsMetricConfig
+    embeds = True
+
+    def __init__(
+        self, name: str, config: GeneratedQuestionsMetricConfig, steps: Sequence[PreparedStep], rule: Rule
+    ) -> None:
+        super().__init__(name, config, steps, rule)
+        self.tasks = {**self.tasks, EMBEDDING: EMBED}
+
+    @classmethod
+    def build(cls, name: str, config: GeneratedQuestionsMetricConfig, prompts: Prompts) -> Self:
+        """See `BaseMetric`."""
+        fields: dict[str, FieldType] = {
+            "question": StrType(type="str"),
+            "reason": StrType(type="str"),
+            "noncommittal": BoolType(type="bool"),
+        }
+        questions = ListType(type="list", items=RecordType(type="record", fields=fields))
+        step = StepConfig(id=WRITING, prompt=config.prompt, returns={"questions": questions})
+        rule = ShareRule(op="share", of=f"{WRITING}.questions", field="noncommittal", equals=True)
+        keys = {WRITING: f"metric.{name}.prompt"}
+        steps = build_steps(name, [step], rule, config.needs, prompts, extras=EXTRAS, prompt_keys=keys)
+        return cls(name, config, steps, rule)
+
+    def preview(self, case: Case, answer: Answer) -> Sequence[Ask]:
+        """The asks of scoring; the case's question is a placeholder for the questions to be generated."""
+        asks = super().preview(case, answer)
+        texts = [case.question or ""] * (1 + self.config.questions)
+        return (*asks, embedding_ask(self.name, *texts)) if asks else ()
+
+    async def score(self, case: Case, answer: Answer, judge: Judge | None, repeat: int) -> Outcome:
+        """Generate the questions and compare them with the case's question."""
+        asked = await super().score(case, answer, judge, repeat)
+        if asked.status != "scored" or judge is None:
+            return asked
+        written: list[str] = [one["question"] for one in asked.steps[-1]["reply"]["questions"]]
+        if asked.score == 1:
+            return replace(asked, score=0.0, value=0.0, reason=f"the answer commits itself to nothing: {asked.reason}")
+        question: str = fields_of(case, answer)["question"]
+        try:
+            if not all(text.strip() for text in written):
+                raise JudgeError("schema", "the judge wrote a blank question")
+            alike = await cosines(judge, self.name, question, written)
+        except JudgeError as error:
+            return Outcome(status="error", error_type=error.error_type, error=str(error), steps=asked.steps)
+        mean = sum(alike) / len(alike)
+        compared = _step(written, alike)
+        reason = f"similarity {mean:.3f} on average; least alike: {_least(written, alike)}"
+        return replace(asked, score=max(0.0, mean), value=mean, reason=reason, steps=(*asked.steps, compared))
+
+    def _extras(self, fields: Mapping[str, Any]) -> Mapping[str, Any]:
+        return dict(zip(EXTRAS, (self.config.questions,), strict=True))
+
+
+def _step(written: Sequence[str], alike: Sequence[float]) -> dict[str, Any]:
+    """The embedder's result in the form of a chain step."""
+    replies = [{"similarity": cosine} for cosine in alike]
+    return {
+        "id": EMBEDDING,
+        "task": EMBED,
+        "items": list(written),
+        "reply": replies,
+        "probabilities": None,
+        "reasks": 0,
+    }
+
+
+def _least(written: Sequence[str], alike: Sequence[float]) -> str:
+    similarity, question = min(zip(alike, written, strict=True))
+    return f'"{one_line(question, QUOTE)}" ({similarity:.3f})'

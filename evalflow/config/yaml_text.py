@@ -1,15 +1,55 @@
-"""Write values from elsewhere, such as a form, as YAML that Hydra reads back unchanged."""
+"""Read untrusted YAML within limits, and write values as YAML that Hydra reads back unchanged."""
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
-from omegaconf import OmegaConf
+import yaml
 
-from evalflow.config.faults import as_user_errors
-from evalflow.config.yaml_size import expect_bounded
+LARGEST = 100_000
+"""Maximum number of keys and values in a file, aliases expanded; a long text counts one per thousand characters."""
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def safe_yaml(text: str) -> Any:
+    """Parse YAML.
+
+    Raises:
+        yaml.YAMLError: It is not YAML, or too large after aliases are expanded.
+    """
+    expect_bounded(text)
+    return yaml.safe_load(text)
+
+
+def expect_bounded(text: str) -> None:
+    """Refuse YAML whose aliases would expand beyond the limit, as ten nested levels of ten do ("billion laughs").
+
+    Raises:
+        yaml.YAMLError: It would, an alias contains itself, or the text is not YAML.
+    """
+    if "*" not in text:
+        return
+    top = cast("yaml.Node | None", yaml.compose(text, _LOADER))  # pyright: ignore - untyped
+    if top is not None and not _size(top, {}) <= LARGEST:
+        problem = f"with its aliases (*NAME) written out it has more than {LARGEST:,} values"
+        raise yaml.MarkedYAMLError(problem=problem, problem_mark=top.start_mark)
+
+
+def _size(node: yaml.Node, known: dict[int, float]) -> float:
+    """The number of values below a node; infinite if it contains itself."""
+    if id(node) not in known:
+        known[id(node)] = math.inf
+        if isinstance(node, yaml.ScalarNode):
+            known[id(node)] = 1 + len(cast("str", node.value)) // 1000
+        else:
+            inner = cast("list[Any]", node.value)
+            parts = [part for pair in inner for part in pair] if isinstance(node, yaml.MappingNode) else inner
+            known[id(node)] = 1 + sum(_size(part, known) for part in parts)
+    return known[id(node)]
+
 
 _OPENING = re.compile(r"(\\*)\$\{")
 _ENVIRONMENT = re.compile(r"\$\{oc\.env:[A-Za-z_][A-Za-z0-9_]*\}")
@@ -19,6 +59,8 @@ MISSING = "???"
 
 def yaml_of(values: Mapping[str, Any]) -> str:
     """A configuration as YAML, with interpolations unchanged."""
+    from omegaconf import OmegaConf
+
     return OmegaConf.to_yaml(OmegaConf.create(dict(values)))
 
 
@@ -28,6 +70,10 @@ def read_yaml(text: str) -> dict[str, Any]:
     Raises:
         UserError: It is not YAML, or not a map.
     """
+    from omegaconf import OmegaConf
+
+    from evalflow.config.faults import as_user_errors
+
     with as_user_errors(()):
         expect_bounded(text)
         return cast("dict[str, Any]", OmegaConf.to_container(OmegaConf.create(text), resolve=False))

@@ -1,0 +1,258 @@
+"""The configuration of models behind OpenAI-compatible endpoints, of embedded ones, and of panels and cascades."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Annotated, Literal, Self
+from urllib.parse import urlsplit
+
+from pydantic import Field, SerializeAsAny, WithJsonSchema, field_validator, model_validator
+
+from evalflow.config.schema import EmbedderConfig, JudgeConfig, Strict, Word
+from evalflow.errors import did_you_mean
+
+
+class Price(Strict):
+    """US dollars per million tokens."""
+
+    input_per_million: float = Field(ge=0)
+    output_per_million: float = Field(ge=0)
+
+
+class Concurrency(Strict):
+    """Concurrent calls to one endpoint: grows from `start` while calls succeed, never above `max`."""
+
+    start: int = Field(default=8, ge=1)
+    max: int = Field(default=64, ge=1)
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Concurrency:
+        return self if self.start <= self.max else self.model_copy(update={"start": self.max})
+
+
+class RateLimit(Strict):
+    """The endpoint's known limits per minute; null: no fixed limit."""
+
+    requests_per_minute: float | None = Field(default=None, gt=0)
+    tokens_per_minute: float | None = Field(default=None, gt=0)
+
+
+class AzureConfig(Strict):
+    """Settings of Azure OpenAI besides base URL and key.
+
+    Attributes:
+        api_version: E.g. 2024-10-21, with a base_url that ends at the host; null: the v1 API (/openai/v1).
+        sign_in: With the key of api_key_env, or with an Entra ID token of the user signed in on this machine.
+    """
+
+    api_version: Word | None = None
+    sign_in: Literal["key", "entra"] = "key"
+
+
+class Connection(Strict):
+    """The connection to an OpenAI-compatible endpoint.
+
+    Attributes:
+        base_url: Up to and including /v1; null is OpenAI's own.
+        api_key_env: The environment variable with the key; null sends none.
+        client: `http`, which is fast, or `sdk`, the openai SDK, for features that only it has.
+        azure: For Azure OpenAI through its SDK; null for everything else, including Azure's v1 API with a key.
+        timeout_s, first_byte_timeout_s: Time limits in seconds for one attempt, and for the start of its reply; null:
+            only the limit for the attempt.
+        attempts: Maximum number of attempts, for transient faults.
+    """
+
+    kind: str
+    name: Word | None = None
+    model: Word
+    base_url: str | None = None
+    api_key_env: str | None = "OPENAI_API_KEY"
+    client: Literal["http", "sdk"] = "http"
+    azure: AzureConfig | None = None
+    timeout_s: float = Field(default=60, gt=0)
+    first_byte_timeout_s: float | None = Field(default=None, gt=0)
+    attempts: int = Field(default=6, ge=1, le=100)
+    concurrency: Concurrency = Concurrency()
+    rate_limit: RateLimit = RateLimit()
+    price: Price | None = None
+
+    @model_validator(mode="after")
+    def _through_the_sdk(self) -> Self:
+        if self.azure is None or (self.client == "sdk" and self.base_url):
+            return self
+        raise ValueError("azure needs client: sdk, and base_url")
+
+    @field_validator("base_url")
+    @classmethod
+    def _http(cls, url: str | None) -> str | None:
+        if url is not None and not re.match(r"https?://\S+\Z", url):
+            raise ValueError("base_url must start with http:// or https://")
+        if url is not None:
+            _ = urlsplit(url).port  # raises ValueError for an invalid port or IPv6 address
+        return url
+
+
+class EndpointConfig(Connection):
+    """Settings of every chat model, judge or target."""
+
+    temperature: float | None = Field(default=0.0, ge=0, le=2)
+    max_tokens: int | None = Field(default=None, ge=1)
+
+
+class OpenAIJudgeConfig(EndpointConfig, JudgeConfig):
+    """A model behind an OpenAI-compatible endpoint.
+
+    Attributes:
+        mode: How the endpoint is asked for a typed reply.
+        strict: Whether `json_schema` asks the endpoint to enforce the schema strictly.
+        reasks: How often an invalid reply is sent back with its errors.
+        logprobs: Whether the endpoint gives token probabilities.
+    """
+
+    kind: Literal["openai"]  # pyright: ignore[reportIncompatibleVariableOverride]
+    mode: Literal["json_schema", "tools", "json", "md_json"] = "json_schema"
+    strict: bool = False
+    reasks: int = Field(default=2, ge=0, le=20)
+    logprobs: bool = False
+
+    @property
+    def gives_logprobs(self) -> bool:
+        """Whether replies have token probabilities; tool calls have none."""
+        return self.logprobs and self.mode != "tools"
+
+
+class EmbeddedJudgeConfig(JudgeConfig):
+    """The evidence scorer that needs no key. See `evalflow.llm.embedded`."""
+
+    kind: Literal["embedded"]  # pyright: ignore[reportIncompatibleVariableOverride]
+    calibrated: bool = False
+
+
+class OpenAIEmbedderConfig(Connection, EmbedderConfig):
+    """An embedding model behind an OpenAI-compatible endpoint.
+
+    Attributes:
+        dimensions: Vector length, for models that can shorten theirs; null: the model's default.
+        batch: Maximum number of texts in one request.
+    """
+
+    kind: Literal["openai"]  # pyright: ignore[reportIncompatibleVariableOverride]
+    dimensions: int | None = Field(default=None, ge=1)
+    batch: int = Field(default=64, ge=1, le=2048)
+
+
+class EmbeddedEmbedderConfig(EmbedderConfig):
+    """The embedding model that needs no key. See `evalflow.llm.minilm`."""
+
+    kind: Literal["embedded"]  # pyright: ignore[reportIncompatibleVariableOverride]
+
+
+Vote = Literal["mean", "median", "majority", "weighted"]
+
+# The type only says "judge": the validator picks each member's model by its kind.
+Members = Annotated[
+    dict[str, SerializeAsAny[JudgeConfig]],
+    WithJsonSchema({"type": "object", "additionalProperties": {"type": "object"}}),
+]
+
+
+class MembersConfig(JudgeConfig):
+    """Keys of every judge that has members.
+
+    Attributes:
+        members: Two or more judges, each with its own keys, by names that you choose.
+        calibrated: Whether thresholds apply to its scores; always false if they do not apply to one of its members.
+    """
+
+    members: Members
+
+    @model_validator(mode="after")
+    def _judges(self) -> Self:
+        if len(self.members) < 2:
+            raise ValueError(f"{self.kind} needs two members or more, such as defaults: [openai@members.first, ...]")
+        nested = [name for name, member in self.members.items() if isinstance(member, MembersConfig)]
+        if nested:
+            raise ValueError(f"the member {nested[0]} is itself made of members; name single judges")
+        calibrated = self.calibrated and all(member.calibrated for member in self.members.values())
+        return self if calibrated == self.calibrated else self.model_copy(update={"calibrated": calibrated})
+
+    @property
+    def asked(self) -> Mapping[str, JudgeConfig]:
+        """The members in the order in which they are asked."""
+        return self.members
+
+
+class PanelConfig(MembersConfig):
+    """Several judges each score the answer, and vote.
+
+    Attributes:
+        vote: How the scores are combined: mean; median; majority, the most frequent score (the worse one in a tie);
+            or weighted, the mean by `weights`.
+        weights: The weight of each member, by its name, for vote: weighted.
+        quorum: How many members must have scored; null: all. With fewer, the panel's score is in state error.
+    """
+
+    kind: Literal["panel"]  # pyright: ignore[reportIncompatibleVariableOverride]
+    vote: Vote = "mean"
+    weights: dict[str, Annotated[float, Field(gt=0)]] | None = None
+    quorum: int | None = Field(default=None, ge=1)
+
+    @model_validator(mode="after")
+    def _votes(self) -> Self:
+        if (self.weights is not None) != (self.vote == "weighted"):
+            raise ValueError("vote: weighted and weights go together, such as weights: {first: 0.6, second: 0.4}")
+        if self.weights is not None:
+            _all_of(self.members, self.weights, "weights")
+        if self.quorum is not None and self.quorum > len(self.members):
+            raise ValueError(f"a quorum of {self.quorum} is more than the {len(self.members)} members")
+        return self
+
+
+class CascadeConfig(MembersConfig):
+    """Judges in sequence: the next one is asked only if the one before was not confident enough.
+
+    Attributes:
+        order: The members' names in the order of asking, the cheapest first; null: as declared.
+        escalate_below: The confidence a member needs for its score to count. Confidence is the lowest probability that
+            the member gave one of its own verdicts on the answer.
+        samples: Replies to sample from each member but the last if its endpoint gives no token probabilities for a
+            request; null: none but those that a metric samples.
+    """
+
+    kind: Literal["cascade"]  # pyright: ignore[reportIncompatibleVariableOverride]
+    order: list[str] | None = None
+    escalate_below: float = Field(gt=0, le=1)
+    samples: int | None = Field(default=None, ge=2)
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.order is not None:
+            _all_of(self.members, self.order, "order")
+        return self
+
+    @property
+    def asked(self) -> Mapping[str, JudgeConfig]:
+        """The members in the order in which they are asked."""
+        return {name: self.members[name] for name in self.order or self.members}
+
+
+def single_judges(config: JudgeConfig) -> Mapping[str, JudgeConfig]:
+    """The single judges behind a judge, by name and in order; a single judge is returned under an empty name."""
+    return config.asked if isinstance(config, MembersConfig) else {"": config}
+
+
+def each_judge(config: JudgeConfig, change: Callable[[JudgeConfig], JudgeConfig]) -> JudgeConfig:
+    """Apply a change to each judge that is actually asked."""
+    if not isinstance(config, MembersConfig):
+        return change(config)
+    return config.model_copy(update={"members": {name: change(one) for name, one in config.members.items()}})
+
+
+def _all_of(members: Mapping[str, JudgeConfig], named: Iterable[str], key: str) -> None:
+    names = list(named)
+    unknown = [name for name in names if name not in members]
+    if unknown:
+        raise ValueError(f"{key} names {unknown[0]!r}, which is no member; {did_you_mean(unknown[0], members)}")
+    if sorted(names) != sorted(members):
+        raise ValueError(f"{key} must name each member once: {', '.join(members)}")
