@@ -43,17 +43,6 @@ class Owner:
         return self._task.cancelling() > self._before
 
 
-class _Watch:
-    """One piece of work under way."""
-
-    __slots__ = ("at", "late", "task")
-
-    def __init__(self, task: asyncio.Task[Any], at: float) -> None:
-        self.task = task
-        self.at = at
-        self.late = False
-
-
 class Deadlines:
     """Cancels work that exceeds its time limit. One timer serves all work, so that the overhead is small.
 
@@ -64,7 +53,8 @@ class Deadlines:
 
     def __init__(self, seconds: float | None, owner: Owner | None = None) -> None:
         self.seconds = seconds
-        self._watched: dict[_Watch, None] = {}  # in the order of their deadlines
+        self._due: dict[asyncio.Task[Any], float] = {}  # in the order of their deadlines
+        self._late: set[asyncio.Task[Any]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._logged: set[str] = set()
         self._owner = owner
@@ -82,24 +72,30 @@ class Deadlines:
             CancelledError: The current task is being cancelled.
         """
         owner = self._owner or Owner()
-        watch = self._begin() if self.seconds is not None else None
+        task = asyncio.current_task()
+        assert task is not None
+        if self.seconds is not None:
+            loop = asyncio.get_running_loop()
+            at = self._due[task] = loop.time() + self.seconds
+            if self._timer is None:
+                self._timer = loop.call_at(at, self._give_up)
         try:
             done = await work
         except (Exception, asyncio.CancelledError, SystemExit) as error:
-            late = False
-            if watch is not None and watch.late:
-                late = True
-                watch.task.uncancel()
+            late = task in self._late
+            if late:
+                task.uncancel()
             # Work that is cancelled may still return something; that is not a result.
             if self._ended or owner.is_cancelled():
                 raise asyncio.CancelledError from None
             return Failed("timeout", self.missed()) if late else self._failed(error, ending)
+        else:
+            if task in self._late:  # it ignored its cancellation and finished
+                task.uncancel()
+            return done
         finally:
-            if watch is not None:
-                self._watched.pop(watch, None)
-        if watch is not None and watch.late:  # it ignored its cancellation and finished
-            watch.task.uncancel()
-        return done
+            self._due.pop(task, None)
+            self._late.discard(task)
 
     def _failed(self, error: BaseException, ending: tuple[type[EvalflowError], ...]) -> Failed:
         fatal = _first(error, (InfrastructureError, BudgetError, *ending))
@@ -113,17 +109,6 @@ class Deadlines:
             self._logged.add(what)
             log.error("%s", what, exc_info=error)
         return Failed("exception", what)
-
-    def _begin(self) -> _Watch:
-        assert self.seconds is not None
-        loop = asyncio.get_running_loop()
-        task = asyncio.current_task()
-        assert task is not None
-        watch = _Watch(task, loop.time() + self.seconds)
-        self._watched[watch] = None
-        if self._timer is None:
-            self._timer = loop.call_at(watch.at, self._give_up)
-        return watch
 
     def missed(self) -> str:
         """The error message of work that timed out."""
@@ -139,13 +124,13 @@ class Deadlines:
         """Cancel overdue work and schedule the next check."""
         self._timer = None
         loop = asyncio.get_running_loop()
-        for watch in list(self._watched):
-            if watch.at > loop.time():
-                self._timer = loop.call_at(watch.at, self._give_up)
+        for task, at in list(self._due.items()):
+            if at > loop.time():
+                self._timer = loop.call_at(at, self._give_up)
                 return
-            watch.late = True
-            del self._watched[watch]
-            watch.task.cancel()
+            self._late.add(task)
+            del self._due[task]
+            task.cancel()
 
 
 def _first(error: BaseException, kinds: tuple[type[EvalflowError], ...]) -> BaseException | None:

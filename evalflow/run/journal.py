@@ -253,17 +253,29 @@ class JournalSink:
             InfrastructureError: The disk is full, or the files are gone. After a full disk, earlier records are intact
                 and `resume` continues the run.
         """
+        if isinstance(record, ScoreRecord):
+            file, row = self._scores, journal_row(record)
+        elif record.generated:
+            file, row = self._answers, answer_row(record)
+        else:
+            return
+        self.check()
+        if row["error"]:
+            row["error"] = self._redactor.text(row["error"])
+        line = json_line(row)
+        if self._redactor.hides_data:
+            line = self._redactor.data(line.decode()).encode()
+        line += b"\n"
         try:
-            if isinstance(record, ScoreRecord):
-                self.check()
-                self._append(self._scores, journal_row(record))
-            elif record.generated:
-                self.check()
-                self._append(self._answers, answer_row(record))
-                self._tally.count_answer(record)
+            written = os.write(file, line)
+            while written < len(line):
+                written += os.write(file, line[written:])
         except OSError as error:
             what = f"{self._folder} cannot be written: {error.strerror}"
             raise InfrastructureError(what, f"make room, then: {command('resume', self._folder)}") from None
+        self._dirty.set()
+        if isinstance(record, Answer):
+            self._tally.count_answer(record)
 
     def check(self) -> None:
         """Check that both files are still at their paths.
@@ -290,18 +302,6 @@ class JournalSink:
         for file in (self._answers, self._scores):
             os.fsync(file)
             os.close(file)
-
-    def _append(self, file: int, row: dict[str, Any]) -> None:
-        if row.get("error"):
-            row["error"] = self._redactor.text(row["error"])
-        line = json_line(row)
-        if self._redactor.hides_data:
-            line = self._redactor.data(line.decode()).encode()
-        line += b"\n"
-        written = os.write(file, line)
-        while written < len(line):
-            written += os.write(file, line[written:])
-        self._dirty.set()
 
     def _sync_in_groups(self) -> None:
         while not self._closed.is_set():

@@ -9,15 +9,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 from evalflow.errors import EvalflowError
+from evalflow.llm.panel import Panel
 from evalflow.protocols import Judge, Sink, Target
 from evalflow.records import Answer, Case, Outcome, ScoreRecord
 from evalflow.run.deadline import Deadlines, Failed, Owner
 from evalflow.run.journal import AnswerBook, cell_digest
 from evalflow.run.manifest import Tally
-from evalflow.run.scoring import Judgement, Pair, Scorer
-
-Cell = tuple[Pair, int]
-"""A metric with its judge, and the judge's repeat."""
+from evalflow.run.scoring import Cell, Judgement, MeteredJudge, Pair, Scorer
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +47,19 @@ class RunPlan:
     case_timeout_s: float | None = None
     answered: AnswerBook | None = None
 
-    def strands(self, case: Case) -> list[list[Cell]]:
-        """The cells of the case. Cells in one list are scored in sequence, the lists concurrently."""
-        strands: list[list[Cell]] = []
+    def strands(self, case: Case) -> list[list[tuple[Pair, int]]]:
+        """What scores the case: metric and repeat. Those in one list are scored in sequence, the lists concurrently."""
+        strands: list[list[tuple[Pair, int]]] = []
         for pair in self.pairs:
-            cells = [(bound, n) for bound, repeats in pair.bound(case, self.judge_repeats) for n in range(repeats)]
-            strands += [cells] if pair.metric.stops else [[cell] for cell in cells]
+            strand: list[tuple[Pair, int]] = []
+            for bound, repeats in pair.bound(case, self.judge_repeats):
+                for repeat in range(repeats):
+                    if pair.metric.stops:
+                        strand.append((bound, repeat))
+                    else:
+                        strands.append([(bound, repeat)])
+            if strand:
+                strands.append(strand)
         return strands
 
     def digest(self, case: Case, target_repeat: int, pair: Pair, repeat: int) -> int:
@@ -119,106 +124,87 @@ class Pipeline:
             self._tally.in_flight -= 1
 
     async def _case(self, case: Case, target_repeat: int) -> None:
-        strands = self._remaining(case, target_repeat)
+        plan = self._plan
+        strands = plan.strands(case)
+        if plan.finished:
+            strands = [
+                strand
+                for strand in strands
+                if any(plan.digest(case, target_repeat, *one) not in plan.finished for one in strand)
+            ]
         if not strands:
             return
-        answer = self._answered(case, target_repeat)
+        answer = self._known_answer(case, target_repeat) if plan.answered else None
         if answer is None:
-            answer = await self._ask_target(case, target_repeat)
+            answer = await self._deadlines.attempt(plan.target.answer(case, target_repeat))
+            if isinstance(answer, Failed):
+                answer = self._failed_answer(case, target_repeat, answer)
             self._sink.write(answer)
-        if len(strands) == 1:  # the common case; saves a task
-            cells = strands[0]
-            await (self._cell(case, answer, *cells[0]) if len(cells) == 1 else self._strand(case, answer, cells))
+        if len(strands) == len(strands[0]) == 1:  # the common case; saves a task
+            await self._score(Cell(strands[0][0][0], case, answer, strands[0][0][1]))
             return
         async with asyncio.TaskGroup() as scoring:
             for strand in strands:
-                scoring.create_task(self._strand(case, answer, strand))
+                scoring.create_task(self._strand([Cell(pair, case, answer, repeat) for pair, repeat in strand]))
 
-    async def _ask_target(self, case: Case, target_repeat: int) -> Answer:
-        target = self._plan.target
-        answer = await self._deadlines.attempt(target.answer(case, target_repeat))
-        if not isinstance(answer, Failed):
-            return answer
+    def _failed_answer(self, case: Case, target_repeat: int, failed: Failed) -> Answer:
         self._tally.unpriced = True  # calls before the failure have been paid for
         return Answer(
             dataset=case.dataset,
             index=case.index,
             case_id=case.id,
-            target=target.name,
+            target=self._plan.target.name,
             target_repeat=target_repeat,
             status="error",
             messages=case.messages,
-            error_type=answer.error_type,
-            error=answer.error,
+            error_type=failed.error_type,
+            error=failed.error,
         )
 
-    def _answered(self, case: Case, target_repeat: int) -> Answer | None:
-        book = self._plan.answered
-        known = book.get(case.dataset, case.id, self._plan.target.name, target_repeat) if book else None
+    def _known_answer(self, case: Case, target_repeat: int) -> Answer | None:
+        assert self._plan.answered is not None
+        known = self._plan.answered.get(case.dataset, case.id, self._plan.target.name, target_repeat)
         if known is not None and known.status == "error":
             self._tally.answers["error"] -= 1  # it is generated again; its cost stays
             return None
         return known and replace(known, index=case.index)
 
-    def _remaining(self, case: Case, target_repeat: int) -> list[list[Cell]]:
-        """The unfinished cells of each strand."""
-        strands = self._plan.strands(case)
-        if not self._plan.finished:
-            return strands
-        return [
-            strand
-            for strand in strands
-            if any(self._plan.digest(case, target_repeat, *cell) not in self._plan.finished for cell in strand)
-        ]
-
-    async def _strand(self, case: Case, answer: Answer, cells: Sequence[Cell]) -> None:
+    async def _strand(self, cells: Sequence[Cell]) -> None:
         """Score the unfinished cells in order; cells after a failed check are skipped."""
-        if len(cells) == 1:  # it is unfinished, or the strand would have been left out
-            await self._cell(case, answer, *cells[0])
-            return
         failed: str | None = None
-        for pair, repeat in cells:
-            name = pair.metric.name
-            digest = self._plan.digest(case, answer.target_repeat, pair, repeat)
+        for cell in cells:
+            name = cell.pair.metric.name
+            digest = self._plan.digest(cell.case, cell.answer.target_repeat, cell.pair, cell.repeat)
             if digest in self._plan.finished:
                 holds = digest not in self._plan.failed
             elif failed and failed != name:
                 reason = f"the check {failed} failed before it, and the rest of the case is left out (stop_on_fail)"
-                skipped = Judgement(Outcome(status="skipped", reason=reason), _name(pair.judge))
-                self._write(self._record(case, answer, pair, repeat, skipped), pair)
+                self._write(cell, Judgement(Outcome(status="skipped", reason=reason), _name(cell.pair.judge)))
                 continue
             else:
-                holds = await self._cell(case, answer, pair, repeat) != 0
+                holds = await self._score(cell) != 0
             failed = failed or (None if holds else name)
 
-    async def _cell(self, case: Case, answer: Answer, pair: Pair, repeat: int) -> float | None:
+    async def _score(self, cell: Cell) -> float | None:
         """Score one cell and write its record, after those of a panel's members. Returns the score."""
-        judgements = await self._scorer.score(pair, case, answer, repeat)
-        for one in judgements[:-1]:
-            self._kept(self._record(case, answer, pair, repeat, one), pair)
-        return self._write(self._record(case, answer, pair, repeat, judgements[-1]), pair).score
+        judge = cell.pair.judge
+        if isinstance(judge, Panel):
+            *members, judgement = await self._scorer.by_several(cell, judge)
+            for one in members:
+                self._write(cell, one)
+        else:
+            judgement = await self._scorer.by_one(cell, MeteredJudge(judge, self._tally) if judge else None)
+        return self._write(cell, judgement)
 
-    def _write(self, record: ScoreRecord, pair: Pair) -> ScoreRecord:
-        kept = self._kept(record, pair)
-        self._tally.scores[kept.status] += 1
-        return kept
+    def _write(self, cell: Cell, judgement: Judgement) -> float | None:
+        """Write the record; an error in its place if its score is out of range or its values cannot be stored.
 
-    def _kept(self, record: ScoreRecord, pair: Pair) -> ScoreRecord:
-        """Write the record; an error in its place if its score is out of range or its values cannot be stored."""
-        try:
-            if pair.metric.bounded and record.score is not None and not 0 <= record.score <= 1:
-                raise ValueError(f"the score {record.score!r} is not in 0..1")
-            self._sink.write(record)
-        except (ValueError, TypeError, RecursionError) as error:
-            what = f"what the metric gave cannot be kept: {error}"
-            bare: dict[str, Any] = {"score": None, "value": None, "reason": None, "steps": (), "path": None}
-            record = replace(record, **bare, status="error", error_type="unusable", error=what)
-            self._sink.write(record)
-        return record
-
-    def _record(self, case: Case, answer: Answer, pair: Pair, repeat: int, judged: Judgement) -> ScoreRecord:
-        outcome, usage = judged.outcome, judged.outcome.usage
-        return ScoreRecord(
+        Returns:
+            The score that was written.
+        """
+        case, answer, metric = cell.case, cell.answer, cell.pair.metric
+        outcome, usage = judgement.outcome, judgement.outcome.usage
+        record = ScoreRecord(
             run_id=self._plan.run_id,
             dataset=case.dataset,
             index=case.index,
@@ -227,11 +213,11 @@ class Pipeline:
             tags=case.tags,
             target=answer.target,
             target_repeat=answer.target_repeat,
-            metric=pair.metric.name,
-            metric_version=pair.metric.config.version,
-            judge=judged.judge,
-            repeat=repeat,
-            member_of=judged.member_of,
+            metric=metric.name,
+            metric_version=metric.config.version,
+            judge=judgement.judge,
+            repeat=cell.repeat,
+            member_of=judgement.member_of,
             status=outcome.status,
             score=outcome.score,
             value=outcome.value,
@@ -245,9 +231,21 @@ class Pipeline:
             cost_usd=outcome.cost_usd,
             latency_s=outcome.latency_s,
             cached=outcome.cached,
-            bill=judged.bill,
+            bill=judgement.bill,
             finished_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
         )
+        try:
+            if metric.bounded and record.score is not None and not 0 <= record.score <= 1:
+                raise ValueError(f"the score {record.score!r} is not in 0..1")
+            self._sink.write(record)
+        except (ValueError, TypeError, RecursionError) as error:
+            what = f"what the metric gave cannot be kept: {error}"
+            bare: dict[str, Any] = {"score": None, "value": None, "reason": None, "steps": (), "path": None}
+            record = replace(record, **bare, status="error", error_type="unusable", error=what)
+            self._sink.write(record)
+        if judgement.member_of is None:
+            self._tally.scores[record.status] += 1
+        return record.score
 
 
 def _name(judge: Judge | None) -> str | None:

@@ -14,7 +14,7 @@ from evalflow.llm.logprobs import choices
 from evalflow.llm.panel import Panel, sounding
 from evalflow.metrics.combine import settle, vote
 from evalflow.protocols import Judge, Metric
-from evalflow.records import NOTHING, Answer, Ask, Case, Outcome, Reply, Spend, spend_of
+from evalflow.records import NOTHING, Answer, Ask, Case, Outcome, Reply, Spend, Usage, spend_of
 from evalflow.run.deadline import Deadlines, Failed
 from evalflow.run.manifest import Tally
 
@@ -25,14 +25,19 @@ class MeteredJudge:
     Args:
         judge: The wrapped judge.
         tally: The run's counts; every call is added to them.
+
+    Attributes:
+        total: The cost of its replies, cached ones with their original tokens; None if the judge was not asked.
+        bill: The cost of its calls in this run: a cached reply took no tokens.
     """
 
     def __init__(self, judge: Judge, tally: Tally) -> None:
         self.info = judge.info
+        self.total: Spend | None = None
+        self.bill = NOTHING
         self._judge = judge
         self._tally = tally
-        self._made: Spend | None = None
-        self._remembered: Spend | None = None
+        self._all_cached = True
 
     async def ask(self, ask: Ask) -> Reply:
         """Ask the judge and count the call; a failed call is counted too."""
@@ -48,29 +53,25 @@ class MeteredJudge:
     async def close(self) -> None:
         """Do nothing: the judge outlives the cell."""
 
-    @property
-    def total(self) -> Spend | None:
-        """The cost of its replies, cached ones at their original cost; None if the judge was not asked."""
-        made, remembered = self._made, self._remembered
-        return made + remembered if made and remembered else made or remembered
-
-    @property
-    def bill(self) -> Spend:
-        """The cost of its calls in this run: a cached reply took no tokens."""
-        made, remembered = self._made or NOTHING, self._remembered
-        return replace(made + remembered, usage=made.usage) if remembered else made
-
     def fill(self, outcome: Outcome) -> Outcome:
         """The outcome with the cost of its calls; unchanged if the judge was not asked."""
-        total = self.total
-        return total.fill(outcome, cached=self._made is None) if total else outcome
+        took = self.total
+        if took is None:
+            return outcome
+        usage, cost_usd, latency_s = took.usage, took.cost_usd, took.latency_s
+        return replace(outcome, usage=usage, cost_usd=cost_usd, latency_s=latency_s, cached=self._all_cached)
 
     def _count(self, spend: Spend) -> None:
         self._tally.count(spend)
+        billed = spend
         if spend.cached and not spend.requests:
-            self._remembered = self._remembered + spend if self._remembered else spend
+            billed = replace(spend, usage=Usage())
         else:
-            self._made = self._made + spend if self._made else spend
+            self._all_cached = False
+        if self.total is None:
+            self.total, self.bill = spend, billed
+        else:
+            self.total, self.bill = self.total + spend, self.bill + billed
 
 
 @record()
@@ -99,7 +100,22 @@ class Pair:
         return found
 
 
-class SoundingMeter(MeteredJudge):
+@record()
+class Cell:
+    """What one score is of.
+
+    Attributes:
+        pair: The metric, and the judge that it really uses.
+        repeat: The judge's repeat, from 0.
+    """
+
+    pair: Pair
+    case: Case
+    answer: Answer
+    repeat: int
+
+
+class ConfidenceMeter(MeteredJudge):
     """Requests probabilities with every verdict, and keeps the lowest one of a chosen verdict.
 
     A verdict is a choice among few values: a label, yes or no, a grade. Free text has no probability here.
@@ -172,72 +188,59 @@ class Scorer:
         self._tally = tally
         self._deadlines = deadlines
 
-    async def score(self, pair: Pair, case: Case, answer: Answer, repeat: int) -> Sequence[Judgement]:
-        """Score one cell. The last judgement is the cell's; those before it are by the members of its judge.
+    async def by_one(self, cell: Cell, meter: MeteredJudge | None, member_of: str | None = None) -> Judgement:
+        """The judgement of one judge, or of the metric alone.
 
         Raises:
             InfrastructureError, BudgetError: No further call can be made.
         """
-        if pair.judge is None:
-            found = await self._deadlines.attempt(pair.metric.score(case, answer, None, repeat))
-            return [Judgement(_outcome(found), None)]
-        if not isinstance(pair.judge, Panel):
-            meter = MeteredJudge(pair.judge, self._tally)
-            found = await self._deadlines.attempt(pair.metric.score(case, answer, meter, repeat))
-            return [Judgement(meter.fill(_outcome(found)), pair.judge.info.name, meter.bill)]
-        if isinstance(pair.judge.config, CascadeConfig):
-            return await self._cascade(pair.judge, pair.judge.config, pair, case, answer, repeat)
-        assert isinstance(pair.judge.config, PanelConfig)
-        return await self._panel(pair.judge, pair.judge.config, pair, case, answer, repeat)
-
-    async def _panel(
-        self, panel: Panel, config: PanelConfig, pair: Pair, case: Case, answer: Answer, repeat: int
-    ) -> Sequence[Judgement]:
-        """Ask all members concurrently."""
-        async with asyncio.TaskGroup() as sitting:
-            tasks = [
-                sitting.create_task(
-                    self._by(MeteredJudge(member, self._tally), pair, case, answer, repeat, panel.info.name)
-                )
-                for member in panel.members
-            ]
-        said = [task.result() for task in tasks]
-        weights = [(config.weights or {}).get(name, 1.0) for name in config.asked]
-        parts = {member.info.name: one.outcome for member, one in zip(panel.members, said, strict=True)}
-        return [*said, Judgement(vote(parts, weights, config, pair.metric.config.direction), panel.info.name)]
-
-    async def _cascade(
-        self, cascade: Panel, config: CascadeConfig, pair: Pair, case: Case, answer: Answer, repeat: int
-    ) -> Sequence[Judgement]:
-        """Ask the members in order, until one is confident enough or is the last."""
-        said: list[Judgement] = []
-        confidences: dict[str, float | None] = {}
-        for member in cascade.members:
-            last = member is cascade.members[-1]
-            meter = MeteredJudge(member, self._tally) if last else SoundingMeter(member, self._tally, config)
-            one = await self._by(meter, pair, case, answer, repeat, cascade.info.name)
-            said.append(one)
-            if isinstance(meter, SoundingMeter):
-                confidences[member.info.name] = meter.confidence
-            if one.outcome.status == "skipped" or _sure(one.outcome, meter, config):
-                break
-        parts = {member.info.name: one.outcome for member, one in zip(cascade.members, said, strict=False)}
-        return [*said, Judgement(settle(parts, confidences), cascade.info.name)]
-
-    async def _by(
-        self, meter: MeteredJudge, pair: Pair, case: Case, answer: Answer, repeat: int, member_of: str | None = None
-    ) -> Judgement:
-        outcome = _outcome(await self._deadlines.attempt(pair.metric.score(case, answer, meter, repeat)))
+        work = cell.pair.metric.score(cell.case, cell.answer, meter, cell.repeat)
+        outcome = await self._deadlines.attempt(work)
+        if isinstance(outcome, Failed):
+            outcome = Outcome(status="error", error_type=outcome.error_type, error=outcome.error)
+        if meter is None:
+            return Judgement(outcome, None)
         return Judgement(meter.fill(outcome), meter.info.name, meter.bill, member_of)
 
+    async def by_several(self, cell: Cell, panel: Panel) -> list[Judgement]:
+        """The judgements of the members of a panel or a cascade, and last their common one. Raises as `by_one`."""
+        if isinstance(panel.config, CascadeConfig):
+            return await self._cascade(cell, panel, panel.config)
+        assert isinstance(panel.config, PanelConfig)
+        return await self._panel(cell, panel, panel.config)
 
-def _outcome(found: Outcome | Failed) -> Outcome:
-    if isinstance(found, Failed):
-        return Outcome(status="error", error_type=found.error_type, error=found.error)
-    return found
+    async def _panel(self, cell: Cell, panel: Panel, config: PanelConfig) -> list[Judgement]:
+        """Ask all members concurrently."""
+        name = panel.info.name
+        async with asyncio.TaskGroup() as group:
+            tasks = [
+                group.create_task(self.by_one(cell, MeteredJudge(member, self._tally), name))
+                for member in panel.members
+            ]
+        judgements = [task.result() for task in tasks]
+        weights = [(config.weights or {}).get(member, 1.0) for member in config.asked]
+        return [
+            *judgements,
+            Judgement(vote(_parts(judgements), weights, config, cell.pair.metric.config.direction), name),
+        ]
+
+    async def _cascade(self, cell: Cell, cascade: Panel, config: CascadeConfig) -> list[Judgement]:
+        """Ask the members in order, until one is confident enough or is the last."""
+        judgements: list[Judgement] = []
+        confidences: dict[str, float | None] = {}
+        for member in cascade.members[:-1]:
+            meter = ConfidenceMeter(member, self._tally, config)
+            judgements.append(await self.by_one(cell, meter, cascade.info.name))
+            confidence = confidences[member.info.name] = meter.confidence
+            status = judgements[-1].outcome.status
+            confident = status == "scored" and confidence is not None and confidence >= config.escalate_below
+            if confident or status == "skipped":
+                break
+        else:
+            last = MeteredJudge(cascade.members[-1], self._tally)
+            judgements.append(await self.by_one(cell, last, cascade.info.name))
+        return [*judgements, Judgement(settle(_parts(judgements), confidences), cascade.info.name)]
 
 
-def _sure(outcome: Outcome, meter: MeteredJudge, config: CascadeConfig) -> bool:
-    """Whether a member's score is confident enough to skip the next member."""
-    sure = meter.confidence if isinstance(meter, SoundingMeter) else None
-    return outcome.status == "scored" and sure is not None and sure >= config.escalate_below
+def _parts(judgements: Sequence[Judgement]) -> dict[str, Outcome]:
+    return {str(one.judge): one.outcome for one in judgements}
