@@ -130,8 +130,5 @@ class Account:
         return self._amount(usage.input_tokens, usage.output_tokens)
 
     def _amount(self, input_tokens: int, output_tokens: int) -> Amount:
-        price = self.price
-        usd = (
-            (input_tokens * price.input_per_million + output_tokens * price.output_per_million) / 1e6 if price else 0.0
-        )
+        usd = self.price.cost(input_tokens, output_tokens) if self.price else 0.0
         return Amount(1, input_tokens + output_tokens, usd)

@@ -6,14 +6,14 @@ import asyncio
 import itertools
 import random
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from evalflow.calls import faults
 from evalflow.calls.budget import Account, Amount, Budget
 from evalflow.calls.faults import CHAT, RETRIED, CallFault, Dialect, excerpt
-from evalflow.calls.limiter import Limiter, Limiters, Slot, rest_s, retry_after_s
+from evalflow.calls.limiter import Limiter, Limiters, rest_s, retry_after_s
 from evalflow.calls.single_flight import Once
 from evalflow.calls.transport import MAX_REPLY, HttpRequest, Response, Transport, TransportError
 from evalflow.errors import CallError, InfrastructureError
@@ -80,16 +80,13 @@ class Watchdog:
         self.answered = False
         self.heard = False
 
-    def send(self, request: HttpRequest) -> Coroutine[Any, Any, Response]:
-        """Send one request.
+    async def send(self, request: HttpRequest) -> Response:
+        """Send one request; once anything was heard, the transport itself can be used instead.
 
         Raises:
             TransportError: This try brought no complete response.
             InfrastructureError: The endpoint accepts connections but never answers.
         """
-        return self._transport.send(request) if self.heard else self._unheard(request)
-
-    async def _unheard(self, request: HttpRequest) -> Response:
         response = await self._transport.send(request) if self.answered else await self._watched(request)
         self.answered = self.heard = True
         return response
@@ -214,11 +211,11 @@ class Gateway:
             reserved = await account.reserve(request) if account else None
             outcome: T | CallFault | None = None
             try:
-                slot = await limiter.acquire(request.tokens)
-                begun = slot.started if begun is None else begun
+                started = await limiter.acquire(request.tokens)
+                begun = started if begun is None else begun
                 try:
-                    response = await self._watchdog.send(request)
-                    outcome = self._read(request, response, decode, slot)
+                    response = await (self._transport if self._watchdog.heard else self._watchdog).send(request)
+                    outcome = self._read(request, response, decode, started)
                 except TransportError as error:
                     outcome = faults.of_transport(error)
                 finally:
@@ -230,8 +227,7 @@ class Gateway:
                 return outcome
             fault = self._redacted(outcome)
             elapsed_s = time.monotonic() - begun
-            self._raise_if_mute(fault, elapsed_s, request.timeout_s)
-            self._raise_if_over(fault, attempt, elapsed_s)
+            self._raise_unless_retried(fault, attempt, elapsed_s, request.timeout_s)
             await asyncio.sleep(self._policy.delay(attempt, fault))
         raise AssertionError("unreachable")
 
@@ -241,39 +237,37 @@ class Gateway:
         await self._transport.close()
 
     def _read(
-        self, request: HttpRequest, response: Response, decode: Callable[[Response], T], slot: Slot
+        self, request: HttpRequest, response: Response, decode: Callable[[Response], T], started: float
     ) -> T | CallFault:
-        response = self._clean(response)
+        # Without broken surrogate pairs, which no file can hold, and without secrets.
+        body = mended(response.body)
+        if self._redactor.hides_data:
+            body = self._redactor.data(body.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
+        if body != response.body:
+            response = replace(response, body=body)
         rest = rest_s(response.headers)
         if rest > 0:
             self._limiter.pause(self._capped(rest))
         if not 200 <= response.status < 300:
-            return self._eased(self._dialect.of_status(response), slot)
+            return self._eased(self._dialect.of_status(response), started)
         if len(response.body) > MAX_REPLY:
             what = f"the reply is longer than {MAX_REPLY:,} bytes"
             return CallFault("give_up", "too_large", what, raw=faults.excerpt(response.body))
         try:
             value = decode(response)
         except MalformedReply as error:
-            return self._eased(faults.of_malformed(response, str(error)), slot)
+            return self._eased(faults.of_malformed(response, str(error)), started)
         self._succeeded = True
         usage = value.usage
         excess = usage.input_tokens + usage.output_tokens - request.tokens if usage else 0.0
-        self._limiter.succeeded(slot, response.elapsed_s, request.kind, excess)
+        self._limiter.succeeded(started, response.elapsed_s, request.kind, excess)
         return value
 
-    def _clean(self, response: Response) -> Response:
-        """The response without secrets, and without broken surrogate pairs, which no file can hold."""
-        body = mended(response.body)
-        if self._redactor.hides_data:
-            body = self._redactor.data(body.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
-        return response if body == response.body else replace(response, body=body)
-
-    def _eased(self, fault: CallFault, slot: Slot) -> CallFault:
+    def _eased(self, fault: CallFault, started: float) -> CallFault:
         """Report a fault to the limiter: halve the limit or pause."""
         wait_s = self._capped(fault.retry_after_s or 0.0)
         if fault.error_type == "rate_limit":
-            self._limiter.refused(slot, wait_s)
+            self._limiter.refused(started, wait_s)
         else:
             self._limiter.pause(wait_s)
         return fault
@@ -281,18 +275,14 @@ class Gateway:
     def _capped(self, seconds: float) -> float:
         return min(seconds, self._policy.retry_after_cap_s)
 
-    def _raise_if_mute(self, fault: CallFault, elapsed_s: float, timeout_s: float) -> None:
-        """Stop if the endpoint accepts connections, has never answered a call, and had a call's full timeout.
-
-        More tries would only multiply the wait: a model that is too slow for its first reply is so for the next.
-        """
+    def _raise_unless_retried(self, fault: CallFault, attempt: int, elapsed_s: float, timeout_s: float) -> None:
+        policy = self._policy
+        # An endpoint that accepts connections, has never answered a call, and had a call's full timeout: more tries
+        # would only multiply the wait, since a model that is too slow for its first reply is so for the next.
         if fault.error_type == "timeout" and not self._watchdog.heard and elapsed_s >= PATIENT * timeout_s:
             what = f"{self._where} is there, and has answered no call within {timeout_s:g} s"
             hint = "if the model is only slow: raise timeout_s or lower concurrency.max of the judge or the target"
             raise InfrastructureError(what, hint)
-
-    def _raise_if_over(self, fault: CallFault, attempt: int, elapsed_s: float) -> None:
-        policy = self._policy
         if fault.decision == "stop":
             hint = self._key_hint if fault.error_type == "authentication" and self._key_hint else fault.hint
             raise InfrastructureError(f"{self._where}: {fault.message}", hint) from None
@@ -367,15 +357,14 @@ class CallSession:
 
     Attributes:
         limiters: The rate limiters of all endpoints.
-        once: The cache and single flight; None sends every call.
+        once: The cache and single flight.
         budget: The run's budget; None: no limit.
     """
 
     limiters: Limiters = field(default_factory=Limiters)
-    once: Once | None = None
+    once: Once = field(default_factory=Once)
     budget: Budget | None = None
 
     def close(self) -> None:
         """Write pending cache entries and close the cache's file. A later call opens it again."""
-        if self.once is not None:
-            self.once.close()
+        self.once.close()

@@ -7,12 +7,10 @@ import math
 import re
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from types import TracebackType
-
-from evalflow.frozen import record
 
 BURST_S = 1.0
 """Unused capacity expires, except for the last second's share."""
@@ -103,21 +101,14 @@ minimum; in between it stays. In a full endpoint calls wait for each other: more
 and finally time out."""
 
 
-@record()
-class Slot:
-    """The right to have one call in flight. `started` is the monotonic time at which it was given."""
-
-    started: float
-
-
 class Limiter:
     """Adaptive concurrency: additive increase and multiplicative decrease (Chiu and Jain, 1989).
 
     The limit doubles each round trip while the endpoint's latency holds, until the first overload; then it grows by one
     a round trip. Overload means that the endpoint refuses more than a few of the calls: then the limit halves. When the
     latency has risen, it shrinks by a tenth, but never below its start. If the latency is high even there, our load is
-    not the cause, and the latency is taken as normal from then on. Slots are given in the order of the requests for
-    them.
+    not the cause, and the latency is taken as normal from then on. Slots, the rights to have one call in flight, are
+    given in the order of the requests for them.
 
     Args:
         start: Calls in flight at first, at least 1.
@@ -129,7 +120,7 @@ class Limiter:
         self._start = self._limit
         self._maximum = maximum
         self._in_flight = 0
-        self._waiting: deque[tuple[asyncio.Future[Slot], float]] = deque()
+        self._waiting: deque[tuple[asyncio.Future[float], float]] = deque()
         self._resume_at = 0.0
         self._shrunk_at: float | None = None
         self._refused = 0.0
@@ -169,19 +160,24 @@ class Limiter:
         self._requests = _slower(self._requests, requests_per_minute)
         self._tokens = _slower(self._tokens, tokens_per_minute)
 
-    def slot(self, tokens: float = 0.0) -> Turn:
-        """Wait for a slot and hold it, in an `async with`.
+    @asynccontextmanager
+    async def slot(self, tokens: float = 0.0) -> AsyncGenerator[float]:
+        """Wait for a slot and hold it; gives the monotonic time at which the slot was given.
 
         Args:
             tokens: Estimated tokens of the call; `succeeded` corrects the estimate.
         """
-        return Turn(self, tokens)
+        started = await self.acquire(tokens)
+        try:
+            yield started
+        finally:
+            self.release()
 
-    def succeeded(self, slot: Slot, latency_s: float, kind: str = "", excess_tokens: float = 0.0) -> None:
+    def succeeded(self, started: float, latency_s: float, kind: str = "", excess_tokens: float = 0.0) -> None:
         """A call was answered: allow more if the present limit was in use, less if the endpoint has become slow.
 
         Args:
-            slot: The call's slot.
+            started: When the call's slot was given.
             latency_s: Duration of the call.
             kind: Calls of one kind should take about the same time.
             excess_tokens: Tokens beyond the estimate; negative if there were fewer.
@@ -195,39 +191,39 @@ class Limiter:
             if self._limit <= self._start:
                 pressure.accept()
             else:
-                self._shrink(slot, EASE, self._start)
+                self._shrink(started, EASE, self._start)
         elif times < HOLDS and self._in_flight >= int(self._limit):
             growth = 1.0 if self._shrunk_at is None else 1.0 / self._limit
             self._limit = min(self._limit + growth, float(self._maximum))
 
-    def refused(self, slot: Slot, wait_s: float) -> None:
+    def refused(self, started: float, wait_s: float) -> None:
         """Record a refused call. If many are refused, halve the limit, once for all calls in flight together.
 
         Args:
-            slot: The call's slot.
+            started: When the call's slot was given.
             wait_s: Seconds that the endpoint asked to wait; if it refuses many calls, none is started until then.
         """
         self._refused += GAIN * (1.0 - self._refused)
         if self._refused > TOLERATED:
-            self._shrink(slot, SHRINK, 1.0)
+            self._shrink(started, SHRINK, 1.0)
             self.pause(wait_s)
 
     def pause(self, seconds: float) -> None:
         """Start no call for this long."""
         self._resume_at = max(self._resume_at, time.monotonic() + seconds)
 
-    def _shrink(self, slot: Slot, factor: float, least: float) -> None:
-        if self._shrunk_at is None or slot.started > self._shrunk_at:
+    def _shrink(self, started: float, factor: float, least: float) -> None:
+        if self._shrunk_at is None or started > self._shrunk_at:
             self._limit = max(min(least, self._limit), self._limit * factor)
             self._shrunk_at = time.monotonic()
 
-    async def acquire(self, tokens: float) -> Slot:
+    async def acquire(self, tokens: float) -> float:
         """Wait for a slot; see `slot`."""
-        if not self._waiting:
+        if not self._waiting and self._in_flight < int(self._limit):
             now = time.monotonic()
-            if self._in_flight < int(self._limit) and self._wait_s(now) <= 0:
-                return self._give(tokens, now)
-        turn: asyncio.Future[Slot] = asyncio.get_running_loop().create_future()
+            if self._take(tokens, now) <= 0:
+                return now
+        turn: asyncio.Future[float] = asyncio.get_running_loop().create_future()
         self._waiting.append((turn, tokens))
         self._wake()
         try:
@@ -244,20 +240,18 @@ class Limiter:
         if self._waiting:
             self._wake()
 
-    def _give(self, tokens: float, now: float) -> Slot:
-        self._in_flight += 1
-        if self._requests is not None:
-            self._requests.take(1.0, now)
-        if self._tokens is not None:
-            self._tokens.take(tokens, now)
-        return Slot(now)
-
-    def _wait_s(self, now: float) -> float:
-        """Seconds until a slot may be given, if one is free; 0 or less means now."""
+    def _take(self, tokens: float, now: float) -> float:
+        """Take a free slot if one may be given now. Returns the seconds until then; 0 or less: it was taken."""
         wait = self._resume_at - now
         for pace in (self._requests, self._tokens):
             if pace is not None:
                 wait = max(wait, pace.wait_s(now))
+        if wait <= 0:
+            self._in_flight += 1
+            if self._requests is not None:
+                self._requests.take(1.0, now)
+            if self._tokens is not None:
+                self._tokens.take(tokens, now)
         return wait
 
     def _wake(self) -> None:
@@ -267,39 +261,20 @@ class Limiter:
             self._timer = None
         now = time.monotonic()
         while self._waiting and self._in_flight < int(self._limit):
-            if self._waiting[0][0].done():
-                self._waiting.popleft()
-                continue
-            wait = self._wait_s(now)
-            if wait > 0:
-                self._timer = asyncio.get_running_loop().call_later(wait, self._wake)
-                return
-            turn, tokens = self._waiting.popleft()
-            turn.set_result(self._give(tokens, now))
+            turn, tokens = self._waiting[0]
+            if not turn.done():
+                wait = self._take(tokens, now)
+                if wait > 0:
+                    self._timer = asyncio.get_running_loop().call_later(wait, self._wake)
+                    return
+                turn.set_result(now)
+            self._waiting.popleft()
 
 
 def _slower(pace: Pace | None, per_minute: float | None) -> Pace | None:
     if per_minute is None or (pace is not None and pace.per_minute <= per_minute):
         return pace
     return Pace(per_minute)
-
-
-class Turn:
-    """Waits for a slot on entering, and gives it back on leaving."""
-
-    __slots__ = ("_limiter", "_tokens")
-
-    def __init__(self, limiter: Limiter, tokens: float) -> None:
-        self._limiter = limiter
-        self._tokens = tokens
-
-    async def __aenter__(self) -> Slot:
-        return await self._limiter.acquire(self._tokens)
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._limiter.release()
 
 
 class Limiters:

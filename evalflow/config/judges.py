@@ -19,6 +19,10 @@ class Price(Strict):
     input_per_million: float = Field(ge=0)
     output_per_million: float = Field(ge=0)
 
+    def cost(self, input_tokens: float, output_tokens: float) -> float:
+        """US dollars for that many tokens."""
+        return (input_tokens * self.input_per_million + output_tokens * self.output_per_million) / 1e6
+
 
 class Concurrency(Strict):
     """Concurrent calls to one endpoint: grows from `start` while calls succeed, never above `max`."""

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
-from types import CoroutineType
 from typing import Annotated, Any, NotRequired, TypeVar
 from urllib.parse import urlsplit
 
@@ -22,7 +21,7 @@ from evalflow.calls.transport import HttpRequest, Response, Transport
 from evalflow.config.judges import EndpointConfig, Price
 from evalflow.frozen import record
 from evalflow.llm.endpoint import connect
-from evalflow.records import Spend, Usage
+from evalflow.records import Usage
 from evalflow.redaction import without_user
 
 
@@ -60,11 +59,6 @@ class Completion:
     latency_s: float = 0.0
     body: bytes = b""
 
-    @property
-    def spend(self) -> Spend:
-        """What the call took."""
-        return Spend(requests=1, usage=self.usage, cost_usd=self.cost_usd, latency_s=self.latency_s)
-
 
 def read(response: Response, price: Price | None) -> Completion:
     """Parse a 2xx response.
@@ -82,11 +76,11 @@ def read(response: Response, price: Price | None) -> Completion:
     message = choice["message"]
     counts = envelope.get("usage")
     usage = Usage(counts["prompt_tokens"], counts["completion_tokens"]) if counts else None
-    calls = message.get("tool_calls")
+    calls, content = message.get("tool_calls"), message.get("content")
     logprobs = choice.get("logprobs")
     tokens = logprobs.get("content") if logprobs else None
     return Completion(
-        text=_text(message.get("content")),
+        text="".join([part.get("text", "") for part in content]) if isinstance(content, list) else content,
         tool_calls=tuple([_tool_call(call, index) for index, call in enumerate(calls)]) if calls else (),
         refusal=message.get("refusal") or None,
         finish_reason=choice.get("finish_reason"),
@@ -154,10 +148,6 @@ def _envelope() -> TypeAdapter[_Envelope]:
     return TypeAdapter(_Envelope)
 
 
-def _text(content: str | list[_ContentPart] | None) -> str | None:
-    return "".join(part.get("text", "") for part in content) if isinstance(content, list) else content
-
-
 def _tool_call(call: _Call, index: int) -> ChatToolCall:
     function = call["function"]
     arguments = function.get("arguments")
@@ -169,8 +159,7 @@ def cost(usage: Usage | None, price: Price | None) -> float | None:
     """US dollars, or None if the usage or the price is unknown."""
     if usage is None or price is None:
         return None
-    dollars = usage.input_tokens * price.input_per_million + usage.output_tokens * price.output_per_million
-    return dollars / 1_000_000
+    return price.cost(usage.input_tokens, usage.output_tokens)
 
 
 T = TypeVar("T")
@@ -207,7 +196,7 @@ class ChatClient:
         session = session or CallSession()
         link = connect(config, role, session, reply_tokens=config.max_tokens, transport=transport, policy=policy)
         self._gateway = link.gateway
-        self._once = session.once
+        self.once = session.once
         self._place = link.place
         self._price = config.price
         self._timeout_s = config.timeout_s
@@ -245,22 +234,6 @@ class ChatClient:
         """The cache key of a value: the first request, and numbers that distinguish several values for it."""
         return key_of(self._place, request.path, request.body or b"", *repeats)
 
-    def once(
-        self, key: bytes, ask: Callable[[], Awaitable[tuple[T, Entry]]], read: Callable[[Entry, bool], T]
-    ) -> CoroutineType[Any, Any, T]:
-        """The value of a key, from the cache or the endpoint. See `Once`.
-
-        Args:
-            key: From `key`.
-            ask: Makes the call; returns its value and the entry to cache.
-            read: The value of a cached entry; its flag says whether the entry was free. Raises Unreadable.
-        """
-        return self._once(key, ask, read, self._cost) if self._once else _asked(ask)
-
-    def known(self, key: bytes) -> Entry | None:
-        """The cached entry of a key; nothing is sent."""
-        return self._once.known(key) if self._once else None
-
     def recall(self, entry: Entry) -> Completion:
         """The completion in a cached entry, with the cost of all its requests at today's price.
 
@@ -271,18 +244,15 @@ class ChatClient:
             completion = read(Response(200, {}, entry.body, entry.latency_s), self._price)
         except MalformedReply as error:
             raise Unreadable(str(error)) from None
-        return replace(completion, usage=entry.usage, cost_usd=self._cost(entry))
+        return replace(completion, usage=entry.usage, cost_usd=self.cost(entry))
 
     async def close(self) -> None:
         """Release connections."""
         await self._gateway.close()
 
-    def _cost(self, entry: Entry) -> float | None:
+    def cost(self, entry: Entry) -> float | None:
+        """What the requests of a cached entry cost at today's price, in US dollars; None if unknown."""
         return cost(entry.usage, self._price)
-
-
-async def _asked(ask: Callable[[], Awaitable[tuple[T, Entry]]]) -> T:
-    return (await ask())[0]
 
 
 def canonical(body: Mapping[str, Any]) -> bytes:

@@ -109,27 +109,27 @@ class Contract:
             before.insert(0, {"role": "system", "content": made.system})
         return {"messages": [*before, last], **made.schema}
 
-    def parse(self, completion: Completion, count: int | None = None) -> tuple[BaseModel, str]:
+    def parse(self, completion: Completion, items: Sequence[Any] | None = None) -> tuple[BaseModel, str]:
         """The validated reply, and the text it was parsed from.
 
         Args:
             completion: The model's reply.
-            count: Required number of `results`; None for a reply without them.
+            items: A result is required for each of them; None for a reply without results.
 
         Raises:
             InvalidReply: It does not validate, or has the wrong number of results.
         """
-        raw = self._text(completion)
+        raw = _tool_arguments(completion) if self._mode == "tools" else completion.text or ""
+        text = _json_in_block(raw) if self._mode == "md_json" else raw
         try:
-            parsed = self._reply_model.model_validate_json(mended(self._json(raw).encode("utf-8", "replace")))
+            parsed = self._reply_model.model_validate_json(mended(text.encode("utf-8", "replace")))
         except ValidationError as error:
             raise InvalidReply(_told(error), raw) from None
-        if count is None:
-            return parsed, raw
-        results: Sequence[Any] = getattr(parsed, "results", ())
-        if len(results) != count:
-            message = f"{len(results)} results were given for {count} items; give exactly {count}, in order"
-            raise InvalidReply(message, raw)
+        if items is not None:
+            given, wanted = len(getattr(parsed, "results", ())), len(items)
+            if given != wanted:
+                message = f"{given} results were given for {wanted} items; give exactly {wanted}, in order"
+                raise InvalidReply(message, raw)
         return parsed, raw
 
     def reask(self, request: Mapping[str, Any], completion: Completion, error: InvalidReply) -> dict[str, Any]:
@@ -140,24 +140,22 @@ class Contract:
         response = _as_sdk(completion)
         return dict(handle_reask_kwargs(again, mode=_instructor_mode(self._mode), response=response, exception=error))
 
-    def _text(self, completion: Completion) -> str:
-        if self._mode != "tools":
-            return completion.text or ""
-        if len(completion.tool_calls) != 1:
-            given = [f"{call.name}({call.arguments})" for call in completion.tool_calls]
-            raw = "\n".join(given) or completion.text or ""
-            raise InvalidReply(f"call the tool exactly once; it was called {len(given)} times", raw)
-        return completion.tool_calls[0].arguments
 
-    def _json(self, raw: str) -> str:
-        if self._mode != "md_json":
-            return raw
-        from instructor.v2.core.json import extract_json_from_codeblock
+def _tool_arguments(completion: Completion) -> str:
+    if len(completion.tool_calls) != 1:
+        given = [f"{call.name}({call.arguments})" for call in completion.tool_calls]
+        raw = "\n".join(given) or completion.text or ""
+        raise InvalidReply(f"call the tool exactly once; it was called {len(given)} times", raw)
+    return completion.tool_calls[0].arguments
 
-        try:
-            return extract_json_from_codeblock(raw)
-        except ValueError as error:
-            raise InvalidReply(str(error), raw) from None
+
+def _json_in_block(raw: str) -> str:
+    from instructor.v2.core.json import extract_json_from_codeblock
+
+    try:
+        return extract_json_from_codeblock(raw)
+    except ValueError as error:
+        raise InvalidReply(str(error), raw) from None
 
 
 def _instructor_mode(mode: ReplyMode) -> Mode:

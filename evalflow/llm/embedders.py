@@ -269,9 +269,6 @@ class OpenAIEmbedder:
             return error
 
     async def _one(self, text: str) -> _Had:
-        if self._once is None:
-            vector, entry = await self._batcher.put(text)
-            return _Had(vector, known=False, entry=entry)
         key = key_of(self._place, PATH, canonical({**self._fixed, "input": text}))
         return await self._once(key, partial(self._paid, text), _remembered)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -73,17 +72,16 @@ class OpenAIJudge:
     def opening(self, ask: Ask) -> tuple[HttpRequest, int]:
         """The first request for an ask, and how many such requests are sent at once."""
         if ask.samples == 1:
-            return self._client.request(self._body(ask), f"{ask.metric}.{ask.step}"), 1
+            return self._request(ask), 1
         if self._weighs(ask):
-            return self.opening(replace(ask, samples=1))
-        drawn = replace(ask, logprobs=False)
-        return self._client.request(self._body(drawn), f"{ask.metric}.{ask.step}"), ask.samples
+            return self._request(replace(ask, samples=1)), 1
+        return self._request(replace(ask, logprobs=False)), ask.samples
 
     def remembered(self, ask: Ask) -> list[str]:
         """The cached replies to an ask, unchanged; nothing is sent."""
         request, times = self.opening(ask)
         keys = [self._client.key(request, ask.repeat, number) for number in range(times)]
-        entries = [entry for key in keys if (entry := self._client.known(key)) is not None]
+        entries = [entry for key in keys if (entry := self._client.once.known(key)) is not None]
         return [text for entry in entries if (text := self._raw(ask, entry)) is not None]
 
     def ask(self, ask: Ask) -> CoroutineType[Any, Any, Reply]:
@@ -116,39 +114,44 @@ class OpenAIJudge:
         return ask.logprobs and self._config.gives_logprobs and ask.items is None
 
     def _body(self, ask: Ask) -> dict[str, Any]:
-        contract = self._contracts.get(ask.reply_model) or self._contract(ask.reply_model)
-        body = contract.request(ask.messages)
-        return {**body, **self._decoding(ask)} if ask.logprobs or ask.samples > 1 else body
+        body = (self._contracts.get(ask.reply_model) or self._contract(ask.reply_model)).request(ask.messages)
+        # Samples at temperature 0 would all be the same reply.
+        if ask.samples > 1 and self._config.temperature == 0:
+            body["temperature"] = SAMPLING_TEMPERATURE
+        return {**body, "logprobs": True, "top_logprobs": TOP_LOGPROBS} if ask.logprobs and self._weighs(ask) else body
+
+    def _request(self, ask: Ask) -> HttpRequest:
+        return self._client.request(self._body(ask), f"{ask.metric}.{ask.step}")
 
     def _ask_once(self, ask: Ask, number: int = 0) -> CoroutineType[Any, Any, Reply]:
-        body = self._body(ask)
-        request = self._client.request(body, f"{ask.metric}.{ask.step}")
+        request = self._request(ask)
         key = self._client.key(request, ask.repeat, number)
-        return self._client.once(
-            key, partial(self._ask_until_valid, ask, body, request, key), partial(self._remembered, ask, key)
-        )
+        ask_model, recall = partial(self._ask_until_valid, ask, request, key), partial(self._remembered, ask, key)
+        return self._client.once(key, ask_model, recall, self._client.cost)
 
-    async def _ask_until_valid(
-        self, ask: Ask, body: Mapping[str, Any], request: HttpRequest, key: bytes
-    ) -> tuple[Reply, Entry]:
+    async def _ask_until_valid(self, ask: Ask, request: HttpRequest, key: bytes) -> tuple[Reply, Entry]:
         """The reply, and the entry to cache."""
         contract, spent = self._contracts[ask.reply_model], NOTHING
+        body: dict[str, Any] | None = None
         while True:
             try:
                 completion = await self._client.complete(request)
             except CallError as error:
                 raise _failed(spent + spend_of(error), error.error_type, str(error), error.raw) from None
-            spent = spent + completion.spend if spent.requests else completion.spend
+            took = Spend(
+                requests=1, usage=completion.usage, cost_usd=completion.cost_usd, latency_s=completion.latency_s
+            )
+            spent = spent + took if spent.requests else took
             if completion.refusal or completion.finish_reason == "content_filter":
                 why = completion.refusal or "the endpoint's content filter withheld the reply"
                 raise _failed(spent, "refused", f"the judge refused: {why}", completion.refusal or completion.text)
             try:
-                parsed, raw = contract.parse(completion, _count(ask))
+                parsed, raw = contract.parse(completion, ask.items)
                 break
             except InvalidReply as error:
                 if spent.requests > self._config.reasks or completion.finish_reason == "length":
                     raise _invalid(error, completion, spent) from None
-                body = contract.reask(body, completion, error)
+                body = contract.reask(body or self._body(ask), completion, error)
                 request = self._client.request(body, request.kind)
         entry = Entry(
             body=completion.body,
@@ -162,7 +165,7 @@ class OpenAIJudge:
         """The reply in a cached entry; with its original cost, unless it is free now."""
         completion = self._client.recall(entry)
         try:
-            parsed, raw = self._contract(ask.reply_model).parse(completion, _count(ask))
+            parsed, raw = self._contract(ask.reply_model).parse(completion, ask.items)
         except InvalidReply as error:
             raise Unreadable(str(error)) from None
         reply = self._reply(ask, key, parsed, raw, completion, entry, completion.cost_usd)
@@ -173,7 +176,7 @@ class OpenAIJudge:
     def _raw(self, ask: Ask, entry: Entry) -> str | None:
         """The reply's text in a cached entry; None if it is not valid any more."""
         try:
-            return self._contract(ask.reply_model).parse(self._client.recall(entry), _count(ask))[1]
+            return self._contract(ask.reply_model).parse(self._client.recall(entry), ask.items)[1]
         except (InvalidReply, Unreadable):
             return None
 
@@ -187,7 +190,9 @@ class OpenAIJudge:
         entry: Entry,
         cost_usd: float | None,
     ) -> Reply:
-        weighed = self._weighed(ask, parsed, completion) if completion.tokens else None
+        weighed: logprobs.Weighed | None = None
+        if completion.tokens and self._weighs(ask):  # a tool call has no tokens, and those of a list are not read
+            weighed = logprobs.weigh(parsed, completion.text or "", completion.tokens)
         return Reply(
             parsed=parsed,
             raw=raw,
@@ -209,29 +214,12 @@ class OpenAIJudge:
             self._contracts[reply_model] = Contract(reply_model, mode, strict, kept)
         return self._contracts[reply_model]
 
-    def _decoding(self, ask: Ask) -> dict[str, Any]:
-        """Parameters of the request that the contract does not set."""
-        # Samples at temperature 0 would all be the same reply.
-        heat = {"temperature": SAMPLING_TEMPERATURE} if ask.samples > 1 and self._config.temperature == 0 else {}
-        return {**heat, "logprobs": True, "top_logprobs": TOP_LOGPROBS} if self._weighs(ask) else heat
-
     def _warn_of_samples(self, count: int) -> None:
         """Warn once that token probabilities were configured but did not come."""
         if not self._warned:
             what = "%s: judge.logprobs is true, and no token probabilities could be read; drawing %d samples instead"
             log.warning(what, self.info.name, count)
         self._warned = True
-
-    def _weighed(self, ask: Ask, parsed: BaseModel, completion: Completion) -> logprobs.Weighed | None:
-        """Probabilities for a reply that is not a list: tool calls have no tokens, and lists are not read."""
-        if not self._weighs(ask) or not completion.tokens:
-            return None
-        return logprobs.weigh(parsed, completion.text or "", completion.tokens)
-
-
-def _count(ask: Ask) -> int | None:
-    """The required number of results; None for a reply without them."""
-    return None if ask.items is None else len(ask.items)
 
 
 def _failed(spent: Spend, error_type: str, message: str, raw: str | None) -> JudgeError:

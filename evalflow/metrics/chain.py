@@ -90,19 +90,38 @@ class ChainMetric(BaseMetric[C], Generic[C]):
         scope = self._scope(fields, repeat)
         trail: list[dict[str, Any]] = []
         seen: dict[str, Observed] = {}
-        try:
-            for step in self._steps:
-                seen[step.config.id] = await _observe(step, scope, judge, seen, trail)
-        except JudgeError as error:
-            return Outcome(status="error", error_type=error.error_type, error=str(error), steps=tuple(trail))
+        for step in self._steps:
+            config, items = step.config, _items(step, scope, seen)
+            entry: dict[str, Any] = {
+                "id": config.id,
+                "task": config.task,
+                "items": None if items is None else list(items),
+                "reply": None,
+                "reasks": 0,
+            }
+            trail.append(entry)
+            if items == ():
+                # No items to ask about; a call would only invent some. The score rule decides what this means.
+                entry |= {"reply": [], "probabilities": None}
+                seen[config.id] = Observed(step.shape, [], None, ())
+                continue
+            try:
+                reply = await judge.ask(_ask(step, scope, seen, items))
+                _record(entry, reply, items)
+            except UserError as error:  # a prompt that fails for one case does not stop the run
+                entry |= {"raw": None, "error": str(error)}
+                return Outcome(status="error", error_type="prompt", error=str(error), steps=tuple(trail))
+            except JudgeError as error:
+                entry |= {"raw": error.raw, "error": str(error)}
+                return Outcome(status="error", error_type=error.error_type, error=str(error), steps=tuple(trail))
+            seen[config.id] = Observed(step.shape, entry["reply"], reply.probabilities, items)
         return self._conclude(seen, trail, weighted=judge.info.weighted or scope.logprobs)
 
     def _scope(self, fields: Mapping[str, Any], repeat: int) -> Scope:
-        variables = {field: fields[field] for field in self._needed}
-        logprobs = self.config.weighting == "probability"
-        return Scope(
-            self.name, repeat, fields, {**variables, **self._shared, **self._extras(fields)}, logprobs, self._shared
-        )
+        variables = dict(zip(self._needed, map(fields.__getitem__, self._needed), strict=True))
+        variables |= self._shared
+        variables |= self._extras(fields)
+        return Scope(self.name, repeat, fields, variables, self.config.weighting == "probability", self._shared)
 
     def _constants(self) -> Mapping[str, Any]:
         """Prompt variables from the kind that do not depend on the case."""
@@ -128,46 +147,19 @@ class ChainMetric(BaseMetric[C], Generic[C]):
         )
 
 
-async def _observe(
-    step: PreparedStep, scope: Scope, judge: Judge, seen: Mapping[str, Observed], trail: list[dict[str, Any]]
-) -> Observed:
-    """Ask the judge one step and add the reply, or the failure, to the trail."""
-    config = step.config
-    items = _items(step, scope, seen)
-    entry: dict[str, Any] = {"id": config.id, "task": config.task, "items": None if items is None else list(items)}
-    if items == ():
-        # No items to ask about; a call would only invent some. The score rule decides what this means.
-        trail.append({**entry, "reply": [], "probabilities": None, "reasks": 0})
-        return Observed(step.shape, [], None, ())
-    try:
-        reply = await judge.ask(_ready(step, scope, seen, items))
-        said = _checked(reply, items)
-    except JudgeError as error:
-        trail.append({**entry, "reply": None, "raw": error.raw, "error": str(error), "reasks": 0})
-        raise
-    probabilities = None if reply.probabilities is None else [_json_distribution(one) for one in reply.probabilities]
-    trail.append({**entry, "reply": said, "probabilities": probabilities, "reasks": reply.reasks, **_sampling(reply)})
-    return Observed(step.shape, said, reply.probabilities, items)
-
-
 def _items(step: PreparedStep, scope: Scope, seen: Mapping[str, Observed]) -> tuple[Any, ...] | None:
+    """The items that a step asks about one by one; None for a step that asks once."""
     ref = step.config.one_per
     if ref is None:
         return None
     return items_in(ref, scope.fields) if ref in LISTS else tuple(rows_at(ref, seen).rows)
 
 
-def _ready(step: PreparedStep, scope: Scope, seen: Mapping[str, Observed], items: tuple[Any, ...] | None) -> Ask:
-    """Render the ask; a prompt that fails for one case is an error of this score and does not stop the run."""
-    try:
-        return _ask(step, scope, seen, items)
-    except UserError as error:
-        raise JudgeError("prompt", str(error)) from None
-
-
 def _ask(step: PreparedStep, scope: Scope, seen: Mapping[str, Observed], items: tuple[Any, ...] | None) -> Ask:
     config = step.config
-    variables = {**scope.variables, **{name: observed.reply for name, observed in seen.items()}}
+    variables = {**scope.variables}
+    for name, observed in seen.items():
+        variables[name] = observed.reply
     if config.source_field:
         variables["source"] = look_up(config.source_field, scope.fields)
     if config.against_field:
@@ -190,25 +182,26 @@ def _ask(step: PreparedStep, scope: Scope, seen: Mapping[str, Observed], items: 
     )
 
 
-def _checked(reply: Reply, items: tuple[Any, ...] | None) -> Any:
-    """The reply as plain data; refused unless it covers exactly the items asked about."""
-    said = reply.parsed.model_dump(mode="json")
+def _record(entry: dict[str, Any], reply: Reply, items: tuple[Any, ...] | None) -> None:
+    """Add the reply to a step's entry; JudgeError unless it covers exactly the items asked about."""
+    said, probabilities = reply.parsed.model_dump(mode="json"), reply.probabilities
     if items is not None:
         said = cast("list[Any]", said["results"])
         if len(said) != len(items):
             raise JudgeError("schema", f"the judge gave {len(said)} results for {len(items)} items", reply.raw)
     expected = 1 if items is None else len(items)
-    if reply.probabilities is not None and len(reply.probabilities) != expected:
-        what = f"the judge gave {len(reply.probabilities)} distributions for {expected} items"
+    if probabilities is not None and len(probabilities) != expected:
+        what = f"the judge gave {len(probabilities)} distributions for {expected} items"
         raise JudgeError("schema", what, reply.raw)
-    return said
-
-
-def _sampling(reply: Reply) -> dict[str, Any]:
-    """How the probabilities were obtained; empty for a reply without any."""
-    samples = {"samples": reply.samples} if reply.samples > 1 else {}
-    samples |= {"failed": reply.failed} if reply.failed else {}
-    return samples if reply.mass is None else {**samples, "mass": dict(reply.mass)}
+    entry |= {"reply": said, "probabilities": None, "reasks": reply.reasks}
+    if probabilities is not None:
+        entry["probabilities"] = [_json_distribution(one) for one in probabilities]
+    if reply.samples > 1:
+        entry["samples"] = reply.samples
+    if reply.failed:
+        entry["failed"] = reply.failed
+    if reply.mass is not None:
+        entry["mass"] = dict(reply.mass)
 
 
 def _json_distribution(distribution: Distribution) -> dict[str, dict[str, float]]:

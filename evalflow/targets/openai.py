@@ -85,7 +85,8 @@ class OpenAITarget:
             request = self._client.request({"messages": sent})
             key = self._client.key(request, repeat)
             form = self._forms[case.dataset]
-            completion, known = await self._client.once(key, partial(self._paid, request, form), self._remembered)
+            paid = partial(self._paid, request, form)
+            completion, known = await self._client.once(key, paid, self._remembered, self._client.cost)
             text, is_actual = answer_text(completion), form.generates == "actual"
             prediction = predicted(text, form) if is_actual else None
         except UserError as error:

@@ -88,10 +88,7 @@ class ServiceTarget:
             data = self._connector.render(case)
             key = key_of(self._connector.identity, "", data, repeat)
             paid, recall = partial(self._paid, data, form), partial(self._recall, form)
-            if self._once is None:
-                (said, entry, known), _ = await paid()
-            else:
-                said, entry, known = await self._once(key, paid, recall)
+            said, entry, known = await self._once(key, paid, recall)
         except UserError as error:
             return replace(begun, status="error", error_type="prompt", error=str(error))
         except CallError as error:
@@ -376,7 +373,7 @@ class Slots:
             await self._account.reserve(HttpRequest("POST", "", data, self._timeout_s)) if self._account else None
         )
         try:
-            async with self._limiter.slot() as slot:
+            async with self._limiter.slot() as started:
                 if ready is not None:
                     await ready()
                 begun = time.monotonic()
@@ -387,7 +384,7 @@ class Slots:
                     error.latency_s = time.monotonic() - begun
                     raise
                 latency_s = time.monotonic() - begun
-                self._limiter.succeeded(slot, latency_s)
+                self._limiter.succeeded(started, latency_s)
                 return RawReply(body, latency_s)
         except TimeoutError:
             what = f"no reply within {self._timeout_s:g} s"

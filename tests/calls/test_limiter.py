@@ -5,7 +5,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from evalflow.calls.limiter import Limiter, Limiters, Slot
+from evalflow.calls.limiter import Limiter, Limiters
 
 pytestmark = pytest.mark.anyio
 
@@ -59,7 +59,7 @@ async def test_halves_once_for_all_calls_that_were_in_flight_together_and_never_
 def _used_up(limiter: Limiter) -> Limiter:
     """A limiter that has been refused so often that it believes the next refusal."""
     for _ in range(10):
-        limiter.refused(Slot(0.0), 0.0)
+        limiter.refused(0.0, 0.0)
     return limiter
 
 
@@ -76,7 +76,7 @@ async def test_a_few_refusals_among_many_calls_change_nothing() -> None:
 
 async def test_grows_by_one_a_round_trip_after_the_first_objection() -> None:
     limiter = _used_up(Limiter(8, 64))
-    limiter.refused(Slot(0.0), 0.0)
+    limiter.refused(0.0, 0.0)
     await _saturate(limiter, 4)
     assert limiter.limit <= 5
 
@@ -84,7 +84,7 @@ async def test_grows_by_one_a_round_trip_after_the_first_objection() -> None:
 async def test_what_an_endpoint_asks_for_that_refuses_all_holds_back_every_call() -> None:
     limiter = _used_up(Limiter(8, 8))
     began = asyncio.get_running_loop().time()
-    limiter.refused(Slot(0.0), 0.05)
+    limiter.refused(0.0, 0.05)
     async with limiter.slot():
         assert asyncio.get_running_loop().time() - began >= 0.045
 

@@ -131,9 +131,9 @@ def test_a_list_must_have_as_many_results_as_there_are_items() -> None:
     results: Any = create_model("Results", results=(list[Verdict], ...))
     contract = Contract(results, "json_schema")
     said = Completion(text='{"results": [{"reason": "", "verdict": "no", "grade": 4}]}')
-    assert len(contract.parse(said, 1)[0].results) == 1  # pyright: ignore[reportAttributeAccessIssue]
+    assert len(contract.parse(said, ["a"])[0].results) == 1  # pyright: ignore[reportAttributeAccessIssue]
     with pytest.raises(InvalidReply, match="1 results were given for 3 items; give exactly 3, in order"):
-        contract.parse(said, 3)
+        contract.parse(said, ["a", "b", "c"])
 
 
 @pytest.mark.parametrize(("mode", "where"), [("json_schema", "response_format"), ("tools", "tools")])

@@ -311,7 +311,7 @@ async def test_calls_in_flight_are_bounded(build: Build) -> None:
     async with Endpoint(slowly) as endpoint:
         judge = build(endpoint.url, concurrency={"start": 2, "max": 5})
         async with asyncio.TaskGroup() as group:
-            for _ in range(40):
-                group.create_task(judge.ask(ASK))
+            for repeat in range(40):
+                group.create_task(judge.ask(replace(ASK, repeat=repeat)))
     assert endpoint.count == 40
     assert 2 < endpoint.in_flight_max <= 5

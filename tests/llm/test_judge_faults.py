@@ -112,8 +112,8 @@ async def test_what_the_endpoint_asks_for_is_waited_out_by_every_call(objection:
     async with Endpoint(script) as endpoint:
         judge = build(endpoint.url, concurrency={"start": 1, "max": 1})
         async with asyncio.TaskGroup() as group:
-            for _ in range(3):
-                group.create_task(judge.ask(ASK))
+            for repeat in range(3):
+                group.create_task(judge.ask(replace(ASK, repeat=repeat)))
     assert all(later - arrivals[0] >= 0.19 for later in arrivals[1:])
 
 
@@ -136,8 +136,8 @@ async def test_a_rate_a_minute_is_kept_to(build: Build) -> None:
         loop = asyncio.get_running_loop()
         begun = loop.time()
         async with asyncio.TaskGroup() as group:
-            for _ in range(14):  # ten at once, which is a second's worth, and then one every tenth of a second
-                group.create_task(judge.ask(ASK))
+            for repeat in range(14):  # ten at once, which is a second's worth, and then one every tenth of a second
+                group.create_task(judge.ask(replace(ASK, repeat=repeat)))
         assert loop.time() - begun >= 0.3
 
 
@@ -263,8 +263,8 @@ async def test_a_slow_endpoint_is_probed_once_and_waited_for(build: Build) -> No
     async with Endpoint(lambda _: auto().after(0.4)) as endpoint:
         judge = build(endpoint.url, IMPATIENT)
         async with asyncio.TaskGroup() as group:
-            for _ in range(4):
-                group.create_task(judge.ask(ASK))
+            for repeat in range(4):
+                group.create_task(judge.ask(replace(ASK, repeat=repeat)))
     assert [request.path for request in endpoint.requests].count("/models") == 1
     assert endpoint.count == 5
 
@@ -282,8 +282,8 @@ async def test_one_silent_call_among_answered_ones_is_tried_again(build: Build) 
     async with Endpoint(lambda request: silence() if request.number == 0 else auto()) as endpoint:
         judge = build(endpoint.url, replace(IMPATIENT, attempts=2), timeout_s=0.5)
         async with asyncio.TaskGroup() as group:
-            for _ in range(2):
-                group.create_task(judge.ask(ASK))
+            for repeat in range(2):
+                group.create_task(judge.ask(replace(ASK, repeat=repeat)))
     assert [request.path for request in endpoint.requests].count("/chat/completions") == 3
 
 

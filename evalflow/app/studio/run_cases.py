@@ -172,7 +172,7 @@ def _parts(saved: SavedRun, metric: str) -> Parts:
     declared = saved.manifest["metrics"][metric]["declared"]
     kept = Path(run.cache.path).expanduser()
     cache = Cache(kept, "read", run_id=saved.manifest["run_id"], max_bytes=run.cache.max_bytes)
-    session = CallSession(once=Once(cache) if kept.is_file() else None)
+    session = CallSession(once=Once(cache if kept.is_file() else None))
     only = run.model_copy(update={"metric": {declared: run.metric[declared]}, "gate": None})
     judges = {name: judge for name, judge in settings.judges.items() if name == declared}
     return assemble(replace(settings, run=only, judges=judges), session=session)
