@@ -1,7 +1,8 @@
-"""Array types, the confidence level, and helpers that all statistics share."""
+"""Array types, the confidence level, the record of an interval, and helpers that all statistics share."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from evalflow.lazy import np
@@ -19,6 +20,21 @@ LOWER, UPPER = 0.5 - CONFIDENCE / 2, 0.5 + CONFIDENCE / 2
 
 # Differences below this share of the largest value are rounding errors.
 ROUNDING = 1e-12
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """One interval. If there is none, all fields but `method` are None, and `method` says why."""
+
+    low: float | None
+    high: float | None
+    std_error: float | None
+    method: str
+
+
+def no_interval(why: str) -> Interval:
+    """The reason instead of an interval."""
+    return Interval(None, None, None, f"none: {why}")
 
 
 def cluster_codes(names: ArrayLike) -> Ints:

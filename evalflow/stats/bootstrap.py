@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from evalflow.lazy import np
-from evalflow.stats.arrays import LOWER, ROUNDING, UPPER
+from evalflow.stats.arrays import LOWER, ROUNDING, UPPER, Interval, no_interval
 
 if TYPE_CHECKING:
     from evalflow.stats.arrays import Floats, Ints
@@ -18,9 +18,6 @@ FEW_CASES = 30
 FEW_CLUSTERS = 10
 MAX_UNDEFINED = 0.05
 """Largest share of resamples in which a figure may be undefined and still have an interval."""
-
-Bounds = tuple[float | None, float | None, float | None, str]
-"""Low, high, standard error and method of an interval; all but the method None if there is no interval."""
 
 
 def resample(counts: Floats, weights: Ints, seed: int) -> Floats:
@@ -44,19 +41,18 @@ def percentiles(values: Floats) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def percentile_bounds(values: Floats) -> Bounds:
+def percentile_interval(values: Floats, method: str) -> Interval:
     """Percentile interval and standard error of resampled values, leaving out NaN.
 
-    Returns:
-        An empty method; or no bounds and the reason, if too many resamples are undefined or none differs.
+    There is none if too many resamples are undefined, or none differs.
     """
     defined = values[~np.isnan(values)]
     if defined.size < (1 - MAX_UNDEFINED) * values.size:
-        return None, None, None, f"none: undefined in {1 - defined.size / values.size:.0%} of the resamples"
+        return no_interval(f"undefined in {1 - defined.size / values.size:.0%} of the resamples")
     low, high = percentiles(defined)
     if low == high:
-        return None, None, None, "none: the resamples do not differ"
-    return low, high, float(defined.std(ddof=1)), ""
+        return no_interval("the resamples do not differ")
+    return Interval(low, high, float(defined.std(ddof=1)), method)
 
 
 def few_units(units: int, *, clustered: bool, what: str = "cases") -> str:

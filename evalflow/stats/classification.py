@@ -1,21 +1,136 @@
-"""Figures of a classification: confusion matrix, precision, recall, F1, averages over classes, Matthews' phi."""
+"""Figures of a classification: confusion matrix, precision, recall, F1, averages over classes, Matthews' phi.
+
+A proportion of independent records has Wilson's interval. F scores, and all figures of clustered records, have a
+percentile bootstrap over clusters. A score of 0 or 1 never varies in a bootstrap; it has Wilson's interval with
+clusters as trials, for an F score by way of the Jaccard index J = TP / (TP + FP + FN): given J, F lies between
+(1 + b) J / ((1 + b) J + (1 - J) max(1, b)) and the same with min, for b = beta squared; for F1 both are 2J / (1 + J).
+A single cluster has no interval.
+"""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from evalflow.lazy import np, pl
-from evalflow.records import Figure
-from evalflow.stats.intervals import mean_figure
-from evalflow.stats.ratios import Clusters, Of, Ratio, figure, resampled_bounds
+from evalflow.stats.arrays import Interval, no_interval
+from evalflow.stats.bootstrap import bootstrap_method, percentile_interval, resample
+from evalflow.stats.figures import figure_of, mean_figure
+from evalflow.stats.intervals import rule_of_three, wilson
 
 if TYPE_CHECKING:
-    from evalflow.stats.arrays import Floats
+    from evalflow.records import Figure
+    from evalflow.stats.arrays import Floats, Ints
+
+
+Of = Callable[["Floats"], "Floats"]
+"""A figure as a function of cell totals: one value for each row, NaN if undefined."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """A ratio of weighted sums of confusion cells.
+
+    Attributes:
+        name: Name of the figure.
+        above, below: Weight of each confusion cell in numerator and denominator.
+        jaccard: For an F score the cells that count as trials, else None.
+        beta: Beta of the F score.
+    """
+
+    name: str
+    above: Floats
+    below: Floats
+    jaccard: Floats | None = None
+    beta: float = 1
+
+    @property
+    def trials(self) -> Floats:
+        """The cells that the figure depends on."""
+        return self.below if self.jaccard is None else self.jaccard
+
+    @property
+    def leverage(self) -> float:
+        """Weight of a single record: at most 1 + beta squared in an F score, else 1."""
+        return 1.0 if self.jaccard is None else 1 + self.beta**2
+
+    def of(self, totals: Floats) -> Floats:
+        """The ratio for each row of cell totals; NaN if the denominator is 0."""
+        above, below = totals @ self.above, totals @ self.below
+        return np.divide(above, below, out=np.full(below.shape, np.nan), where=below > 0)
+
+
+@dataclass(frozen=True)
+class Clusters:
+    """Clusters of records. Clusters with equal counts are one pattern, which makes resampling much faster.
+
+    Attributes:
+        counts: Records of each pattern in each confusion cell, shape (patterns, cells).
+        weights: Number of clusters with that pattern, shape (patterns,).
+        seed: Seed of the bootstrap.
+    """
+
+    counts: Floats
+    weights: Ints
+    seed: int
+
+    @cached_property
+    def totals(self) -> Floats:
+        """Records in each confusion cell."""
+        return self.weights @ self.counts
+
+    @cached_property
+    def single(self) -> bool:
+        """Whether every cluster is one record."""
+        return bool((self.counts.sum(axis=1) == 1).all())
+
+    @cached_property
+    def method(self) -> str:
+        """Name of the bootstrap, with a caveat if the clusters are few."""
+        return bootstrap_method("{}bootstrap", int(self.weights.sum()), clustered=not self.single)
+
+    @cached_property
+    def draws(self) -> Floats:
+        """Cell totals of every resample of the clusters, shape (draws, cells)."""
+        return resample(self.counts, self.weights, self.seed)
+
+
+def figure(ratio: Ratio, clusters: Clusters, details: dict[str, object] | None = None) -> Figure:
+    """The ratio over all records, with its interval."""
+    totals = clusters.totals
+    k, n = float(totals @ ratio.above), float(totals @ ratio.below)
+    if not n:
+        return figure_of(ratio.name, None, 0, no_interval("nothing to divide by"), details)
+    records = int(n if ratio.jaccard is None else totals.sum())
+    return figure_of(ratio.name, k / n, records, _interval(ratio, clusters, k, n), details)
+
+
+def _interval(ratio: Ratio, clusters: Clusters, k: float, n: float) -> Interval:
+    trials = float(clusters.weights @ ((clusters.counts @ ratio.trials) > 0))
+    if trials == 1 and not clusters.single:
+        return no_interval("one cluster")
+    proportion = ratio.jaccard is None and clusters.single
+    if proportion or k in (0.0, n):
+        low, high = (float(bound) for bound in wilson(trials * k / n, trials))
+        if ratio.jaccard is not None:
+            low, high = _f_of_jaccard(low, ratio.beta, max), _f_of_jaccard(high, ratio.beta, min)
+        error = (k / n * (1 - k / n) / (n - 1)) ** 0.5 if 0 < k < n else None
+        method = "wilson" if clusters.single else "wilson_clusters"
+        note = ratio.jaccard is None and error is None
+        units = "cases" if clusters.single else "cases or groups"
+        method = rule_of_three(method, trials * k / n, trials, units) if note else method
+        return Interval(low, high, error, method)
+    return percentile_interval(ratio.of(clusters.draws), clusters.method)
+
+
+def _f_of_jaccard(jaccard: float, beta: float, end: Callable[[float, float], float]) -> float:
+    """The smallest (`max`) or largest (`min`) F score that goes with a Jaccard index."""
+    weight = 1 + beta**2
+    return weight * jaccard / (weight * jaccard + (1 - jaccard) * end(1.0, beta**2))
 
 
 Ratios = Sequence[Ratio]
@@ -42,13 +157,10 @@ def resampled_figure(name: str, of: Of, clusters: Clusters, why: str) -> Figure:
     records = int(clusters.totals.sum())
     value = float(of(clusters.totals[None, :])[0]) if records else math.nan
     if math.isnan(value):
-        return Figure(statistic=name, value=None, n=records, ci_method=f"none: {why}")
+        return figure_of(name, None, records, no_interval(why))
     if clusters.weights.sum() == 1 and not clusters.single:
-        return Figure(statistic=name, value=value, n=records, ci_method="none: one cluster")
-    low, high, error, method = resampled_bounds(of(clusters.draws), clusters)
-    return Figure(
-        statistic=name, value=value, n=records, std_error=error, ci_low=low, ci_high=high, ci_method=method
-    )  # fmt: skip
+        return figure_of(name, value, records, no_interval("one cluster"))
+    return figure_of(name, value, records, percentile_interval(of(clusters.draws), clusters.method))
 
 
 def _macro_mean(per_class: Mapping[str, Ratios], position: int, totals: Floats) -> Floats:
@@ -101,7 +213,8 @@ def classification_figures(counts: pl.DataFrame, positive: str | None, seed: int
     records = (pl.col("n") * pl.col("clusters")).sum().alias("n")
     cells = counts.group_by("truth", "prediction").agg(records).sort("truth", "prediction")
     pairs = [(truth, prediction) for truth, prediction, _ in cells.iter_rows()]
-    clusters = _patterns(counts, cells, seed)
+    codes = cells.select("truth", "prediction", cell=pl.int_range(pl.len(), dtype=pl.Int64))
+    clusters = Clusters(*cluster_patterns(counts.join(codes, on=["truth", "prediction"]), cells.height), seed)
     per_class = {label: _class_ratios(pairs, label, named=positive is None) for label in labels}
     figures = [figure(_accuracy(pairs), clusters, _matrix(cells, labels))]
     if positive is not None:
@@ -133,11 +246,16 @@ def label_text(label: str) -> str:
     return value if isinstance(value, str) else label
 
 
-def _patterns(counts: pl.DataFrame, cells: pl.DataFrame, seed: int) -> Clusters:
-    codes = cells.select("truth", "prediction", cell=pl.int_range(pl.len(), dtype=pl.Int64))
+def cluster_patterns(counts: pl.DataFrame, cells: int) -> tuple[Floats, Ints]:
+    """Clusters with the same amounts in all cells, counted once.
+
+    `counts` has cluster, cell (a number below `cells`), n (the amount) and clusters (how many equal ones the row is).
+
+    Returns:
+        The amount of each pattern in each cell, and the number of its clusters.
+    """
     listed = (
-        counts.join(codes, on=["truth", "prediction"])
-        .group_by("cluster", "cell")
+        counts.group_by("cluster", "cell")
         .agg(pl.col("n").sum(), pl.col("clusters").first())
         .sort("cluster", "cell")
         .group_by("cluster", maintain_order=True)
@@ -146,10 +264,10 @@ def _patterns(counts: pl.DataFrame, cells: pl.DataFrame, seed: int) -> Clusters:
         .agg(weight=pl.col("clusters").sum())
         .sort("cell", "n")
     )
-    matrix = np.zeros((listed.height, cells.height))
+    matrix = np.zeros((listed.height, cells))
     for row, (cell, n) in enumerate(zip(listed["cell"], listed["n"], strict=True)):
         matrix[row, cell.to_numpy()] = n.to_numpy()
-    return Clusters(matrix, listed["weight"].cast(pl.Int64).to_numpy(), seed)
+    return matrix, listed["weight"].cast(pl.Int64).to_numpy()
 
 
 def _matthews(pairs: Sequence[tuple[str, str]], positive: str | None, clusters: Clusters) -> Figure:

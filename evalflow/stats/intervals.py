@@ -20,31 +20,20 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from evalflow.lazy import np, pl
-from evalflow.records import Figure
-from evalflow.stats.arrays import UPPER
+from evalflow.lazy import np
+from evalflow.stats.arrays import UPPER, Interval
 from evalflow.stats.bootstrap import FEW_CASES, FEW_CLUSTERS, bootstrap_t
 from evalflow.stats.quantiles import normal_quantile, student_quantile
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-    from evalflow.stats.arrays import Bools, Floats, Ints
+    from evalflow.stats.arrays import Bools, Floats
 
 
 # Sums of squares below this, relative to the scores' own size, are rounding, not variation.
 _ROUNDING = 1e-24
 _FEW = f"t: fewer than {FEW_CASES} cases"
-
-
-@dataclass(frozen=True, slots=True)
-class Interval:
-    """One interval. If there is none, all fields but `method` are None, and `method` says why."""
-
-    low: float | None
-    high: float | None
-    std_error: float | None
-    method: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,40 +227,3 @@ def _bootstrap_t(samples: Mapping[int, Floats], seed: int) -> Iterator[tuple[lis
 def _number(value: np.float64) -> float | None:
     number = float(value)
     return number if number == number else None
-
-
-def mean_figure(statistic: str, values: pl.Series, counts: pl.DataFrame, seed: int = 0) -> Figure:
-    """The mean of a measure over the records for which it is defined.
-
-    `values` has the measure, 0..1, of each row of `counts`; null if undefined.
-
-    Returns:
-        The mean. `n` counts the defined records; `details` has their median, min, max and std (n - 1; null below two)
-        and the number of undefined records.
-    """
-    repeats = (counts["n"] * counts["clusters"]).to_numpy()
-    known = values.is_not_null().to_numpy()
-    scores = np.repeat(values.drop_nulls().to_numpy(), repeats[known])
-    undefined = int(repeats[~known].sum())
-    if not scores.size:
-        return Figure(statistic=statistic, value=None, n=0, ci_method="none: undefined in every case")
-    found = interval(scores, _clusters(counts, known, repeats), bounded=True, seed=seed)
-    spread = {
-        "median": float(np.median(scores)),
-        "min": float(scores.min()),
-        "max": float(scores.max()),
-        "std": float(scores.std(ddof=1)) if scores.size > 1 else None,
-        "undefined": undefined,
-    }
-    return Figure(
-        statistic=statistic, value=float(scores.mean()), n=scores.size, std_error=found.std_error, ci_low=found.low,
-        ci_high=found.high, ci_method=found.method, details=spread,
-    )  # fmt: skip
-
-
-def _clusters(counts: pl.DataFrame, known: Bools, repeats: Ints) -> NDArray[np.uint64] | None:
-    """The cluster of each record; None if each is its own cluster."""
-    names = counts["cluster"].hash().to_numpy()[known]
-    if (counts["n"].to_numpy()[known] == 1).all() and np.unique(names).size == names.size:
-        return None
-    return np.repeat(names, repeats[known])

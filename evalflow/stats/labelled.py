@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from evalflow.lazy import np
-from evalflow.stats.arrays import ROUNDING, cluster_codes, constant, mean_ranks
-from evalflow.stats.intervals import Interval, interval, t_interval, wilson
+from evalflow.stats.arrays import ROUNDING, Interval, cluster_codes, constant, mean_ranks, no_interval
+from evalflow.stats.intervals import interval, t_interval, wilson
 from evalflow.stats.paired import newcombe, paired_table, t_test
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def human_interval(s: Sample, binary: bool) -> Interval:
     if s.weights is None or s.labelled_units < 2:
         return interval(s.labels, s.units if s.clustered else None)
     if not binary and constant(s.labels):
-        return Interval(None, None, None, "none: all labels equal")
+        return no_interval("all labels equal")
     mean = s.mean(s.labels)
     sums = np.bincount(s.units, s.weights * (s.labels - mean))
     error = float(np.sqrt(cluster_variance(sums, s.units) + unseen_variance(s.labels, s.weights, s.units, s.step)))

@@ -34,22 +34,14 @@ def paired_table(a: ArrayLike, b: ArrayLike) -> PairedTable:
     return PairedTable(*(int(cell.sum()) for cell in (x & y, x & ~y, ~x & y, ~x & ~y)))
 
 
-def mcnemar(only_a: int, only_b: int, *, mid_p: bool = False) -> float:
+def mcnemar(only_a: int, only_b: int) -> float:
     """Two-sided exact p-value of McNemar's test that as many cases flip one way as the other (1947, binomial form).
 
-    Args:
-        only_a: Cases that pass in A alone.
-        only_b: Cases that pass in B alone.
-        mid_p: Count the observed outcome half: less conservative, may exceed its level slightly (Fagerland, Lydersen &
-            Laake 2013).
+    `only_a` and `only_b` are the numbers of cases that pass in A alone, and in B alone.
     """
     from scipy.special import bdtr  # pyright: ignore[reportMissingTypeStubs]
 
-    flips, fewer = only_a + only_b, min(only_a, only_b)
-    p = 2 * float(bdtr(fewer, flips, 0.5))
-    if mid_p:
-        p -= float(bdtr(fewer, flips, 0.5)) - (float(bdtr(fewer - 1, flips, 0.5)) if fewer else 0.0)
-    return min(1.0, p)
+    return min(1.0, 2 * float(bdtr(min(only_a, only_b), only_a + only_b, 0.5)))
 
 
 def newcombe(both: int, only_a: int, only_b: int, neither: int) -> tuple[float, float]:
@@ -104,15 +96,15 @@ class Difference:
 
     n: int
     clusters: int
-    value_a: float | None
-    value_b: float | None
-    difference: float | None
-    std_error: float | None
-    df: float | None
-    low: float | None
-    high: float | None
-    p_value: float | None
-    method: str
+    value_a: float | None = None
+    value_b: float | None = None
+    difference: float | None = None
+    std_error: float | None = None
+    df: float | None = None
+    low: float | None = None
+    high: float | None = None
+    p_value: float | None = None
+    method: str = ""
     leverage: float = 1.0
 
 
@@ -122,7 +114,7 @@ def paired_difference(
     """Compare the scores of two runs on the same cases."""
     x, y = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
     if not x.size:
-        return Difference(0, 0, None, None, None, None, None, None, None, None, "none: no common cases")
+        return Difference(0, 0, method="none: no common cases")
     d = y - x
     sums = cluster_sums(d, clusters)
     n, groups, mean = int(x.size), int(sums.size), float(d.mean())

@@ -20,9 +20,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from evalflow.lazy import np
-from evalflow.stats.bootstrap import Bounds, bootstrap_method, percentile_bounds, resample
+from evalflow.stats.arrays import Interval, no_interval
+from evalflow.stats.bootstrap import bootstrap_method, percentile_interval, resample
+from evalflow.stats.classification import Of, Ratio
 from evalflow.stats.paired import DRAWS, Difference, no_difference, t_test
-from evalflow.stats.ratios import Of, Ratio
 
 if TYPE_CHECKING:
     from evalflow.stats.arrays import Floats, Ints
@@ -99,37 +100,35 @@ def figure_difference(figure: Of | Ratio, clusters: PairedClusters) -> Differenc
     if isinstance(figure, Ratio) and clusters.unchanged:
         counted = int(clusters.weights @ ((clusters.a @ figure.trials) > 0))
         return no_difference(n, groups, (value_a, value_b), counted, figure.leverage)
-    difference = value_b - value_a
-    low, high, error, method = _bounds(of, clusters)
-    p = _p_value(of, clusters, difference)
+    difference, found = value_b - value_a, _interval(of, clusters)
+    p, error, df = _p_value(of, clusters, difference), found.std_error, None
     if error is not None:
-        p = max(p, t_test(difference, error, groups - 1))
-    df = None if error is None else groups - 1
-    return Difference(n, groups, value_a, value_b, difference, error, df, low, high, p, method)
+        df = groups - 1
+        p = max(p, t_test(difference, error, df))
+    return Difference(
+        n, groups, value_a, value_b, difference, error, df, found.low, found.high, p, found.method
+    )  # fmt: skip
 
 
 def undefined(clusters: PairedClusters, value_a: float, value_b: float) -> Difference:
     """A difference without a value, since the figure of a run is NaN."""
     a, b = (None if value != value else value for value in (value_a, value_b))
-    why = "none: undefined in a run"
-    return Difference(clusters.cases, clusters.clusters, a, b, None, None, None, None, None, None, why)
+    return Difference(clusters.cases, clusters.clusters, a, b, method="none: undefined in a run")
 
 
-def resampled_difference(of: Of, clusters: PairedClusters) -> Bounds:
-    """Percentile interval and standard error of a figure's difference over the resamples, as of `percentile_bounds`."""
-    return percentile_bounds(of(clusters.draws[1]) - of(clusters.draws[0]))
+def resampled_difference(of: Of, clusters: PairedClusters, method: str) -> Interval:
+    """Percentile interval and standard error of a figure's difference over the resamples."""
+    return percentile_interval(of(clusters.draws[1]) - of(clusters.draws[0]), method)
 
 
-def _bounds(of: Of, clusters: PairedClusters) -> Bounds:
-    if clusters.clusters == 1:
-        return None, None, None, "none: one case" if clusters.cases == 1 else "none: one cluster"
-    if clusters.unchanged:
-        return None, None, None, "none: no answer changed, which says nothing of how much it varies"
-    low, high, error, why = resampled_difference(of, clusters)
-    if error is None:
-        return None, None, None, why
+def _interval(of: Of, clusters: PairedClusters) -> Interval:
     units, clustered = clusters.clusters, clusters.clusters < clusters.cases
-    return low, high, error, bootstrap_method("paired_{}bootstrap_swaps", units, clustered=clustered)
+    if units == 1:
+        return no_interval("one cluster" if clustered else "one case")
+    if clusters.unchanged:
+        return no_interval("no answer changed, which says nothing of how much it varies")
+    method = bootstrap_method("paired_{}bootstrap_swaps", units, clustered=clustered)
+    return resampled_difference(of, clusters, method)
 
 
 def _p_value(of: Of, clusters: PairedClusters, difference: float) -> float:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from evalflow.stats.arrays import UPPER
 from evalflow.stats.intervals import wilson
-from evalflow.stats.quantiles import normal_quantile, student_quantile
+from evalflow.stats.quantiles import quantile
 
 ALPHA = 0.05
 POWER = 0.8
@@ -46,13 +46,6 @@ def cases_needed_to_flip(worse: float, better: float, *, alpha: float = ALPHA, p
     flips, net = worse + better, better - worse
     reach = quantile(1 - alpha / 2) * math.sqrt(flips) + quantile(power) * math.sqrt(flips - net**2)
     return (reach / net) ** 2
-
-
-def quantile(p: float, df: float = math.inf) -> float:
-    """Quantile of Student's t; of the normal distribution if `df` is infinite."""
-    if p < 0.5:
-        return -quantile(1 - p, df)
-    return normal_quantile(p) if math.isinf(df) else float(student_quantile(df, p))
 
 
 def flips_expected(rate: float, difference: float, correlation: float = 0.0) -> float:

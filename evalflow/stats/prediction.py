@@ -31,8 +31,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from evalflow.lazy import np
-from evalflow.stats.arrays import UPPER, constant
-from evalflow.stats.intervals import FEW_CLUSTERS, Interval, t_interval
+from evalflow.stats.arrays import UPPER, Interval, constant, no_interval
+from evalflow.stats.intervals import FEW_CLUSTERS, t_interval
 from evalflow.stats.labelled import (
     Sample,
     bias_interval,
@@ -41,7 +41,8 @@ from evalflow.stats.labelled import (
     sample,
     unseen_variance,
 )
-from evalflow.stats.power import cases_for_rate_width, cases_for_width, quantile
+from evalflow.stats.power import cases_for_rate_width, cases_for_width
+from evalflow.stats.quantiles import quantile
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -176,9 +177,9 @@ def _estimate(s: Sample, mean: float | None, human: Interval, seed: int) -> tupl
     """The estimate, its interval and the mean lambda."""
     n, groups = s.labels.size, s.labelled_units
     if n < MIN_LABELS:
-        return None, Interval(None, None, None, f"none: fewer than {MIN_LABELS} labels"), None
+        return None, no_interval(f"fewer than {MIN_LABELS} labels"), None
     if groups < 2:
-        return None, Interval(None, None, None, "none: labels in one cluster only"), None
+        return None, no_interval("labels in one cluster only"), None
     why = _labels_suffice(s)
     cross = groups >= CROSSFIT_LABELS
     lambdas = np.ones(n)

@@ -24,6 +24,13 @@ def normal_quantile(p: float) -> float:
     return NormalDist().inv_cdf(p)
 
 
+def quantile(p: float, df: float = math.inf) -> float:
+    """Quantile of Student's t; of the normal distribution if `df` is infinite."""
+    if p < 0.5:
+        return -quantile(1 - p, df)
+    return normal_quantile(p) if math.isinf(df) else float(student_quantile(df, p))
+
+
 def student_quantile(df: ArrayLike, p: float) -> NDArray[np.float64]:
     """Student's t quantile at each number of degrees of freedom; NaN where that is not above 0.
 

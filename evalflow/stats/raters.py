@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from evalflow.lazy import np
 from evalflow.stats.agreement import Agreement, undefined
 from evalflow.stats.arrays import mean_ranks
-from evalflow.stats.bootstrap import bootstrap_method, percentile_bounds, resample
+from evalflow.stats.bootstrap import bootstrap_method, percentile_interval, resample
 from evalflow.stats.paired import adjust
 
 if TYPE_CHECKING:
@@ -123,9 +123,10 @@ def krippendorff_alpha(
         return undefined(n, "all ratings are equal")
     if size < 2:
         return undefined(n, "one answer" if n == 1 else "one cluster", value)
-    low, high, error, why = percentile_bounds(_alpha(resample(totals, np.ones(len(totals), dtype=np.int64), seed)))
-    method = why or bootstrap_method("{}bootstrap", size, clustered=size < n, what="answers")
-    return Agreement(value, low, high, error, n, method)
+    method = bootstrap_method("{}bootstrap", size, clustered=size < n, what="answers")
+    draws = _alpha(resample(totals, np.ones(len(totals), dtype=np.int64), seed))
+    found = percentile_interval(draws, method)
+    return Agreement(value, found.low, found.high, found.std_error, n, found.method)
 
 
 def _alpha(totals: Floats) -> Floats:

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from evalflow.lazy import np
+from evalflow.stats.arrays import no_interval
 from evalflow.stats.bootstrap import few_units
+from evalflow.stats.classification import Of, Ratio
 from evalflow.stats.intervals import t_interval, wilson
 from evalflow.stats.paired import Difference, t_test
 from evalflow.stats.paired_figures import PairedClusters, resampled_difference, undefined
-from evalflow.stats.ratios import Of, Ratio
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
 # Probabilities that differ by less than this share are equal but for rounding.
 _TIE = 1e-7
-_NOTHING = (None, None, None, None, None)
 
 
 def unpaired_difference(
@@ -40,7 +40,7 @@ def unpaired_difference(
     x, y = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
     n = x.size + y.size
     if not x.size or not y.size:
-        return Difference(n, n, *_NOTHING, None, None, None, "none: a run without a scored case")
+        return Difference(n, n, method="none: a run without a scored case")
     alone = clusters_a is None or clusters_b is None
     names = [np.arange(x.size), np.arange(x.size, n)] if alone else [np.asarray(clusters_a), np.asarray(clusters_b)]
     error, df, fewest, groups = _spread(x, y, names)
@@ -52,7 +52,8 @@ def unpaired_difference(
         low, high = newcombe_unpaired(*passed, *totals)
         p, method = fisher(*passed, *totals), f"newcombe_fisher{sizes}"
     elif error is None or df is None:
-        return Difference(n, groups, value_a, value_b, difference, *_NOTHING, _why(fewest, alone=groups == n))
+        why = "all scores of a run equal" if fewest > 1 else f"one {'case' if groups == n else 'cluster'} in a run"
+        return Difference(n, groups, value_a, value_b, difference, method=f"none: {why}")
     else:
         low, high = (float(end) for end in t_interval(difference, error, df))
         p, method = t_test(difference, error, df), f"welch_t{sizes}"
@@ -114,12 +115,6 @@ def _spread(x: Floats, y: Floats, names: Sequence[NDArray[Any]]) -> tuple[float 
     return total**0.5, df, fewest, groups
 
 
-def _why(fewest: int, *, alone: bool) -> str:
-    if fewest < 2:
-        return "none: one case in a run" if alone else "none: one cluster in a run"
-    return "none: all scores of a run equal"
-
-
 def unpaired_figure_difference(figure: Of | Ratio, clusters: PairedClusters, sizes: tuple[int, int]) -> Difference:
     """Compare a figure of two samples of cases, B minus A, by this module's rules.
 
@@ -136,14 +131,16 @@ def unpaired_figure_difference(figure: Of | Ratio, clusters: PairedClusters, siz
     difference = value_b - value_a
     fewest = min(int(clusters.weights[side.any(axis=1)].sum()) for side in (clusters.a, clusters.b))
     if fewest == 1:
-        why = "none: one case in a run" if groups == n else "none: one cluster in a run"
-        return Difference(n, groups, value_a, value_b, difference, None, None, None, None, None, why)
-    low, high, error, why = resampled_difference(of, clusters)
-    if error is None:
-        return Difference(n, groups, value_a, value_b, difference, None, None, None, None, None, why)
-    p = t_test(difference, error, fewest - 1)
-    method = _method(sizes, fewest, alone=groups == n)
-    return Difference(n, groups, value_a, value_b, difference, error, fewest - 1, low, high, p, method)
+        found = no_interval(f"one {'case' if groups == n else 'cluster'} in a run")
+    else:
+        found = resampled_difference(of, clusters, _method(sizes, fewest, alone=groups == n))
+    error, df, p = found.std_error, None, None
+    if error is not None:
+        df = fewest - 1
+        p = t_test(difference, error, df)
+    return Difference(
+        n, groups, value_a, value_b, difference, error, df, found.low, found.high, p, found.method
+    )  # fmt: skip
 
 
 def _independent(clusters: PairedClusters) -> bool:

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 
 from evalflow.lazy import np, pl
 from evalflow.stats.agreement import Agreement
-from evalflow.stats.intervals import Interval, interval
+from evalflow.stats.arrays import Interval
+from evalflow.stats.intervals import interval
 from evalflow.stats.labelled import BIAS_LEVEL, SamplingBias, sampling_bias
 from evalflow.stats.paired import adjust
 from evalflow.stats.prediction import CorrectedMean, CorrectedRate, corrected_mean, rogan_gladen

@@ -6,19 +6,25 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from evalflow.lazy import np, pl
-from evalflow.stats.classification import label_text, labels_of, matthews, of_class, over_classes
+from evalflow.lazy import pl
+from evalflow.stats.classification import (
+    Of,
+    Ratio,
+    cluster_patterns,
+    label_text,
+    labels_of,
+    matthews,
+    of_class,
+    over_classes,
+)
+from evalflow.stats.figures import BINS, bin_of, calibration_error
 from evalflow.stats.paired import Difference, paired_difference
 from evalflow.stats.paired_figures import PairedClusters, figure_difference
-from evalflow.stats.ratios import Of, Ratio
-from evalflow.stats.reliability import BINS, bin_of, calibration_error
 from evalflow.stats.unpaired import unpaired_difference, unpaired_figure_difference
 from evalflow.summary.figures import decode_values
 from evalflow.summary.journal import json_text
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from evalflow.records import FigureSpec
 
 LOWER_IS_BETTER = ("brier", "ece")
@@ -193,18 +199,6 @@ class _Design:
 def _clusters(rows: pl.DataFrame, cells: int, cases: int, seed: int) -> PairedClusters:
     """Amounts of each cluster in each cell on each side; clusters with equal amounts are one pattern."""
     place = pl.col("cell").cast(pl.Int64) + pl.when(pl.col("side") == _SIDES[1]).then(cells).otherwise(0)
-    listed = (
-        rows.group_by("cluster", place.alias("place"))
-        .agg(pl.col("amount").sum())
-        .sort("cluster", "place")
-        .group_by("cluster", maintain_order=True)
-        .agg("place", "amount")
-        .group_by("place", "amount")
-        .agg(weight=pl.len())
-        .sort("place", "amount")
-    )
-    matrix = np.zeros((listed.height, 2 * cells))
-    for row, (at, amount) in enumerate(zip(listed["place"], listed["amount"], strict=True)):
-        matrix[row, at.to_numpy()] = amount.to_numpy()
-    weights: NDArray[np.int64] = listed["weight"].cast(pl.Int64).to_numpy()
+    counts = rows.select("cluster", cell=place, n="amount", clusters=pl.lit(1))
+    matrix, weights = cluster_patterns(counts, 2 * cells)
     return PairedClusters(matrix[:, :cells], matrix[:, cells:], weights, cases, seed)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from evalflow.lazy import pl
-from evalflow.stats.preference import PREFERENCE_FIGURES
+from evalflow.stats.figures import PREFERENCE_FIGURES
 from evalflow.summary.journal import json_text
 from evalflow.summary.slices import Units
 
@@ -55,9 +55,7 @@ def figures(cells: pl.LazyFrame, units: Units, metrics: Mapping[str, Measured], 
 def compute(spec: FigureSpec, counts: pl.DataFrame, seed: int = 0) -> list[Figure]:
     """The figures that a metric declares."""
     from evalflow.stats.classification import classification_figures, label_figures
-    from evalflow.stats.intervals import mean_figure
-    from evalflow.stats.preference import preference_figures
-    from evalflow.stats.reliability import reliability_figures
+    from evalflow.stats.figures import mean_figure, preference_figures, reliability_figures
 
     if spec.kind == "pairwise":
         return preference_figures(counts, seed)

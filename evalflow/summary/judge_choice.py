@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from evalflow.lazy import np, pl
-from evalflow.stats.choosing import Agreements, Measure, agreements
 from evalflow.stats.paired import adjust
+from evalflow.stats.rank import Agreements, Measure, agreements
 from evalflow.summary.agreement import ANSWER_KEY, classes_of, clusters_of, weights_of
 
 LEVEL = 0.05

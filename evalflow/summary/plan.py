@@ -14,9 +14,9 @@ from evalflow.stats.power import (
     detectable_difference,
     flips_expected,
     paired_variance,
-    quantile,
     rate_width,
 )
+from evalflow.stats.quantiles import quantile
 from evalflow.stats.variance import Components
 
 REPEATS = (1, 2, 3, 5, 10)

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalflow.stats.agreement import Distance, accuracy, class_rates, cohen_kappa
-from evalflow.stats.choosing import agreements
-from evalflow.stats.rank import correlation
+from evalflow.stats.rank import agreements, correlation
 
 HUMAN = [1, 2, 3, 4, 5, 3, 2, 4, 5, 1, 3, 4, 2, 5, 4]
 JUDGE = [1, 2, 3, 5, 5, 3, 3, 4, 4, 1, 2, 4, 2, 5, 5]

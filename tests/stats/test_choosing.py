@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from evalflow.stats.agreement import cohen_kappa
-from evalflow.stats.choosing import agreements
-from evalflow.stats.rank import correlation
+from evalflow.stats.rank import agreements, correlation
 
 RNG = np.random.default_rng(3)
 HUMAN = (RNG.random(80) < 0.6).astype(float)

@@ -6,7 +6,8 @@ import polars as pl
 import pytest
 
 from evalflow.stats.classification import classification_figures, label_figures
-from evalflow.stats.intervals import interval, mean_figure, wilson
+from evalflow.stats.figures import mean_figure
+from evalflow.stats.intervals import interval, wilson
 from tests.stats.test_classification import binary, by_name, counts
 
 

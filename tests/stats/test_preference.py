@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from evalflow.stats.preference import preference_figures
+from evalflow.stats.figures import preference_figures
 
 NUMBERS = ("score", "lean", "longer")
 COUNTS = ("cluster", "n", "clusters")

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from evalflow.stats.agreement import auroc
-from evalflow.stats.reliability import reliability_figures
+from evalflow.stats.figures import reliability_figures
 
 
 def frame(said: list[tuple[float | None, bool]], per_cluster: int = 1) -> pl.DataFrame:

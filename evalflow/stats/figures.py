@@ -1,0 +1,227 @@
+"""Figures over a run: means of a measure, pairs compared in both orders, and calibration of stated confidences.
+
+The Brier score is the mean of (confidence - right)^2, with right 1 or 0 (Brier 1950, Monthly Weather Review 78:1); of a
+prediction with several classes it is about the predicted one. The expected calibration error is the mean over records
+of |accuracy - confidence| of their bin, with bins of equal width (Naeini et al. 2015, AAAI 29). 0 is best of both.
+
+Noise makes each bin's gap too large, and resampling adds more noise. The interval of the calibration error is therefore
+the basic bootstrap's, which corrects this bias (Davison & Hinkley 1997, sec. 5.2), clipped to 0..1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from evalflow.lazy import np, pl
+from evalflow.records import Figure
+from evalflow.stats.arrays import Interval, no_interval
+from evalflow.stats.bootstrap import bootstrap_method, percentile_interval, resample
+from evalflow.stats.intervals import interval
+from evalflow.stats.paired import mcnemar
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from evalflow.stats.arrays import Bools, Floats, Ints
+
+
+def figure_of(
+    statistic: str, value: float | None, n: int, found: Interval, details: Mapping[str, Any] | None = None
+) -> Figure:
+    """A figure with this interval."""
+    return Figure(
+        statistic=statistic, value=value, n=n, std_error=found.std_error, ci_low=found.low, ci_high=found.high,
+        ci_method=found.method, details=details,
+    )  # fmt: skip
+
+
+def mean_figure(statistic: str, values: pl.Series, counts: pl.DataFrame, seed: int = 0) -> Figure:
+    """The mean of a measure over the records for which it is defined.
+
+    `values` has the measure, 0..1, of each row of `counts`; null if undefined.
+
+    Returns:
+        The mean. `n` counts the defined records; `details` has their median, min, max and std (n - 1; null below two)
+        and the number of undefined records.
+    """
+    repeats = (counts["n"] * counts["clusters"]).to_numpy()
+    known = values.is_not_null().to_numpy()
+    scores = np.repeat(values.drop_nulls().to_numpy(), repeats[known])
+    undefined = int(repeats[~known].sum())
+    if not scores.size:
+        return figure_of(statistic, None, 0, no_interval("undefined in every case"))
+    found = interval(scores, _clusters(counts, known, repeats), bounded=True, seed=seed)
+    spread = {
+        "median": float(np.median(scores)),
+        "min": float(scores.min()),
+        "max": float(scores.max()),
+        "std": float(scores.std(ddof=1)) if scores.size > 1 else None,
+        "undefined": undefined,
+    }
+    return figure_of(statistic, float(scores.mean()), scores.size, found, spread)
+
+
+def _clusters(counts: pl.DataFrame, known: Bools, repeats: Ints) -> NDArray[np.uint64] | None:
+    """The cluster of each record; None if each is its own cluster."""
+    names = counts["cluster"].hash().to_numpy()[known]
+    if (counts["n"].to_numpy()[known] == 1).all() and np.unique(names).size == names.size:
+        return None
+    return np.repeat(names, repeats[known])
+
+
+PREFERENCE_FIGURES = ("win_rate", "consistency", "first_preferred", "longer_preferred")
+
+
+def preference_figures(counts: pl.DataFrame, seed: int = 0) -> list[Figure]:
+    """Win rate, consistency, position bias and length preference of pairwise verdicts.
+
+    - win_rate: the mean of the scores; a tie counts half.
+    - consistency: the share of the pairs whose verdict does not change with the order.
+    - first_preferred: of those whose verdict does change, the share that prefers the answer read first. Its
+      details have the exact sign test of that share against one half, over clusters: `p_value`, `first` and `second`
+      (number of clusters that lean to each position). This is the swap test for position bias.
+    - longer_preferred: of the pairs won or lost that differ in length, the share in which the longer answer is
+      preferred. A longer answer may be better, so this alone is no evidence of bias.
+
+    Args:
+        counts: Columns: score, lean (1 if the judge leans to the answer read first, -1 to the second, 0 if the order
+            does not matter), longer (1 or 0), each null if undefined; cluster (any), n (records of one cluster),
+            clusters (number of equal clusters that the row stands for).
+        seed: Seed of bootstrap intervals.
+    """
+    lean = pl.col("lean")
+    columns = counts.select(
+        win_rate="score",
+        consistency=(lean == 0).cast(pl.Float64),
+        first_preferred=pl.when(lean != 0).then((lean > 0).cast(pl.Float64)),
+        longer_preferred="longer",
+    )
+    details = {
+        "win_rate": _verdicts(counts),
+        "consistency": {},
+        "first_preferred": swap_test(counts),
+        "longer_preferred": {},
+    }
+    return [
+        replace(mean_figure(name, columns[name], counts, seed), details=details[name]) for name in PREFERENCE_FIGURES
+    ]
+
+
+def swap_test(counts: pl.DataFrame) -> dict[str, Any]:
+    """Exact sign test for position bias: do verdicts that change with the order favour one position?
+
+    A cluster counts once, for the position that most of its records favour, since its records are not independent.
+
+    Returns:
+        first, second: Number of clusters that lean to each position; p_value: two-sided, None if none leans.
+    """
+    net = (pl.col("lean") * pl.col("n")).sum()
+    leaning = counts.group_by("cluster").agg(net=net, alike=pl.col("clusters").first())
+    first, second = (int(leaning.filter(side)["alike"].sum()) for side in (pl.col("net") > 0, pl.col("net") < 0))
+    return {"first": first, "second": second, "p_value": mcnemar(first, second) if first + second else None}
+
+
+def _verdicts(counts: pl.DataFrame) -> dict[str, int]:
+    pairs = pl.col("n") * pl.col("clusters")
+    kinds = {
+        "wins": pl.col("score") > 0.5,  # for a panel: the majority
+        "losses": pl.col("score") < 0.5,
+        "ties": (pl.col("score") == 0.5) & (pl.col("lean").fill_null(0) == 0),
+        "decided_by_order": pl.col("lean") != 0,
+    }
+    return {name: int(counts.select(pairs.filter(kind).sum()).item()) for name, kind in kinds.items()}
+
+
+BINS = 10
+# Records with the same confidence to 1 / _STEPS are resampled together: totals stay exact, and it is far faster.
+_STEPS = 100
+
+
+def reliability_figures(counts: pl.DataFrame, seed: int = 0, bins: int = BINS) -> list[Figure]:
+    """Brier score and expected calibration error of predictions that state their confidence.
+
+    Args:
+        counts: Columns: cluster, confidence (0..1, null if none is stated), correct (bool), n, clusters; counts as of
+            `mean_figure`.
+        seed: Seed of the bootstrap.
+        bins: Number of bins of equal width; use fewer for few records.
+
+    Returns:
+        brier and ece. The details of ece are the reliability diagram: `bins`, each with low, high, n, confidence and
+        accuracy (means; null where n is 0).
+    """
+    gap = pl.col("confidence") - pl.col("correct").cast(pl.Float64)
+    rows = counts.with_columns(squared=gap**2)
+    brier = mean_figure("brier", rows["squared"], rows, seed)
+    stated = counts.drop_nulls("confidence")
+    return [brier, _calibration_error(stated, seed, bins)]
+
+
+def calibration_error(totals: Floats) -> Floats:
+    """The expected calibration error for each row of totals.
+
+    The columns of `totals` are the sum of (right - confidence) in each bin, then the number of records.
+    """
+    found: Floats = np.abs(totals[:, :-1]).sum(axis=1)
+    return np.divide(found, totals[:, -1], out=np.full(found.shape, np.nan), where=totals[:, -1] > 0)
+
+
+def bin_of(confidence: Floats, bins: int = BINS) -> Ints:
+    """The bin of each confidence."""
+    return np.minimum((confidence * bins).astype(np.int64), bins - 1)
+
+
+def _calibration_error(counts: pl.DataFrame, seed: int, bins: int) -> Figure:
+    if not counts.height:
+        return figure_of("ece", None, 0, no_interval("no confidence is stated"))
+    confidence = counts["confidence"].to_numpy().astype(np.float64)
+    correct = counts["correct"].to_numpy().astype(np.float64)
+    records = (counts["n"] * counts["clusters"]).to_numpy().astype(np.float64)
+    place = bin_of(confidence, bins)
+    n, stated, right = (np.bincount(place, records * x, bins).astype(np.float64) for x in (1.0, confidence, correct))
+    total = float(records.sum())
+    value = float(np.abs(right - stated).sum() / total)
+    found = _error_interval(value, *_patterns(counts, place, correct - confidence, bins), seed)
+    return figure_of("ece", value, int(total), found, {"bins": _diagram(n, stated, right)})
+
+
+def _diagram(n: Floats, confidence: Floats, correct: Floats) -> list[dict[str, Any]]:
+    return [
+        {
+            "low": i / n.size,
+            "high": (i + 1) / n.size,
+            "n": int(n[i]),
+            "confidence": float(confidence[i] / n[i]) if n[i] else None,
+            "accuracy": float(correct[i] / n[i]) if n[i] else None,
+        }
+        for i in range(n.size)
+    ]
+
+
+def _patterns(counts: pl.DataFrame, place: Ints, gap: Floats, bins: int) -> tuple[Floats, Ints, str]:
+    """Each pattern of cluster's share of each bin's gap and of the records, its number of clusters, and the method."""
+    n, clusters = counts["n"].to_numpy().astype(np.float64), counts["clusters"].to_numpy().astype(np.int64)
+    names = counts["cluster"].hash().to_numpy()
+    alone = bool((n == 1).all()) and np.unique(names).size == names.size
+    if alone:
+        names = place * 3 * _STEPS + np.rint(gap * _STEPS).astype(np.int64)
+    _, codes = np.unique(names, return_inverse=True)
+    size = int(codes.max()) + 1
+    weights = np.bincount(codes, weights=clusters).astype(np.int64) if alone else np.ones(size, np.int64)
+    table = np.zeros((size, bins + 1))
+    share = clusters / weights[codes] if alone else n
+    np.add.at(table, (codes, place), share * gap)
+    np.add.at(table[:, bins], codes, share)
+    return table, weights, bootstrap_method("{}basic_bootstrap", int(weights.sum()), clustered=not alone)
+
+
+def _error_interval(value: float, table: Floats, weights: Ints, method: str, seed: int) -> Interval:
+    if weights.sum() == 1:
+        return no_interval(f"one {'cluster' if method.startswith('cluster') else 'case'}")
+    found = percentile_interval(calibration_error(resample(table, weights, seed)), method)
+    if found.low is None or found.high is None:
+        return found
+    low, high = (float(np.clip(2 * value - end, 0, 1)) for end in (found.high, found.low))
+    return replace(found, low=low, high=high)
