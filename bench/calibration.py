@@ -19,7 +19,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from evalflow.labels.draw import UnlabelledAnswer, draw, score_strata
+from evalflow.labels.sheet import UnlabelledAnswer, draw, score_strata
 from evalflow.stats.prediction import CorrectedMean, corrected_mean
 
 Floats = NDArray[np.float64]

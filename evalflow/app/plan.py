@@ -24,7 +24,7 @@ from evalflow.stats.prediction import Spread, assumed_spread, observed_spread
 from evalflow.stats.variance import Components
 from evalflow.summary.agreement import labelled_scores
 from evalflow.summary.compare import pair_scores
-from evalflow.summary.noise import components_of
+from evalflow.summary.details import components_of
 from evalflow.summary.plan import Basis, Level, difference_variance
 from evalflow.summary.slices import own_cells, repeats_of
 

@@ -13,8 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from evalflow.report.calibration_findings import calibration_pictures, in_words, measured, shown_measures, warnings_of
-from evalflow.report.header import judge_lines
-from evalflow.report.page import write_page
+from evalflow.report.page import judge_lines, write_page
 from evalflow.report.wording import (
     bracketed,
     counted,

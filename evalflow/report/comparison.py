@@ -16,8 +16,7 @@ from rich.text import Text
 
 from evalflow.lazy import pl
 from evalflow.report.charts import Picture, draw
-from evalflow.report.header import judge_lines
-from evalflow.report.page import write_page
+from evalflow.report.page import judge_lines, write_page
 from evalflow.report.svg import IntervalPoint, interval_chart
 from evalflow.report.wording import (
     counted,

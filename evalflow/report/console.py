@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from evalflow.lazy import pl
-from evalflow.report.header import judge_lines
+from evalflow.report.page import judge_lines
 from evalflow.report.wording import (
     cost,
     counted,

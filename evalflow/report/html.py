@@ -15,11 +15,9 @@ from evalflow.files import replacing
 from evalflow.lazy import pl
 from evalflow.report.cases import BLOCK, ExplorerWriter, most_telling, script_json
 from evalflow.report.charts import bins_of, charts, matrix_of
+from evalflow.report.ci import write_junit, write_markdown
 from evalflow.report.findings import noise_findings, panel_findings, preference_findings
-from evalflow.report.header import facts, judge_lines, title
-from evalflow.report.junit import write_junit
-from evalflow.report.markdown import write_markdown
-from evalflow.report.page import content_policy, write_page
+from evalflow.report.page import content_policy, facts, judge_lines, title, write_page
 from evalflow.report.results_csv import AnsweredCase, CasesWriter, MiscategorisedWriter, ResultsWriter, rows
 from evalflow.report.wording import PARTS, joined, series_name, varying, without_means_of_figures
 

@@ -1,21 +1,210 @@
-"""Write HTML pages from templates, with inline style and script, and a policy that blocks everything else."""
+"""What all reports share: the header with the facts of a run and its judges, and the writing of HTML pages."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
+import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rich import box
+from rich.table import Table
+
 from evalflow.files import replacing
 from evalflow.report import wording
+from evalflow.report.wording import bracketed, cost, literal
 
 if TYPE_CHECKING:
     from jinja2 import Environment
+
+
+Fact = tuple[str, str]
+_NAMED = 4
+_MINUTE = 60
+
+
+def facts(manifest: Mapping[str, Any]) -> list[Fact]:
+    """Label and text of the run's main facts; those not in the manifest are left out."""
+    target: Mapping[str, Any] = manifest.get("target") or {}
+    found: list[tuple[str, str | None]] = [
+        ("Started", _moment(manifest.get("started_at"))),
+        ("Time", _duration(manifest.get("seconds"))),
+        ("Status", manifest.get("status")),
+        ("Dataset", _datasets(manifest.get("datasets") or {})),
+        ("Target", target.get("name")),
+        ("Metrics", ", ".join(manifest.get("metrics") or ()) or None),
+        ("Requests", _requests(manifest)),
+        ("Tokens", _tokens(manifest)),
+        ("Cost", cost(manifest["cost_usd"]) if "cost_usd" in manifest else None),
+        ("Saved", cost(manifest["saved_usd"]) if "saved_usd" in manifest and manifest.get("cached") else None),
+        ("Versions", _versions(manifest)),
+        ("Command", _command(manifest.get("overrides"))),
+    ]
+    return [(label, text) for label, text in found if text]
+
+
+def title(manifest: Mapping[str, Any]) -> str:
+    """A one-line title, such as `faithfulness, relevance on rag`; else the run's id."""
+    metrics, datasets = list(manifest.get("metrics") or ()), list(manifest.get("datasets") or ())
+    if not metrics or not datasets:
+        return str(manifest["run_id"])
+    what = ", ".join(metrics) if len(metrics) <= _NAMED else f"{len(metrics)} metrics"
+    return f"{what} on {', '.join(datasets)}"
+
+
+def _moment(text: str | None) -> str | None:
+    """An ISO time to the second, with a space, and UTC spelled out."""
+    if text is None:
+        return None
+    stem = text.removesuffix("Z").removesuffix("+00:00")
+    zone = " UTC" if stem != text else ""
+    return stem.split(".")[0].replace("T", " ") + zone
+
+
+def _duration(seconds: float | None) -> str | None:
+    if seconds is None:
+        return None
+    if seconds < _MINUTE:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), _MINUTE)
+    hours, minutes = divmod(minutes, _MINUTE)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
+
+
+def _datasets(datasets: Mapping[str, Mapping[str, Any]]) -> str | None:
+    texts = [f"{name} ({about['cases']:,} cases)" if "cases" in about else name for name, about in datasets.items()]
+    return ", ".join(texts) or None
+
+
+def _requests(manifest: Mapping[str, Any]) -> str | None:
+    if "requests" not in manifest:
+        return None
+    cached = manifest.get("cached")
+    sent = manifest["requests"]
+    return ("unknown" if sent is None else f"{sent:,}") + (f", {cached:,} more from the cache" if cached else "")
+
+
+def _tokens(manifest: Mapping[str, Any]) -> str | None:
+    if manifest.get("input_tokens") is None or manifest.get("output_tokens") is None:
+        return None
+    return f"{manifest['input_tokens']:,} in, {manifest['output_tokens']:,} out"
+
+
+def _versions(manifest: Mapping[str, Any]) -> str | None:
+    """The main versions; the manifest at the end of the page has all."""
+    versions: Mapping[str, str] = manifest.get("versions") or {}
+    texts = [f"{name} {versions[name]}" for name in ("evalflow", "python") if name in versions]
+    commit: str | None = manifest.get("git_commit")
+    if commit:
+        texts.append(f"commit {commit[:10]}{' with changes' if commit.endswith('+') else ''}")
+    return ", ".join(texts) or None
+
+
+def _command(overrides: Sequence[str] | None) -> str | None:
+    return None if overrides is None else shlex.join(["python", "-m", "evalflow", *overrides])
+
+
+Metrics = Mapping[str, Mapping[str, Any]]
+# Measures of agreement beyond chance: from the first line with a value, preferably one whose interval lies above 0.
+_MEASURES = ((("kappa", "kappa"), ("kappa_weighted", "weighted kappa")), (("spearman", "Spearman"),))
+_PERFECT = 1 - 1e-9
+
+
+def judge_line(name: str, about: Mapping[str, Any], metrics: Metrics | None = None) -> str:
+    """One judge in one line: `judge: embedded (text overlap, not an LLM), uncalibrated`."""
+    nature = f" ({about['nature']})" if about.get("nature") else ""
+    return f"judge: {name}{nature}, {'; '.join(_calibrations(metrics or {})) or 'uncalibrated'}"
+
+
+def judge_lines(manifest: Mapping[str, Any]) -> Sequence[str]:
+    """A line for each judge of a run, or one that says that there is none."""
+    judges: Mapping[str, Mapping[str, Any]] = manifest.get("judges") or {}
+    metrics: Metrics = manifest.get("metrics") or {}
+    lines = [
+        judge_line(name, about, {metric: facts for metric, facts in metrics.items() if facts.get("judge") == name})
+        for name, about in judges.items()
+    ]
+    return lines or ["judge: none (no metric needs one)"]
+
+
+def certificate_table(certificates: Sequence[Mapping[str, Any]]) -> Table:
+    """A row for each certificate: metric, judge, agreement with people, consistency, and date."""
+    table = Table(title="certificates", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    for heading in ("metric", "judge", "with people", "with itself", "unparsable", "issued"):
+        table.add_column(heading)
+    for one in certificates:
+        again, replies = one["consistency"], one["replies"]
+        repeated = "not tested" if again is None else f"{again['same']:.0%} the same"
+        unparsable = "unknown" if replies["unparsable"] is None else f"{replies['unparsable']:.1%}"
+        cells = (one["metric"], one["judge"], _result(one), repeated, unparsable, one["issued_at"][:10])
+        table.add_row(*(literal(cell) for cell in cells))
+    return table
+
+
+def verdict_of(metric: str, certificate: Mapping[str, Any]) -> str:
+    """The judge's agreement with people: `calibrated for tone: kappa 0.61 ...`, or that none was shown."""
+    if _shows_agreement(certificate):
+        return f"calibrated for {metric}: {_result(certificate)}"
+    labels, on = f"{metric} checked against {certificate['n_labels']} labels", f"on {certificate['dataset']}"
+    return f"{labels}: no agreement shown, {', '.join([*_figures(certificate), on])}"
+
+
+def _calibrations(metrics: Metrics) -> Iterator[str]:
+    """The judge's agreement with people for each metric, if any has a certificate."""
+    certificates = {name: facts.get("certificate") for name, facts in metrics.items()}
+    if not any(certificates.values()):
+        return
+    for name, certificate in certificates.items():
+        if certificate is None:
+            yield f"uncalibrated for {name}"
+        elif certificate["stale"]:
+            yield f"uncalibrated for {name} (changed since it was labelled: {', '.join(certificate['stale'])})"
+        else:
+            yield verdict_of(name, certificate)
+
+
+def _result(certificate: Mapping[str, Any]) -> str:
+    labels = f"{certificate['n_labels']} labels on {certificate['dataset']}"
+    none = [] if _shows_agreement(certificate) else ["no agreement shown"]
+    return ", ".join([*none, *_figures(certificate), labels])
+
+
+def _figures(certificate: Mapping[str, Any]) -> Iterator[str]:
+    """The measure of agreement with its interval, and the bias."""
+    measure = _measure(certificate)
+    if measure is not None:
+        name, one = measure
+        yield f"{name} {one['value']:.2f}{bracketed(one.get('ci_low'), one.get('ci_high'), '{:.2f}'.format)}"
+    bias = certificate["bias"]["value"]
+    if bias is not None:
+        yield f"bias {bias:+.3f}"
+
+
+def _shows_agreement(certificate: Mapping[str, Any]) -> bool:
+    """Whether labels show agreement beyond chance: the measure's interval lies above 0."""
+    measure = _measure(certificate)
+    return measure is not None and _above_chance(measure[1])
+
+
+def _measure(certificate: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]] | None:
+    """The measure of agreement to report, with its name; None if none has a value."""
+    measures: Mapping[str, Mapping[str, Any]] = certificate["agreement"]
+    for line in _MEASURES:
+        known = [(word, measures[key]) for key, word in line if measures.get(key, {}).get("value") is not None]
+        if known:
+            return next((one for one in known if _above_chance(one[1])), known[0])
+    return None
+
+
+def _above_chance(measure: Mapping[str, Any]) -> bool:
+    low = measure.get("ci_low")
+    return measure["value"] > _PERFECT if low is None else low > 0
+
 
 _TEMPLATES = Path(__file__).parent / "templates"
 

@@ -13,8 +13,7 @@ from rich.table import Table
 from evalflow.lazy import pl
 from evalflow.report.charts import Picture, Rows, draw, interval_pictures
 from evalflow.report.console import print_table
-from evalflow.report.header import Fact, facts, judge_lines
-from evalflow.report.page import write_page
+from evalflow.report.page import Fact, facts, judge_lines, write_page
 from evalflow.report.svg import (
     INK,
     MAIN,

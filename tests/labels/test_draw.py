@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalflow.errors import UserError
-from evalflow.labels.draw import UnlabelledAnswer, draw, draw_groups, score_strata, tag_stratum
+from evalflow.labels.sheet import UnlabelledAnswer, draw, draw_groups, score_strata, tag_stratum
 
 
 def answers(n, score=lambda _: 0.0, tags=lambda _: ()):

@@ -10,8 +10,8 @@ import pytest
 from evalflow.config.schema import MetricConfig
 from evalflow.records import Context, Message
 from evalflow.report.cases import BLOCK, ExplorerWriter, most_telling, script_json
-from evalflow.report.header import facts, judge_lines, title
 from evalflow.report.html import write_reports
+from evalflow.report.page import facts, judge_lines, title
 
 EVIL = '</script><script>window.owned=1</script><img src=x onerror="window.owned=1"> \' <!-- {{ 7*7 }} \u2028'
 

@@ -2,7 +2,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from evalflow.report.junit import write_junit
+from evalflow.report.ci import write_junit
 
 GATES = [
     {"name": "m mean >= 0.8", "of_metric": "m", "passed": True, "message": "0.9"},

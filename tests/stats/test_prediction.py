@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evalflow.labels.draw import UnlabelledAnswer, draw, score_strata
+from evalflow.labels.sheet import UnlabelledAnswer, draw, score_strata
 from evalflow.stats.labelled import sample
 from evalflow.stats.prediction import CorrectedMean, corrected_mean, crossfitted, power_tuned, rectified
 

@@ -11,10 +11,9 @@ import pytest
 
 from evalflow.metrics.kinds.composite import CompositeMetricConfig
 from evalflow.records import ScoreRecord
-from evalflow.summary.composites import Composite, Source, with_composites
 from evalflow.summary.journal import journal_row, journal_schema
-from evalflow.summary.pass_rates import passing_rates
-from evalflow.summary.summarise import Threshold, with_passed
+from evalflow.summary.scan import Composite, Source, with_composites
+from evalflow.summary.summarise import Threshold, passing_rates, with_passed
 
 Make = Callable[..., ScoreRecord]
 JUDGED, PLAIN = Source(True, "higher_is_better", 0.5), Source(False, "higher_is_better", None)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalflow.summary.noise import consistency, replies
+from evalflow.summary.details import consistency, replies
 
 
 def test_nothing_was_judged_twice(table, record):

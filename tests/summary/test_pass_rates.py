@@ -10,8 +10,7 @@ import polars as pl
 import pytest
 
 from evalflow.records import Direction, ScoreRecord
-from evalflow.summary.pass_rates import passing_rates
-from evalflow.summary.summarise import Threshold, summarise, with_passed
+from evalflow.summary.summarise import Threshold, passing_rates, summarise, with_passed
 
 Make = Callable[..., ScoreRecord]
 Table = Callable[..., pl.LazyFrame]

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from evalflow.stats.variance import repeated
 from evalflow.summary.slices import case_clusters, own_cells, repeats_of
+
+from ..repeats import repeated
 
 SHAPE = (4, 3, 2)
 TABLES = st.lists(st.sampled_from([0.0, 0.25, 1.0, None]), min_size=24, max_size=24)

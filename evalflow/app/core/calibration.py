@@ -17,7 +17,7 @@ from evalflow.errors import Problem, UserError
 from evalflow.files import write_atomically
 from evalflow.lazy import pl
 from evalflow.report.calibration import Calibration, alt_of, value_of
-from evalflow.report.header import verdict_of
+from evalflow.report.page import verdict_of
 from evalflow.report.results_csv import as_answered
 from evalflow.report.sweep import full_cost
 from evalflow.run.folder import RunFolder
@@ -30,8 +30,8 @@ from evalflow.summary.agreement import (
     labelled_scores,
 )
 from evalflow.summary.calibration import calibrate_scores
+from evalflow.summary.details import consistency, replies
 from evalflow.summary.judge_choice import JudgeInRun, choose, chooses
-from evalflow.summary.noise import consistency, replies
 
 if TYPE_CHECKING:
     from evalflow.summary.calibration import CalibrationRow

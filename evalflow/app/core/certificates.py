@@ -124,7 +124,7 @@ def print_certificates(console: Console, *, as_json: bool) -> int:
     if as_json:
         console.file.write(json.dumps([asdict(one) for one in found], indent=2, ensure_ascii=False) + "\n")
     elif found:
-        from evalflow.report.header import certificate_table
+        from evalflow.report.page import certificate_table
 
         console.print(certificate_table([asdict(one) for one in found]))
     else:

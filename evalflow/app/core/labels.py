@@ -16,7 +16,6 @@ from evalflow.app.core.derive import answered_rows, without_unanswered
 from evalflow.app.core.saved import SavedRun, find_run, open_scored
 from evalflow.app.core.screen import shown
 from evalflow.errors import Problem, UserError, command, did_you_mean
-from evalflow.labels.draw import Drawn, Key, UnlabelledAnswer, draw, draw_groups, score_strata, tag_stratum
 from evalflow.labels.read import (
     HERE,
     Bound,
@@ -30,7 +29,21 @@ from evalflow.labels.read import (
     parse,
     parse_case,
 )
-from evalflow.labels.sheet import CELL, Sheet, key_of, read_sheet, shown_case, write_label_sheet
+from evalflow.labels.sheet import (
+    CELL,
+    Drawn,
+    Key,
+    Sheet,
+    UnlabelledAnswer,
+    draw,
+    draw_groups,
+    key_of,
+    read_sheet,
+    score_strata,
+    shown_case,
+    tag_stratum,
+    write_label_sheet,
+)
 from evalflow.lazy import pl
 from evalflow.metrics.scale import label_scale, read_label, scale_in_words
 from evalflow.metrics.steps import is_recorded

@@ -18,7 +18,7 @@ from evalflow.app.core.saved import SavedRun, open_run
 from evalflow.errors import Problem, UserError, did_you_mean
 from evalflow.lazy import pl
 from evalflow.report.calibration import write_calibration
-from evalflow.report.header import judge_lines
+from evalflow.report.page import judge_lines
 from evalflow.run.folder import RunFolder, refuse_links
 from evalflow.run.plan import PreparedFile
 from evalflow.summary.journal import json_line

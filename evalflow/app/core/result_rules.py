@@ -11,8 +11,8 @@ from evalflow.errors import Problem, did_you_mean
 from evalflow.metrics.kinds.composite import BY_PASSING, CompositeMetricConfig
 from evalflow.protocols import Measured
 from evalflow.records import FigureSpec
-from evalflow.summary.composites import Composite, Source
 from evalflow.summary.gates import SHARES, Gate
+from evalflow.summary.scan import Composite, Source
 from evalflow.summary.summarise import Threshold
 
 

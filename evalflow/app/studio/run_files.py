@@ -33,7 +33,7 @@ from evalflow.run.folder import RunFolder
 from evalflow.store import runs
 
 if TYPE_CHECKING:
-    from evalflow.summary.pass_rates import Passing
+    from evalflow.summary.summarise import Passing
 
 
 FileName = Literal[
@@ -138,7 +138,7 @@ def passing(space: Workspace, run_id: str, metric: str, thresholds: Sequence[flo
     """
     import polars as pl
 
-    from evalflow.summary.pass_rates import passing_rates
+    from evalflow.summary.summarise import passing_rates
 
     row = run_row(space, run_id)
     known = {one["name"]: one for one in row["facts"].get("metrics", [])}

@@ -18,7 +18,7 @@ from evalflow.web.ui.forms import attempt
 from evalflow.web.ui.parts import Latest, button, interval, picture, shape, tell, text
 
 if TYPE_CHECKING:
-    from evalflow.summary.pass_rates import Passing
+    from evalflow.summary.summarise import Passing
 
 
 MARKS = 41

@@ -1,4 +1,4 @@
-"""Analysis of repeats: sources of noise, flaky cases, pass@k, and how consistent a judge is."""
+"""Details of a summary: noise of repeats and flaky cases, consistency of a judge, and members of a panel."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from evalflow.lazy import np, pl
 from evalflow.stats.intervals import interval
 from evalflow.stats.variance import Components, Repeated, components, pass_all_k, pass_at_k
-from evalflow.summary.slices import Units, case_clusters
+from evalflow.summary.journal import SLICE
+from evalflow.summary.slices import Units, case_clusters, cluster_name
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -166,3 +167,93 @@ def replies(scores: pl.LazyFrame) -> dict[str, Any]:
     judged = (pl.col("status") == "scored") | unparsable
     shares = {"unparsable": unparsable.mean(), "reasked": (pl.col("path") == "reasked").fill_null(False).mean()}
     return scores.filter(judged).select(judged=pl.len(), **shares).collect().row(0, named=True)
+
+
+_BETWEEN = "\x1f"
+_MOST_DIFFERING = 10
+_CELL = ("case_id", "target_repeat", "repeat")
+_MEMBER_COLUMNS = (
+    "judge", "n", "n_scored", "n_undefined", "n_error", "n_skipped", "value", "ci_low", "ci_high", "ci_method",
+    "cost_usd",
+)  # fmt: skip
+
+
+def member_key() -> pl.Expr:
+    """A name for a member that is unique over all panels."""
+    return pl.concat_str("member_of", "judge", separator=_BETWEEN)
+
+
+def panel_details(members: pl.LazyFrame, alone: pl.DataFrame, seed: int = 0) -> list[dict[str, Any]]:
+    """Details of the slices whose judge has members.
+
+    `alone` is the summary of the members' rows, with each member as a judge named by `member_key`.
+
+    Returns:
+        The keys of every detail, n (cells that two members or more scored), and `panel`: members (judge, the counts by
+        state, value with its interval, cost_usd, and cost_per_score if a call was made and its price is known),
+        alpha (Krippendorff's, of the scores as intervals: value, ci_low, ci_high, n, method), mean_range (of a cell's
+        scores, highest minus lowest) and widest (the cells with the largest ranges: case_id, target_repeat, repeat,
+        range, scores by member).
+    """
+    overall = (pl.col("statistic") == "mean") & pl.col("tag").is_null()
+    parts = pl.col("judge").str.split_exact(_BETWEEN, 1).struct
+    means = alone.filter(overall).with_columns(panel=parts.field("field_0"), judge=parts.field("field_1"))
+    spent = _spent(members)
+    found: list[dict[str, Any]] = []
+    for values, rows in means.group_by("dataset", "target", "metric", "panel", maintain_order=True):
+        key = dict(zip(SLICE, values, strict=True))
+        own = [pl.col("member_of" if name == "judge" else name) == value for name, value in key.items()]
+        names = rows["judge"].to_list()
+        costs = dict(spent.filter(*own).select("judge", "cost_per_score").iter_rows())
+        cells = _cells(members.filter(*own), names)
+        about = {
+            "members": [
+                {**{name: row[name] for name in _MEMBER_COLUMNS}, "cost_per_score": costs.get(row["judge"])}
+                for row in rows.iter_rows(named=True)
+            ],
+            "alpha": _alpha(cells, names, seed),
+            "mean_range": cells["range"].mean(),
+            "widest": _widest(cells, names),
+        }
+        found.append({**key, "tag": None, "statistic": "mean", "n": cells.height, "panel": about})
+    return found
+
+
+def _spent(members: pl.LazyFrame) -> pl.DataFrame:
+    """Mean cost of a score of each member, without cached replies."""
+    asked = members.filter(~pl.col("cached") & pl.col("latency_s").is_not_null())
+    keys = ("dataset", "target", "metric", "member_of", "judge")
+    return asked.group_by(keys).agg(cost_per_score=pl.col("cost_usd").mean()).collect(engine="streaming")
+
+
+def _cells(members: pl.LazyFrame, names: list[str]) -> pl.DataFrame:
+    """One row for each cell scored by at least two members: its cluster, each member's score, and their range."""
+    cluster = cluster_name(pl.col("group"), pl.col("case_id")).first()
+    scores = [pl.col("score").filter(pl.col("judge") == name).first().alias(name) for name in names]
+    n, high, low = pl.len(), pl.col("score").max(), pl.col("score").min()
+    return (
+        members.filter(pl.col("status") == "scored")
+        .group_by(_CELL, maintain_order=True)
+        .agg(*scores, cluster=cluster, range=high - low, n=n)
+        .filter(pl.col("n") > 1)
+        .collect(engine="streaming")
+    )
+
+
+def _alpha(cells: pl.DataFrame, names: list[str], seed: int) -> dict[str, Any]:
+    from evalflow.stats.raters import krippendorff_alpha
+
+    ratings = cells.select(names).fill_null(float("nan")).to_numpy().T
+    found = krippendorff_alpha(ratings, "interval", cells["cluster"].to_numpy(), seed=seed)
+    return {
+        "value": found.value, "ci_low": found.low, "ci_high": found.high, "n": found.n, "method": found.method,
+    }  # fmt: skip
+
+
+def _widest(cells: pl.DataFrame, names: list[str]) -> list[dict[str, Any]]:
+    """The cells whose members differ most; empty if they never differ."""
+    differing = cells.filter(pl.col("range") > 0).sort(pl.col("range").round(9), maintain_order=True, descending=True)
+    return [
+        {**{name: row[name] for name in (*_CELL, "range")}, "scores": {name: row[name] for name in names}}
+        for row in differing.head(_MOST_DIFFERING).iter_rows(named=True)
+    ]
