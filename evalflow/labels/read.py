@@ -29,13 +29,7 @@ class Given:
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """The labels of a file.
-
-    Attributes:
-        given: The labels, in order.
-        blank: Number of rows with an empty value.
-        problems: Problems of the other rows.
-    """
+    """The labels of a file: how many rows have an empty value, and the problems of the others."""
 
     given: list[Given]
     blank: int
@@ -43,12 +37,9 @@ class Parsed:
 
 
 def parse(rows: Iterable[tuple[str, Mapping[str, Any]]], file: str) -> Parsed:
-    """Read rows of a labels file.
+    """Read rows of a labels file, given as position and columns; cells may be text, and `file` is for messages.
 
-    Args:
-        rows: Position and columns of each row. Required: case_id, metric, value. Optional: by, dataset, target,
-            target_repeat, answer_hash, weight, comment, at. Others are ignored. Cells may be text.
-        file: The file's name, for messages.
+    Required: case_id, metric, value. Optional: by, dataset, target, target_repeat, answer_hash, weight, comment, at.
     """
     given: list[Given] = []
     problems: list[Problem] = []
@@ -170,10 +161,7 @@ Cell = tuple[str, str, str, int, str]
 class LabelledAnswer:
     """An answer of a run, to which labels can be bound.
 
-    Attributes:
-        dataset, case_id, target, target_repeat: Which answer.
-        digest: Its `answer_hash`.
-        recorded: Whether the answer comes from the dataset, so that labels without a hash apply to it.
+    `digest` is its `answer_hash`; if it is `recorded` in the dataset, labels without a hash apply to it.
     """
 
     dataset: str
@@ -186,13 +174,7 @@ class LabelledAnswer:
 
 @record(kw_only=True)
 class Bound:
-    """One person's label of one answer of the run.
-
-    Attributes:
-        score: On the scale of the metric's scores: 0..1 unless the scale has no bounds.
-        value: On the metric's own scale.
-        given: The label as read from the file.
-    """
+    """One person's label of one answer: its score, and its value on the metric's own scale."""
 
     score: float
     value: Any
@@ -202,12 +184,9 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Elsewhere:
-    """Metrics and cases that labels may name although this run does not have them.
+    """Metrics, and cases (their datasets by id), that labels may name although this run does not have them.
 
-    Attributes:
-        metrics: Metrics that exist, or that other runs of the sweep scored.
-        cases: Cases of other runs of the sweep: their datasets by id.
-        partial: Whether the run left out cases of its data, so that any case may exist.
+    If `partial`, the run left out cases of its data, so that any case may exist.
     """
 
     metrics: Collection[str] = ()
@@ -229,12 +208,10 @@ class LeftOut:
     """Counts of valid labels that do not apply to this run.
 
     Attributes:
-        stale: Labels of an answer other than the scored one.
+        stale: Labels of an answer other than the scored one; `first_stale` is the position of the first.
         unbound: Labels without a hash, for answers that do not come from the dataset.
-        absent: Labels of cases that exist but are not in this run: a limit or a sample left them out, or another run of
-            the sweep has them.
+        absent: Labels of cases that a limit or a sample left out, or that another run of the sweep has.
         other_metrics: Labels of metrics that this run did not score, by metric.
-        first_stale: Position of the first stale label.
     """
 
     stale: int = 0
@@ -255,13 +232,7 @@ def bind(
     scales: Mapping[str, Read],
     elsewhere: Elsewhere = HERE,
 ) -> tuple[list[Bound], LeftOut, list[Problem]]:
-    """Bind labels to answers.
-
-    Args:
-        given: The labels.
-        answers: Answers of the run; those of cases without labels are ignored.
-        scales: The function that reads a value, for each metric that the run scored.
-        elsewhere: Metrics and cases that are valid in labels although this run does not have them.
+    """Bind labels to the answers of a run; `scales` has the function that reads a value, by metric.
 
     Returns:
         The bound labels, counts of the others, and problems: unknown cases and metrics, values off the scale, two

@@ -28,14 +28,7 @@ _STRATA = 5
 
 @record()
 class UnlabelledAnswer:
-    """An answer that may be sampled.
-
-    Attributes:
-        key: Its key.
-        score: The judge's mean score; None if the judge gave none.
-        tags: Tags of its case.
-        group: Its case's group, else the case.
-    """
+    """An answer that may be sampled; its score is the judge's mean, its group that of the case, else the case."""
 
     key: Key
     score: float | None
@@ -48,9 +41,8 @@ class Drawn:
     """A sample of answers.
 
     Attributes:
-        weights: Number of answers each sampled one represents, in random order, so that the first part of the sample
-            is a random sample too.
-        strata: Number of sampled and of all answers by stratum; a single stratum "all" without stratification.
+        weights: Number of answers each represents, in random order: the first part of a sample is a random sample too.
+        strata: Number of sampled and of all answers by stratum; "all" without stratification.
         groups: Number of groups of the sampled answers, and of all groups.
     """
 
@@ -67,17 +59,10 @@ def draw(
     stratum: Callable[[UnlabelledAnswer], str] | None = None,
     already: Collection[Key] = (),
 ) -> Drawn:
-    """Draw a sample of answers.
+    """Draw `size` answers, including those drawn before (`already`).
 
     Without strata every answer has the same chance and weight 1. With strata the sample is split equally between them,
     up to the size of each. An answer's weight is then the size of its stratum divided by the number drawn from it.
-
-    Args:
-        candidates: All answers.
-        size: Sample size, including answers drawn before; all answers are drawn if there are fewer.
-        seed: Seed of the random order; a larger sample with the same seed contains the smaller one.
-        stratum: The stratum of an answer; None for no strata.
-        already: Answers drawn before, with the same strata.
 
     Raises:
         UserError: There are more strata than answers to draw.
@@ -103,13 +88,10 @@ def draw(
 def draw_groups(
     candidates: Sequence[UnlabelledAnswer], size: int, seed: int, *, already: Collection[Key] = ()
 ) -> Drawn:
-    """Draw whole groups of answers, each with the same chance.
+    """Draw whole groups of answers, each with the same chance; the answers of a group are adjacent, and weigh 1.
 
     The number of groups is fixed in advance from their mean size: drawing until there are enough answers would favour
     large groups. So there may be more or fewer answers than requested.
-
-    Returns:
-        Groups in random order, the answers of each together; every answer weighs 1.
     """
     groups: dict[tuple[str, str], list[Key]] = {}
     for one in candidates:
@@ -226,14 +208,9 @@ CELL = ("dataset", "case_id", "target", "target_repeat")
 
 @dataclass(frozen=True, slots=True)
 class Sheet:
-    """A parsed label sheet.
+    """A parsed label sheet: all rows, its answers with their hashes, and the pairs of answer and metric to label.
 
-    Attributes:
-        rows: All rows, labelled or not.
-        answers: The answers and their hashes.
-        asked: Pairs of an answer and a metric to label.
-        weighted: Whether the sample was stratified.
-        grouped: Whether whole groups were sampled.
+    It is `weighted` after a stratified draw, and `grouped` after a draw of whole groups.
     """
 
     rows: Sequence[dict[str, Any]]
@@ -244,11 +221,7 @@ class Sheet:
 
 
 def read_sheet(rows: Iterable[tuple[str, dict[str, Any]]]) -> tuple[Sheet, list[Problem]]:
-    """Read a sheet's rows.
-
-    Returns:
-        The sheet, and a problem for each invalid row.
-    """
+    """Read a sheet's rows; returns the sheet, and a problem for each invalid row."""
     kept: list[dict[str, Any]] = []
     answers: dict[Key, str] = {}
     asked: set[tuple[Key, str]] = set()
@@ -270,10 +243,6 @@ def read_sheet(rows: Iterable[tuple[str, dict[str, Any]]]) -> tuple[Sheet, list[
 
 
 def key_of(row: Mapping[str, Any]) -> Key:
-    """The key of the row's answer.
-
-    Raises:
-        KeyError, TypeError, ValueError: A part of the key is missing or invalid.
-    """
+    """The key of the row's answer; KeyError, TypeError or ValueError if a part is missing or invalid."""
     dataset, case_id, target = (plain_name(row[name]) for name in CELL[:3])
     return dataset, case_id, target, int(row["target_repeat"])

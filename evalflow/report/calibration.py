@@ -46,11 +46,8 @@ class Calibration:
     """A run's judges, compared with people.
 
     Attributes:
-        manifest: run.json.
         rows: One for each dataset, metric, target and judge that has labels.
-        source: Source of the labels.
         left_out: Number of labels left out, by reason.
-        notes: Notes on the labels for the reader.
         rests_on: Which labels were used.
         disagreements: The answers on which judge and people differ most, the largest difference first.
     """
@@ -268,16 +265,7 @@ def _line(one: Mapping[str, Any]) -> Text:
 
 @dataclass(frozen=True, slots=True)
 class CorrectedRow:
-    """A metric's mean before and after the correction, formatted.
-
-    Attributes:
-        name: The metric, with what distinguishes it from others of the run.
-        alone, alone_interval: The mean of judge or metric alone, and its interval.
-        corrected, corrected_interval: The mean corrected by human labels, and its interval.
-        method: Method of the correction.
-        sentence: The result in words.
-        warnings: Reasons to doubt the result.
-    """
+    """A metric's mean before and after the correction by human labels, formatted, with the result in words."""
 
     name: str
     alone: str

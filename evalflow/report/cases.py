@@ -33,12 +33,9 @@ CaseKey = tuple[str, str]
 def most_telling(
     scores: pl.LazyFrame, metrics: Mapping[str, MetricConfig], count: int = MAX_CASES
 ) -> Collection[CaseKey] | None:
-    """The most informative cases: failed ones first, then errors, then the lowest scores.
+    """The cases to show: failed ones first, then errors, then the lowest scores; None for all, if at most `count`.
 
     Ties are in input order. Members of a panel are ignored.
-
-    Returns:
-        The cases, or None (all) if there are at most `count`.
     """
     if scores.select(pl.len()).collect().item() <= count:
         return None  # a cheap check first: every case has at least one score
@@ -88,18 +85,10 @@ _ANSWER_OF = attrgetter(*_ANSWER_KEYS)
 
 
 class ExplorerWriter:
-    """Collects what the explorer shows, case by case.
+    """Collects what the explorer shows, case by case, in two text files open to write and read.
 
-    Args:
-        index: A text file, open to write and read. It gets one line per case: a JSON list of id, dataset, preview, tags
-            and cells. Datasets and tags are numbers; a cell is three numbers: series, state, score.
-        details: A text file, open to write and read. It gets one line per case, a JSON object.
-        wanted: The cases to show, by dataset and id; None for all.
-        max_bytes: Size limit of the details.
-
-    Attributes:
-        cases: Number of cases written.
-        shown: Number of those that the page shows.
+    `index` gets a JSON list per case: id, dataset, preview, tags and cells, where datasets and tags are numbers, and a
+    cell is three numbers: series, state, score. `details` gets a JSON object per case, up to `max_bytes` in all.
     """
 
     def __init__(

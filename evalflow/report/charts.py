@@ -45,13 +45,7 @@ Rows = Sequence[Mapping[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A chart with its texts.
-
-    Attributes:
-        title: The subject.
-        sentence: The result in words, with the number of cases left out.
-        svg: Markup that is safe to place in a page.
-    """
+    """A chart as safe markup, with its title and a sentence that says the result and what is left out."""
 
     title: str
     sentence: str

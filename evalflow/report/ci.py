@@ -41,12 +41,7 @@ class _Verdict(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Decides:
-    """Decides which cells affect the exit code.
-
-    Attributes:
-        failed: The metrics with a failed gate.
-        errors: Whether there are more errors than the run allows.
-    """
+    """Which cells affect the exit code: the metrics with a failed gate, and whether errors are too many."""
 
     failed: Collection[str]
     errors: bool

@@ -44,11 +44,10 @@ class FlippedCases:
     """Cases that changed between two runs.
 
     Attributes:
-        pair: Names of the runs.
         worsened, improved: Number of cases that passed in A and fail in B, and the reverse, over all metrics.
         rows: dataset, metric, case_id, score_a, score_b, change (below 0 is worse, also if lower scores are better),
-            passed_a, passed_b (null without a threshold) and reason (B's). These are the flips and, for metrics without
-            pass or fail, the changed scores. The worst first.
+            passed_a, passed_b (null without a threshold) and reason (B's), the worst first: the flips and, for metrics
+            without pass or fail, the changed scores.
     """
 
     pair: tuple[str, str]
@@ -94,13 +93,9 @@ class Comparison:
     """A comparison of runs, with its results.
 
     Attributes:
-        runs: run.json by the run's name.
         rows: One family of differences.
-        adjust: How its p-values were adjusted.
         margin: The non-inferiority margin: how much worse is acceptable; None if not requested.
-        notes: Notes on what was left out, and on differences of the runs that the user allowed.
-        flips: The cases that changed, per pair of runs.
-        questions: The questions of these cases, by dataset and id.
+        questions: The questions of the cases that changed, by dataset and id.
         paired: Whether the runs were compared case by case, and not as two samples.
     """
 

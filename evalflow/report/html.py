@@ -37,16 +37,10 @@ class Reported:
     """A finished run, as reports use it.
 
     Attributes:
-        scores: The columns of scores.parquet, in input order.
-        summary: The columns of summary.parquet.
-        details: Matrices and lists of figures: dataset, target, metric, judge, tag, statistic, and the data.
+        scores, summary, details: As in scores.parquet, in input order; summary.parquet; and summary.json.
         gates: metric, statistic, condition, value, passed (None: undecided) and message of each gate.
-        max_error_rate: The share of errors that the run allows.
-        manifest: run.json.
-        metrics: The metrics' configuration, by name.
         categorising: Names of the metrics that classify cases.
         cases: The evaluated cases in input order; iterated once.
-        answers: Returns the answer to a case, or None.
         calibration: The judges compared with people; None without labels.
     """
 

@@ -35,12 +35,9 @@ class Goal:
 
 @dataclass(frozen=True, slots=True)
 class PlanRow:
-    """A design that reaches a goal.
+    """A design that reaches a goal; `name` is the metric, or the assumed values, that it is for.
 
     Attributes:
-        name: The metric, or the assumed values, that the plan is for.
-        goal: The goal.
-        cases, answers, judgements: Cases, answers per case, judgements per answer.
         least_cases: Cases needed with unlimited repeats; None without a goal for cases, or if noise is unknown.
         detectable: The smallest true difference that two such runs detect; None for too few cases.
         width: Width of the 95 % interval of one such run; None if nothing is known of a single run.
@@ -68,8 +65,6 @@ class LabelRow:
     """Number of labels for a required interval width of a judge's corrected mean.
 
     Attributes:
-        name: The metric, or the assumed values, that the plan is for.
-        width: The required width of the interval.
         answers: Number of answers that the judge scores, labelled ones included; None for any number.
         labels: Labels needed; None if the interval is too wide even with labels on all answers but two.
         labels_alone: Labels needed without a judge.
@@ -84,14 +79,10 @@ class LabelRow:
 
 @dataclass(frozen=True, slots=True)
 class PlanReport:
-    """All designs of a plan, with their assumptions.
+    """All designs of a plan, and their assumptions by name.
 
-    Attributes:
-        rows: The designs, by name, then by goal.
-        labels: Labels for corrected means; empty if the judge's agreement with people is unknown.
-        assumptions: The assumptions, by name.
-        level: Significance level and power.
-        priced: Whether the cost of a case is known.
+    `labels` is empty if the judge's agreement with people is unknown; `priced` says whether the cost of a case is
+    known.
     """
 
     rows: Sequence[PlanRow]

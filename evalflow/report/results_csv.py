@@ -30,11 +30,9 @@ _BATCH = 2000
 
 @record()
 class AnsweredCase:
-    """One answer of a target to a case, with its scores.
+    """One answer of a target to a case (None if the run has none), with its scores.
 
-    Attributes:
-        answer: None if the run has no answer of that target to the case.
-        scores: Rows of `scores` in their order, with only `COLUMNS`; empty if no metric applied.
+    `scores` has rows of `scores` in their order, with only `COLUMNS`; empty if no metric applied.
     """
 
     case: Case
@@ -45,10 +43,7 @@ class AnsweredCase:
 
 
 def rows(cases: Iterable[Case], answers: AnswerOf, scores: pl.LazyFrame) -> Iterator[AnsweredCase]:
-    """Every case with every target and target_repeat in the scores.
-
-    Yields:
-        Rows in the order of `cases`, then of the targets' first appearance, then of target_repeat.
+    """Every case with every target and target_repeat in the scores, in this order.
 
     Raises:
         UserError: Some scores belong to none of the cases, so these are not the cases that were scored.
@@ -150,10 +145,6 @@ class ResultsWriter:
 
     Text that a spreadsheet would run as a formula (it begins with = + - @, a tab or a carriage return) gets a leading
     apostrophe, so an untrusted answer cannot reach out of the sheet. Numbers are unchanged.
-
-    Args:
-        file: Open for text with newline="".
-        scores: The columns of scores.parquet; only the distinct metrics, judges and repeats are read.
     """
 
     def __init__(self, file: TextIO, scores: pl.LazyFrame) -> None:

@@ -142,14 +142,7 @@ def _short(value: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """A linear scale from values to pixels.
-
-    Attributes:
-        low, high: The ends of the scale; low < high.
-        start, end: The pixels at which they are drawn.
-        count: Approximate number of ticks.
-        least_step: Smallest distance of ticks.
-    """
+    """A linear scale from low..high to the pixels start..end, with about `count` ticks, at least `least_step` apart."""
 
     low: float
     high: float
@@ -239,13 +232,7 @@ def y_axis(
 
 @dataclass(frozen=True, slots=True)
 class IntervalPoint:
-    """A value and its interval; None is not drawn.
-
-    Attributes:
-        label: The label, to the left.
-        value, low, high: The value and its interval.
-        heading: A heading above the points that share it.
-    """
+    """A value and its interval (None is not drawn), its label, and a heading above the points that share it."""
 
     label: str
     value: float | None

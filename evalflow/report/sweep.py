@@ -295,15 +295,10 @@ def write_sweep_report(
     boards: Rows,
     choice: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write one self-contained page over all runs of a sweep.
+    """Write one self-contained page over all runs of a sweep. It links to `<run>/report.html` in the same folder.
 
-    Args:
-        path: The file; replaced once the new one is complete. It links to `<name>/report.html` in the same folder.
-        manifest: run.json of the sweep.
-        runs: Name (the run's folder), run.json and summary of each.
-        agreement: Agreement between judges, from `agreement`.
-        boards: Leaderboards, from `details` of the sweep's summary.json.
-        choice: The judges ranked by agreement with people, from the sweep's calibration.json; None if not requested.
+    `agreement` is from the function of that name, `boards` are `details` of the sweep's summary.json, and `choice` is
+    its calibration.json; None if not requested.
     """
     rows = [
         {**row, "run": name}
@@ -378,16 +373,13 @@ _MIN_CORRELATION = 3
 
 
 def agreement(runs: Sequence[pl.LazyFrame]) -> pl.DataFrame:
-    """Compare every two judges on the answers that both scored with the same metric.
+    """Compare every two judges on the answers that both scored with the same metric, repeat by repeat.
 
-    Only `scored` cells of both judges count. Repeat k of one judge is compared with repeat k of the other. If
-    several runs have the same cell of the same judge, the first one counts. Panel members are left out.
+    If several runs have the same cell of the same judge, the first one counts. Panel members are left out.
 
     Returns:
-        Rows sorted by metric, judge_a, judge_b (judge_a < judge_b) with
-        n: the number of common cells;
-        agreement: the share where both pass or both fail, among cells with a verdict from both; null if there are none;
-        correlation: Spearman's rank correlation of the scores; null below 3 cells or if one judge never varies.
+        metric, judge_a, judge_b (judge_a < judge_b), n (common cells), agreement (the share where both pass or both
+        fail; null without verdicts), correlation (Spearman's; null below 3 cells or if one judge never varies).
     """
     frames = [
         run.filter(

@@ -31,14 +31,7 @@ Distance = Literal["plain", "quadratic"]
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """A measure of agreement.
-
-    Attributes:
-        value: None if undefined.
-        low, high, std_error: Its interval and standard error; None if there is none.
-        n: Number of answers.
-        method: Method of the interval; text after a colon is a caveat, or the reason why there is none.
-    """
+    """A measure of agreement over n answers. Without a value or an interval, `method` says why after a colon."""
 
     value: float | None
     low: float | None
@@ -70,12 +63,9 @@ def class_rates(
     clusters: ArrayLike | None = None,
     weights: ArrayLike | None = None,
 ) -> dict[Any, Agreement]:
-    """Recall of each class: the share of the answers in people's class that the judge puts in the same class.
+    """Recall of each class, in order: the share of the answers in people's class that the judge puts in the same class.
 
-    For pass and fail these are sensitivity and specificity. Arguments as of `accuracy`.
-
-    Returns:
-        By class, in order. A class that only the judge gives is included, and undefined.
+    For pass and fail these are sensitivity and specificity. A class that only the judge gives is undefined.
     """
     people, found = np.asarray(human), np.asarray(judge)
     names, shares = (None if side is None else np.asarray(side) for side in (clusters, weights))
@@ -99,12 +89,8 @@ def cohen_kappa(
 
     Cohen 1960 (Educational and Psychological Measurement 20:37), and 1968 with weights. If the two never disagree,
     there is no standard error; the interval is then Wilson's for the share of agreement, assuming the largest
-    disagreements possible.
-
-    Distances are between values, not ranks, so a value that nobody gave counts.
-
-    Returns:
-        Undefined for fewer than two answers, and if both give all answers the same class.
+    disagreements possible. Distances are between values, not ranks, so a value that nobody gave counts. Undefined for
+    fewer than two answers, and if both give all answers the same class.
     """
     x, y = _numbers(human, judge, distance)
     n = x.size
@@ -205,14 +191,10 @@ def _expected(x: Floats, others: Floats, count: Floats, distance: Distance) -> F
 
 
 def auroc(human: ArrayLike, judge: ArrayLike, clusters: ArrayLike | None = None) -> Agreement:
-    """Probability that an answer that people pass has a higher score than one that they fail; ties count half.
+    """Probability that an answer that people pass (1) has a higher score than one that they fail; ties count half.
 
     The area under the ROC curve, with the standard error of DeLong, DeLong & Clarke-Pearson 1988 (Biometrics 44:837).
-
-    `human` is 1 or True where people pass the answer, else 0.
-
-    Returns:
-        Undefined if people pass all, or none.
+    Undefined if people pass all, or none.
     """
     passed, scores = np.asarray(human).astype(np.bool_), np.asarray(judge, dtype=np.float64)
     passes, fails = np.sort(scores[passed]), np.sort(scores[~passed])

@@ -21,12 +21,9 @@ MAX_UNDEFINED = 0.05
 
 
 def resample(counts: Floats, weights: Ints, seed: int) -> Floats:
-    """Column totals of resamples of clusters, drawn with replacement.
+    """Column totals of resamples of clusters, drawn with replacement, shape (DRAWS, columns).
 
     `counts` is what each pattern of cluster adds to each column, `weights` how many clusters have that pattern.
-
-    Returns:
-        Shape (DRAWS, columns). Drawn in chunks to bound memory.
     """
     rng = np.random.default_rng(seed)
     n = int(weights.sum())
@@ -68,15 +65,12 @@ def bootstrap_method(name: str, units: int, *, clustered: bool, what: str = "cas
 
 
 def bootstrap_t(scores: Floats, seed: int = 0) -> tuple[Floats, Floats]:
-    """Bootstrap-t interval of a mean (Efron & Tibshirani 1993, sec. 12.5).
+    """Bootstrap-t interval of the mean of each row, shape (rows, n) (Efron & Tibshirani 1993, sec. 12.5).
 
     It uses the quantiles of t* = (mean* - mean) / se* instead of Student's, so that a skewed sample has a skewed
     interval. A resample of equal scores has no standard error and an infinite t*; with many of these a bound is
-    infinite too, which on a bounded scale means the end of the scale.
-
-    Args:
-        scores: One sample per row, shape (rows, n), n at least 2; no row with all scores equal.
-        seed: Seed of the draws. All rows share them, so that a row's interval does not depend on the other rows.
+    infinite too, which on a bounded scale means the end of the scale. No row may have all scores equal. All rows share
+    the draws, so that a row's interval does not depend on the other rows.
     """
     rows, n = scores.shape
     rng = np.random.default_rng([seed, n])

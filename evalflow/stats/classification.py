@@ -33,13 +33,9 @@ Of = Callable[["Floats"], "Floats"]
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """A ratio of weighted sums of confusion cells.
+    """A ratio of weighted sums of confusion cells: their weights `above` and `below`.
 
-    Attributes:
-        name: Name of the figure.
-        above, below: Weight of each confusion cell in numerator and denominator.
-        jaccard: For an F score the cells that count as trials, else None.
-        beta: Beta of the F score.
+    For an F score `jaccard` has the cells that count as trials.
     """
 
     name: str
@@ -68,10 +64,7 @@ class Ratio:
 class Clusters:
     """Clusters of records. Clusters with equal counts are one pattern, which makes resampling much faster.
 
-    Attributes:
-        counts: Records of each pattern in each confusion cell, shape (patterns, cells).
-        weights: Number of clusters with that pattern, shape (patterns,).
-        seed: Seed of the bootstrap.
+    `counts` has the records of each pattern in each confusion cell, `weights` the number of clusters with the pattern.
     """
 
     counts: Floats
@@ -204,9 +197,8 @@ def classification_figures(counts: pl.DataFrame, positive: str | None, seed: int
     `counts` also has truth, prediction; these and `positive` are canonical JSON text, None for several classes.
 
     Returns:
-        accuracy (with the confusion matrix in its details: `matrix[truth][prediction]`), then precision, recall, f1
-        and mcc of the positive label; or macro_precision, macro_recall, macro_f1, weighted_precision, weighted_recall,
-        weighted_f1, weighted_f2, mcc and each class's `precision[label]`, recall, f1 and f2. `n` is the denominator;
+        accuracy (with the matrix in its details), then precision, recall, f1 and mcc of the positive label; or the
+        macro and weighted means, mcc and each class's `precision[label]`, recall, f1 and f2. `n` is the denominator;
         for a mean over classes, an F score and mcc the number of records.
     """
     labels = sorted({*counts["truth"].to_list(), *counts["prediction"].to_list()})
@@ -306,19 +298,12 @@ _CELLS = {"true_positives": (1, 1), "false_positives": (0, 1), "false_negatives"
 
 
 def label_figures(counts: pl.DataFrame, seed: int = 0) -> list[Figure]:
-    """Accuracy over all labels together, then precision, recall and F1 of each.
+    """Accuracy over all labels together, then `precision[label]`, recall and f1 of each, in the order of names.
 
-    Args:
-        counts: One row per record (or group of equal records) and label; every record has all labels. Columns: record
-            (its number), cluster, label, truth and prediction ("true" or "false"), unexpected and unsaid (whether the
-            label was absent from the truth, or the prediction, and taken as false), n and clusters as of
-            `mean_figure`.
-        seed: Seed of the bootstrap.
-
-    Returns:
-        accuracy: the share of records that agree on every label; then `precision[label]`, `recall[label]` and
-        `f1[label]` in the order of the labels' names. The details of the precision are the counts of records: the four
-        cells, and how often the label was absent from the truth and from the prediction.
+    `counts` has one row per record (or group of equal records) and label; every record has all labels. Columns besides
+    those of `mean_figure`: record (its number), label, truth and prediction ("true" or "false"), unexpected and unsaid
+    (whether the label was absent from the truth, or the prediction, and taken as false). The details of the precision
+    are the counts of records in the four cells, and how often the label was absent from the truth and the prediction.
     """
     agree = (pl.col("truth") == pl.col("prediction")).all().cast(pl.Float64)
     whole = pl.col("cluster", "n", "clusters").first()

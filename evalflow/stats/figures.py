@@ -38,13 +38,9 @@ def figure_of(
 
 
 def mean_figure(statistic: str, values: pl.Series, counts: pl.DataFrame, seed: int = 0) -> Figure:
-    """The mean of a measure over the records for which it is defined.
+    """The mean of a measure, 0..1 or null for each row of `counts`, over the records for which it is defined.
 
-    `values` has the measure, 0..1, of each row of `counts`; null if undefined.
-
-    Returns:
-        The mean. `n` counts the defined records; `details` has their median, min, max and std (n - 1; null below two)
-        and the number of undefined records.
+    `n` counts these; `details` has their median, min, max and std (n - 1), and the number of undefined records.
     """
     repeats = (counts["n"] * counts["clusters"]).to_numpy()
     known = values.is_not_null().to_numpy()
@@ -79,17 +75,13 @@ def preference_figures(counts: pl.DataFrame, seed: int = 0) -> list[Figure]:
 
     - win_rate: the mean of the scores; a tie counts half.
     - consistency: the share of the pairs whose verdict does not change with the order.
-    - first_preferred: of those whose verdict does change, the share that prefers the answer read first. Its
-      details have the exact sign test of that share against one half, over clusters: `p_value`, `first` and `second`
-      (number of clusters that lean to each position). This is the swap test for position bias.
+    - first_preferred: of those whose verdict does change, the share that prefers the answer read first, with the swap
+      test for position bias as details.
     - longer_preferred: of the pairs won or lost that differ in length, the share in which the longer answer is
       preferred. A longer answer may be better, so this alone is no evidence of bias.
 
-    Args:
-        counts: Columns: score, lean (1 if the judge leans to the answer read first, -1 to the second, 0 if the order
-            does not matter), longer (1 or 0), each null if undefined; cluster (any), n (records of one cluster),
-            clusters (number of equal clusters that the row stands for).
-        seed: Seed of bootstrap intervals.
+    `counts` also has score, lean (1 if the judge leans to the answer read first, -1 to the second, 0 if the order
+    does not matter), and longer (1 or 0), each null if undefined.
     """
     lean = pl.col("lean")
     columns = counts.select(
@@ -113,9 +105,7 @@ def swap_test(counts: pl.DataFrame) -> dict[str, Any]:
     """Exact sign test for position bias: do verdicts that change with the order favour one position?
 
     A cluster counts once, for the position that most of its records favour, since its records are not independent.
-
-    Returns:
-        first, second: Number of clusters that lean to each position; p_value: two-sided, None if none leans.
+    `first` and `second` are the numbers of clusters that lean to each; `p_value` is None if none leans.
     """
     net = (pl.col("lean") * pl.col("n")).sum()
     leaning = counts.group_by("cluster").agg(net=net, alike=pl.col("clusters").first())
@@ -142,15 +132,8 @@ _STEPS = 100
 def reliability_figures(counts: pl.DataFrame, seed: int = 0, bins: int = BINS) -> list[Figure]:
     """Brier score and expected calibration error of predictions that state their confidence.
 
-    Args:
-        counts: Columns: cluster, confidence (0..1, null if none is stated), correct (bool), n, clusters; counts as of
-            `mean_figure`.
-        seed: Seed of the bootstrap.
-        bins: Number of bins of equal width; use fewer for few records.
-
-    Returns:
-        brier and ece. The details of ece are the reliability diagram: `bins`, each with low, high, n, confidence and
-        accuracy (means; null where n is 0).
+    `counts` also has confidence (0..1, null if none is stated) and correct. The details of ece are the reliability
+    diagram: `bins`, each with low, high, n, confidence and accuracy (means; null where n is 0).
     """
     gap = pl.col("confidence") - pl.col("correct").cast(pl.Float64)
     rows = counts.with_columns(squared=gap**2)

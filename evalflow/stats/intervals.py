@@ -54,16 +54,10 @@ class Intervals:
 
 @dataclass(frozen=True, slots=True)
 class Moments:
-    """The sufficient statistics of a row's scores. Every field is an array with one entry per row.
+    """The sufficient statistics of each row's scores; every field is an array with one entry per row.
 
-    Attributes:
-        n: Cases.
-        mean: Their mean score.
-        std: Sample standard deviation (n - 1), NaN below two cases.
-        low, high: Smallest and largest score.
-        binary: Whether every score is exactly 0 or 1.
-        clusters: Number of clusters; n if each case stands alone.
-        cluster_ss: Sum over clusters of the square of the cluster's summed residuals, sum_c (sum_i s_i - mean)^2.
+    `std` is the sample standard deviation (n - 1), NaN below two cases; `binary` whether every score is exactly 0 or 1;
+    `clusters` is n if each case stands alone; `cluster_ss` is sum_c (sum_i s_i - mean)^2.
     """
 
     n: Floats
@@ -150,12 +144,8 @@ def intervals(
 ) -> Intervals:
     """The intervals of many means, by this module's rules.
 
-    Args:
-        m: Moments of the rows.
-        samples: Scores of rows with fewer than FEW_CASES cases, whose skew the moments do not show. Other rows have a
-            t interval.
-        bounded: Which rows hold scores in 0..1; their bounds are clipped to it.
-        seed: Seed of the bootstrap.
+    `samples` has the scores of rows with fewer than FEW_CASES cases, whose skew the moments do not show; other rows
+    have a t interval. Bounds of rows that are `bounded` are clipped to 0..1.
     """
     clustered = m.clusters < m.n
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -18,13 +18,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Labelled and unlabelled answers.
+    """Labelled and unlabelled answers: labels and the judge's scores of the first, its scores of the others.
 
-    Attributes:
-        labels, judged: People's and the judge's scores of labelled answers, shape (n,).
-        unlabelled: The judge's scores of the other answers, shape (N,).
-        units, unlabelled_units: Cluster of each answer, numbered from 0 over both; each its own if none is known.
-        weights: Weights of the labelled, summing to 1; None if all were equally likely to be drawn.
+    Units are clusters, numbered from 0 over both; each answer its own if none is known. Weights of the labelled sum to
+    1; None if all were equally likely to be drawn.
     """
 
     labels: Floats
@@ -108,16 +105,11 @@ def bias_interval(s: Sample) -> tuple[float | None, float | None]:
 
 
 def unseen_variance(values: Floats, weights: Floats | None, units: Ints, step: float) -> float:
-    """Variance that strata without observed variation add to a weighted mean.
+    """Variance that strata without observed variation add to a weighted mean; 0 without weights.
 
     If n values of a stratum are equal, the rate of another value is smoothed to (1/2) / (n + 1) (Jeffreys). A stratum
-    is the answers with one weight; one with a single label adds nothing.
-
-    Args:
-        values: Labels, or the judge's errors, of labelled answers.
-        weights: Weights that sum to 1; None if all were equally likely to be drawn, and then the result is 0.
-        units: Cluster of each answer.
-        step: Distance of another value.
+    is the answers with one weight (all sum to 1); one with a single label adds nothing. `values` are labels, or the
+    judge's errors, and `step` is the distance of another value.
     """
     added = 0.0
     for weight in np.unique(weights) if weights is not None else ():
@@ -143,13 +135,9 @@ FEW_LABELLED_CLUSTERS = 7
 
 @dataclass(frozen=True, slots=True)
 class SamplingBias:
-    """The difference between labelled answers and the others.
+    """The difference of mean scores between labelled answers and the others.
 
-    Attributes:
-        labelled, rest: Mean score of the labelled answers, and of the others.
-        p_value: Of the difference; None if one side is empty, or nothing varies.
-        method: fisher, mann_whitney, or score_cr0 for clustered answers.
-        clusters: Number of clusters of labelled answers; None if each answer stands alone.
+    `p_value` is None if one side is empty, or nothing varies; `clusters` (of labelled answers) if each stands alone.
     """
 
     labelled: float | None

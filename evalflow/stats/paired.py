@@ -82,16 +82,10 @@ _TIE = 1e-10
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """B minus A on the same cases.
+    """B minus A on the same cases. Text after a colon in `method` is a caveat, or the reason why there is no interval.
 
-    Attributes:
-        n, clusters: Number of cases and of clusters; equal if each case stands alone.
-        value_a, value_b, difference: Means over the cases; None without any.
-        std_error, df: Of the difference; None if the data show no variation.
-        low, high: 95 % interval of the difference; None if there is none.
-        p_value: Two-sided; None without cases.
-        method: Method of interval and p-value; text after a colon is a caveat, or the reason why there is none.
-        leverage: Weight of a single case in the rule of three.
+    std_error, df and the interval are None if the data show no variation; `p_value` is two-sided; `leverage` is the
+    weight of a single case in the rule of three.
     """
 
     n: int
@@ -191,14 +185,10 @@ def t_test(mean: float, std_error: float, df: float) -> float:
 
 
 def sign_flip_test(sums: ArrayLike, seed: int = 0, draws: int = DRAWS) -> float:
-    """Two-sided p-value of the sign-flip test on the sum.
+    """Two-sided p-value of the sign-flip test on the sum of differences, by case or summed by cluster.
 
-    Args:
-        sums: The difference of each case, or the summed differences of each cluster.
-        seed: Seed of the random flips, used for more than EXACT_UNITS differences that are not 0; else the test is
-            exact.
-        draws: Number of random flips. p is (1 + number at least as extreme) / (1 + draws), which is never 0 and valid
-            (Phipson & Smyth 2010).
+    Exact for at most EXACT_UNITS differences that are not 0; else p is (1 + number at least as extreme) / (1 + draws),
+    which is never 0 and valid (Phipson & Smyth 2010).
     """
     units = np.asarray(sums, dtype=np.float64)
     units = units[units != 0]
@@ -249,12 +239,7 @@ _CLOSE = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class WithinMargin:
-    """The result of testing a difference against a margin.
-
-    Attributes:
-        p_not_inferior: p-value for non-inferiority: the difference is above -margin.
-        p_equivalent: p-value for equivalence: it lies between -margin and margin (TOST, Schuirmann 1987).
-    """
+    """P-values for non-inferiority (above -margin), and equivalence (within it; TOST, Schuirmann 1987)."""
 
     p_not_inferior: float
     p_equivalent: float
@@ -273,10 +258,7 @@ def cases_needed(value: float, low: float, high: float, limit: float, n: int) ->
     """Number of cases with which an interval would exclude a limit that it now contains, at the same estimate.
 
     Exact for Wilson's interval, which excludes L if (p - L)^2 > z^2 L (1 - L) / n. Other intervals are assumed to
-    shrink with the square root of the number of cases.
-
-    Returns:
-        None if the estimate equals the limit, or is too close for any number of cases to decide.
+    shrink with the square root of the number of cases. None if no number of cases would decide.
     """
     gap = value - limit
     if abs(gap) <= TOLERANCE:
@@ -302,13 +284,11 @@ Adjustment = Literal["holm", "bh", "by"]
 
 
 def adjust(p_values: ArrayLike, method: Adjustment = "holm") -> Floats:
-    """Adjusted p-values, in the order given.
+    """Adjusted p-values of one family of tests, in the order given; NaN is a missing test, and no part of it.
 
-    Args:
-        p_values: One family of tests. NaN is a missing test, and not part of the family.
-        method: holm controls the family-wise error rate under any dependence (Holm 1979); bh the false discovery rate
-            of independent or positively dependent tests (Benjamini & Hochberg 1995); by the same under any dependence
-            (Benjamini & Yekutieli 2001).
+    holm controls the family-wise error rate under any dependence (Holm 1979); bh the false discovery rate of
+    independent or positively dependent tests (Benjamini & Hochberg 1995); by the same under any dependence (Benjamini &
+    Yekutieli 2001).
     """
     p = np.asarray(p_values, dtype=np.float64)
     made = np.flatnonzero(~np.isnan(p))

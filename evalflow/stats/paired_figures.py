@@ -37,13 +37,8 @@ _TIE = 1e-10
 class PairedClusters:
     """The results of two runs on the same clusters of cases; clusters with equal counts are one pattern.
 
-    Attributes:
-        a: Run A's cases in each cell, by pattern of cluster, shape (patterns, cells). A case whose repeats differ is
-            split over cells and still counts as one.
-        b: Run B's.
-        weights: Number of clusters with that pattern, shape (patterns,).
-        cases: Number of cases.
-        seed: Seed of resamples and swaps.
+    `a` and `b` have the cases of each run in each cell, by pattern, `weights` the number of clusters with the pattern.
+    A case whose repeats differ is split over cells and still counts as one.
     """
 
     a: Floats

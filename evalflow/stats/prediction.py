@@ -57,18 +57,13 @@ FOLDS = 5
 
 @dataclass(frozen=True, slots=True)
 class CorrectedMean:
-    """A judge's mean, corrected by labels. What cannot be estimated is None.
+    """A judge's mean, corrected by labels. What cannot be estimated is None; `method` says why after a colon.
 
     Attributes:
-        estimate: People's mean over all answers, estimated.
-        low, high: Its interval, not clipped to the scale.
-        std_error: Its standard error.
-        method: Method of the estimate; text after a colon is a caveat, or the reason why there is none.
+        estimate, low, high, std_error: People's mean over all answers; its interval is not clipped to the scale.
         lambda_: Weight of the judge, 0..1; mean over folds.
         judge_mean: The judge's own, over all answers.
-        human_mean: The labels' own, with human_low and human_high.
-        bias: Judge minus people on labelled answers, with bias_low and bias_high.
-        n, n_unlabelled: Number of answers with a label and without.
+        human_mean, bias: Of labelled answers; the bias is judge minus people.
         labels_saved: Number of additional labels that would make the interval as narrow without a judge; negative if
             the judge makes it wider.
     """
@@ -96,17 +91,10 @@ def corrected_mean(
     unlabelled_clusters: ArrayLike | None = None, weights: ArrayLike | None = None, binary: bool | None = None,
     seed: int = 0,
 ) -> CorrectedMean:  # fmt: skip
-    """Estimate people's mean over all answers.
+    """Estimate people's mean over all answers from labels, the judge's scores of the same answers, and of the others.
 
-    Args:
-        labels: People's value of each labelled answer, on the judge's scale; no NaN.
-        judged: The judge's scores of the same answers.
-        unlabelled: Its scores of all other answers.
-        clusters: The cluster of each labelled answer; None if each stands alone.
-        unlabelled_clusters: Those of the others, by the same names.
-        weights: 1 / the sampling probability of each labelled answer; None if all were equally likely.
-        binary: Whether labels are 0 or 1; None to detect it.
-        seed: Seed of the folds, which do not depend on the order of the answers.
+    Clusters have the same names on both sides. Weights are 1 / the sampling probability of each labelled answer.
+    `binary` says whether labels are 0 or 1; None to detect it. The folds do not depend on the order of the answers.
     """
     s = sample(
         labels, judged, unlabelled, clusters=clusters, unlabelled_clusters=unlabelled_clusters, weights=weights
@@ -126,15 +114,12 @@ def corrected_mean(
 
 
 def rectified(s: Sample, lambdas: ArrayLike) -> tuple[float, float]:
-    """The estimate and its standard error, for given lambdas.
+    """The estimate and its standard error, for given lambdas; NaN if there is only one cluster.
 
     The error sums the answers' influences by cluster, which includes the covariance of labelled and unlabelled answers
     of one cluster. Weighted labels are a sample of all answers, so the judge's mean is then over all of them; the error
     of Hajek's ratio is linearised (Sarndal, Swensson & Wretman 1992, sec. 5.7) as for independent draws, which is
     conservative for stratified samples.
-
-    Returns:
-        A NaN error if there is only one cluster.
     """
     lam = np.broadcast_to(np.asarray(lambdas, dtype=np.float64), s.labels.shape)
     r, level = s.labels - lam * s.judged, s.mean(lam)
@@ -247,14 +232,7 @@ def _folds(s: Sample, seed: int) -> Ints:
 
 @dataclass(frozen=True, slots=True)
 class CorrectedRate:
-    """A corrected pass rate. What cannot be estimated is None; `method` says why.
-
-    Attributes:
-        estimate: Within 0..1.
-        low, high: Its interval, within 0..1.
-        std_error: Of the estimate before it was clipped to 0..1.
-        method: Method of the estimate.
-    """
+    """A corrected pass rate and its interval, within 0..1. What cannot be estimated is None; `method` says why."""
 
     estimate: float | None
     low: float | None
@@ -304,14 +282,7 @@ MOST_LABELS = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Variances and covariance of people's labels and a judge's scores.
-
-    Attributes:
-        labels: Variance of people's labels.
-        judged: Variance of the judge's scores.
-        shared: Their covariance.
-        design_effect: Factor by which clusters increase the variance.
-    """
+    """Variances and covariance of people's labels and a judge's scores, and the design effect of clusters."""
 
     labels: float
     judged: float

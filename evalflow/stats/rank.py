@@ -46,20 +46,10 @@ def correlation(
     clusters: ArrayLike | None = None,
     weights: ArrayLike | None = None,
 ) -> Agreement:
-    """The correlation of two scores of the same answers.
+    """The correlation of two scores of the same answers. Kendall's is tau-b; Spearman's gives ties their mean rank.
 
-    Kendall's is tau-b, which handles ties; Spearman's gives ties their mean rank.
-
-    Args:
-        human: One score per answer.
-        judge: The judge's.
-        kind: Which correlation.
-        clusters: The cluster of each answer; None if each stands alone.
-        weights: Number of answers each stands for; None if all were equally likely to be labelled. Weighted ranks are
-            those among all answers, and n is the effective sample size (Kish 1965).
-
-    Returns:
-        Undefined for fewer than three answers, if a side gives all of them one score, and for Kendall's with weights.
+    Weighted ranks are those among all answers, and n is the effective sample size (Kish 1965). Undefined for fewer than
+    three answers, if a side gives all of them one score, and for Kendall's with weights.
     """
     x, y = np.asarray(human, dtype=np.float64), np.asarray(judge, dtype=np.float64)
     n = x.size
@@ -88,13 +78,10 @@ def correlation(
 
 
 def grouped_spearman(groups: ArrayLike, human: ArrayLike, judge: ArrayLike) -> Agreement:
-    """Spearman's correlation within each group, such as a document, averaged over the groups.
+    """Spearman's correlation within each group, such as a document, averaged over the `n` groups, with t over them.
 
     Groups in which a side gives only one score are left out. This differs from the correlation over all answers, which
     also counts agreement about which groups are easy (Liu et al. 2023, arXiv:2303.16634, report this one).
-
-    Returns:
-        The mean, with t over groups; `n` is the number of groups.
     """
     x, y = np.asarray(human, dtype=np.float64), np.asarray(judge, dtype=np.float64)
     _, codes = np.unique(np.asarray(groups), return_inverse=True)
@@ -183,13 +170,7 @@ Measure = Literal["kappa", "spearman"]
 
 @dataclass(frozen=True, slots=True)
 class Agreements:
-    """Each judge's agreement with people.
-
-    Attributes:
-        values: Agreement by judge; NaN if undefined.
-        draws: Agreement in each resample, shape (draws, judges).
-        n, clusters: Number of answers and of clusters.
-    """
+    """Each judge's agreement with people (NaN if undefined), and that in each resample, shape (draws, judges)."""
 
     values: Floats
     draws: Floats

@@ -47,12 +47,8 @@ def noise_ceiling(reliability: float) -> float | None:
 def fleiss_kappa(counts: ArrayLike) -> float | None:
     """Agreement beyond chance of several raters of each answer (Fleiss 1971, Psychological Bulletin 76:378).
 
-    Args:
-        counts: Shape (answers, classes): how many raters gave the class; equally many raters of each answer, two or
-            more.
-
-    Returns:
-        None where all ratings are of one class.
+    `counts` has the shape (answers, classes): how many raters gave the class; equally many raters of each answer, two
+    or more. None where all ratings are of one class.
     """
     table, agree = _pairs(counts)
     shares = table.sum(axis=0) / table.sum()
@@ -96,16 +92,10 @@ def krippendorff_alpha(
     *,
     seed: int = 0,
 ) -> Agreement:
-    """Krippendorff's alpha over the answers that have two ratings or more.
+    """Krippendorff's alpha over the answers that have two ratings or more, of shape (raters, answers), NaN if missing.
 
-    Args:
-        ratings: Shape (raters, answers), numbers, NaN for a missing rating.
-        level: Whether the distance of two ratings counts, or only their order.
-        clusters: The cluster of each answer; None if each stands alone.
-        seed: Seed of the bootstrap.
-
-    Returns:
-        Undefined if no answer has two ratings, and if all ratings are equal.
+    `level` says whether the distance of two ratings counts, or only their order. Undefined if no answer has two
+    ratings, and if all ratings are equal.
     """
     table = np.asarray(ratings, dtype=np.float64)
     paired = (~np.isnan(table)).sum(axis=0) >= 2
@@ -163,15 +153,13 @@ Nearness = Literal["accuracy", "neg_rmse"]
 
 @dataclass(frozen=True, slots=True)
 class AltTest:
-    """The result of the test.
+    """The result of the test; None without one, and `method` says why after a colon.
 
     Attributes:
-        passes: Whether the judge can replace half of the people or more; None if there is no test.
-        winning_rate: Share of the people whom it can replace.
+        passes: Whether the judge can replace half of the people or more; `winning_rate` is their share.
         advantage: Share of the answers on which the judge is at least as near to the others as the person; mean over
             people.
         p_values, advantages: By person, NaN for one who shares no answers with others; p-values not adjusted.
-        method: Text after a colon is a caveat, or the reason why there is no test.
     """
 
     passes: bool | None

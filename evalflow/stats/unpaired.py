@@ -26,16 +26,9 @@ _TIE = 1e-7
 def unpaired_difference(
     a: ArrayLike, b: ArrayLike, clusters_a: ArrayLike | None = None, clusters_b: ArrayLike | None = None
 ) -> Difference:
-    """Compare the scores of two samples of cases, by this module's rules.
+    """Compare the scores of two samples of cases, by this module's rules; `n` counts the cases of both.
 
-    Args:
-        a: One score per case of run A, the mean of its repeats; no NaN.
-        b: Those of run B.
-        clusters_a: The cluster of each case; None where each stands alone and no case is in both runs.
-        clusters_b: Those of run B, under the same names.
-
-    Returns:
-        The difference; its `n` counts the cases of both runs.
+    Clusters are None where each case stands alone and no case is in both runs; both sides use the same names.
     """
     x, y = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
     n = x.size + y.size

@@ -20,12 +20,9 @@ if TYPE_CHECKING:
 class Components:
     """Variance components of one score (Miller 2024, arXiv:2411.00640, section 3, with noise in two parts).
 
-    Attributes:
-        cases: Number of cases.
-        case_spread: Variance of the cases' true means, including cluster effects.
-        generator_noise: Variance of an answer about its case's mean; None if no case was answered twice.
-        judge_noise: Variance of a judgement about its answer's mean; None if no answer was judged twice. Noise that
-            was not repeated is part of the component above it.
+    `case_spread` is the variance of the cases' true means, including cluster effects; `generator_noise` that of an
+    answer about its case's mean, and `judge_noise` that of a judgement about its answer's mean; None if nothing was
+    repeated, and the noise is then part of the component above it.
     """
 
     cases: int
@@ -48,14 +45,10 @@ class Components:
 
 @dataclass(frozen=True, slots=True)
 class Repeated:
-    """Moments of each case's repeats. Every field is an array with one entry per case.
+    """Moments of each case's repeats; every field is an array with one entry per case, NaN where unknown.
 
-    Attributes:
-        mean: Mean over the case's answers, each the mean of its judgements.
-        answers: Number of answers.
-        answer_variance: Sample variance of the answers; NaN for a single one.
-        per_judgement: Mean over the answers of 1 / judgements.
-        judge_variance: Mean over the answers of their judgements' sample variance; NaN if each has one judgement.
+    `mean` is over the case's answers, each the mean of its judgements; `answer_variance` is their sample variance,
+    `per_judgement` the mean of 1 / judgements, and `judge_variance` the mean sample variance of an answer's judgements.
     """
 
     mean: Floats
@@ -68,12 +61,9 @@ class Repeated:
 def components(cases: Repeated, clusters: ArrayLike | None = None) -> Components | None:
     """Variance components by the method of moments; a negative component becomes 0.
 
-    Cases may differ in the number of answers and judgements: each case's own noise is subtracted.
-
-    With clusters, the spread makes `std_error` cluster-robust (CR1), for clusters of these sizes.
-
-    Returns:
-        None for fewer than two cases, or clusters.
+    Cases may differ in the number of answers and judgements: each case's own noise is subtracted. With clusters, the
+    spread makes `std_error` cluster-robust (CR1), for clusters of these sizes. None for fewer than two cases, or
+    clusters.
     """
     n = cases.mean.size
     sums = cluster_sums(cases.mean - cases.mean.mean(), clusters) if n else np.zeros(0)
@@ -90,9 +80,7 @@ def components(cases: Repeated, clusters: ArrayLike | None = None) -> Components
 def pass_at_k(passes: ArrayLike, answers: ArrayLike, k: int) -> Floats:
     """Probability that at least one of k answers passes, per case: 1 - C(n - c, k) / C(n, k), which is unbiased.
 
-    Chen et al. 2021, arXiv:2107.03374, equation 1.
-
-    NaN where there are fewer than k answers.
+    Chen et al. 2021, arXiv:2107.03374, equation 1; NaN where there are fewer than k answers.
     """
     n, c = np.asarray(answers, dtype=np.float64), np.asarray(passes, dtype=np.float64)
     return 1 - _share_of_draws(n - c, n, k)

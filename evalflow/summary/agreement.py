@@ -44,13 +44,7 @@ _WEIGHTED = "labels carry weights"
 
 @dataclass(frozen=True, slots=True)
 class Classes:
-    """Judge's scores and people's labels as classes.
-
-    Attributes:
-        levels: Scores in order; 0 and 1 for fail and pass.
-        judge, human: Level of each answer.
-        by_threshold: Whether the classes are pass and fail by the metric's threshold.
-    """
+    """Judge's scores and people's labels as classes: their levels in order, and whether these are pass and fail."""
 
     levels: Sequence[float]
     judge: Floats
@@ -73,10 +67,7 @@ class Classes:
 def classes_of(labelled: pl.DataFrame, *, higher_is_better: bool) -> Classes | None:
     """The classes of judge and people: the scale's values if there are few, else pass and fail by the threshold.
 
-    A mean of several people's labels is rounded to the nearest value, half up.
-
-    Returns:
-        None if scores take many values and there is no threshold.
+    A mean of several people's labels is rounded to the nearest value, half up. None for many values and no threshold.
     """
     judge, human = labelled["score"].to_numpy(), labelled["human"].to_numpy()
     alone = labelled.filter(labelled["people"] == 1)["human"].to_numpy() if labelled.height else human
@@ -217,11 +208,9 @@ def _reliability(ratings: Floats, alpha: float | None) -> float | None:
 
 
 def disagreements(row: CalibrationRow, most: int) -> list[dict[str, Any]]:
-    """Labelled answers on which judge and people differ, largest difference first.
+    """Labelled answers on which judge and people differ, largest difference (score - human) first.
 
-    Returns:
-        dataset, metric, target, target_repeat, judge, case_id; score, human (means), difference (score - human), said
-        (people's labels on the metric's own scale), reason (the judge's), comment (people's, or null).
+    `said` has people's labels on the metric's own scale, `comment` theirs (or null), `reason` is the judge's.
     """
     labelled = row.answers.filter(pl.col("human").is_not_null())
     differences = labelled.with_columns(difference=pl.col("score") - pl.col("human"))
@@ -243,9 +232,8 @@ SERIES = ("dataset", "metric", "target", "judge")
 def label_frame(rows: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
     """Labels as a table, one row per person and answer.
 
-    Args:
-        rows: dataset, case_id, target, target_repeat, metric; answer_hash; by; human (the label as a score); value
-            (the same on the metric's own scale, as text); weight (how many answers it represents); comment.
+    `human` is the label as a score, `value` the same on the metric's own scale, `weight` how many answers it
+    represents.
     """
     text, number = pl.String(), pl.Float64()
     schema = dict.fromkeys(("dataset", "case_id", "target", "metric", "answer_hash", "by", "value", "comment"), text)
@@ -253,14 +241,10 @@ def label_frame(rows: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
 
 
 def labelled_scores(scores: pl.LazyFrame, labels: pl.DataFrame, *, failed: bool = False) -> pl.DataFrame:
-    """Every scored answer of the series that have labels, in the order of `scores`.
+    """Every scored answer of the series that have labels, in the order of `scores`, and its labels from `label_frame`.
 
-    A judge's repeats are averaged, and so are the labels of several people.
-
-    Args:
-        scores: The columns of scores.parquet.
-        labels: From `label_frame`.
-        failed: Return the answers for which the judge failed every time instead; their score is null.
+    A judge's repeats are averaged, and so are the labels of several people. With `failed`, the answers for which the
+    judge failed every time instead; their score is null.
 
     Returns:
         dataset, case_id, target, target_repeat, metric, judge; cluster, tags; score, passed (mean over the repeats;

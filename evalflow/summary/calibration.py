@@ -29,13 +29,7 @@ from evalflow.summary.compare import Traits, tags_of
 
 @dataclass(frozen=True, slots=True)
 class TagShare:
-    """A tag whose answers were labelled at a different rate than the others.
-
-    Attributes:
-        tag: The tag.
-        labelled, elsewhere: The share labelled with the tag, and without it.
-        p_value: Of the difference, adjusted for the number of tags.
-    """
+    """A tag whose answers were labelled at a different rate (a share) than those elsewhere; p adjusted over tags."""
 
     tag: str
     labelled: float
@@ -68,29 +62,23 @@ def uneven_tags(answers: pl.DataFrame) -> list[TagShare]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalibrationRow:
-    """One judge's mean on one metric, compared with people.
+    """One judge's mean on one metric, compared with people; judge is None for a metric without one, tag None for all.
 
     Attributes:
-        dataset, metric, target, judge, tag: Its subject; judge is None for a metric without one, tag None for all.
-        traits: Properties of the metric.
         corrected: The means of judge and people, the bias, and the corrected estimate, clipped to bounded scales.
         judged: The interval of the judge's own mean, which ignores its bias.
-        agreement: Agreement of judge and people, by measure.
         people: Number of people who labelled, and of their labels.
         raters: Agreement among people; None if no answer has two labels.
-        classes: Judge and people as classes, if there are few values, or a threshold.
         by_class: The share of unlabelled answers that people would pass, if labels were chosen by class
             (Rogan-Gladen); None unless both say yes or no.
-        sampling_bias: The test for sampling bias of the labelled answers; None for weighted labels.
-        uneven: Tags whose answers were labelled far more, or less, often than the others.
-        weighted: Whether labels carry weights.
+        sampling_bias, uneven: The test for sampling bias, and the tags labelled far more, or less, often than others;
+            none for weighted labels.
         unscored: Number of labelled answers without a score of the judge.
         left_out: Number of answers not in the means: undefined, skipped, or failed without a label.
         failed: Number of answers for which the judge failed, and of the labelled ones among them. If any is labelled,
             all count in `corrected` with the judge's mean as score.
         constant: Whether all labels are equal, and whether all scores are.
         answers: All scored answers, from `labelled_scores`.
-        tags: The same for each tag that has labels.
     """
 
     dataset: str

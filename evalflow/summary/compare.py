@@ -47,8 +47,7 @@ class Pairing:
     Attributes:
         cases: One row per dataset, metric and case that both have scored: cluster, tags, judge_a, judge_b, score_a,
             score_b, passed_a, passed_b (means over the repeats; passed null if a run has no pass or fail).
-        counts: Per dataset and metric: common, only_a, only_b (cases of one run only), unscored (cases of both that
-            one of them did not score).
+        counts: Per dataset and metric: common, only_a, only_b, unscored (cases of both that one did not score).
         sides: The two runs' scores, as given.
     """
 
@@ -92,14 +91,9 @@ def tags_of(cases: pl.DataFrame) -> dict[str, list[str]]:
 
 
 def slices(sides: Sides, *, by_tag: bool) -> Iterator[tuple[str | None, Sequence[str], Sides]]:
-    """All cases, and those of each tag that every side has.
+    """All cases (tag None), and those of each tag that every side has, with other tags of exactly these cases.
 
     Tags with the same cases are one slice: a second row would count as another test, and weaken the adjusted p-values.
-
-    `sides` are the cases of one run, or of each.
-
-    Yields:
-        The tag, None for all; other tags of exactly these cases; and the cases.
     """
     found: dict[Any, tuple[str | None, list[str], Sides]] = {_ids(sides): (None, [], sides)}
     tags_a, tags_b = (tags_of(side) if by_tag else {} for side in sides)
@@ -145,13 +139,7 @@ LEVEL = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """The properties of a metric that a comparison needs.
-
-    Attributes:
-        higher_is_better: Whether higher scores are better.
-        bounded: Whether its scores lie in 0..1.
-        figures: Its figures besides the mean.
-    """
+    """A metric's direction, whether its scores lie in 0..1, and its figures besides the mean."""
 
     higher_is_better: bool = True
     bounded: bool = False
@@ -160,19 +148,13 @@ class Traits:
 
 @dataclass(frozen=True, slots=True)
 class ComparisonRow:
-    """One difference.
+    """One difference of two runs, B minus A.
 
     Attributes:
-        pair: Names of the two runs.
-        dataset, metric, judge, tag: Its subject; judge is `A → B` if the runs have different ones, tag None for all
-            cases.
-        statistic: mean, pass_rate, or the name of a figure.
-        also: Other statistics with the same value, which have no row of their own.
-        higher_is_better: Whether higher is better.
-        found: The difference, its interval and p-value.
-        p_adjusted: The adjusted p-value; None if there is none.
+        judge: `A → B` if the runs have different ones.
+        tag, also_tags: None for all cases; other tags of exactly these cases, which are no part of the family.
+        statistic, also: mean, pass_rate, or the name of a figure; other statistics with the same value.
         bounded: Whether no difference can exceed 1.
-        also_tags: Other tags of exactly these cases, which have no row of their own and no part in the family.
         detectable: The smallest true difference detectable with power 0.8 at the Bonferroni level of the family; None
             if its variance is unknown, or no difference can be so large.
     """
@@ -291,8 +273,7 @@ def compare_samples(
 ) -> tuple[list[ComparisonRow], int]:
     """The differences of two runs with different samples of cases, p-values not yet adjusted.
 
-    Datasets are matched by name; if each run has only one, these are compared. Arguments are as of `compare_cases`,
-    with the columns of each run's scores.parquet.
+    Datasets are matched by name; if each run has only one, these are compared.
 
     Returns:
         The rows, and how many cases are in both runs.

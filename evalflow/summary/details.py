@@ -24,11 +24,10 @@ _HALF = 0.5
 def noise(cases: pl.DataFrame, units: Units, seed: int = 0) -> list[dict[str, Any]]:
     """Details of all slices in which some case has several scores.
 
-    Returns:
-        The keys of every detail, and `noise`: answers_per_case and judgements_per_answer (means), case_spread,
-        generator_noise and judge_noise (variances, null if unknown), std_error, lowest_std_error (of these cases with
-        unlimited repeats), one_more (answer, judgement, case: the resulting std_error, and the number of additional
-        cases with the same effect), stability and draws (null without pass or fail).
+    `noise` has answers_per_case and judgements_per_answer (means), case_spread, generator_noise and judge_noise
+    (variances, null if unknown), std_error, lowest_std_error (of these cases with unlimited repeats), one_more (answer,
+    judgement, case: the resulting std_error, and the number of additional cases with the same effect), stability and
+    draws (null without pass or fail).
     """
     keys = units.keys
     scored = cases.filter(pl.col("judgements") > 0)
@@ -130,14 +129,13 @@ _ANSWER_KEY = ("case_id", "target", "target_repeat")
 
 
 def consistency(scores: pl.LazyFrame) -> dict[str, Any] | None:
-    """How consistent a judge's repeated judgements of an answer are.
+    """How consistent a judge's repeated judgements of an answer are; None if no answer was judged twice.
 
     `scores` are those of one dataset, metric and judge; a panel's members left out.
 
     Returns:
         answers (judged more than once), repeats (their mean number of judgements), same (share of pairs of judgements
-        with the same value, 0..1, mean over answers), sd (standard deviation of the judgements of an answer: the root
-        of the mean variance). None if no answer was judged twice.
+        with the same value, mean over answers), sd (root of the mean variance of the judgements of an answer).
     """
     k, pairs = pl.col("n"), pl.col("n") * (pl.col("n") - 1)
     by_value = (
@@ -157,11 +155,9 @@ def consistency(scores: pl.LazyFrame) -> dict[str, Any] | None:
 
 
 def replies(scores: pl.LazyFrame) -> dict[str, Any]:
-    """How often a judge's replies could not be read.
+    """How often a judge's replies could not be read; shares are None if nothing was judged.
 
-    Returns:
-        judged (number of scores for which it replied), unparsable (share without a readable reply), reasked (share
-        scored after a repeated question that named the error); shares are None if judged is 0.
+    `unparsable` is the share without a readable reply, `reasked` that scored after a repeated question.
     """
     unparsable = pl.col("error_type").is_in(_UNPARSABLE).fill_null(False)
     judged = (pl.col("status") == "scored") | unparsable
@@ -184,16 +180,11 @@ def member_key() -> pl.Expr:
 
 
 def panel_details(members: pl.LazyFrame, alone: pl.DataFrame, seed: int = 0) -> list[dict[str, Any]]:
-    """Details of the slices whose judge has members.
+    """Details of the slices whose judge has members; `alone` is the members' summary, named by `member_key`.
 
-    `alone` is the summary of the members' rows, with each member as a judge named by `member_key`.
-
-    Returns:
-        The keys of every detail, n (cells that two members or more scored), and `panel`: members (judge, the counts by
-        state, value with its interval, cost_usd, and cost_per_score if a call was made and its price is known),
-        alpha (Krippendorff's, of the scores as intervals: value, ci_low, ci_high, n, method), mean_range (of a cell's
-        scores, highest minus lowest) and widest (the cells with the largest ranges: case_id, target_repeat, repeat,
-        range, scores by member).
+    `n` counts the cells that two members or more scored. `panel` has members (their row of the summary, and
+    cost_per_score if a call was made and its price is known), alpha (Krippendorff's, of the scores as intervals),
+    mean_range (of a cell's scores, highest minus lowest) and widest (the cells with the largest ranges).
     """
     overall = (pl.col("statistic") == "mean") & pl.col("tag").is_null()
     parts = pl.col("judge").str.split_exact(_BETWEEN, 1).struct

@@ -38,13 +38,10 @@ _TRUE = "true"
 
 @dataclass(frozen=True, slots=True)
 class ClassifiedCases:
-    """The values of one metric in two runs.
+    """The values of one metric in two runs; if not `paired`, these are two samples of cases.
 
-    Attributes:
-        spec: Which figures the metric has.
-        rows: One row per case, side and value: case_id, cluster, side (a or b), weight (the share of the case's scored
-            repeats on that side), and the columns of `decode_values`; for `per_label` one row for each label.
-        paired: Whether the cases are the same on both sides; else they are two samples.
+    `rows` has one row per case, side (a or b) and value, with the weight of the value among the case's scored repeats
+    on that side, the cluster, and the columns of `decode_values`; for `per_label` one row for each label.
     """
 
     spec: FigureSpec

@@ -22,13 +22,7 @@ _OF_PAIR = ("lean", "longer")
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """The figures of one unit.
-
-    Attributes:
-        unit: Its number in `Units`.
-        key: dataset, target, metric, judge, tag.
-        figures: In the order that tables show them.
-    """
+    """The figures of one unit of `Units`, in the order that tables show them, and its key."""
 
     unit: int
     key: Mapping[str, str | None]
@@ -100,17 +94,12 @@ def _counted(cells: pl.LazyFrame, *, alone: bool) -> pl.DataFrame:
 
 
 def decode_values(spec: FigureSpec, counted: pl.DataFrame) -> pl.DataFrame:
-    """The counts of a metric with the contents of their values as columns.
+    """The counts of a metric with the contents of their `value` (JSON text) as columns instead.
 
-    Args:
-        spec: What the metric declares.
-        counted: Columns: part, cluster, value (JSON text), n, clusters; other columns are kept.
-
-    Returns:
-        The table with other columns instead of `value`. Classification: truth and prediction (canonical JSON text),
-        confidence (null if not stated) and correct. Classification `per_label`: one row per label, with record (a
-        number), label, truth, prediction, unexpected and unsaid (whether the label was absent from the truth, or from
-        the prediction, and so counted as false). Retrieval: one column per measure. Pairs: lean and longer.
+    Classification: truth and prediction (canonical JSON text), confidence (null if not stated) and correct; `per_label`
+    one row per label, with record (a number), label, truth, prediction, unexpected and unsaid (whether the label was
+    absent from the truth, or from the prediction, and so counted as false). Retrieval: one column per measure. Pairs:
+    lean and longer.
     """
     values = {value: json.loads(value) for value in counted["value"].drop_nulls().unique().to_list()}
     if spec.kind == "retrieval":

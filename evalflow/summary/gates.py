@@ -56,15 +56,12 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """A condition that every row of a metric and statistic must meet.
+    """A condition that every row of a metric (None: of all that have the statistic) must meet.
 
     Attributes:
-        metric: The metric; None for all that have the statistic.
-        statistic: The statistic.
-        condition: The condition; for a difference to the baseline `>= -margin`, with higher as better.
-        tag: Only cases with this tag, or one below it; None for all.
+        condition: For a difference to the baseline `>= -margin`, with higher as better.
+        tag: Only cases with this tag, or one below it.
         point: Whether the estimate decides instead of its interval.
-        baseline: Whether the condition is on the difference to the baseline.
         max_undefined_rate: The share of undefined scores, among those that are not skipped, above which the gate is
             undecided.
     """
@@ -92,15 +89,12 @@ class Gate:
 
 @dataclass(frozen=True, slots=True)
 class GateRow:
-    """A gate's result for one row of the summary.
+    """A gate's result for one row of the summary; `passed` is None if the data cannot decide.
 
     Attributes:
-        dataset, target, metric, judge: The key of the row.
         value, low, high: The estimate and its 95 % interval; None if there is none, or if it is not used.
-        passed: None if the data cannot decide.
         cases_needed: Number of cases that would decide, at the same estimate; None if decided or unknown.
-        n, n_scored, n_undefined, n_skipped: Number of this run's scores, in all and by state. All 0 for statistics
-            computed from all scores.
+        n, n_scored, n_undefined, n_skipped: This run's scores by state; 0 for statistics computed from all scores.
         compared: Number of cases compared with the baseline; None for other gates.
         undefined_in: The run with too many undefined scores; empty if none.
     """
@@ -273,12 +267,8 @@ def parse_gates(
 ) -> list[Gate]:
     """All gates of a run: those in the metrics' files and those of the run, which take precedence.
 
-    Args:
-        gates: The run's gates, by subject (METRIC, METRIC@TAG or tag:TAG) and statistic. With `point: true` the
-            estimate decides instead of its interval. Above the share `max_undefined_rate` of undefined scores a gate
-            is undecided.
-        metrics: The metrics by name.
-        baseline: The run that `not_worse_by` compares with.
+    Gates are by subject (METRIC, METRIC@TAG or tag:TAG) and statistic. With `point: true` the estimate decides instead
+    of its interval. Above the share `max_undefined_rate` of undefined scores a gate is undecided.
 
     Raises:
         UserError: A condition, metric or statistic is unknown, a limit is outside the statistic's range, or there is no

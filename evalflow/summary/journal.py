@@ -70,9 +70,7 @@ def spend_of_row(bill: Mapping[str, Any], cost_usd: float | None) -> Spend:
 def json_text(value: Any) -> str:
     """Canonical JSON text: sorted keys, no spaces. Equal values of the same types have equal texts; 1 and 1.0 do not.
 
-    Raises:
-        ValueError: A number is not finite.
-        TypeError: A part of it is not JSON.
+    Raises ValueError for a number that is not finite, and TypeError for what JSON lacks.
     """
     return _CANONICAL.encode(value)
 

@@ -17,13 +17,7 @@ LEVEL = 0.05
 
 @dataclass(frozen=True, slots=True)
 class JudgeInRun:
-    """A judge in one run.
-
-    Attributes:
-        run, judge: Their names.
-        labelled: Rows of `labelled_scores` that have a label, of one dataset, metric and target.
-        higher_is_better: Which side of the metric's threshold passes.
-    """
+    """A judge in one run, with the rows of `labelled_scores` that have a label, of one dataset, metric and target."""
 
     run: str
     judge: str
@@ -45,11 +39,9 @@ def choose(candidates: Sequence[JudgeInRun], seed: int, *, fewest: int = 1) -> d
     Agreement is Cohen's kappa where judges and people use the same few classes, else Spearman's correlation. Each judge
     is compared with the best; since the data chose that one, p-values are adjusted by Holm as if all pairs were tested.
 
-    With fewer answers than `fewest` the ranking is empty.
-
     Returns:
         measure, n (labelled answers), ranking: run, judge, value, ci_low, ci_high, p_adjusted, verdict (best, worse,
-        cannot_tell; undefined without a value), the best first.
+        cannot_tell; undefined without a value), the best first; empty with fewer answers than `fewest`.
     """
     sides = _common([one.labelled for one in candidates])
     if sides[0].height < fewest:

@@ -34,18 +34,15 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class Basis:
-    """The measured or assumed values that a plan is based on.
+    """The measured or assumed values that a plan is based on, with all assumptions in words.
 
     Attributes:
-        name: Its subject, such as a metric and its judge.
-        assumptions: All of them, in words.
-        scores: Variance components of a run's scores; of the second run if two are known.
-        other: Those of the first run.
+        scores, other: Variance components of a run's scores (of the second run if two are known), and of the first run.
         difference_spread: Variance of the true difference of two runs over cases.
         rate: The pass rate, if cases pass or fail without repeats; exact formulas then replace the normal
             approximation.
-        flips: Share of cases that pass in only one of two runs, if measured or stated.
-        correlation: Of two runs' verdicts on a case, if `flips` is derived from `rate`.
+        flips: Share of cases that pass in only one of two runs; if unknown, derived from `rate` and the `correlation`
+            of two runs' verdicts on a case.
         design_effect: Factor by which clusters increase the variance; 1 if the spread includes it.
     """
 

@@ -55,15 +55,10 @@ class InputOrder:
 
 @dataclass(frozen=True, slots=True)
 class JournalReader:
-    """A journal's complete lines.
+    """A journal's complete lines: `size` bytes; `torn` unfinished last lines (0 or 1) are left out.
 
-    A damaged line, or one with an impossible score, is left out; its cell then counts as not finished.
-
-    Attributes:
-        path: The file.
-        size: Bytes up to the end of the last complete line.
-        torn: Number of unfinished last lines, left out: 0 or 1.
-        bounded: The metrics whose scores lie in 0..1.
+    A damaged line, or one with an impossible score, is left out; its cell then counts as not finished. Scores of the
+    metrics in `bounded` lie in 0..1.
     """
 
     path: Path
@@ -236,12 +231,9 @@ _Scores = Mapping[str, Mapping[int, tuple[Any, ...]]]
 
 @record()
 class Source:
-    """A metric that is part of a composite.
+    """A metric that is part of a composite; `limit` is its threshold.
 
-    Attributes:
-        asks: Whether it calls a judge, possibly in several repeats. Otherwise its one score counts in every repeat.
-        direction: Whether higher or lower is better.
-        limit: Its threshold; None without one.
+    If it `asks` a judge, it may have several repeats. Otherwise its one score counts in every repeat.
     """
 
     asks: bool
@@ -251,14 +243,7 @@ class Source:
 
 @record()
 class Composite:
-    """A metric computed from others.
-
-    Attributes:
-        name: Its name.
-        judge: The judge of its parts.
-        config: The rule that combines them.
-        sources: Its parts by name.
-    """
+    """A metric computed from others: the judge of its parts, the rule that combines them, and its parts by name."""
 
     name: str
     judge: str | None

@@ -84,12 +84,10 @@ STATES = ("scored", "undefined", "error", "skipped")
 
 @dataclass(frozen=True, slots=True)
 class Units:
-    """The units of a summary: each is the cells of one dataset, target, metric, judge and tag.
+    """The units of a summary: each is the cells of one dataset, target, metric, judge and tag (null for all).
 
-    Attributes:
-        parts: One row per slice, set of tags, state, and whether the judge was called: counts, sums, moments.
-        links: Which parts belong to which unit: unit, part.
-        table: One row per unit: unit, the slice, tag (null for all).
+    `parts` has one row per slice, set of tags, state, and whether the judge was called: counts, sums, moments. `links`
+    says which of them belong to which unit, and `table` has one row per unit.
     """
 
     parts: pl.DataFrame

@@ -28,11 +28,8 @@ if TYPE_CHECKING:
 class Summary:
     """The summary of a run, or of several.
 
-    Attributes:
-        frame: Columns as in `summary_schema`; sorted by dataset, target, metric (in the order composed), judge, tag
-            (all first), statistic (mean first).
-        details: Results that are not one number, such as a confusion matrix: each has the keys dataset, target, metric,
-            judge, tag, statistic and n (the denominator), and then its own.
+    `frame` has the columns of `summary_schema`, in the order of tables. `details` are results that are not one number,
+    such as a confusion matrix: each has the key of its row, statistic and n (the denominator), and then its own.
     """
 
     frame: pl.DataFrame
@@ -40,17 +37,12 @@ class Summary:
 
 
 def summarise(scores: pl.LazyFrame, metrics: Mapping[str, Measured], seed: int = 0) -> Summary:
-    """Summarise a table of scores.
+    """Summarise a table of scores, of the metrics by name in the order composed; `seed` is for bootstrap intervals.
 
     Counts are of cells. Values, intervals and pass rates are over cases: the repeats of a case are averaged first. Only
     cells in state `scored` are included; `worst` and `best` are the value with those in state `undefined` or `error`
-    at either end of the scale. A panel's members are left out.
-
-    Args:
-        scores: Columns as in `scores_schema`.
-        metrics: The metrics by name, in the order composed. `scores` may have others (the checks of a case). These
-            follow by name, count as unbounded, and have no figures.
-        seed: For bootstrap intervals.
+    at either end of the scale. A panel's members are left out. Metrics that only scores have (the checks of a case)
+    follow by name, count as unbounded, and have no figures.
     """
     cells = own_cells(scores)
     units = find_units(cells)
@@ -184,14 +176,7 @@ def summary_document(summary: Summary) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
-    """The score from which an answer passes (inclusive), for one metric and judge.
-
-    Attributes:
-        metric: The metric.
-        judge: The judge; None for a metric without one.
-        value: The threshold, on the scale of `score`.
-        direction: Whether higher or lower scores pass.
-    """
+    """The score from which an answer passes (inclusive), for one metric and judge."""
 
     metric: str
     judge: str | None
@@ -202,16 +187,9 @@ class Threshold:
 def score_table(
     journal: JournalReader, thresholds: Sequence[Threshold], order: InputOrder, composites: Sequence[Composite] = ()
 ) -> pl.LazyFrame:
-    """The table of scores, lazily: each cell once, in input order.
+    """The table of scores, lazily: each cell once, in input order, with the columns of `scores_schema`.
 
-    Args:
-        journal: The run's scores.
-        thresholds: Metrics and judges without a threshold give no pass or fail.
-        order: Order of datasets and metrics. Within a dataset rows follow the order of the cases.
-        composites: Metrics to compute from the journal's scores.
-
-    Returns:
-        Columns as in `scores_schema`. `passed` is null unless the cell was scored and has a threshold.
+    Composites are computed from the journal's scores. `passed` is null unless the cell was scored and has a threshold.
     """
     return with_passed(journal.ordered(order, composites), thresholds).select(list(scores_schema()))
 
@@ -246,12 +224,9 @@ def write_scores(scores: pl.LazyFrame, path: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Passing:
-    """The pass rate of one dataset and target at a threshold.
+    """The pass rate of one dataset and target at a threshold, over cases, with its 95 % interval.
 
-    Attributes:
-        n: Cases; the repeats of a case are averaged first, as in the summary.
-        rate, low, high: The pass rate and its 95 % interval, 0..1; the bounds are None if there is none.
-        method: Method of the interval, or the reason why there is none.
+    `method` is that of the interval, or the reason why there is none.
     """
 
     dataset: str
