@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
-    from evalflow.records import Usage
+    from evalflow.records import Spend
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,31 +93,14 @@ class CallError(EvalflowError):
         error_type: A short cause code: rate_limit, timeout, connection, server, malformed, bad_request, refused,
             schema, truncated, too_large, context_length, unsupported.
         raw: The last reply, unchanged, or None if there was none.
-        requests: Calls that were sent for it, its own failed one included; tries of one call count once.
-        usage, cost_usd: Of those calls; None if unknown.
-        paid: Digests of those calls that are cached; see `Spend`.
-        latency_s: Seconds of those calls.
+        spend: The cost of all its requests, the failed one included (tries of one call count once); None if none of
+            them reached the endpoint.
     """
 
-    def __init__(
-        self,
-        error_type: str,
-        message: str,
-        raw: str | None = None,
-        *,
-        requests: int = 0,
-        usage: Usage | None = None,
-        cost_usd: float | None = None,
-        latency_s: float = 0.0,
-        paid: tuple[int, ...] = (),
-    ) -> None:
+    def __init__(self, error_type: str, message: str, raw: str | None = None, spend: Spend | None = None) -> None:
         self.error_type = error_type
         self.raw = raw
-        self.requests = requests
-        self.usage = usage
-        self.cost_usd = cost_usd
-        self.latency_s = latency_s
-        self.paid = paid
+        self.spend = spend
         super().__init__(message)
 
 

@@ -18,7 +18,7 @@ from evalflow.calls.single_flight import Once
 from evalflow.calls.transport import MAX_REPLY, HttpRequest, Response, Transport, TransportError
 from evalflow.errors import CallError, InfrastructureError
 from evalflow.jsonvalues import mended
-from evalflow.records import Usage
+from evalflow.records import Spend, Usage
 from evalflow.redaction import Redactor
 
 
@@ -321,9 +321,8 @@ def _failed(fault: CallFault, message: str, elapsed_s: float) -> CallError:
     if fault.unreachable:
         return CallError(fault.error_type, message, fault.raw)
     usage, cost_usd = (None, None) if fault.error_type in MAYBE_PAID else (Usage(), 0.0)
-    return CallError(
-        fault.error_type, message, fault.raw, requests=1, usage=usage, cost_usd=cost_usd, latency_s=elapsed_s
-    )
+    spend = Spend(requests=1, usage=usage, cost_usd=cost_usd, latency_s=elapsed_s)
+    return CallError(fault.error_type, message, fault.raw, spend)
 
 
 def of_status(response: Response) -> CallFault:

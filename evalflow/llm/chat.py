@@ -21,7 +21,7 @@ from evalflow.calls.transport import HttpRequest, Response, Transport
 from evalflow.config.judges import EndpointConfig, Price
 from evalflow.frozen import record
 from evalflow.llm.endpoint import connect
-from evalflow.records import Usage
+from evalflow.records import Spend, Usage
 from evalflow.redaction import without_user
 
 
@@ -58,6 +58,11 @@ class Completion:
     cost_usd: float | None = None
     latency_s: float = 0.0
     body: bytes = b""
+
+    @property
+    def spend(self) -> Spend:
+        """What the call took."""
+        return Spend(requests=1, usage=self.usage, cost_usd=self.cost_usd, latency_s=self.latency_s)
 
 
 def read(response: Response, price: Price | None) -> Completion:

@@ -25,7 +25,7 @@ from evalflow.errors import CallError
 from evalflow.llm.chat import canonical, cost, identity
 from evalflow.llm.endpoint import connect
 from evalflow.llm.minilm import MiniLM
-from evalflow.records import Embedded, JudgeInfo, Usage
+from evalflow.records import Embedded, JudgeInfo, Spend, Usage
 
 GATHER_S = 0.005
 """Seconds that the first text of a batch waits for others."""
@@ -244,7 +244,8 @@ class OpenAIEmbedder:
         if failed is None and len({len(one.vector) for one in had}) > 1:
             failed = CallError("malformed", "the embedder gave vectors of different lengths")
         if failed is not None:
-            failed.requests, failed.usage, failed.cost_usd = requests, usage, cost_usd
+            latency_s = failed.spend.latency_s if failed.spend else 0.0
+            failed.spend = Spend(requests=requests, usage=usage, cost_usd=cost_usd, latency_s=latency_s)
             raise failed
         return Embedded(
             vectors=[one.vector for one in had],

@@ -36,15 +36,7 @@ class EmbeddingJudge:
         try:
             made = await self._embedder.embed([str(item) for item in ask.items or ()])
         except CallError as error:
-            raise JudgeError(
-                error.error_type,
-                str(error),
-                error.raw,
-                requests=error.requests,
-                usage=error.usage,
-                cost_usd=error.cost_usd,
-                latency_s=error.latency_s,
-            ) from None
+            raise JudgeError(error.error_type, str(error), error.raw, error.spend) from None
         # Not validated: a vector has hundreds of numbers, and the embedder has checked every one.
         parsed: BaseModel = ask.reply_model.model_construct(results=made.vectors)
         return Reply(

@@ -21,7 +21,7 @@ from evalflow.llm import logprobs, samples
 from evalflow.llm.chat import ChatClient, Completion, identity
 from evalflow.llm.contract import Contract, InvalidReply, prepared
 from evalflow.llm.logprobs import choices
-from evalflow.records import NOTHING, Ask, Distribution, JudgeInfo, Reply, Spend, spend_of
+from evalflow.records import NOTHING, Ask, Distribution, JudgeInfo, Reply, Spend
 
 DECISIVE = ("base_url", "model", "mode", "strict", "temperature", "max_tokens", "reasks", "logprobs")
 TOP_LOGPROBS = 20
@@ -137,14 +137,12 @@ class OpenAIJudge:
             try:
                 completion = await self._client.complete(request)
             except CallError as error:
-                raise _failed(spent + spend_of(error), error.error_type, str(error), error.raw) from None
-            took = Spend(
-                requests=1, usage=completion.usage, cost_usd=completion.cost_usd, latency_s=completion.latency_s
-            )
-            spent = spent + took if spent.requests else took
+                spent = spent + error.spend if error.spend else spent
+                raise JudgeError(error.error_type, str(error), error.raw, spent) from None
+            spent = spent + completion.spend if spent.requests else completion.spend
             if completion.refusal or completion.finish_reason == "content_filter":
                 why = completion.refusal or "the endpoint's content filter withheld the reply"
-                raise _failed(spent, "refused", f"the judge refused: {why}", completion.refusal or completion.text)
+                raise JudgeError("refused", f"the judge refused: {why}", completion.refusal or completion.text, spent)
             try:
                 parsed, raw = contract.parse(completion, ask.items)
                 break
@@ -222,23 +220,10 @@ class OpenAIJudge:
         self._warned = True
 
 
-def _failed(spent: Spend, error_type: str, message: str, raw: str | None) -> JudgeError:
-    """The error of an ask, with the cost of all its requests."""
-    return JudgeError(
-        error_type,
-        message,
-        raw,
-        requests=spent.requests,
-        usage=spent.usage if spent.requests else None,
-        cost_usd=spent.cost_usd if spent.requests else None,
-        latency_s=spent.latency_s or 0.0,
-    )
-
-
 def _invalid(error: InvalidReply, completion: Completion, spent: Spend) -> JudgeError:
     # A reply that was cut off once will be cut off again: a re-ask would only cost more.
     if completion.finish_reason == "length":
         message = "the reply was cut off at the model's or judge.max_tokens' limit"
-        return _failed(spent, "truncated", message, error.raw)
+        return JudgeError("truncated", message, error.raw, spent)
     times = f"{spent.requests} replies" if spent.requests > 1 else "1 reply"
-    return _failed(spent, "schema", f"no valid reply in {times}; the last: {error}", error.raw)
+    return JudgeError("schema", f"no valid reply in {times}; the last: {error}", error.raw, spent)

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from evalflow.errors import CallError
 from evalflow.llm.logprobs import choices, normalised
-from evalflow.records import NOTHING, Distribution, Reply, Spend, spend_of
+from evalflow.records import NOTHING, Distribution, Reply, Spend
 
 
 async def draw(count: int, once: Callable[[int], Awaitable[Reply]], listed: bool) -> Reply:
@@ -47,17 +47,8 @@ async def draw(count: int, once: Callable[[int], Awaitable[Reply]], listed: bool
 
 def charged(failures: Sequence[CallError], replies: Sequence[Reply], what: str) -> CallError:
     """The first failure with a new message, and with the cost of all failures and replies."""
-    first, total = failures[0], _together(replies, failures)
-    return type(first)(
-        first.error_type,
-        what,
-        first.raw,
-        requests=total.requests,
-        usage=total.usage,
-        cost_usd=total.cost_usd,
-        latency_s=total.latency_s or 0.0,
-        paid=total.paid,
-    )
+    first = failures[0]
+    return type(first)(first.error_type, what, first.raw, _together(replies, failures))
 
 
 def combine(replies: Sequence[Reply], failures: Sequence[CallError], listed: bool) -> Reply:
@@ -99,8 +90,8 @@ def _vote(parts: Sequence[BaseModel]) -> str:
 
 def _together(replies: Sequence[Reply], failures: Sequence[CallError]) -> Spend:
     """The cost of concurrent calls."""
-    total = sum([reply.spend for reply in replies], NOTHING) + sum(map(spend_of, failures), NOTHING)
-    return replace(total, latency_s=max(one.latency_s for one in (*replies, *failures)))
+    spends = [one.spend for one in (*replies, *failures) if one.spend]
+    return replace(sum(spends, NOTHING), latency_s=max([one.latency_s or 0.0 for one in spends], default=0.0))
 
 
 async def _attempt(once: Callable[[int], Awaitable[Reply]], number: int) -> Reply | CallError:

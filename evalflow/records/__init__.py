@@ -14,7 +14,7 @@ from evalflow.records.scores import (
     Status,
     passes,
 )
-from evalflow.records.spend import NOTHING, Spend, Usage, spend_of
+from evalflow.records.spend import NOTHING, CallCosts, Spend, Usage
 
 __all__ = [
     "EMBED",
@@ -25,6 +25,7 @@ __all__ = [
     "Answer",
     "AnswerStatus",
     "Ask",
+    "CallCosts",
     "Case",
     "Context",
     "Direction",
@@ -43,5 +44,4 @@ __all__ = [
     "Status",
     "Usage",
     "passes",
-    "spend_of",
 ]

@@ -7,7 +7,7 @@ from dataclasses import field
 from typing import Any, Literal
 
 from evalflow.frozen import record
-from evalflow.records.spend import Spend, Usage
+from evalflow.records.spend import CallCosts
 
 AnswerStatus = Literal["answered", "absent", "error"]
 RECORDED_FAILURE = "recorded"
@@ -87,17 +87,13 @@ class Case:
 
 
 @record(kw_only=True)
-class Answer:
+class Answer(CallCosts):
     """One answer of a target to a case.
 
     Attributes:
         dataset, index, case_id, target, target_repeat: The answer's identity; target_repeat counts from 0.
         status, error_type, error: answered; absent (recorded data has none); error (generation failed), and why.
         messages: The conversation as sent, without the final answer.
-        requests, paid: Its calls that were answered, and so have been paid; their digests (see `Spend`).
-        usage, cost_usd, latency_s (seconds): None where unknown, and for recorded answers; never a false 0. A cached
-            answer cost nothing, and took as long as when it was made.
-        cached, saved_usd: Whether no call was made for it, and its original cost then; None if unknown.
     """
 
     dataset: str
@@ -111,30 +107,8 @@ class Answer:
     actual: Any = None
     contexts: tuple[Context, ...] | None = None
     metadata: Mapping[str, Any] | None = None
-    requests: int = 0
-    usage: Usage | None = None
-    cost_usd: float | None = None
-    saved_usd: float | None = 0.0
-    paid: tuple[int, ...] = ()
-    latency_s: float | None = None
-    cached: bool = False
     error_type: str | None = None
     error: str | None = None
-
-    @property
-    def spend(self) -> Spend:
-        """The cost of its calls; nothing if it was free, since no call was made."""
-        if not self.requests and not self.cached:
-            return Spend(usage=Usage(), latency_s=self.latency_s)
-        return Spend(
-            requests=self.requests,
-            usage=self.usage,
-            cost_usd=self.cost_usd,
-            latency_s=self.latency_s,
-            cached=int(self.cached),
-            saved_usd=self.saved_usd,
-            paid=self.paid,
-        )
 
     @property
     def generated(self) -> bool:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from evalflow.frozen import record
 from evalflow.records.answers import Message
-from evalflow.records.spend import Spend, Usage
+from evalflow.records.spend import CallCosts
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -88,7 +88,7 @@ class JudgeInfo:
 
 
 @record(kw_only=True)
-class Reply:
+class Reply(CallCosts):
     """A judge's answer to an Ask, valid against its reply model.
 
     Attributes:
@@ -96,10 +96,6 @@ class Reply:
         probabilities: One distribution per item (one in all without items); None if the judge gives none.
         samples, failed: The number of samples behind these frequencies, and how many more were requested and failed.
         mass: By field, the share of the token probability on valid values.
-        reasks, requests: Invalid replies sent back before this one; answered calls in all, none for a cached reply.
-        usage, cost_usd: Summed over the re-asks; None if unknown. A cached reply cost nothing.
-        latency_s: Seconds without the wait for a free slot; of a cached reply, the original ones.
-        cached, saved_usd, paid: Whether no call was made for it; its original cost then; its paid calls (see `Spend`).
     """
 
     parsed: BaseModel
@@ -108,45 +104,18 @@ class Reply:
     samples: int = 1
     failed: int = 0
     mass: Mapping[str, float] | None = None
-    reasks: int = 0
     requests: int = 1
-    usage: Usage | None = None
-    cost_usd: float | None = None
-    saved_usd: float | None = 0.0
-    paid: tuple[int, ...] = ()
     latency_s: float = 0.0
-    cached: bool = False
     identity: str = ""
-
-    @property
-    def spend(self) -> Spend:
-        """The cost of its calls."""
-        return Spend(
-            requests=self.requests,
-            reasks=0 if self.cached else self.reasks,
-            usage=self.usage,
-            cost_usd=self.cost_usd,
-            latency_s=self.latency_s,
-            cached=int(self.cached),
-            saved_usd=self.saved_usd,
-            paid=self.paid,
-        )
 
 
 @record(kw_only=True)
-class Embedded:
-    """Texts as vectors, and the cost of the calls.
+class Embedded(CallCosts):
+    """Texts as vectors, one per text, all of the same length.
 
-    Attributes:
-        vectors: One per text, all of the same length.
-        requests, usage, cost_usd, latency_s, cached, saved_usd: As in a Reply; of a request that carried texts of
-            several calls, this call's share.
+    Its costs are those of this call: of a request that carried texts of several calls, this call's share.
     """
 
     vectors: Sequence[Sequence[float]]
-    requests: int = 0
-    usage: Usage | None = None
     cost_usd: float | None = 0.0
-    saved_usd: float | None = 0.0
     latency_s: float = 0.0
-    cached: bool = False

@@ -6,7 +6,6 @@ from dataclasses import fields, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from evalflow.errors import CallError
 from evalflow.frozen import record
 
 if TYPE_CHECKING:
@@ -78,14 +77,37 @@ def _plus(one: float | None, other: float | None) -> float | None:
 NOTHING = Spend()
 
 
-def spend_of(error: CallError) -> Spend:
-    """The cost of a failed call; nothing if none of its requests was answered."""
-    if not error.requests:
-        return NOTHING
-    return Spend(
-        requests=error.requests,
-        usage=error.usage,
-        cost_usd=error.cost_usd,
-        latency_s=error.latency_s,
-        paid=error.paid,
-    )
+@record(kw_only=True)
+class CallCosts:
+    """What the calls behind a reply or an answer took.
+
+    Attributes:
+        requests, reasks: Answered calls in all, none for a cached reply; and invalid replies sent back before.
+        usage, cost_usd: Summed over the calls; None if unknown, never a false 0. A cached reply cost nothing.
+        latency_s: Seconds without the wait for a free slot; of a cached reply, the original ones.
+        cached, saved_usd: Whether no call was made for it, and its original cost then; None if unknown.
+        paid: Digests of its calls; see `Spend`.
+    """
+
+    requests: int = 0
+    reasks: int = 0
+    usage: Usage | None = None
+    cost_usd: float | None = None
+    saved_usd: float | None = 0.0
+    paid: tuple[int, ...] = ()
+    latency_s: float | None = None
+    cached: bool = False
+
+    @property
+    def spend(self) -> Spend:
+        """The same as a sum of one."""
+        return Spend(
+            requests=self.requests,
+            reasks=0 if self.cached else self.reasks,
+            usage=self.usage,
+            cost_usd=self.cost_usd,
+            latency_s=self.latency_s,
+            cached=int(self.cached),
+            saved_usd=self.saved_usd,
+            paid=self.paid,
+        )

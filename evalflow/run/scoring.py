@@ -14,7 +14,7 @@ from evalflow.llm.logprobs import choices
 from evalflow.llm.panel import Panel, sounding
 from evalflow.metrics.combine import settle, vote
 from evalflow.protocols import Judge, Metric
-from evalflow.records import NOTHING, Answer, Ask, Case, Outcome, Reply, Spend, Usage, spend_of
+from evalflow.records import NOTHING, Answer, Ask, Case, Outcome, Reply, Spend, Usage
 from evalflow.run.deadline import Deadlines, Failed
 from evalflow.run.manifest import Tally
 
@@ -44,8 +44,8 @@ class MeteredJudge:
         try:
             reply = await self._judge.ask(ask)
         except CallError as error:
-            if error.requests:
-                self._count(spend_of(error))
+            if error.spend and error.spend.requests:
+                self._count(error.spend)
             raise
         self._count(reply.spend)
         return reply

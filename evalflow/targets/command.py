@@ -17,7 +17,7 @@ from pathlib import Path
 from evalflow.calls.client import CallSession
 from evalflow.config.targets import CommandTargetConfig
 from evalflow.errors import Problem, TargetError, UserError
-from evalflow.targets.service import Connector, RawReply, Slots, digest
+from evalflow.targets.service import UNPRICED, Connector, RawReply, Slots, digest
 
 MAX_OUTPUT = 8 * 1024**2
 """Maximum size of a reply in bytes."""
@@ -49,10 +49,8 @@ class CommandConnector(Connector):
         try:
             raw = await self._slots.run(data, partial(self._run, errors))
         except TargetError as error:
-            told = f"{error}{_stderr_in_words(errors)}"
-            raise TargetError(
-                error.error_type, told, error.raw, requests=error.requests, latency_s=error.latency_s
-            ) from None
+            what = f"{error}{_stderr_in_words(errors)}"
+            raise TargetError(error.error_type, what, error.raw, error.spend) from None
         return replace(raw, note=_stderr_in_words(errors))
 
     async def _run(self, errors: bytearray, data: bytes) -> bytes:
@@ -77,7 +75,7 @@ class CommandConnector(Connector):
             await _kill(process, transport)
             raise
         if code != 0:
-            raise TargetError("exit_code", _ended(code, errors), requests=1)
+            raise TargetError("exit_code", _ended(code, errors), spend=UNPRICED)
         return output.result()
 
 
@@ -96,7 +94,7 @@ async def _output(stdout: asyncio.StreamReader | None) -> bytes:
     while chunk := await stdout.read(_CHUNK):
         read += chunk
         if len(read) > MAX_OUTPUT:
-            raise TargetError("too_large", f"the command wrote more than {MAX_OUTPUT:,} bytes", requests=1)
+            raise TargetError("too_large", f"the command wrote more than {MAX_OUTPUT:,} bytes", spend=UNPRICED)
     return bytes(read)
 
 

@@ -116,8 +116,7 @@ class OpenAITarget:
         completion = await self._client.complete(request)
         fault = _fault(completion, form)
         if fault:
-            usage, cost_usd, latency_s = completion.usage, completion.cost_usd, completion.latency_s
-            raise TargetError(*fault, requests=1, usage=usage, cost_usd=cost_usd, latency_s=latency_s)
+            raise TargetError(*fault, spend=completion.spend)
         entry = Entry(body=completion.body, usage=completion.usage, latency_s=completion.latency_s)
         return (completion, False), entry
 

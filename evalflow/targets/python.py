@@ -20,7 +20,7 @@ from evalflow.calls.client import CallSession
 from evalflow.calls.faults import of_exception
 from evalflow.config.targets import PythonTargetConfig
 from evalflow.errors import CallError, InfrastructureError, Problem, TargetError, UserError
-from evalflow.targets.service import Connector, RawReply, Slots, digest
+from evalflow.targets.service import UNPRICED, Connector, RawReply, Slots, digest
 
 HINT = "name a callable that Python finds from the working directory: target.call=package.module:callable"
 
@@ -78,7 +78,7 @@ class Threads:
         self._running += 1
         value, error = await ended
         if error is not None:
-            raise TargetError("exception", of_exception(error), requests=1) from error
+            raise TargetError("exception", of_exception(error), spend=UNPRICED) from error
         return value
 
 
@@ -116,12 +116,12 @@ class PythonConnector(Connector):
         except (Exception, SystemExit, asyncio.CancelledError) as error:
             if task and task.cancelling() > cancelled:  # a real cancellation, not one raised by the callable
                 raise
-            raise TargetError("exception", of_exception(error), requests=1) from error
+            raise TargetError("exception", of_exception(error), spend=UNPRICED) from error
         try:
             return to_json(reply)
         except (PydanticSerializationError, ValueError) as error:
             what = f"the callable returned what is no JSON: {error}"
-            raise TargetError("malformed", what, requests=1) from None
+            raise TargetError("malformed", what, spend=UNPRICED) from None
 
 
 def _imported(call: str) -> tuple[ModuleType, Callable[[Any], Any]]:

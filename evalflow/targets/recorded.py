@@ -73,16 +73,8 @@ def blank(case: Case, target: str, repeat: int) -> Answer:
 
 def failed(answer: Answer, error: CallError) -> Answer:
     """The answer in state `error`, including the cost of the failed call."""
-    return replace(
-        answer,
-        status="error",
-        error_type=error.error_type,
-        error=str(error),
-        requests=error.requests,
-        usage=error.usage,
-        cost_usd=error.cost_usd,
-        latency_s=error.latency_s if error.requests else None,
-    )
+    answer = replace(answer, status="error", error_type=error.error_type, error=str(error))
+    return error.spend.fill(answer) if error.spend else answer
 
 
 class MissingTarget:

@@ -24,10 +24,13 @@ from evalflow.config.targets import HttpTargetConfig, ReplyConfig
 from evalflow.errors import CallError, Problem, TargetError, UserError, did_you_mean
 from evalflow.llm.chat import canonical
 from evalflow.prompts import Prompts, render
-from evalflow.records import Answer, Case, Context, Message, Usage
+from evalflow.records import Answer, Case, Context, Message, Spend, Usage
 from evalflow.redaction import SECRET_NAME, public_address, without_user
 from evalflow.targets.recorded import blank, failed
 from evalflow.targets.reply import Form, ParsedReply, ReplyReader
+
+UNPRICED = Spend(requests=1, usage=None, cost_usd=None)
+"""A call of a program, whose price is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +121,8 @@ class ServiceTarget:
         try:
             said = read() if self._reader.quick else await apart(read)
         except TargetError as error:
-            told = f"{error}{raw.note}"
-            raise TargetError(error.error_type, told, error.raw, requests=1, latency_s=raw.latency_s) from None
+            what, spend = f"{error}{raw.note}", replace(UNPRICED, latency_s=raw.latency_s)
+            raise TargetError(error.error_type, what, error.raw, spend) from None
         entry = Entry(body=raw.body, latency_s=raw.latency_s)
         return (said, entry, False), entry
 
@@ -381,14 +384,15 @@ class Slots:
                     async with asyncio.timeout(self._timeout_s):
                         body = await call(data)
                 except CallError as error:
-                    error.latency_s = time.monotonic() - begun
+                    if error.spend:
+                        error.spend = replace(error.spend, latency_s=time.monotonic() - begun)
                     raise
                 latency_s = time.monotonic() - begun
                 self._limiter.succeeded(started, latency_s)
                 return RawReply(body, latency_s)
         except TimeoutError:
             what = f"no reply within {self._timeout_s:g} s"
-            raise TargetError("timeout", what, requests=1, latency_s=self._timeout_s) from None
+            raise TargetError("timeout", what, spend=replace(UNPRICED, latency_s=self._timeout_s)) from None
         finally:
             if self._account and reserved:
                 self._account.budget.settle(reserved, reserved)

@@ -10,7 +10,7 @@ from evalflow.calls.cache import Cache
 from evalflow.calls.cache_store import Entry
 from evalflow.calls.single_flight import Once, Unreadable
 from evalflow.errors import InfrastructureError, JudgeError
-from evalflow.records import Usage
+from evalflow.records import Spend, Usage
 
 pytestmark = pytest.mark.anyio
 KEY = b"k" * 32
@@ -66,14 +66,14 @@ async def test_with_a_cache_it_does_not(tmp_path: Path) -> None:
 
 
 async def test_a_failure_reaches_everybody_its_cost_one(tmp_path: Path) -> None:
-    failed = JudgeError("schema", "no valid reply", "raw", requests=3, usage=Usage(9, 9), cost_usd=1.0)
+    failed = JudgeError("schema", "no valid reply", "raw", Spend(requests=3, usage=Usage(9, 9), cost_usd=1.0))
     once, model = Once(Cache(tmp_path / "c.db")), Model(failed)
     tasks = await started(*(once(KEY, model, read) for _ in range(3)))
     model.go.set()
     errors = [await asyncio.wait_for(_error(task), 5) for task in tasks]
     assert model.asked == 1
     assert {(type(e), e.error_type, e.raw, str(e)) for e in errors} == {(JudgeError, "schema", "raw", "no valid reply")}
-    assert [(e.requests, e.cost_usd) for e in errors] == [(3, 1.0), (0, None), (0, None)]
+    assert [e.spend for e in errors] == [failed.spend, None, None]
     assert isinstance(await _error((await started(once(KEY, model, read)))[0]), JudgeError)
     assert model.asked == 2  # errors are not remembered
     once.close()

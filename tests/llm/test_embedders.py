@@ -96,9 +96,10 @@ async def test_what_was_embedded_beside_a_text_that_is_refused_is_paid_all_the_s
         with pytest.raises(JudgeError) as caught:
             await judge.ask(ask)
     error = caught.value
-    assert (error.error_type, error.requests) == ("bad_request", 1)
-    assert error.usage
-    assert error.cost_usd
+    assert error.spend
+    assert (error.error_type, error.spend.requests) == ("bad_request", 1)
+    assert error.spend.usage
+    assert error.spend.cost_usd
 
 
 @pytest.mark.parametrize("vectors", [[[1.0]], [[1.0], [1.0], [1.0]], [[0.0], [0.0]], [[], [1.0]]])

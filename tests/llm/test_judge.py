@@ -67,7 +67,8 @@ async def test_after_the_last_reask_the_raw_reply_is_kept_and_what_was_paid_is_s
     error = failed.value
     assert error.error_type == "schema"
     assert '"grade": 9' in (error.raw or "")
-    assert (error.requests, error.usage, error.cost_usd) == (3, Usage(300, 30), pytest.approx(0.0006))
+    assert error.spend
+    assert (error.spend.requests, error.spend.usage, error.spend.cost_usd) == (3, Usage(300, 30), pytest.approx(0.0006))
 
 
 async def test_no_reasks_means_none(build: Build) -> None:
@@ -134,8 +135,10 @@ async def test_a_fault_during_a_reask_says_what_was_sent_and_paid_before(build: 
     async with Endpoint([reply("no", usage=(7, 1)), *[status(500)] * 3]) as endpoint:
         with pytest.raises(JudgeError) as failed:
             await build(endpoint.url).ask(ASK)
-    assert (failed.value.error_type, failed.value.requests, failed.value.usage) == ("server", 2, Usage(7, 1))
-    assert failed.value.cost_usd is None
+    error = failed.value
+    assert error.spend
+    assert (error.error_type, error.spend.requests, error.spend.usage) == ("server", 2, Usage(7, 1))
+    assert error.spend.cost_usd is None
 
 
 async def test_unknown_usage_and_price_stay_unknown(build: Build) -> None:
@@ -237,8 +240,9 @@ async def test_where_half_of_the_samples_fail_the_ask_fails_and_tells_what_all_t
         with pytest.raises(JudgeError) as failed:
             await judge.ask(replace(ASK, logprobs=promised, samples=4))
     error, paid = failed.value, 2 + promised
-    assert (error.error_type, error.requests, len(error.paid)) == ("bad_request", paid + 2, paid)
-    assert (error.usage, error.cost_usd) == (Usage(10 * paid, paid), pytest.approx(paid * 20e-6))
+    assert error.spend
+    assert (error.error_type, error.spend.requests, len(error.spend.paid)) == ("bad_request", paid + 2, paid)
+    assert (error.spend.usage, error.spend.cost_usd) == (Usage(10 * paid, paid), pytest.approx(paid * 20e-6))
     assert str(error).startswith("2 of 4 samples failed; the first: HTTP 400")
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from evalflow.errors import JudgeError
 from evalflow.protocols import Judge
-from evalflow.records import Outcome, Usage
+from evalflow.records import Outcome, Spend, Usage
 from evalflow.run.manifest import Tally
 from evalflow.run.scoring import MeteredJudge
 
@@ -61,7 +61,7 @@ async def test_a_cell_is_cached_only_where_all_of_it_is(kit):
 
 
 async def test_a_failure_that_was_paid_for_counts(kit):
-    error = JudgeError("schema", "no", requests=3, usage=Usage(30, 9), cost_usd=0.3, latency_s=2.0)
+    error = JudgeError("schema", "no", spend=Spend(requests=3, usage=Usage(30, 9), cost_usd=0.3, latency_s=2.0))
     meter, tally = await metered(kit, error)
     filled = meter.fill(Outcome(status="error", error_type="schema"))
     assert (filled.usage, filled.cost_usd, filled.latency_s) == (Usage(30, 9), 0.3, 2.0)

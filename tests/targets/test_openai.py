@@ -12,7 +12,7 @@ from evalflow.config.targets import OpenAITargetConfig
 from evalflow.errors import CallError, InfrastructureError, UserError
 from evalflow.llm.chat import ChatClient
 from evalflow.prompts import Prompts
-from evalflow.records import Case, Context, Message, Usage
+from evalflow.records import Case, Context, Message, Spend, Usage
 from evalflow.targets.openai import OpenAITarget, scalar
 from evalflow.targets.recorded import MissingTarget
 from evalflow.targets.reply import Form
@@ -123,7 +123,9 @@ class Failing(ChatClient):
     """Its calls fail after replies that were paid for."""
 
     async def complete(self, body: Any, kind: str = "") -> Any:
-        raise CallError("malformed", "no JSON", requests=2, usage=Usage(10, 3), cost_usd=0.5, latency_s=1.5)
+        raise CallError(
+            "malformed", "no JSON", spend=Spend(requests=2, usage=Usage(10, 3), cost_usd=0.5, latency_s=1.5)
+        )
 
 
 async def test_a_failed_generation_keeps_what_it_took(tmp_path: Path) -> None:

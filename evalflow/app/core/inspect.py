@@ -431,7 +431,7 @@ def _add_calls(
 def _plus_cost(cost: float | None, price: Price | None, input_tokens: int, output_tokens: int) -> float | None:
     if cost is None or price is None:
         return None
-    return cost + (input_tokens * price.input_per_million + output_tokens * price.output_per_million) / 1e6
+    return cost + price.cost(input_tokens, output_tokens)
 
 
 def _length(ask: Ask) -> int:
